@@ -1,0 +1,53 @@
+# Every target sets itself up: a local virtual environment from the locked, hashed requirements.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+TEST_JOBS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo up test test-real check format bench manifests lock clean
+
+help: ## what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python 3.11 or newer is needed; $(PYTHON) is {v[0]}.{v[1]}. Use make PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+setup: $(STAMP) ## install the project and its tools into .venv
+
+demo: $(STAMP) ## a scripted day on 20 simulated nodes, in under a minute
+	$(BIN)/koord demo
+
+up: $(STAMP) ## start an embedded cluster and the programs; stop with Ctrl-C
+	$(BIN)/koord up
+
+test: $(STAMP) ## all tests that need nothing but Python
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --ignore=tests/real
+
+test-real: $(STAMP) ## tests against the real Kubernetes programs and the Go original
+	$(BIN)/python -m pytest tests/real -m real
+
+check: $(STAMP) ## format, lint, strict types, layers, generated files
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP) ## rewrite the sources in the project's format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP) ## benchmarks; each prints one JSON line
+	$(BIN)/python -m benchmarks
+
+lock: $(STAMP) ## resolve pyproject.toml anew into requirements/*.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements/runtime.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --group dev -o requirements/dev.txt
+
+clean: ## remove everything that was installed or generated locally
+	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .pytest_cache .data

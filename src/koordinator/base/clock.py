@@ -1,0 +1,97 @@
+"""Injected time: loops and decisions take a clock, so that tests and simulations own it."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Wall time for what is written to the API, monotonic time for intervals, and sleeping on either."""
+
+    def now(self) -> datetime:
+        """The wall time, in UTC; it may jump."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never run backwards; only differences mean anything."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Suspend the calling task for ``seconds`` of monotonic time."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clocks."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+class ManualClock:
+    """A clock that moves only when told to; for tests and for simulated time.
+
+    ``advance`` moves both clocks and wakes the sleepers whose time has come, in the order of their deadlines.
+    """
+
+    def __init__(self, start: datetime | None = None) -> None:
+        self._now = start or datetime(2026, 1, 1, tzinfo=UTC)
+        self._monotonic = 0.0
+        self._sequence = itertools.count()
+        self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
+
+    def now(self) -> datetime:
+        return self._now
+
+    def monotonic(self) -> float:
+        return self._monotonic
+
+    async def sleep(self, seconds: float) -> None:
+        if seconds <= 0:
+            await asyncio.sleep(0)
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._sleepers, (self._monotonic + seconds, next(self._sequence), future))
+        await future
+
+    def set_wall(self, now: datetime) -> None:
+        """Jump the wall clock alone, as an administrator or NTP may do."""
+        self._now = now
+
+    @property
+    def sleepers(self) -> int:
+        """How many tasks are asleep on this clock."""
+        return sum(1 for _, _, future in self._sleepers if not future.done())
+
+    async def advance(self, seconds: float) -> None:
+        """Move time forward, waking each sleeper at its own moment and letting it run before the next."""
+        end = self._monotonic + seconds
+        await _let_others_run()
+        while self._sleepers and self._sleepers[0][0] <= end:
+            deadline, _, future = heapq.heappop(self._sleepers)
+            self._move_to(deadline)
+            if not future.done():
+                future.set_result(None)
+            await _let_others_run()
+        self._move_to(end)
+
+    def _move_to(self, monotonic: float) -> None:
+        self._now += timedelta(seconds=monotonic - self._monotonic)
+        self._monotonic = monotonic
+
+
+async def _let_others_run() -> None:
+    # A woken task often needs several turns of the loop (queues, locks) before it sleeps again.
+    for _ in range(20):
+        await asyncio.sleep(0)

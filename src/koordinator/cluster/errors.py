@@ -1,0 +1,117 @@
+"""Failures of the embedded API: each is one ``metav1.Status`` with the code and reason of the real server."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from koordinator.base.errors import KoordinatorError
+from koordinator.cluster.resource import Cause, Resource
+
+
+class ApiError(KoordinatorError):
+    """An answer other than success. ``status()`` is the response body."""
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        details: dict[str, Any] | None = None,
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details or {}
+        self.retry_after = retry_after
+
+    def status(self) -> dict[str, Any]:
+        details = dict(self.details)
+        if self.retry_after is not None:
+            details["retryAfterSeconds"] = self.retry_after
+        body: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+        }
+        if details:
+            body["details"] = details
+        body["code"] = self.code
+        return body
+
+
+def _about(resource: Resource, name: str = "") -> dict[str, Any]:
+    details: dict[str, Any] = {}
+    if name:
+        details["name"] = name
+    if resource.group:
+        details["group"] = resource.group
+    return details
+
+
+def _qualified(resource: Resource) -> str:
+    return f"{resource.plural}.{resource.group}" if resource.group else resource.plural
+
+
+def not_found(resource: Resource, name: str) -> ApiError:
+    message = f'{_qualified(resource)} "{name}" not found'
+    return ApiError(404, "NotFound", message, {**_about(resource, name), "kind": resource.plural})
+
+
+def already_exists(resource: Resource, name: str) -> ApiError:
+    message = f'{_qualified(resource)} "{name}" already exists'
+    return ApiError(409, "AlreadyExists", message, {**_about(resource, name), "kind": resource.plural})
+
+
+def conflict(resource: Resource, name: str, why: str = "") -> ApiError:
+    why = why or ("the object has been modified; please apply your changes to the latest version and try again")
+    message = f'Operation cannot be fulfilled on {_qualified(resource)} "{name}": {why}'
+    return ApiError(409, "Conflict", message, {**_about(resource, name), "kind": resource.plural})
+
+
+def invalid(resource: Resource, name: str, causes: Sequence[Cause]) -> ApiError:
+    texts = [f"{cause.field}: {cause.message}" for cause in causes]
+    listed = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
+    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    details = {
+        **_about(resource, name),
+        "kind": resource.kind,
+        "causes": [{"reason": c.reason, "message": c.message, "field": c.field} for c in causes],
+    }
+    return ApiError(422, "Invalid", f'{kind} "{name}" is invalid: {listed}', details)
+
+
+def bad_request(message: str) -> ApiError:
+    return ApiError(400, "BadRequest", message)
+
+
+def forbidden(resource: Resource, name: str, why: str) -> ApiError:
+    message = f'{_qualified(resource)} "{name}" is forbidden: {why}'
+    return ApiError(403, "Forbidden", message, {**_about(resource, name), "kind": resource.plural})
+
+
+def expired(message: str) -> ApiError:
+    """410: the resource version or continue token is older than what the watch history keeps."""
+    return ApiError(410, "Expired", message)
+
+
+def unauthorized() -> ApiError:
+    return ApiError(401, "Unauthorized", "Unauthorized")
+
+
+def unknown_path() -> ApiError:
+    return ApiError(404, "NotFound", "the server could not find the requested resource")
+
+
+def method_not_allowed() -> ApiError:
+    return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+
+
+def unsupported_media_type(offered: str, accepted: Sequence[str]) -> ApiError:
+    message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
+    return ApiError(415, "UnsupportedMediaType", message, {"causes": [{"message": f"got {offered!r}"}]})

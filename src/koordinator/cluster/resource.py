@@ -1,0 +1,124 @@
+"""What the embedded API knows of one kind of object, and what each kind may say about its own objects.
+
+The verbs are written once, over plain JSON documents; everything that differs between kinds (defaults, what an
+update may change, table columns) is a ``Strategy``. CustomResourceDefinitions become ``Resource`` values at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+
+Document = dict[str, Any]
+"""One object as decoded from JSON; the embedded API keeps every field that it is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """One thing that is wrong with an object, as ``Status.details.causes`` reports it."""
+
+    reason: str
+    """FieldValueRequired, FieldValueInvalid, FieldValueForbidden, FieldValueNotSupported, FieldValueDuplicate …"""
+    field: str
+    """The path of the field, such as ``spec.containers[0].name``."""
+    message: str
+    """What kubectl prints after the path, in the real server's wording: ``Required value``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of ``kubectl get``."""
+
+    name: str
+    type: str = "string"
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+    """0 is always shown; 1 only with ``-o wide``."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """What a strategy may know about the request beside the object. ``lookup`` reads another object or None."""
+
+    now: datetime
+    lookup: Callable[[str, str, str | None, str], Document | None]
+    """(group, plural, namespace, name) -> object; for example the PriorityClass that a pod names."""
+    list_objects: Callable[[str, str], Sequence[Document]]
+    """(group, plural) -> every object of a cluster-scoped kind; for example all PriorityClasses."""
+    user: str = "admin"
+    warnings: list[str] = field(default_factory=list)
+    """Texts for the Warning header."""
+
+
+class Strategy(Protocol):
+    """Pure: changes the document that it is given and nothing else."""
+
+    def prepare_create(self, obj: Document, context: RequestContext) -> None:
+        """Drop what a creator may not set (usually status) and fill in the defaults that the real server sets."""
+        ...
+
+    def prepare_update(self, obj: Document, old: Document, context: RequestContext) -> None:
+        """Keep what this verb may not change (usually status), fill in defaults, count ``metadata.generation``."""
+        ...
+
+    def prepare_status_update(self, obj: Document, old: Document, context: RequestContext) -> None:
+        """Take over from ``obj`` only what the status subresource may change; all else stays as in ``old``."""
+        ...
+
+    def validate(self, obj: Document, old: Document | None) -> list[Cause]:
+        """Everything that is wrong, with paths; ``old`` is None on create."""
+        ...
+
+    def columns(self) -> Sequence[Column]:
+        """The columns of the kind's table."""
+        ...
+
+    def row(self, obj: Document, now: datetime) -> list[Any]:
+        """The cells of one object, one for each column."""
+        ...
+
+    def fields(self, obj: Document) -> Mapping[str, str]:
+        """Field label -> value, for field selectors; ``metadata.name`` and ``metadata.namespace`` are always there."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """A served kind: ``/apis/GROUP/VERSION/[namespaces/NS/]PLURAL`` (``/api/v1/…`` for the core group)."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+    strategy: Strategy
+    singular: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: tuple[str, ...] = ()
+    """``status``, ``binding``, ``eviction``, ``scale`` …"""
+    storage_version: bool = True
+    """One served version of a group and plural is the stored one; the others share its objects."""
+    schema: Document | None = None
+    """openAPIV3Schema of a custom resource; None for built-in kinds."""
+    graceful_deletion: bool = False
+    """True for pods: deletion first sets deletionTimestamp and waits for the kubelet to confirm."""
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def list_kind(self) -> str:
+        return f"{self.kind}List"
+
+    def storage_prefix(self, namespace: str | None = None) -> str:
+        """``/GROUP/PLURAL/`` or ``/GROUP/PLURAL/NAMESPACE/``; ``core`` stands for the empty group."""
+        prefix = f"/{self.group or 'core'}/{self.plural}/"
+        return f"{prefix}{namespace}/" if namespace else prefix
+
+    def storage_key(self, namespace: str | None, name: str) -> str:
+        return self.storage_prefix(namespace) + name
