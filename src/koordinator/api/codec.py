@@ -1,0 +1,134 @@
+"""JSON to typed objects and back.
+
+Decoding goes straight from bytes to structs. Go writes ``null`` for an unset list, map or struct here and there; a
+document that the strict decoder refuses is read once more with its nulls removed, so that such objects cost a second
+pass and nothing else. What is still wrong then is the writer's mistake and becomes a ``DecodeError`` with a path.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any, TypeVar, cast
+
+import msgspec
+
+from koordinator.api.quantity import Quantity
+from koordinator.api.timestamps import format_time
+from koordinator.base.durations import format_duration, parse_duration
+from koordinator.base.errors import KoordinatorError
+
+T = TypeVar("T")
+
+
+class GoDuration(timedelta):
+    """``metav1.Duration``: a Go duration string on the wire."""
+
+
+class DecodeError(KoordinatorError, ValueError):
+    """JSON that is not what the kind allows; the text ends with the path of the field."""
+
+
+def _decode_custom(expected: type, value: Any) -> Any:
+    if expected is Quantity:
+        if isinstance(value, str | int | float):
+            return Quantity.parse(value)
+        if value is None:
+            return Quantity.parse("0")
+        raise ValueError(f"expected a quantity, got {value!r}")
+    if expected is GoDuration:
+        if isinstance(value, str):
+            return GoDuration(microseconds=parse_duration(value) // timedelta(microseconds=1))
+        if isinstance(value, int):
+            return GoDuration(microseconds=value // 1000)
+        raise ValueError(f"expected a duration such as 5m0s, got {value!r}")
+    raise NotImplementedError(f"no decoder for {expected!r}")
+
+
+def _encode_custom(value: Any) -> Any:
+    if isinstance(value, Quantity):
+        return str(value)
+    raise NotImplementedError(f"no encoder for {type(value)!r}")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_encode_custom)
+
+
+@cache
+def _decoder(expected: Any) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(expected, dec_hook=_decode_custom, strict=True)
+
+
+def decode(body: bytes | bytearray | memoryview | msgspec.Raw | str, expected: type[T]) -> T:
+    """Decode JSON into ``expected``. Raises DecodeError naming what is wrong and where."""
+    try:
+        return cast("T", _decoder(cast("Any", expected)).decode(body))
+    except msgspec.ValidationError:
+        return convert(decode_any(body), expected)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DecodeError(f"not JSON: {error}") from error
+
+
+def decode_any(body: bytes | bytearray | memoryview | msgspec.Raw | str) -> Any:
+    """Decode JSON into dicts, lists and plain values."""
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise DecodeError(f"not JSON: {error}") from error
+
+
+def convert(document: Any, expected: type[T]) -> T:
+    """Turn plain dicts and lists (from YAML, say) into ``expected``, nulls counting as unset."""
+    try:
+        return msgspec.convert(without_nulls(document), expected, dec_hook=_decode_custom, strict=True)
+    except (msgspec.ValidationError, ValueError, RecursionError) as error:
+        raise DecodeError(str(error)) from error
+
+
+def encode(value: Any) -> bytes:
+    """Encode a struct or plain values as compact JSON."""
+    return _encoder.encode(to_document(value) if isinstance(value, msgspec.Struct) else value)
+
+
+def to_document(value: Any) -> Any:
+    """A struct as plain dicts, lists and strings, in the wire's form for times, durations and quantities."""
+    if isinstance(value, msgspec.Struct):
+        return _struct_document(value)
+    if isinstance(value, dict):
+        return {key: to_document(item) for key, item in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [to_document(item) for item in value]
+    if isinstance(value, Quantity):
+        return str(value)
+    if isinstance(value, datetime):
+        return format_time(value)
+    if isinstance(value, timedelta):
+        return format_duration(value)
+    return value
+
+
+def _struct_document(value: msgspec.Struct) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for field in msgspec.structs.fields(value):
+        item = getattr(value, field.name)
+        if item is msgspec.UNSET or _is_default(item, field):
+            continue
+        document[field.encode_name] = to_document(item)
+    return document
+
+
+def _is_default(item: Any, field: msgspec.structs.FieldInfo) -> bool:
+    if field.default is not msgspec.NODEFAULT:
+        return bool(item is field.default or (type(item) is type(field.default) and item == field.default))
+    if field.default_factory is not msgspec.NODEFAULT:
+        return bool(item == field.default_factory())
+    return False
+
+
+def without_nulls(document: Any) -> Any:
+    """The same document with every null member and element left out."""
+    if isinstance(document, dict):
+        return {key: without_nulls(value) for key, value in document.items() if value is not None}
+    if isinstance(document, list):
+        return [without_nulls(value) for value in document if value is not None]
+    return document

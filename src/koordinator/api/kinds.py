@@ -1,0 +1,81 @@
+"""Every kind that is read or written: where the API serves it, and the type that it decodes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from koordinator.api import core, node, pod, volume, workload
+from koordinator.api.meta import Object
+
+T = TypeVar("T", bound=Object)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[T]):
+    """A group, version and plural, the kind's name and its type."""
+
+    group: str
+    version: str
+    plural: str
+    name: str
+    type: type[T]
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def qualified(self) -> str:
+        """``plural.version.group`` as event filters name it; the plural alone in the core group."""
+        return f"{self.plural}.{self.version}.{self.group}" if self.group else self.plural
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """The request path; without a namespace, that of all namespaces."""
+        parts = ["/apis/" + self.group if self.group else "/api", self.version]
+        if self.namespaced and namespace:
+            parts += ["namespaces", namespace]
+        parts.append(self.plural)
+        parts += [part for part in (name, subresource) if part]
+        return "/".join(parts)
+
+
+PODS = Kind("", "v1", "pods", "Pod", pod.Pod)
+NODES = Kind("", "v1", "nodes", "Node", node.Node, namespaced=False)
+NAMESPACES = Kind("", "v1", "namespaces", "Namespace", core.Namespace, namespaced=False)
+CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap", core.ConfigMap)
+SECRETS = Kind("", "v1", "secrets", "Secret", core.Secret)
+SERVICES = Kind("", "v1", "services", "Service", workload.Service)
+EVENTS = Kind("", "v1", "events", "Event", core.Event)
+REPLICATION_CONTROLLERS = Kind(
+    "", "v1", "replicationcontrollers", "ReplicationController", workload.ReplicationController
+)
+PERSISTENT_VOLUMES = Kind("", "v1", "persistentvolumes", "PersistentVolume", volume.PersistentVolume, namespaced=False)
+PERSISTENT_VOLUME_CLAIMS = Kind(
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", volume.PersistentVolumeClaim
+)
+DEPLOYMENTS = Kind("apps", "v1", "deployments", "Deployment", workload.Workload)
+REPLICA_SETS = Kind("apps", "v1", "replicasets", "ReplicaSet", workload.Workload)
+STATEFUL_SETS = Kind("apps", "v1", "statefulsets", "StatefulSet", workload.Workload)
+DAEMON_SETS = Kind("apps", "v1", "daemonsets", "DaemonSet", workload.Workload)
+JOBS = Kind("batch", "v1", "jobs", "Job", workload.Workload)
+LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease", node.Lease)
+PRIORITY_CLASSES = Kind(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", core.PriorityClass, namespaced=False
+)
+POD_DISRUPTION_BUDGETS = Kind(
+    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", workload.PodDisruptionBudget
+)
+STORAGE_CLASSES = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", volume.StorageClass, namespaced=False)
+CSI_NODES = Kind("storage.k8s.io", "v1", "csinodes", "CSINode", volume.CSINode, namespaced=False)
+CSI_DRIVERS = Kind("storage.k8s.io", "v1", "csidrivers", "CSIDriver", volume.CSIDriver, namespaced=False)
+CSI_STORAGE_CAPACITIES = Kind(
+    "storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", volume.CSIStorageCapacity
+)
+VOLUME_ATTACHMENTS = Kind(
+    "storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", volume.VolumeAttachment, namespaced=False
+)
+CUSTOM_RESOURCE_DEFINITIONS = Kind(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", Object, namespaced=False
+)

@@ -1,0 +1,140 @@
+"""What all objects share: metadata, owner references, selectors, conditions."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, dataclass_transform
+
+import msgspec
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class _FrozenMeta(msgspec.StructMeta):
+    """Tells type checkers that the structs below are frozen without each having to repeat it."""
+
+
+class WireStruct(
+    msgspec.Struct, metaclass=_FrozenMeta, rename="camel", kw_only=True, omit_defaults=True, gc=False, frozen=True
+):
+    """Base of all wire types: camelCase names, unknown fields ignored, immutable (informers share them).
+
+    Left out of garbage collection: decoded JSON has no cycles, and a cluster's worth of it would be walked for nothing.
+    """
+
+
+class OwnerReference(WireStruct):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+    block_owner_deletion: bool | None = None
+
+
+class ObjectMeta(WireStruct):
+    name: str = ""
+    generate_name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: list[OwnerReference] = []
+    finalizers: list[str] = []
+
+    @property
+    def key(self) -> str:
+        """``namespace/name``, or the name alone for cluster-scoped objects."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
+    """The owner that manages the object, if any."""
+    return next((owner for owner in metadata.owner_references if owner.controller), None)
+
+
+class Object(WireStruct):
+    """An object of any kind; enough for what only needs its metadata."""
+
+    api_version: str = ""
+    kind: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class ObjectReference(WireStruct):
+    """core/v1 ObjectReference."""
+
+    api_version: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    field_path: str = ""
+
+
+class LocalObjectReference(WireStruct):
+    name: str = ""
+
+
+class LabelSelectorRequirement(WireStruct):
+    key: str = ""
+    operator: str = ""
+    values: list[str] = []
+
+
+class LabelSelector(WireStruct):
+    """An empty selector matches everything; an absent one (None) nothing."""
+
+    match_labels: dict[str, str] = {}
+    match_expressions: list[LabelSelectorRequirement] = []
+
+
+class Condition(WireStruct):
+    """metav1.Condition; also read for the older condition shapes, whose extra fields are ignored."""
+
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    observed_generation: int = 0
+    last_transition_time: datetime | None = None
+
+
+class ListMeta(WireStruct):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+    remaining_item_count: int | None = None
+
+
+class StatusCause(WireStruct):
+    reason: str = ""
+    message: str = ""
+    field: str = ""
+
+
+class StatusDetails(WireStruct):
+    name: str = ""
+    group: str = ""
+    kind: str = ""
+    uid: str = ""
+    causes: list[StatusCause] = []
+    retry_after_seconds: int = 0
+
+
+class Status(WireStruct):
+    """The answer of a failed request, and of those that return no object."""
+
+    status: str = ""
+    message: str = ""
+    reason: str = ""
+    details: StatusDetails = StatusDetails()
+    code: int = 0
+
+
+FreeForm = dict[str, Any]
+"""A part of an object whose shape is not ours to know."""

@@ -1,0 +1,69 @@
+"""core/v1 Node, and the Lease that says that a node (or a leader) is alive."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from koordinator.api.meta import Object, WireStruct
+from koordinator.api.pod import ResourceList
+
+
+class Taint(WireStruct):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+    time_added: datetime | None = None
+
+
+class NodeSpec(WireStruct):
+    unschedulable: bool = False
+    taints: list[Taint] = []
+    provider_id: str = ""
+
+
+class NodeCondition(WireStruct):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_heartbeat_time: datetime | None = None
+    last_transition_time: datetime | None = None
+
+
+class NodeAddress(WireStruct):
+    type: str = ""
+    address: str = ""
+
+
+class ContainerImage(WireStruct):
+    names: list[str] = []
+    size_bytes: int = 0
+
+
+class NodeStatus(WireStruct):
+    capacity: ResourceList = {}
+    allocatable: ResourceList = {}
+    conditions: list[NodeCondition] = []
+    addresses: list[NodeAddress] = []
+    images: list[ContainerImage] = []
+
+
+class Node(Object):
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+
+class LeaseSpec(WireStruct):
+    """Times are MicroTime texts: they are compared for change, not for value, by those that wait for a lease."""
+
+    holder_identity: str | None = None
+    lease_duration_seconds: int | None = None
+    acquire_time: str | None = None
+    renew_time: str | None = None
+    lease_transitions: int | None = None
+    preferred_holder: str | None = None
+    strategy: str | None = None
+
+
+class Lease(Object):
+    spec: LeaseSpec = LeaseSpec()

@@ -1,0 +1,232 @@
+"""core/v1 Pod: the fields that scheduling, admission and the node agent read."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from koordinator.api.meta import LabelSelector, LocalObjectReference, Object, WireStruct
+from koordinator.api.quantity import Quantity
+
+ResourceList = dict[str, Quantity]
+"""Resource name -> amount."""
+
+
+class ResourceClaimRequest(WireStruct):
+    name: str = ""
+
+
+class ResourceRequirements(WireStruct):
+    requests: ResourceList = {}
+    limits: ResourceList = {}
+    claims: list[ResourceClaimRequest] = []
+
+
+class ContainerPort(WireStruct):
+    name: str = ""
+    container_port: int = 0
+    host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = "TCP"
+
+
+class EnvironmentVariable(WireStruct):
+    name: str = ""
+    value: str = ""
+
+
+class Container(WireStruct):
+    name: str = ""
+    image: str = ""
+    resources: ResourceRequirements = ResourceRequirements()
+    ports: list[ContainerPort] = []
+    env: list[EnvironmentVariable] = []
+    restart_policy: str | None = None
+    """``Always`` makes an init container a sidecar."""
+
+
+class Toleration(WireStruct):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class NodeSelectorRequirement(WireStruct):
+    key: str = ""
+    operator: str = ""
+    values: list[str] = []
+
+
+class NodeSelectorTerm(WireStruct):
+    match_expressions: list[NodeSelectorRequirement] = []
+    match_fields: list[NodeSelectorRequirement] = []
+
+
+class NodeSelector(WireStruct):
+    node_selector_terms: list[NodeSelectorTerm] = []
+
+
+class PreferredSchedulingTerm(WireStruct):
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class NodeAffinity(WireStruct):
+    required_during_scheduling_ignored_during_execution: NodeSelector | None = None
+    preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTerm] = []
+
+
+class PodAffinityTerm(WireStruct):
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] = []
+    topology_key: str = ""
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: list[str] = []
+    mismatch_label_keys: list[str] = []
+
+
+class WeightedPodAffinityTerm(WireStruct):
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(WireStruct):
+    """Also the shape of anti-affinity."""
+
+    required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] = []
+    preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] = []
+
+
+class Affinity(WireStruct):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(WireStruct):
+    max_skew: int = 0
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] = []
+
+
+class PodSchedulingGate(WireStruct):
+    name: str = ""
+
+
+class PersistentVolumeClaimVolumeSource(WireStruct):
+    claim_name: str = ""
+    read_only: bool = False
+
+
+class EphemeralVolumeSource(WireStruct):
+    pass
+
+
+class CSIVolumeSource(WireStruct):
+    driver: str = ""
+
+
+class Volume(WireStruct):
+    name: str = ""
+    persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
+    ephemeral: EphemeralVolumeSource | None = None
+    csi: CSIVolumeSource | None = None
+
+
+class PodResourceClaim(WireStruct):
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodSpec(WireStruct):
+    node_name: str = ""
+    scheduler_name: str = ""
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    containers: list[Container] = []
+    init_containers: list[Container] = []
+    overhead: ResourceList = {}
+    resources: ResourceRequirements | None = None
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] = []
+    topology_spread_constraints: list[TopologySpreadConstraint] = []
+    scheduling_gates: list[PodSchedulingGate] = []
+    volumes: list[Volume] = []
+    resource_claims: list[PodResourceClaim] = []
+    image_pull_secrets: list[LocalObjectReference] = []
+    host_network: bool = False
+    restart_policy: str = ""
+    active_deadline_seconds: int | None = None
+    termination_grace_period_seconds: int | None = None
+
+
+class PodCondition(WireStruct):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+    last_probe_time: datetime | None = None
+    last_transition_time: datetime | None = None
+
+
+class ContainerStatus(WireStruct):
+    name: str = ""
+    container_id: str = msgspec.field(default="", name="containerID")
+    ready: bool = False
+    restart_count: int = 0
+    resources: ResourceRequirements | None = None
+    allocated_resources: ResourceList = {}
+
+
+class PodIP(WireStruct):
+    ip: str = ""
+
+
+class PodStatus(WireStruct):
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    conditions: list[PodCondition] = []
+    container_statuses: list[ContainerStatus] = []
+    init_container_statuses: list[ContainerStatus] = []
+    nominated_node_name: str = ""
+    qos_class: str = ""
+    start_time: datetime | None = None
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    pod_ip: str = msgspec.field(default="", name="podIP")
+    resize: str = ""
+
+
+class Pod(Object):
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+
+class PodTemplateSpec(WireStruct):
+    metadata: Object | None = None
+    spec: PodSpec = PodSpec()
+
+
+class Binding(Object):
+    """The body of POST pods/NAME/binding."""
+
+    target: dict[str, str] = {}
+
+
+FINISHED_PHASES = frozenset({"Succeeded", "Failed"})
+
+
+def is_finished(pod: Pod) -> bool:
+    """Whether the pod will never run again, so that it occupies nothing."""
+    return pod.status.phase in FINISHED_PHASES

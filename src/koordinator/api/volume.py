@@ -1,0 +1,126 @@
+"""Storage kinds: claims, volumes, classes, and what a node's CSI drivers can take."""
+
+from __future__ import annotations
+
+import msgspec
+
+from koordinator.api.meta import LabelSelector, Object, ObjectReference, WireStruct
+from koordinator.api.pod import NodeSelector, ResourceList
+from koordinator.api.quantity import Quantity
+
+
+class VolumeResourceRequirements(WireStruct):
+    requests: ResourceList = {}
+
+
+class PersistentVolumeClaimSpec(WireStruct):
+    access_modes: list[str] = []
+    resources: VolumeResourceRequirements = VolumeResourceRequirements()
+    volume_name: str = ""
+    storage_class_name: str | None = None
+    selector: LabelSelector | None = None
+    volume_mode: str | None = None
+
+
+class PersistentVolumeClaimStatus(WireStruct):
+    phase: str = ""
+    access_modes: list[str] = []
+    capacity: ResourceList = {}
+
+
+class PersistentVolumeClaim(Object):
+    spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
+
+
+class VolumeNodeAffinity(WireStruct):
+    required: NodeSelector | None = None
+
+
+class CSIPersistentVolumeSource(WireStruct):
+    driver: str = ""
+    volume_handle: str = ""
+
+
+class PersistentVolumeSpec(WireStruct):
+    capacity: ResourceList = {}
+    access_modes: list[str] = []
+    claim_ref: ObjectReference | None = None
+    storage_class_name: str = ""
+    volume_mode: str | None = None
+    node_affinity: VolumeNodeAffinity | None = None
+    csi: CSIPersistentVolumeSource | None = None
+
+
+class PersistentVolumeStatus(WireStruct):
+    phase: str = ""
+
+
+class PersistentVolume(Object):
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+    status: PersistentVolumeStatus = PersistentVolumeStatus()
+
+
+class TopologySelectorLabelRequirement(WireStruct):
+    key: str = ""
+    values: list[str] = []
+
+
+class TopologySelectorTerm(WireStruct):
+    match_label_expressions: list[TopologySelectorLabelRequirement] = []
+
+
+class StorageClass(Object):
+    provisioner: str = ""
+    volume_binding_mode: str | None = None
+    reclaim_policy: str | None = None
+    allowed_topologies: list[TopologySelectorTerm] = []
+
+
+class VolumeNodeResources(WireStruct):
+    count: int | None = None
+
+
+class CSINodeDriver(WireStruct):
+    name: str = ""
+    node_id: str = msgspec.field(default="", name="nodeID")
+    topology_keys: list[str] = []
+    allocatable: VolumeNodeResources | None = None
+
+
+class CSINodeSpec(WireStruct):
+    drivers: list[CSINodeDriver] = []
+
+
+class CSINode(Object):
+    spec: CSINodeSpec = CSINodeSpec()
+
+
+class CSIDriverSpec(WireStruct):
+    attach_required: bool | None = None
+    storage_capacity: bool | None = None
+
+
+class CSIDriver(Object):
+    spec: CSIDriverSpec = CSIDriverSpec()
+
+
+class CSIStorageCapacity(Object):
+    node_topology: LabelSelector | None = None
+    storage_class_name: str = ""
+    capacity: Quantity | None = None
+    maximum_volume_size: Quantity | None = None
+
+
+class VolumeAttachmentSource(WireStruct):
+    persistent_volume_name: str | None = None
+
+
+class VolumeAttachmentSpec(WireStruct):
+    attacher: str = ""
+    node_name: str = ""
+    source: VolumeAttachmentSource = VolumeAttachmentSource()
+
+
+class VolumeAttachment(Object):
+    spec: VolumeAttachmentSpec = VolumeAttachmentSpec()

@@ -1,0 +1,137 @@
+"""What every loop asks of an API server, so that tests and simulations can hand it something else.
+
+Errors are ``koordinator.kube.errors.ApiStatusError`` (the server answered no) and ``TransportError`` (no answer).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, Literal, Protocol, TypeVar
+
+from koordinator.api.kinds import Kind
+from koordinator.api.meta import Object
+
+T = TypeVar("T", bound=Object)
+
+
+class PatchType(Enum):
+    """How a patch is written; the value is its media type."""
+
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """An object that could not be decoded; its reader skips it and says so where its author will look."""
+
+    kind: Kind[Any]
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    error: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListPage(Generic[T]):
+    """One page of a list. ``continue_token`` is empty on the last one."""
+
+    items: Sequence[T]
+    malformed: Sequence[Malformed]
+    resource_version: str
+    continue_token: str
+    remaining: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class WatchEvent(Generic[T]):
+    """One change. BOOKMARK carries only ``resource_version``."""
+
+    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
+    object: T | Malformed | None
+    resource_version: str
+
+
+class Client(Protocol):
+    """Typed verbs. ``body`` is a struct, a plain document or encoded JSON; unknown fields are never sent back."""
+
+    async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T: ...
+
+    async def list(
+        self,
+        kind: Kind[T],
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        continue_token: str = "",
+        resource_version: str = "",
+    ) -> ListPage[T]: ...
+
+    def watch(
+        self,
+        kind: Kind[T],
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str = "",
+        timeout_seconds: int = 0,
+    ) -> AsyncIterator[WatchEvent[T]]:
+        """Events after ``resource_version`` until the server ends the watch.
+
+        Raises ApiStatusError (410 Expired among them) for an ERROR event, TransportError when the connection breaks or
+        stalls: nothing, not even a bookmark, for longer than the client's watch stall limit.
+        """
+        ...
+
+    async def create(
+        self, kind: Kind[T], body: Any, namespace: str = "", *, name: str = "", subresource: str = ""
+    ) -> T:
+        """POST. With ``name`` and ``subresource`` it is, say, a Binding or an Eviction (the answer may be a Status)."""
+        ...
+
+    async def update(self, kind: Kind[T], body: Any, name: str, namespace: str = "", *, subresource: str = "") -> T:
+        """PUT of a whole object that we own; it should carry the resourceVersion that it was read at."""
+        ...
+
+    async def patch(
+        self,
+        kind: Kind[T],
+        name: str,
+        body: Any,
+        patch_type: PatchType,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        field_manager: str = "",
+        force: bool = False,
+    ) -> T: ...
+
+    async def delete(
+        self,
+        kind: Kind[T],
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_seconds: int | None = None,
+        propagation_policy: str = "",
+    ) -> None: ...
+
+    async def delete_collection(
+        self, kind: Kind[T], namespace: str = "", *, label_selector: str = "", field_selector: str = ""
+    ) -> None: ...
+
+    async def raw(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        """Any other request, such as GET /version."""
+        ...
+
+    async def close(self) -> None: ...
