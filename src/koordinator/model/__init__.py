@@ -1,0 +1,1 @@
+"""Decisions that two programs share: pure functions over wire types and integers."""

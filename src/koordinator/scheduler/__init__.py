@@ -1,0 +1,1 @@
+"""koord-scheduler: places pods by requests, constraints and measured load."""

@@ -1,0 +1,188 @@
+"""Nodes as columns: one row a node, kept current by events, never rebuilt for a decision.
+
+Each row carries a version for each aspect of it that can change. Whoever caches something computed from rows
+remembers the version up to which it is current and recomputes only the rows that have moved on since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from typing import Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from koordinator.api.node import Node
+from koordinator.api.quantity import Quantity
+
+Rows = NDArray[np.intp]
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+CPU: Final = 0
+MEMORY: Final = 1
+EPHEMERAL_STORAGE: Final = 2
+PODS: Final = 3
+_BUILT_IN: Final = ("cpu", "memory", "ephemeral-storage", "pods")
+
+
+class Aspect(IntEnum):
+    """What of a node can change by itself; a plugin names the aspects that it reads."""
+
+    NODE = 0
+    """The Node object: labels, taints, allocatable, spec.unschedulable."""
+    PODS = 1
+    """The pods that are on the node or assumed to be: requested resources, host ports."""
+    LOAD = 2
+    """Measured or expected usage."""
+
+
+class ResourceIndex:
+    """Resource name -> column. CPU is in milli-CPU, everything else in whole units (bytes, counts)."""
+
+    def __init__(self) -> None:
+        self._columns = {name: column for column, name in enumerate(_BUILT_IN)}
+        self._names = list(_BUILT_IN)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def column(self, name: str) -> int:
+        """The column of ``name``, made when it is new; NodeColumns grows to it on its next write."""
+        column = self._columns.get(name)
+        if column is None:
+            column = self._columns[name] = len(self._names)
+            self._names.append(name)
+        return column
+
+    def name(self, column: int) -> str:
+        return self._names[column]
+
+    def vector(self, amounts: Mapping[str, Quantity]) -> dict[int, int]:
+        """Column -> integer amount in the column's unit."""
+        return {
+            self.column(name): (amount.milli if name == "cpu" else amount.value) for name, amount in amounts.items()
+        }
+
+
+class NodeColumns:
+    """The nodes of a cluster. Rows of deleted nodes are free (``alive`` False) and are used again."""
+
+    def __init__(self, resources: ResourceIndex | None = None) -> None:
+        self.resources = resources or ResourceIndex()
+        self.row_of: dict[str, int] = {}
+        self.nodes: list[Node | None] = []
+        self.names: list[str] = []
+        self.size = 0
+        """Rows in use or freed; every array below has at least this many rows, and ``[:size]`` is what counts."""
+        self._free: list[int] = []
+        self._capacity = 0
+        self._clock = 0
+        self.alive: Mask = np.zeros(0, dtype=np.bool_)
+        self.unschedulable: Mask = np.zeros(0, dtype=np.bool_)
+        self.allocatable: Ints = np.zeros((0, len(self.resources)), dtype=np.int64)
+        self.requested: Ints = np.zeros((0, len(self.resources)), dtype=np.int64)
+        self.non_zero_requested: Ints = np.zeros((0, 2), dtype=np.int64)
+        """CPU and memory, pods without a request counted with 100 milli-CPU and 200 MiB."""
+        self._versions: Ints = np.zeros((len(Aspect), 0), dtype=np.int64)
+
+    @property
+    def version(self) -> int:
+        """Grows with every change of any row."""
+        return self._clock
+
+    def touched_since(self, version: int, aspects: Iterable[Aspect]) -> Mask:
+        """The rows of which any of ``aspects`` changed after ``version``; shape (size,)."""
+        touched = np.zeros(self.size, dtype=np.bool_)
+        for aspect in aspects:
+            touched |= self._versions[aspect, : self.size] > version
+        return touched
+
+    def touch(self, row: int, aspect: Aspect) -> None:
+        """Note that ``aspect`` of ``row`` has changed."""
+        self._clock += 1
+        self._versions[aspect, row] = self._clock
+
+    def set_node(self, node: Node) -> int:
+        """Add or replace a node; returns its row."""
+        row = self.row_of.get(node.metadata.name)
+        if row is None:
+            row = self._allocate(node.metadata.name)
+        self.nodes[row] = node
+        self.unschedulable[row] = node.spec.unschedulable
+        amounts = self.resources.vector(node.status.allocatable)
+        self._fit_resources()
+        self.allocatable[row] = 0
+        for column, amount in amounts.items():
+            self.allocatable[row, column] = amount
+        self.touch(row, Aspect.NODE)
+        return row
+
+    def remove_node(self, name: str) -> int | None:
+        """Free the node's row; returns it, or None when there was no such node."""
+        row = self.row_of.pop(name, None)
+        if row is None:
+            return None
+        self.nodes[row] = None
+        self.alive[row] = False
+        self.allocatable[row] = 0
+        self.requested[row] = 0
+        self.non_zero_requested[row] = 0
+        for aspect in Aspect:
+            self.touch(row, aspect)
+        self._free.append(row)
+        return row
+
+    def add_request(self, row: int, request: Mapping[int, int], non_zero: tuple[int, int], sign: int = 1) -> None:
+        """Count a pod on ``row`` (``sign`` 1) or take it off again (-1). ``request`` includes the pod itself."""
+        self._fit_resources()
+        requested = self.requested
+        for column, amount in request.items():
+            requested[row, column] += sign * amount
+        self.non_zero_requested[row, 0] += sign * non_zero[0]
+        self.non_zero_requested[row, 1] += sign * non_zero[1]
+        self.touch(row, Aspect.PODS)
+
+    def _allocate(self, name: str) -> int:
+        if self._free:
+            row = self._free.pop()
+        else:
+            row = self.size
+            self.size += 1
+            self.nodes.append(None)
+            self.names.append("")
+            self._grow_rows()
+        self.names[row] = name
+        self.row_of[name] = row
+        self.alive[row] = True
+        for aspect in Aspect:
+            self.touch(row, aspect)
+        return row
+
+    def _grow_rows(self) -> None:
+        if self.size <= self._capacity:
+            return
+        self._capacity = max(64, self._capacity * 2, self.size)
+        self.alive = _grown(self.alive, (self._capacity,))
+        self.unschedulable = _grown(self.unschedulable, (self._capacity,))
+        width = self.allocatable.shape[1]
+        self.allocatable = _grown(self.allocatable, (self._capacity, width))
+        self.requested = _grown(self.requested, (self._capacity, width))
+        self.non_zero_requested = _grown(self.non_zero_requested, (self._capacity, 2))
+        self._versions = _grown(self._versions, (len(Aspect), self._capacity))
+
+    def _fit_resources(self) -> None:
+        width = len(self.resources)
+        if width > self.allocatable.shape[1]:
+            self.allocatable = _grown(self.allocatable, (self._capacity, width))
+            self.requested = _grown(self.requested, (self._capacity, width))
+
+
+Item = TypeVar("Item", bound=np.generic)
+
+
+def _grown(array: NDArray[Item], shape: tuple[int, ...]) -> NDArray[Item]:
+    larger = np.zeros(shape, dtype=array.dtype)
+    larger[tuple(slice(0, length) for length in array.shape)] = array
+    return larger
