@@ -1,0 +1,1 @@
+"""The ``koord`` command: a whole co-located cluster on one machine."""
