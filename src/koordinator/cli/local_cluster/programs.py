@@ -1,0 +1,132 @@
+"""The programs of a local cluster: how each is started, and how it shows that it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from koordinator.api.kinds import NODES
+from koordinator.base.errors import KoordinatorError
+from koordinator.cli.supervisor import Program
+from koordinator.kube.client import ClientOptions, connect
+
+PROGRAMS = ("apiserver", "nodes", "scheduler")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalClusterOptions:
+    """Where a local cluster lives and what it is made of."""
+
+    data: Path
+    kubeconfig: Path
+    port: int
+    nodes: int
+    scheduler_port: int
+    scenario: Path | None = None
+    scheduler_config: Path | None = None
+    seed: int = 0
+    speed: float = 1.0
+    verbosity: int = 1
+
+
+def api_server(options: LocalClusterOptions) -> Program:
+    """The embedded API: state in the data folder, kubeconfig written when it serves."""
+    arguments = [
+        *_python("koordinator.cluster"),
+        f"--data={options.data / 'api'}",
+        f"--port={options.port}",
+        f"--kubeconfig={options.kubeconfig}",
+        f"-v={options.verbosity}",
+    ]
+    return Program("apiserver", arguments, _api_answers(options.kubeconfig))
+
+
+def simulated_nodes(options: LocalClusterOptions) -> Program:
+    """The simulated nodes; ready when all of them are registered."""
+    arguments = [
+        *_python("koordinator.cluster.nodes"),
+        f"--kubeconfig={options.kubeconfig}",
+        f"--nodes={options.nodes}",
+        f"--seed={options.seed}",
+        f"--speed={options.speed}",
+        f"-v={options.verbosity}",
+    ]
+    if options.scenario is not None:
+        arguments.append(f"--scenario={options.scenario}")
+    return Program("nodes", arguments, _nodes_are_there(options.kubeconfig, options.nodes))
+
+
+def scheduler(options: LocalClusterOptions) -> Program:
+    """koord-scheduler; ready when it leads and answers its health check."""
+    configuration = options.scheduler_config or shipped_file("scheduler.yaml")
+    arguments = [
+        *_python("koordinator.scheduler"),
+        f"--config={configuration}",
+        f"--kubeconfig={options.kubeconfig}",
+        f"--port={options.scheduler_port}",
+        f"-v={options.verbosity}",
+    ]
+    return Program("scheduler", arguments, _http_ok(options.scheduler_port, "/healthz"))
+
+
+def shipped_file(name: str) -> Path:
+    """A file of this package as a path that a child process can open."""
+    with resources.as_file(resources.files(__package__) / name) as path:
+        return path
+
+
+def _python(module: str) -> list[str]:
+    return [sys.executable, "-m", module]
+
+
+def _api_answers(kubeconfig: Path) -> Callable[[], Awaitable[bool]]:
+    async def ready() -> bool:
+        try:
+            client = await connect(ClientOptions(kubeconfig=str(kubeconfig)))
+        except KoordinatorError:
+            return False
+        try:
+            await client.raw("GET", "/readyz")
+        except KoordinatorError:
+            return False
+        finally:
+            await client.close()
+        return True
+
+    return ready
+
+
+def _nodes_are_there(kubeconfig: Path, count: int) -> Callable[[], Awaitable[bool]]:
+    async def ready() -> bool:
+        client = await connect(ClientOptions(kubeconfig=str(kubeconfig)))
+        try:
+            page = await client.list(NODES, limit=1)
+        except KoordinatorError:
+            return False
+        finally:
+            await client.close()
+        return len(page.items) + (page.remaining or 0) >= count
+
+    return ready
+
+
+def _http_ok(port: int, path: str) -> Callable[[], Awaitable[bool]]:
+    async def ready() -> bool:
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        except OSError:
+            return False
+        try:
+            writer.write(f"GET {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n".encode())
+            status_line = await reader.readline()
+        except OSError:
+            return False
+        finally:
+            writer.close()
+        return b" 200 " in status_line
+
+    return ready
