@@ -23,7 +23,7 @@ from benchmarks import workload
 from benchmarks.process_usage import usage_of
 from koordinator.api.kinds import NODE_METRICS, PODS
 from koordinator.base.errors import KoordinatorError
-from koordinator.kube.client import ClientOptions, connect
+from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.interface import Client, Malformed
 from tests.real.control_plane import ControlPlane, RealPrograms, find_real_programs
 

@@ -15,7 +15,7 @@ from koordinator.cli.local_cluster import programs
 from koordinator.cli.local_cluster.prepare import prepare
 from koordinator.cli.local_cluster.programs import PROGRAMS, LocalClusterOptions
 from koordinator.cli.supervisor import Supervisor
-from koordinator.kube.client import ClientOptions, connect
+from koordinator.kube.connect import ClientOptions, connect
 
 _EPILOG = """\
 examples:

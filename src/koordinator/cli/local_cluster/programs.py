@@ -12,7 +12,7 @@ from pathlib import Path
 from koordinator.api.kinds import NODES
 from koordinator.base.errors import KoordinatorError
 from koordinator.cli.supervisor import Program
-from koordinator.kube.client import ClientOptions, connect
+from koordinator.kube.connect import ClientOptions, connect
 
 PROGRAMS = ("apiserver", "nodes", "scheduler")
 

@@ -1,0 +1,76 @@
+"""The script of the day: which pods are offered at which hour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+NODES: Final = 20
+DAY_SECONDS: Final = 36.0
+"""Real seconds that the day takes."""
+SPEED: Final = 24 * 3600 / DAY_SECONDS
+FIRST_BATCH_HOUR: Final = 7
+NAMESPACE: Final = "default"
+CPU_THRESHOLD_PERCENT: Final = 65
+"""Of the load-aware filter, as in the local cluster's scheduler.yaml."""
+
+_SERVICES: Final = {"checkout": ("3", "6Gi", 28), "search": ("4", "8Gi", 18), "feed": ("2", "4Gi", 32)}
+_SERVICE_HOURS: Final = range(3)
+_BATCH_HOURS: Final = range(FIRST_BATCH_HOUR, 20)
+_BATCH_PODS_AN_HOUR: Final = 34
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Pods that are created at one moment of the day."""
+
+    hour: float
+    what: str
+    pods: tuple[dict[str, Any], ...]
+
+
+def script() -> list[Offer]:
+    """The whole day, in order."""
+    offers = [
+        Offer(float(hour), "online services", tuple(pod for name in _SERVICES for pod in _replicas(name, hour)))
+        for hour in _SERVICE_HOURS
+    ]
+    offers += [
+        Offer(float(hour), "batch pods", tuple(_batch(hour, number) for number in range(_BATCH_PODS_AN_HOUR)))
+        for hour in _BATCH_HOURS
+    ]
+    return offers
+
+
+def _replicas(service: str, hour: int) -> list[dict[str, Any]]:
+    cpu, memory, replicas = _SERVICES[service]
+    amounts = {"cpu": cpu, "memory": memory}
+    return [
+        _pod(f"{service}-{number:02d}", "koord-prod", "LS", amounts, {})
+        for number in range(replicas)
+        if number % len(_SERVICE_HOURS) == hour
+    ]
+
+
+def _batch(hour: int, number: int) -> dict[str, Any]:
+    amounts = {"kubernetes.io/batch-cpu": "2000", "kubernetes.io/batch-memory": "2Gi"}
+    minutes = 60 + 15 * (number % 5)
+    annotations = {"simulation.koordinator.sh/run-time": f"{minutes}m"}
+    return _pod(f"batch-{hour:02d}-{number:02d}", "koord-batch", "BE", amounts, annotations)
+
+
+def _pod(
+    name: str, priority_class: str, qos: str, amounts: dict[str, str], annotations: dict[str, str]
+) -> dict[str, Any]:
+    resources = {"requests": amounts, "limits": amounts}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"koordinator.sh/qosClass": qos}, "annotations": annotations},
+        "spec": {
+            "schedulerName": "koord-scheduler",
+            "priorityClassName": priority_class,
+            "restartPolicy": "Never" if qos == "BE" else "Always",
+            "containers": [{"name": "main", "image": "demo", "resources": resources}],
+        },
+    }

@@ -1,0 +1,115 @@
+"""What was seen of the day: measured usage over time and where each pod went."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from koordinator.api.node import Node
+from koordinator.api.nodemetric import NodeMetric, ResourceMap
+from koordinator.api.pod import Pod
+from koordinator.api.priority import PriorityClass, priority_class_with_default
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUsage:
+    """One report of one node, CPU in milli-CPU."""
+
+    updated: datetime
+    used: int
+    online: int
+    batch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """All nodes at one hour of the day."""
+
+    hour: float
+    nodes: Mapping[str, NodeUsage]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPod:
+    """A pod and where it went; ``node`` is empty while it is pending."""
+
+    name: str
+    priority_class: PriorityClass
+    node: str
+    bound_at: datetime | None
+    requested: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class Day:
+    """Everything that the report and its claims are made of."""
+
+    capacity: dict[str, int] = field(default_factory=dict)
+    """Node -> CPU capacity in milli-CPU."""
+    allocatable: dict[str, dict[str, int]] = field(default_factory=dict)
+    moments: list[Moment] = field(default_factory=list)
+    pods: dict[str, PlacedPod] = field(default_factory=dict)
+    most_requested: dict[tuple[str, str], int] = field(default_factory=dict)
+    """(node, resource) -> the largest sum of requests that was seen on it."""
+    kept_off_hot_nodes: int = 0
+    """Pods that were placed while the load-aware filter kept them off at least one node."""
+
+    def see_nodes(self, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            self.capacity[node.metadata.name] = node.status.capacity["cpu"].milli
+            self.allocatable[node.metadata.name] = {
+                name: amount.milli if name == "cpu" else amount.value
+                for name, amount in node.status.allocatable.items()
+            }
+
+    def see_metrics(self, hour: float, metrics: Sequence[NodeMetric]) -> None:
+        nodes = {metric.metadata.name: usage for metric in metrics if (usage := node_usage(metric)) is not None}
+        self.moments.append(Moment(hour, nodes))
+
+    def see_pods(self, pods: Sequence[Pod]) -> None:
+        on_node: dict[tuple[str, str], int] = {}
+        for pod in pods:
+            seen = placed_pod(pod)
+            self.pods[seen.name] = seen
+            if seen.node and pod.status.phase not in ("Succeeded", "Failed"):
+                for resource, amount in seen.requested.items():
+                    key = (seen.node, resource)
+                    on_node[key] = on_node.get(key, 0) + amount
+        for key, amount in on_node.items():
+            self.most_requested[key] = max(amount, self.most_requested.get(key, 0))
+
+
+def node_usage(metric: NodeMetric) -> NodeUsage | None:
+    """The CPU part of a report; None while the node has none."""
+    status = metric.status
+    if status.update_time is None or status.node_metric is None:
+        return None
+    online = batch = 0
+    for pod in status.pods_metric:
+        if pod.priority == PriorityClass.PROD.value:
+            online += _cpu(pod.pod_usage)
+        else:
+            batch += _cpu(pod.pod_usage)
+    return NodeUsage(status.update_time, _cpu(status.node_metric.node_usage), online, batch)
+
+
+def placed_pod(pod: Pod) -> PlacedPod:
+    """The facts of a pod that the report needs."""
+    bound = next((c for c in pod.status.conditions if c.type == "PodScheduled" and c.status == "True"), None)
+    requested: dict[str, int] = {"pods": 1}
+    for container in pod.spec.containers:
+        for name, amount in container.resources.requests.items():
+            requested[name] = requested.get(name, 0) + (amount.milli if name == "cpu" else amount.value)
+    return PlacedPod(
+        name=pod.metadata.name,
+        priority_class=priority_class_with_default(pod),
+        node=pod.spec.node_name,
+        bound_at=bound.last_transition_time if bound else None,
+        requested=requested,
+    )
+
+
+def _cpu(usage: ResourceMap) -> int:
+    amount = usage.resources.get("cpu")
+    return 0 if amount is None else amount.milli

@@ -1,0 +1,133 @@
+"""The report of a day, and the claims that it stands on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from koordinator.api.priority import PriorityClass
+from koordinator.cli.demo.day import CPU_THRESHOLD_PERCENT, FIRST_BATCH_HOUR
+from koordinator.cli.demo.observation import Day, NodeUsage, PlacedPod
+
+_LEAST_GAIN = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One statement about the day, with the figure that decides it."""
+
+    text: str
+    holds: bool
+
+
+def utilisation(day: Day, since: float, until: float = 24.0) -> tuple[float, float]:
+    """Mean CPU use between two hours in percent of capacity: of online pods and system alone, and of everything."""
+    capacity = sum(day.capacity.values())
+    moments = [moment for moment in day.moments if since <= moment.hour < until and moment.nodes]
+    if not moments or not capacity:
+        return 0.0, 0.0
+    total = sum(usage.used for moment in moments for usage in moment.nodes.values()) / len(moments)
+    batch = sum(usage.batch for moment in moments for usage in moment.nodes.values()) / len(moments)
+    return (total - batch) * 100 / capacity, total * 100 / capacity
+
+
+def placed_on_hot_nodes(day: Day) -> list[PlacedPod]:
+    """Batch pods that went to a node whose last two reports before the binding were both over the threshold."""
+    history: dict[str, list[NodeUsage]] = {}
+    for moment in day.moments:
+        for name, usage in moment.nodes.items():
+            reports = history.setdefault(name, [])
+            if not reports or reports[-1].updated != usage.updated:
+                reports.append(usage)
+    wrong = []
+    for pod in day.pods.values():
+        if pod.priority_class is not PriorityClass.BATCH or pod.bound_at is None:
+            continue
+        before = [usage for usage in history.get(pod.node, []) if usage.updated < pod.bound_at][-2:]
+        limit = day.capacity[pod.node] * CPU_THRESHOLD_PERCENT / 100
+        if len(before) == 2 and all(usage.used > limit for usage in before):
+            wrong.append(pod)
+    return wrong
+
+
+def overbooked(day: Day) -> list[str]:
+    """Nodes on which pods were seen to request more than there is, with the resource."""
+    return sorted(
+        f"{node} {resource}"
+        for (node, resource), amount in day.most_requested.items()
+        if amount > day.allocatable[node].get(resource, 0)
+    )
+
+
+def claims(day: Day) -> list[Claim]:
+    """Everything that must hold for the demonstration to be one."""
+    online = [pod for pod in day.pods.values() if pod.priority_class is PriorityClass.PROD]
+    batch = [pod for pod in day.pods.values() if pod.priority_class is PriorityClass.BATCH]
+    alone, together = utilisation(day, FIRST_BATCH_HOUR + 1, 21.0)
+    hot, over = placed_on_hot_nodes(day), overbooked(day)
+    return [
+        _all_placed("online", online),
+        _all_placed("batch", batch),
+        Claim(
+            f"no node has more requested than it can give ({', '.join(over) or 'none seen'})",
+            not over and bool(day.most_requested),
+        ),
+        Claim(
+            f"batch pods raise CPU use at least {_LEAST_GAIN:g} times ({alone:.0f} % to {together:.0f} %)",
+            together >= alone * _LEAST_GAIN > 0,
+        ),
+        Claim(
+            f"the load-aware filter kept pods off hot nodes ({day.kept_off_hot_nodes} pods)", day.kept_off_hot_nodes > 0
+        ),
+        Claim(
+            f"no batch pod was sent to a node that had stayed above {CPU_THRESHOLD_PERCENT} % CPU ({len(hot)} were)",
+            not hot,
+        ),
+    ]
+
+
+def _all_placed(what: str, pods: Sequence[PlacedPod]) -> Claim:
+    placed = sum(1 for pod in pods if pod.node)
+    return Claim(f"every {what} pod was placed ({placed} of {len(pods)})", bool(pods) and placed == len(pods))
+
+
+def print_report(day: Day, judged: Sequence[Claim], console: Console | None = None) -> None:
+    """Write the report to the terminal."""
+    console = console or Console()
+    before, _ = utilisation(day, 4.0, FIRST_BATCH_HOUR)
+    alone, together = utilisation(day, FIRST_BATCH_HOUR + 1, 21.0)
+    console.print()
+    console.print(f"[bold]A day on {len(day.capacity)} nodes, {sum(day.capacity.values()) // 1000} CPUs[/bold]")
+    table = Table("CPU used, mean", "share of capacity", title_justify="left")
+    table.add_row("before batch pods are offered (04:00–07:00)", f"{before:.1f} %")
+    table.add_row("with batch pods (08:00–21:00)", f"[bold]{together:.1f} %[/bold]")
+    table.add_row("  of which online pods and system", f"{alone:.1f} %")
+    console.print(table)
+    console.print(_by_class(day))
+    console.print(
+        f"{day.kept_off_hot_nodes} pods were placed while the load-aware filter kept them off at least one node."
+    )
+    console.print(
+        "Nodes and usage are simulated; batch capacity is fixed by the scenario until koord-manager computes it."
+    )
+    console.print()
+    for claim in judged:
+        console.print(f"  [green]✓[/green] {claim.text}" if claim.holds else f"  [red]✗ {claim.text}[/red]")
+
+
+def _by_class(day: Day) -> Table:
+    table = Table("class", "pods", "placed", "nodes used", "most on a node", "requested")
+    for priority_class in PriorityClass:
+        pods = [pod for pod in day.pods.values() if pod.priority_class is priority_class]
+        if not pods:
+            continue
+        nodes = [pod.node for pod in pods if pod.node]
+        cpu = sum(p.requested.get("cpu", 0) + p.requested.get("kubernetes.io/batch-cpu", 0) for p in pods) / 1000
+        most = max((nodes.count(node) for node in set(nodes)), default=0)
+        table.add_row(
+            priority_class.value, str(len(pods)), str(len(nodes)), str(len(set(nodes))), str(most), f"{cpu:.0f} CPUs"
+        )
+    return table

@@ -1,0 +1,94 @@
+"""The claims of the demonstration: each must fail when what it says is not so."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from koordinator.api.priority import PriorityClass
+from koordinator.cli.demo.observation import Day, Moment, NodeUsage, PlacedPod
+from koordinator.cli.demo.report import claims, overbooked, placed_on_hot_nodes, utilisation
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def usage(hour: float, used: int, batch: int) -> NodeUsage:
+    return NodeUsage(START + timedelta(seconds=hour), used, used - batch, batch)
+
+
+def pod(name: str, priority_class: PriorityClass, node: str, hour: float) -> PlacedPod:
+    return PlacedPod(name, priority_class, node, START + timedelta(seconds=hour) if node else None, {"pods": 1})
+
+
+def a_good_day() -> Day:
+    day = Day(capacity={"a": 10_000}, allocatable={"a": {"pods": 10}})
+    day.moments = [
+        Moment(float(hour), {"a": usage(hour, 1_000 if hour < 7 else 5_000, 0 if hour < 7 else 4_000)})
+        for hour in range(24)
+    ]
+    day.pods = {
+        "web": pod("web", PriorityClass.PROD, "a", 0.5),
+        "job": pod("job", PriorityClass.BATCH, "a", 7.5),
+    }
+    day.most_requested = {("a", "pods"): 2}
+    day.kept_off_hot_nodes = 3
+    return day
+
+
+def failing(day: Day) -> list[int]:
+    return [index for index, claim in enumerate(claims(day)) if not claim.holds]
+
+
+def test_a_good_day_holds_every_claim() -> None:
+    assert failing(a_good_day()) == []
+
+
+def test_utilisation_separates_batch_from_the_rest() -> None:
+    assert utilisation(a_good_day(), 8.0) == (10.0, 50.0)
+
+
+def test_a_pending_online_pod_fails_its_claim() -> None:
+    day = a_good_day()
+    day.pods["web"] = pod("web", PriorityClass.PROD, "", 0)
+    assert failing(day) == [0]
+
+
+def test_a_pending_batch_pod_fails_its_claim() -> None:
+    day = a_good_day()
+    day.pods["job"] = pod("job", PriorityClass.BATCH, "", 0)
+    assert failing(day) == [1]
+
+
+def test_an_overbooked_node_fails_its_claim() -> None:
+    day = a_good_day()
+    day.most_requested[("a", "pods")] = 11
+    assert overbooked(day) == ["a pods"]
+    assert failing(day) == [2]
+
+
+def test_no_gain_fails_its_claim() -> None:
+    day = a_good_day()
+    day.moments = [Moment(moment.hour, {"a": usage(moment.hour, 1_000, 100)}) for moment in day.moments]
+    assert failing(day) == [3]
+
+
+def test_a_filter_that_did_nothing_fails_its_claim() -> None:
+    day = a_good_day()
+    day.kept_off_hot_nodes = 0
+    assert failing(day) == [4]
+
+
+def test_a_batch_pod_on_a_hot_node_fails_its_claim() -> None:
+    day = a_good_day()
+    day.moments = [Moment(m.hour, {"a": usage(m.hour, 7_000, 6_000 if m.hour >= 7 else 0)}) for m in day.moments]
+    assert [hot.name for hot in placed_on_hot_nodes(day)] == ["job"]
+    assert 5 in failing(day)
+
+
+def test_one_hot_report_is_not_held_against_the_scheduler() -> None:
+    day = a_good_day()
+    day.moments[7] = Moment(7.0, {"a": usage(7.0, 7_000, 0)})
+    assert placed_on_hot_nodes(day) == []
+
+
+def test_a_day_without_observations_fails_nearly_everything() -> None:
+    assert failing(Day()) == [0, 1, 2, 3, 4]
