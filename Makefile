@@ -37,6 +37,10 @@ check: $(STAMP) ## format, lint, strict types, layers, generated files
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m koordinator.api.manifests --check
+
+manifests: $(STAMP) ## write config/crd from the types
+	$(BIN)/python -m koordinator.api.manifests
 
 format: $(STAMP) ## rewrite the sources in the project's format
 	$(BIN)/ruff format .

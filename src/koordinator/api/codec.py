@@ -13,16 +13,14 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from koordinator.api.quantity import Quantity
+from koordinator.api.duration import GoDuration as GoDuration
+from koordinator.api.quantity import Quantity, parse_quantity
+from koordinator.api.struct_fields import struct_fields
 from koordinator.api.timestamps import format_time
-from koordinator.base.durations import format_duration, parse_duration
+from koordinator.base.durations import format_duration
 from koordinator.base.errors import KoordinatorError
 
 T = TypeVar("T")
-
-
-class GoDuration(timedelta):
-    """``metav1.Duration``: a Go duration string on the wire."""
 
 
 class DecodeError(KoordinatorError, ValueError):
@@ -31,16 +29,16 @@ class DecodeError(KoordinatorError, ValueError):
 
 def _decode_custom(expected: type, value: Any) -> Any:
     if expected is Quantity:
-        if isinstance(value, str | int | float):
+        if type(value) is str:
+            return parse_quantity(value)
+        if isinstance(value, int | float):
             return Quantity.parse(value)
         if value is None:
             return Quantity.parse("0")
         raise ValueError(f"expected a quantity, got {value!r}")
     if expected is GoDuration:
         if isinstance(value, str):
-            return GoDuration(microseconds=parse_duration(value) // timedelta(microseconds=1))
-        if isinstance(value, int):
-            return GoDuration(microseconds=value // 1000)
+            return GoDuration.parse(value)
         raise ValueError(f"expected a duration such as 5m0s, got {value!r}")
     raise NotImplementedError(f"no decoder for {expected!r}")
 
@@ -109,20 +107,16 @@ def to_document(value: Any) -> Any:
 
 def _struct_document(value: msgspec.Struct) -> dict[str, Any]:
     document: dict[str, Any] = {}
-    for field in msgspec.structs.fields(value):
+    for field in struct_fields(type(value)):
         item = getattr(value, field.name)
-        if item is msgspec.UNSET or _is_default(item, field):
+        if item is None or item is msgspec.UNSET or (not field.always_written and _is_same(item, field.default)):
             continue
-        document[field.encode_name] = to_document(item)
+        document[field.wire_name] = to_document(item)
     return document
 
 
-def _is_default(item: Any, field: msgspec.structs.FieldInfo) -> bool:
-    if field.default is not msgspec.NODEFAULT:
-        return bool(item is field.default or (type(item) is type(field.default) and item == field.default))
-    if field.default_factory is not msgspec.NODEFAULT:
-        return bool(item == field.default_factory())
-    return False
+def _is_same(item: Any, default: Any) -> bool:
+    return item is default or (type(item) is type(default) and bool(item == default))
 
 
 def without_nulls(document: Any) -> Any:

@@ -5,7 +5,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from koordinator.api import core, node, pod, volume, workload
+from koordinator.api import (
+    cluster_network_topology,
+    colocation_profile,
+    core,
+    device,
+    elastic_quota,
+    elastic_quota_profile,
+    node,
+    node_resource_topology,
+    nodemetric,
+    nodeslo,
+    pod,
+    pod_group,
+    pod_migration_job,
+    recommendation,
+    reservation,
+    schedule_explanation,
+    volume,
+    workload,
+)
 from koordinator.api.meta import Object
 
 T = TypeVar("T", bound=Object)
@@ -78,4 +97,64 @@ VOLUME_ATTACHMENTS = Kind(
 )
 CUSTOM_RESOURCE_DEFINITIONS = Kind(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", Object, namespaced=False
+)
+
+_SLO = "slo.koordinator.sh"
+_SCHEDULING = "scheduling.koordinator.sh"
+_SCHEDULER_PLUGINS = "scheduling.sigs.k8s.io"
+
+NODE_METRICS = Kind(_SLO, "v1alpha1", "nodemetrics", "NodeMetric", nodemetric.NodeMetric, namespaced=False)
+NODE_SLOS = Kind(_SLO, "v1alpha1", "nodeslos", "NodeSLO", nodeslo.NodeSLO, namespaced=False)
+CLUSTER_COLOCATION_PROFILES = Kind(
+    "config.koordinator.sh",
+    "v1alpha1",
+    "clustercolocationprofiles",
+    "ClusterColocationProfile",
+    colocation_profile.ClusterColocationProfile,
+    namespaced=False,
+)
+RESERVATIONS = Kind(_SCHEDULING, "v1alpha1", "reservations", "Reservation", reservation.Reservation, namespaced=False)
+DEVICES = Kind(_SCHEDULING, "v1alpha1", "devices", "Device", device.Device, namespaced=False)
+POD_MIGRATION_JOBS = Kind(
+    _SCHEDULING, "v1alpha1", "podmigrationjobs", "PodMigrationJob", pod_migration_job.PodMigrationJob, namespaced=False
+)
+CLUSTER_NETWORK_TOPOLOGIES = Kind(
+    _SCHEDULING,
+    "v1alpha1",
+    "clusternetworktopologies",
+    "ClusterNetworkTopology",
+    cluster_network_topology.ClusterNetworkTopology,
+    namespaced=False,
+)
+SCHEDULE_EXPLANATIONS = Kind(
+    _SCHEDULING, "v1alpha1", "scheduleexplanations", "ScheduleExplanation", schedule_explanation.ScheduleExplanation
+)
+POD_GROUPS = Kind(_SCHEDULER_PLUGINS, "v1alpha1", "podgroups", "PodGroup", pod_group.PodGroup)
+ELASTIC_QUOTAS = Kind(_SCHEDULER_PLUGINS, "v1alpha1", "elasticquotas", "ElasticQuota", elastic_quota.ElasticQuota)
+ELASTIC_QUOTA_PROFILES = Kind(
+    "quota.koordinator.sh",
+    "v1alpha1",
+    "elasticquotaprofiles",
+    "ElasticQuotaProfile",
+    elastic_quota_profile.ElasticQuotaProfile,
+)
+NODE_RESOURCE_TOPOLOGIES = Kind(
+    "topology.node.k8s.io",
+    "v1alpha1",
+    "noderesourcetopologies",
+    "NodeResourceTopology",
+    node_resource_topology.NodeResourceTopology,
+    namespaced=False,
+)
+STORED_NODE_RESOURCE_TOPOLOGIES = Kind(
+    "topology.node.k8s.io",
+    "v1alpha2",
+    "noderesourcetopologies",
+    "NodeResourceTopology",
+    node_resource_topology.StoredNodeResourceTopology,
+    namespaced=False,
+)
+"""The version that is stored; programs read and write the one above."""
+RECOMMENDATIONS = Kind(
+    "analysis.koordinator.sh", "v1alpha1", "recommendations", "Recommendation", recommendation.Recommendation
 )

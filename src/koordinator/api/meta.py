@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, dataclass_transform
+from typing import Annotated, Any, ClassVar, dataclass_transform
 
 import msgspec
+
+from koordinator.api.constraints import ATOMIC, AtomicTexts, RequiredText, Schema
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
@@ -23,10 +25,12 @@ class WireStruct(
 
 
 class OwnerReference(WireStruct):
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-    uid: str = ""
+    struct_schema: ClassVar[Schema] = ATOMIC
+
+    api_version: RequiredText = ""
+    kind: RequiredText = ""
+    name: RequiredText = ""
+    uid: RequiredText = ""
     controller: bool | None = None
     block_owner_deletion: bool | None = None
 
@@ -68,6 +72,8 @@ class Object(WireStruct):
 class ObjectReference(WireStruct):
     """core/v1 ObjectReference."""
 
+    struct_schema: ClassVar[Schema] = ATOMIC
+
     api_version: str = ""
     kind: str = ""
     namespace: str = ""
@@ -82,27 +88,41 @@ class LocalObjectReference(WireStruct):
 
 
 class LabelSelectorRequirement(WireStruct):
-    key: str = ""
-    operator: str = ""
-    values: list[str] = []
+    key: RequiredText = ""
+    operator: RequiredText = ""
+    """In, NotIn, Exists or DoesNotExist."""
+    values: AtomicTexts = []
 
 
 class LabelSelector(WireStruct):
     """An empty selector matches everything; an absent one (None) nothing."""
 
+    struct_schema: ClassVar[Schema] = ATOMIC
+
     match_labels: dict[str, str] = {}
-    match_expressions: list[LabelSelectorRequirement] = []
+    match_expressions: Annotated[list[LabelSelectorRequirement], ATOMIC] = []
 
 
 class Condition(WireStruct):
     """metav1.Condition; also read for the older condition shapes, whose extra fields are ignored."""
 
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-    observed_generation: int = 0
-    last_transition_time: datetime | None = None
+    type: Annotated[
+        str,
+        Schema(
+            required=True,
+            max_length=316,
+            pattern=r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
+            r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
+        ),
+    ] = ""
+    status: Annotated[str, Schema(required=True, enum=("True", "False", "Unknown"))] = ""
+    reason: Annotated[
+        str,
+        Schema(required=True, min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"),
+    ] = ""
+    message: Annotated[str, Schema(required=True, may_be_empty=True, max_length=32_768)] = ""
+    observed_generation: Annotated[int, Schema(minimum=0)] = 0
+    last_transition_time: Annotated[datetime | None, Schema(required=True)] = None
 
 
 class ListMeta(WireStruct):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from koordinator.api.constraints import RequiredText
 from koordinator.api.meta import Object, WireStruct
 from koordinator.api.pod import ResourceList
 
 
 class Taint(WireStruct):
-    key: str = ""
+    key: RequiredText = ""
     value: str = ""
-    effect: str = ""
+    effect: RequiredText = ""
+    """NoSchedule, PreferNoSchedule or NoExecute."""
     time_added: datetime | None = None
 
 

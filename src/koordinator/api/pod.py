@@ -6,7 +6,7 @@ from datetime import datetime
 
 import msgspec
 
-from koordinator.api.meta import LabelSelector, LocalObjectReference, Object, WireStruct
+from koordinator.api.meta import LabelSelector, LocalObjectReference, Object, ObjectMeta, WireStruct
 from koordinator.api.quantity import Quantity
 
 ResourceList = dict[str, Quantity]
@@ -214,7 +214,7 @@ class Pod(Object):
 
 
 class PodTemplateSpec(WireStruct):
-    metadata: Object | None = None
+    metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
 
 

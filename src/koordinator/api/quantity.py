@@ -1,8 +1,9 @@
 """Kubernetes resource quantities: parsed, rounded and printed as the API server does.
 
 A quantity is an exact decimal with at most nine fractional digits; what the text says below a nano is rounded away
-from zero, what it says above 2**63-1 is cut (k8s.io/apimachinery, pkg/api/resource). Decoding yields shared,
-immutable values, since a cluster repeats the same few hundred texts in a hundred thousand places.
+from zero, what a text with a binary suffix says above 2**63-1 is cut (k8s.io/apimachinery, pkg/api/resource).
+Decoding yields shared, immutable values, since a cluster repeats the same few hundred texts in a hundred thousand
+places.
 """
 
 from __future__ import annotations
@@ -15,13 +16,18 @@ from typing import Final
 from koordinator.base.errors import KoordinatorError
 
 _NANO: Final = 10**9
-_MAX_NANOS: Final = (2**63 - 1) * _NANO
-_PATTERN: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([A-Za-z]*)([+-]?[0-9]*)")
+_MAX_INT64: Final = 2**63 - 1
+_LIMIT_EXPONENT: Final = 64
+_LIMIT: Final = 10**_LIMIT_EXPONENT
+_PATTERN: Final = re.compile(r"([+-]?)([0-9]*)(?:(\.)([0-9]*))?([eEinumkKMGTP]*(?:[+-]?[0-9]*))")
+_EXPONENT: Final = re.compile(r"[eE]([+-]?[0-9]{1,18})")
 _DECIMAL_EXPONENTS: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY_EXPONENTS: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL_SUFFIXES: Final = {exponent: suffix for suffix, exponent in _DECIMAL_EXPONENTS.items()}
 _BINARY_SUFFIXES: Final = ("", *_BINARY_EXPONENTS)
-_MAX_EXPONENT_DIGITS: Final = 9
+_KEPT_DECIMAL_DIGITS: Final = 18
+_KEPT_BINARY_DIGITS: Final = {10: 11, 20: 8, 30: 5, 40: 2}
+"""Power of two -> how many digits before it client-go still holds in an int64."""
 
 
 class QuantityError(KoordinatorError, ValueError):
@@ -43,7 +49,11 @@ class Format(Enum):
 
 
 class Quantity:
-    """An exact amount. ``value`` and ``milli`` are integers, rounded away from zero as client-go's accessors do."""
+    """An exact amount.
+
+    ``value`` and ``milli`` are integers, rounded away from zero as client-go's accessors do, and held within 64 bits
+    (where client-go's wrap around or become 0). ``nanos`` is exact up to 10**64.
+    """
 
     __slots__ = ("_text", "format", "milli", "nanos", "value")
 
@@ -52,17 +62,17 @@ class Quantity:
     value: int
     format: Format
 
-    def __init__(self, nanos: int, quantity_format: Format = Format.DECIMAL_SI) -> None:
+    def __init__(self, nanos: int, quantity_format: Format = Format.DECIMAL_SI, text: str | None = None) -> None:
         self.nanos = nanos
         self.format = quantity_format
-        self.milli = _divide_away_from_zero(nanos, 1_000_000)
-        self.value = _divide_away_from_zero(nanos, _NANO)
-        self._text: str | None = None
+        self.milli = _within_int64(_divide_away_from_zero(nanos, 1_000_000))
+        self.value = _within_int64(_divide_away_from_zero(nanos, _NANO))
+        self._text = text
 
     @classmethod
     def parse(cls, text: str | float) -> Quantity:
         """Read a quantity from a JSON string or number; equal texts give the same object. Raises QuantityError."""
-        return _parse(text if isinstance(text, str) else repr(text))
+        return parse_quantity(text if isinstance(text, str) else repr(text))
 
     @classmethod
     def from_milli(cls, milli: int, quantity_format: Format = Format.DECIMAL_SI) -> Quantity:
@@ -74,10 +84,11 @@ class Quantity:
 
     def round_up_to_milli(self) -> Quantity:
         """What the API server stores in a resource list: nothing finer than a thousandth."""
-        return self if self.milli * 1_000_000 == self.nanos else Quantity.from_milli(self.milli, self.format)
+        milli = _divide_away_from_zero(self.nanos, 1_000_000)
+        return self if milli * 1_000_000 == self.nanos else Quantity.from_milli(milli, self.format)
 
     def __str__(self) -> str:
-        """The canonical text: the largest suffix that leaves no fraction."""
+        """The canonical text: the largest suffix that leaves no fraction; a text that client-go keeps, as it was."""
         if self._text is None:
             self._text = _print(self.nanos, self.format)
         return self._text
@@ -102,46 +113,71 @@ def _divide_away_from_zero(value: int, by: int) -> int:
     return -(-value // by) if value >= 0 else value // by
 
 
+def _within_int64(value: int) -> int:
+    return max(-_MAX_INT64 - 1, min(value, _MAX_INT64))
+
+
 @lru_cache(maxsize=65_536)
-def _parse(text: str) -> Quantity:
-    matched = _PATTERN.fullmatch(text.strip())
-    if matched is None:
+def parse_quantity(text: str) -> Quantity:
+    """``Quantity.parse`` for texts alone, for the path that runs a hundred times for each object decoded."""
+    stripped = text.strip()
+    matched = _PATTERN.fullmatch(stripped)
+    if matched is None or not stripped:
         raise QuantityError(text)
-    sign, whole, fraction, letters, exponent_digits = matched.groups()
-    if not whole and not fraction:
+    sign, whole, _, fraction, suffix = matched.groups(default="")
+    quantity_format, two, ten = _suffix(text, suffix)
+    whole = whole.lstrip("0") or "0"
+    if not _is_small(whole, fraction, two, ten) and not matched[2] and not fraction:
+        # Without a digit client-go reads a zero, but only where it gets by with an int64.
         raise QuantityError(text)
-    quantity_format, two, ten = _suffix(text, letters, exponent_digits)
-    digits = int(whole + (fraction or "") or "0") << two
-    nanos = _scale(digits, ten + 9 - len(fraction or ""))
-    nanos = min(nanos, _MAX_NANOS)
+    nanos = _nanos(whole, fraction, quantity_format, two, ten)
+    kept = nanos != 0 and _is_kept(whole, fraction, two, ten)
     if quantity_format is Format.BINARY_SI and 0 < nanos < _NANO:
         quantity_format = Format.DECIMAL_SI
-    return Quantity(-nanos if sign == "-" else nanos, quantity_format)
+    return Quantity(-nanos if sign == "-" else nanos, quantity_format, stripped if kept else None)
 
 
-def _suffix(text: str, letters: str, exponent_digits: str) -> tuple[Format, int, int]:
+def _suffix(text: str, suffix: str) -> tuple[Format, int, int]:
     """The format, the power of two and the power of ten that a suffix stands for."""
-    if exponent_digits:
-        if letters not in ("e", "E") or not exponent_digits.lstrip("+-"):
-            raise QuantityError(text)
-        if len(exponent_digits) > _MAX_EXPONENT_DIGITS:
-            raise QuantityError(text)
-        return Format.DECIMAL_EXPONENT, 0, int(exponent_digits)
-    if letters in _DECIMAL_EXPONENTS:
-        return Format.DECIMAL_SI, 0, _DECIMAL_EXPONENTS[letters]
-    if letters in _BINARY_EXPONENTS:
-        return Format.BINARY_SI, _BINARY_EXPONENTS[letters], 0
-    raise QuantityError(text)
+    if suffix in _DECIMAL_EXPONENTS:
+        return Format.DECIMAL_SI, 0, _DECIMAL_EXPONENTS[suffix]
+    if suffix in _BINARY_EXPONENTS:
+        return Format.BINARY_SI, _BINARY_EXPONENTS[suffix], 0
+    exponent = _EXPONENT.fullmatch(suffix)
+    if exponent is None:
+        raise QuantityError(text)
+    return Format.DECIMAL_EXPONENT, 0, int(exponent[1])
+
+
+def _nanos(whole: str, fraction: str, quantity_format: Format, two: int, ten: int) -> int:
+    nanos = _scale(int(whole + fraction) << two, ten + 9 - len(fraction))
+    return min(nanos, _MAX_INT64 * _NANO) if quantity_format is Format.BINARY_SI else nanos
 
 
 def _scale(digits: int, ten: int) -> int:
+    """``digits`` times a power of ten, rounded up, and cut at the limit without computing absurd powers."""
     if digits == 0:
         return 0
     if ten >= 0:
-        # Anything above 10**40 is cut to the maximum anyway; do not compute absurd powers for it.
-        return digits * int(10 ** min(ten, 40))
+        return min(digits * int(10 ** min(ten, _LIMIT_EXPONENT)), _LIMIT)
     # A divisor longer than the number itself leaves a fraction of one: rounded up to one.
-    return -(-digits // int(10 ** min(-ten, len(str(digits)) + 1)))
+    return min(-(-digits // int(10 ** min(-ten, len(str(digits)) + 1))), _LIMIT)
+
+
+def _is_small(whole: str, fraction: str, two: int, ten: int) -> bool:
+    """Whether client-go reads the text into an int64 and a scale, without arbitrary precision."""
+    if two:
+        return not fraction and len(whole) <= _KEPT_BINARY_DIGITS.get(two, 0)
+    return len(whole) + len(fraction) <= _KEPT_DECIMAL_DIGITS and ten - len(fraction) >= -9
+
+
+def _is_kept(whole: str, fraction: str, two: int, ten: int) -> bool:
+    """Whether client-go takes the text for canonical, by its digits alone: so also ``+1``, ``1.500`` and ``01``."""
+    if not _is_small(whole, fraction, two, ten):
+        return False
+    if two:
+        return int(whole) % 8 != 0
+    return whole != "0" and (ten - len(fraction)) % 3 == 0 and not (whole + fraction).endswith("000")
 
 
 def _print(nanos: int, quantity_format: Format) -> str:
@@ -150,8 +186,9 @@ def _print(nanos: int, quantity_format: Format) -> str:
     sign, amount = ("-", -nanos) if nanos < 0 else ("", nanos)
     if quantity_format is Format.BINARY_SI and amount % _NANO == 0 and amount // _NANO >= 1024:
         return sign + _print_binary(amount // _NANO)
+    largest = _LIMIT_EXPONENT if quantity_format is Format.DECIMAL_EXPONENT else 18
     exponent = -9
-    while exponent < 18 and amount % 1000 == 0:
+    while exponent < largest and amount % 1000 == 0:
         amount //= 1000
         exponent += 3
     if quantity_format is Format.DECIMAL_EXPONENT:

@@ -1,0 +1,41 @@
+"""config.koordinator.sh ClusterColocationProfile: what admission adds to which pods."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from koordinator.api.constraints import Int32, IntOrString, Schema
+from koordinator.api.meta import FreeForm, LabelSelector, Object, WireStruct
+from koordinator.api.qos import QoSClass
+
+
+class ClusterColocationProfileSpec(WireStruct):
+    namespace_selector: LabelSelector | None = None
+    """None and an empty selector are all namespaces."""
+    selector: LabelSelector | None = None
+    """Of pods; None and an empty selector are all of them."""
+    probability: IntOrString | None = None
+    """The share of matching pods that is changed: percent as a number, or text such as 30%; None is all."""
+    qos_class: Annotated[str, Schema(enum=tuple(name.value for name in QoSClass if name))] = ""
+    priority_class_name: str = ""
+    koordinator_priority: Int32 | None = None
+    """The sub-priority."""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    label_keys_mapping: dict[str, str] = {}
+    """Existing label -> the new label that gets its value."""
+    annotation_keys_mapping: dict[str, str] = {}
+    label_suffixes: dict[str, str] = {}
+    """Label -> what is appended to its value."""
+    scheduler_name: str = ""
+    patch: Annotated[FreeForm | None, Schema(schemaless=True)] = None
+    """A strategic merge patch of the pod, applied last."""
+
+
+class ClusterColocationProfileStatus(WireStruct):
+    """Empty."""
+
+
+class ClusterColocationProfile(Object):
+    spec: ClusterColocationProfileSpec = ClusterColocationProfileSpec()
+    status: ClusterColocationProfileStatus = ClusterColocationProfileStatus()

@@ -1,0 +1,66 @@
+"""Part of NodeSLO: from which use of a node its best-effort pods are throttled or evicted."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+
+from koordinator.api.constraints import Admission, Int32, PercentCheckedLate, Schema
+from koordinator.api.meta import WireStruct
+
+CPUSET_SUPPRESS_POLICY: Final = "cpuset"
+CFS_QUOTA_SUPPRESS_POLICY: Final = "cfsQuota"
+EVICT_BY_REAL_LIMIT: Final = "evictByRealLimit"
+EVICT_BY_ALLOCATABLE: Final = "evictByAllocatable"
+
+_PERCENT: Final = Schema(minimum=0, maximum=100)
+_NOT_NEGATIVE: Final = Schema(minimum=0)
+
+
+class ResourceThresholdStrategy(WireStruct):
+    """A threshold starts an eviction, which goes on until use is below the lower percentage."""
+
+    enable: bool | None = None
+    cpu_suppress_threshold_percent: Annotated[int | None, _PERCENT, Admission(minimum=0, maximum=100)] = None
+    cpu_suppress_min_percent: Annotated[int | None, _PERCENT, Admission(minimum=0, maximum=100)] = None
+    cpu_suppress_policy: str = ""
+    memory_evict_threshold_percent: Annotated[
+        int | None, _PERCENT, Admission(minimum=0, maximum=100, greater_than="memory_evict_lower_percent")
+    ] = None
+    memory_evict_lower_percent: Annotated[
+        int | None, _PERCENT, Admission(minimum=0, maximum=100, less_than="memory_evict_threshold_percent")
+    ] = None
+    memory_allocatable_evict_threshold_percent: Annotated[
+        int | None, _NOT_NEGATIVE, Admission(minimum=0, greater_than="memory_allocatable_evict_lower_percent")
+    ] = None
+    memory_allocatable_evict_lower_percent: Annotated[
+        int | None, _NOT_NEGATIVE, Admission(minimum=0, less_than="memory_allocatable_evict_threshold_percent")
+    ] = None
+    cpu_evict_be_satisfaction_upper_percent: Annotated[
+        int | None, Admission(minimum=0, maximum=100, greater_than="cpu_evict_be_satisfaction_lower_percent")
+    ] = msgspec.field(default=None, name="cpuEvictBESatisfactionUpperPercent")
+    cpu_evict_be_satisfaction_lower_percent: Annotated[
+        int | None, Admission(minimum=0, maximum=100, less_than="cpu_evict_be_satisfaction_upper_percent")
+    ] = msgspec.field(default=None, name="cpuEvictBESatisfactionLowerPercent")
+    cpu_evict_be_usage_threshold_percent: PercentCheckedLate = msgspec.field(
+        default=None, name="cpuEvictBEUsageThresholdPercent"
+    )
+    cpu_evict_time_window_seconds: Annotated[int | None, Admission(minimum=1)] = None
+    cpu_evict_threshold_percent: Annotated[
+        int | None, _PERCENT, Admission(minimum=0, maximum=100, greater_than="cpu_evict_lower_percent")
+    ] = None
+    cpu_evict_lower_percent: Annotated[
+        int | None, _PERCENT, Admission(minimum=0, maximum=100, less_than="cpu_evict_threshold_percent")
+    ] = None
+    cpu_allocatable_evict_threshold_percent: Annotated[
+        int | None, _NOT_NEGATIVE, Admission(minimum=0, greater_than="cpu_allocatable_evict_lower_percent")
+    ] = None
+    cpu_allocatable_evict_lower_percent: Annotated[
+        int | None, _NOT_NEGATIVE, Admission(minimum=0, less_than="cpu_allocatable_evict_threshold_percent")
+    ] = None
+    cpu_evict_policy: str = ""
+    evict_enabled_priority_threshold: Int32 | None = None
+    """Pods of a higher priority are not evicted for the use of the node."""
+    allocatable_evict_priority_threshold: Annotated[Int32 | None, Admission(minimum=0, maximum=7999)] = None
+    """Pods of a higher priority are not evicted for what is allocated."""

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+import pytest
+
+from koordinator.api.codec import DecodeError, decode, decode_any, encode
+from koordinator.api.duration import GoDuration
+from koordinator.api.nodemetric import AggregatePolicy, NodeMetric
+from koordinator.api.pod import Pod
+from koordinator.api.quantity import Quantity
+from koordinator.api.resource_threshold import ResourceThresholdStrategy
+from koordinator.api.system_strategy import SystemStrategy
+
+
+@pytest.mark.parametrize(
+    ("body", "complaint"),
+    [
+        (b'{"spec":{"containers":[{"resources":{"requests":{"cpu":"1x"}}}]}}', "$.spec.containers[0]"),
+        (b'{"spec":{"priority":"high"}}', "$.spec.priority"),
+        (b'{"spec":[]}', "$.spec"),
+        (b'{"metadata":{"creationTimestamp":"yesterday"}}', "$.metadata.creationTimestamp"),
+        (b"[]", "Expected `object`"),
+        (b"{", "not JSON"),
+        (b'{"kind":"\xff"}', "not JSON"),
+    ],
+)
+def test_malformed_json_is_an_error_that_names_the_place(body: bytes, complaint: str) -> None:
+    with pytest.raises(DecodeError) as raised:
+        decode(body, Pod)
+    assert complaint in str(raised.value)
+
+
+@pytest.mark.parametrize("duration", ['"5"', '"five minutes"', "300", '"99999999999h"'])
+def test_a_malformed_duration_is_an_error_that_names_the_place(duration: str) -> None:
+    body = f'{{"spec":{{"metricCollectPolicy":{{"nodeAggregatePolicy":{{"durations":[{duration}]}}}}}}}}'
+    with pytest.raises(DecodeError, match=r"durations\[0\]"):
+        decode(body, NodeMetric)
+
+
+def test_nulls_count_as_unset() -> None:
+    body = b'{"metadata":{"labels":null},"spec":{"containers":[{"name":"a","env":null},null]},"status":null}'
+    assert [container.name for container in decode(body, Pod).spec.containers] == ["a"]
+
+
+def test_values_out_of_range_are_decoded() -> None:
+    assert decode(b'{"cpuSuppressThresholdPercent":500}', ResourceThresholdStrategy) == ResourceThresholdStrategy(
+        cpu_suppress_threshold_percent=500
+    )
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"enable":false}', b'{"cpuSuppressMinPercent":0}'])
+def test_unset_and_zero_stay_distinct(body: bytes) -> None:
+    assert encode(decode(body, ResourceThresholdStrategy)) == body
+
+
+def test_a_duration_is_written_in_gos_form() -> None:
+    assert encode(AggregatePolicy(durations=[GoDuration.parse("90s")])) == b'{"durations":["1m30s"]}'
+
+
+def test_a_quantity_that_is_no_pointer_is_written_when_zero() -> None:
+    assert encode(SystemStrategy()) == b'{"totalNetworkBandwidth":"0"}'
+
+
+def test_equal_quantities_are_shared() -> None:
+    containers = decode_any(b'{"cpu":"500m"}')
+    assert Quantity.parse(containers["cpu"]) is Quantity.parse("500m")

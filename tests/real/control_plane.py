@@ -1,0 +1,262 @@
+"""A real control plane on loopback: etcd and kube-apiserver as child processes, for tests to talk to and to break."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import signal
+import socket
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+TOKEN = "admintoken"
+_READY_SECONDS = 90.0
+_STOP_SECONDS = 15.0
+_POLL_SECONDS = 0.1
+_DEATH_SIGNAL_OPTION = 1
+_LIBC = ctypes.CDLL(None)
+
+
+class ControlPlaneError(RuntimeError):
+    """A program of the control plane did not come up; the text ends with the last lines of its log."""
+
+
+class ControlPlane:
+    """etcd and kube-apiserver below one folder, on ports of their own.
+
+    ``tokens`` adds users: token -> (user, groups). ``extra_arguments`` go to kube-apiserver as they are and win over
+    the ones given here.
+    """
+
+    def __init__(
+        self,
+        programs: Path,
+        directory: Path,
+        *,
+        authorization_mode: str = "AlwaysAllow",
+        tokens: Mapping[str, tuple[str, Sequence[str]]] | None = None,
+        disabled_admission: Sequence[str] = ("ServiceAccount", "TaintNodesByCondition"),
+        extra_arguments: Sequence[str] = (),
+    ) -> None:
+        self._programs = programs
+        self._directory = directory
+        self._authorization_mode = authorization_mode
+        self._tokens = {TOKEN: ("admin", ("system:masters",)), **(tokens or {})}
+        self._disabled_admission = disabled_admission
+        self._extra_arguments = extra_arguments
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._port, self._etcd_port, self._peer_port = _free_ports(3)
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self._port}"
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self._directory / "kubeconfig"
+
+    def start(self) -> Path:
+        """Start both programs and wait until the API server is ready. Returns the kubeconfig of an administrator."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._write_credentials()
+        try:
+            self._spawn("etcd", self._etcd_arguments())
+            self.start_api_server()
+        except BaseException:
+            self.stop()
+            raise
+        return self.kubeconfig
+
+    def start_api_server(self) -> None:
+        """Start kube-apiserver alone, after ``kill_api_server`` or ``stop_api_server``."""
+        self._spawn("kube-apiserver", self._api_server_arguments())
+        self._wait_until_ready()
+
+    def stop_api_server(self) -> None:
+        """End kube-apiserver in good order: watches are closed, leases of its identity run out."""
+        self._end("kube-apiserver", signal.SIGTERM)
+
+    def kill_api_server(self) -> None:
+        """End kube-apiserver with SIGKILL; etcd keeps what it has stored."""
+        self._end("kube-apiserver", signal.SIGKILL)
+
+    def pause_api_server(self) -> None:
+        """Stop kube-apiserver in its tracks: connections stay open and nothing is answered."""
+        self._processes["kube-apiserver"].send_signal(signal.SIGSTOP)
+
+    def resume_api_server(self) -> None:
+        self._processes["kube-apiserver"].send_signal(signal.SIGCONT)
+
+    def restart(self) -> None:
+        """Kill kube-apiserver and start it again on the same port and data."""
+        self.kill_api_server()
+        self.start_api_server()
+
+    def stop(self) -> None:
+        self._end("kube-apiserver", signal.SIGTERM)
+        self._end("etcd", signal.SIGTERM)
+
+    def request(self, method: str, path: str, document: Any = None) -> tuple[int, dict[str, Any]]:
+        """One request of an administrator, with a JSON body. Returns the status code and the answer.
+
+        For what a test needs around what it tests; a PATCH is a merge patch.
+        """
+        media_type = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        request = urllib.request.Request(
+            f"{self.url}{path}",
+            method=method,
+            data=None if document is None else json.dumps(document).encode(),
+            headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": media_type, "Accept": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=30, context=_unverified()) as answer:
+                return int(answer.status), json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.load(error)
+
+    def kubeconfig_for(self, token: str) -> Path:
+        """A kubeconfig for one of ``tokens``."""
+        path = self._directory / f"kubeconfig-{self._tokens[token][0].replace(':', '-')}"
+        path.write_text(self._kubeconfig_text(token))
+        return path
+
+    def _write_credentials(self) -> None:
+        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        (self._directory / "service-account.key").write_bytes(pem)
+        lines = [f'{token},{user},{user},"{",".join(groups)}"' for token, (user, groups) in self._tokens.items()]
+        (self._directory / "tokens.csv").write_text("\n".join(lines) + "\n")
+        self.kubeconfig.write_text(self._kubeconfig_text(TOKEN))
+
+    def _kubeconfig_text(self, token: str) -> str:
+        # kube-apiserver makes the certificate that it serves itself; its file holds the authority too.
+        cluster = {"server": self.url, "certificate-authority": str(self._directory / "certificates/apiserver.crt")}
+        return json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "real", "cluster": cluster}],
+                "users": [{"name": "user", "user": {"token": token}}],
+                "contexts": [{"name": "real", "context": {"cluster": "real", "user": "user"}}],
+                "current-context": "real",
+            },
+            indent=1,
+        )
+
+    def _etcd_arguments(self) -> list[str]:
+        client, peer = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{self._peer_port}"
+        return [
+            f"--data-dir={self._directory / 'etcd-data'}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+            "--unsafe-no-fsync",
+            "--log-level=error",
+        ]
+
+    def _api_server_arguments(self) -> list[str]:
+        key = self._directory / "service-account.key"
+        return [
+            f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
+            f"--secure-port={self._port}",
+            "--bind-address=127.0.0.1",
+            f"--cert-dir={self._directory / 'certificates'}",
+            f"--service-account-key-file={key}",
+            f"--service-account-signing-key-file={key}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--token-auth-file={self._directory / 'tokens.csv'}",
+            f"--authorization-mode={self._authorization_mode}",
+            "--service-cluster-ip-range=10.96.0.0/16",
+            f"--disable-admission-plugins={','.join(self._disabled_admission)}",
+            "--max-requests-inflight=3000",
+            "--max-mutating-requests-inflight=2000",
+            "--enable-priority-and-fairness=false",
+            *self._extra_arguments,
+        ]
+
+    def _spawn(self, program: str, arguments: list[str]) -> None:
+        with self._log(program).open("ab") as log:
+            self._processes[program] = _spawn(self._programs / program, arguments, log)
+
+    def _end(self, program: str, number: signal.Signals) -> None:
+        process = self._processes.pop(program, None)
+        if process is None:
+            return
+        process.send_signal(number)
+        process.send_signal(signal.SIGCONT)
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _log(self, program: str) -> Path:
+        return self._directory / f"{program}.log"
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + _READY_SECONDS
+        while not self._is_ready():
+            for program, process in self._processes.items():
+                if process.poll() is not None:
+                    raise ControlPlaneError(f"{program} ended with {process.returncode}: {self._log_tail(program)}")
+            if time.monotonic() > deadline:
+                raise ControlPlaneError(f"not ready in {_READY_SECONDS} s: {self._log_tail('kube-apiserver')}")
+            time.sleep(_POLL_SECONDS)
+
+    def _is_ready(self) -> bool:
+        request = urllib.request.Request(f"{self.url}/readyz", headers={"Authorization": f"Bearer {TOKEN}"})
+        try:
+            with urllib.request.urlopen(request, timeout=5, context=_unverified()) as answer:
+                return int(answer.status) == 200
+        except (OSError, urllib.error.URLError):
+            return False
+
+    def _log_tail(self, program: str) -> str:
+        return "\n".join(self._log(program).read_text(errors="replace").splitlines()[-5:])
+
+
+def _unverified() -> ssl.SSLContext:
+    """Before the API server has made its certificate there is nothing to verify it with."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _spawn(program: Path, arguments: list[str], log: IO[bytes]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [str(program), *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        preexec_fn=_end_with_parent,
+    )
+
+
+def _end_with_parent() -> None:
+    """In the child, on Linux: be killed when the test process dies, however it dies."""
+    _LIBC.prctl(_DEATH_SIGNAL_OPTION, signal.SIGKILL)
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on now; all are held until the last is known, so that they differ."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
