@@ -1,0 +1,120 @@
+"""Feature gates with upstream's stages, defaults and ``--feature-gates`` syntax."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from koordinator.base.errors import ConfigurationError
+
+logger = logging.getLogger(__name__)
+
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_FALSE = frozenset({"0", "f", "F", "FALSE", "false", "False"})
+
+
+class Stage(Enum):
+    """How mature a feature is; the value is upstream's word for it."""
+
+    ALPHA = "ALPHA"
+    BETA = "BETA"
+    GA = "GA"
+    DEPRECATED = "DEPRECATED"
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """A gate's default, its stage, and whether it can still be changed."""
+
+    default: bool
+    stage: Stage = Stage.ALPHA
+    locked: bool = False
+
+
+_ALL = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
+
+
+def parse_bool(field: str, text: str) -> bool:
+    """Go's ``strconv.ParseBool``. Raises ConfigurationError naming ``field``."""
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise ConfigurationError(field, text, "write true or false")
+
+
+class FeatureGates:
+    """The gates of one program. ``AllAlpha`` and ``AllBeta`` set those of a stage that are not set by name."""
+
+    def __init__(self, features: Mapping[str, Feature]) -> None:
+        self._features = dict(features)
+        self._set: dict[str, bool] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._features)
+
+    def add(self, features: Mapping[str, Feature]) -> None:
+        """Add gates; ValueError where one exists with another default or stage."""
+        for name, feature in features.items():
+            if self._features.get(name, feature) != feature:
+                raise ValueError(f"feature gate {name} exists as {self._features[name]}")
+            self._features[name] = feature
+
+    def enabled(self, name: str) -> bool:
+        """Whether a feature is on; KeyError for a name that was never added (a fault of ours, not of a user)."""
+        feature = self._features[name]
+        if name in self._set:
+            return self._set[name]
+        if feature.locked:
+            return feature.default
+        for everything, stage in _ALL.items():
+            if feature.stage is stage and everything in self._set:
+                return self._set[everything]
+        return feature.default
+
+    def set(self, values: Mapping[str, bool], field: str = "featureGates") -> None:
+        """Set gates by name, all or none. Raises ConfigurationError for an unknown or a locked one."""
+        for name, value in values.items():
+            self._check(name, value, field)
+        self._set.update(values)
+
+    def set_from_text(self, text: str, field: str = "--feature-gates") -> None:
+        """Set gates from ``A=true,B=false``. Raises ConfigurationError naming the part that is wrong."""
+        self.set(parse_gates(text, field), field)
+
+    def describe(self) -> list[str]:
+        """A line per gate that can be set, as upstream's help shows them."""
+        lines = [f"{name}=true|false ({stage.value} - default=false)" for name, stage in _ALL.items()]
+        for name, feature in sorted(self._features.items()):
+            if feature.stage is not Stage.GA and not feature.locked:
+                lines.append(f"{name}=true|false ({feature.stage.value} - default={str(feature.default).lower()})")
+        return lines
+
+    def _check(self, name: str, value: bool, field: str) -> None:
+        if name in _ALL:
+            return
+        feature = self._features.get(name)
+        if feature is None:
+            raise ConfigurationError(field, name, f"known are {', '.join([*_ALL, *sorted(self._features)])}")
+        if feature.locked and value != feature.default:
+            allowed = f"the gate is locked to {str(feature.default).lower()}"
+            raise ConfigurationError(field, f"{name}={str(value).lower()}", allowed)
+        if feature.stage in (Stage.GA, Stage.DEPRECATED):
+            logger.warning(
+                "setting %s feature gate %s; it will be removed in a future release", feature.stage.value, name
+            )
+
+
+def parse_gates(text: str, field: str = "--feature-gates") -> dict[str, bool]:
+    """Read ``A=true,B=false``; blanks around the parts are allowed, as in Go."""
+    values: dict[str, bool] = {}
+    for part in text.split(","):
+        name, equals, value = part.strip().partition("=")
+        if not name and not equals:
+            continue
+        if not equals:
+            raise ConfigurationError(field, part, "write NAME=true or NAME=false")
+        values[name.strip()] = parse_bool(f"{field} {name.strip()}", value.strip())
+    return values

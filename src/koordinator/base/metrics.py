@@ -1,0 +1,86 @@
+"""Metrics with upstream's names, in a registry of one's own, so that programs and tests do not share counters.
+
+Upstream writes ``<subsystem>_<name>`` and starts the help text with the metric's stability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, TypeVar, cast
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, metrics
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+# Upstream exports no _created series; they would double the size of every scrape.
+metrics.disable_created_metrics()  # type: ignore[no-untyped-call]
+
+Stability = Literal["INTERNAL", "ALPHA", "BETA", "STABLE"]
+
+M = TypeVar("M", Counter, Gauge, Histogram)
+
+DEFAULT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:
+    """``count`` upper bounds, each ``factor`` times the one before, as Go's client names and makes them."""
+    return tuple(start * factor**exponent for exponent in range(count))
+
+
+class Metrics:
+    """The metrics of one program. Asking twice for a name returns the same metric."""
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry if registry is not None else CollectorRegistry(auto_describe=True)
+        self._known: dict[str, tuple[Any, tuple[str, ...]]] = {}
+
+    def counter(
+        self, name: str, help_text: str, labels: Sequence[str] = (), *, stability: Stability = "ALPHA"
+    ) -> Counter:
+        """A count that only grows; ``name`` ends in ``_total``, as upstream's do."""
+        if not name.endswith("_total"):
+            raise ValueError(f"{name}: a counter's name ends in _total")
+        return self._metric(Counter, name, help_text, labels, stability)
+
+    def gauge(self, name: str, help_text: str, labels: Sequence[str] = (), *, stability: Stability = "ALPHA") -> Gauge:
+        """A value that goes up and down."""
+        return self._metric(Gauge, name, help_text, labels, stability)
+
+    def histogram(
+        self,
+        name: str,
+        help_text: str,
+        labels: Sequence[str] = (),
+        *,
+        buckets: Sequence[float] = DEFAULT_BUCKETS,
+        stability: Stability = "ALPHA",
+    ) -> Histogram:
+        """A distribution with fixed upper bounds."""
+        return self._metric(Histogram, name, help_text, labels, stability, buckets=tuple(buckets))
+
+    def register(self, collector: Collector) -> None:
+        """Add something that makes its samples when scraped."""
+        self.registry.register(collector)
+
+    def add_process_metrics(self) -> None:
+        """CPU, memory, start time and open files of this process, under the usual ``process_`` names."""
+        ProcessCollector(registry=self.registry)
+
+    def exposition(self, accept: str = "") -> tuple[bytes, str]:
+        """All metrics in the text format that the scraper accepts, and its content type."""
+        encoder, content_type = choose_encoder(accept)
+        encode = cast("Callable[[CollectorRegistry], bytes]", encoder)
+        return encode(self.registry), content_type
+
+    def _metric(
+        self, factory: type[M], name: str, help_text: str, labels: Sequence[str], stability: str, **options: Any
+    ) -> M:
+        known = self._known.get(name)
+        if known is not None:
+            metric, known_labels = known
+            if type(metric) is not factory or known_labels != tuple(labels):
+                raise ValueError(f"metric {name} exists with another type or other labels {known_labels}")
+            return metric
+        created = factory(name, f"[{stability}] {help_text}", tuple(labels), registry=self.registry, **options)
+        self._known[name] = (created, tuple(labels))
+        return created

@@ -1,0 +1,193 @@
+"""The client of a real API server: typed verbs over a transport, with credentials, limits and retries.
+
+How requests are repeated is in ``retry``; answers become objects in ``decoding`` and ``watch``.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncGenerator
+from typing import Any, TypeVar
+
+from koordinator.api.kinds import Kind
+from koordinator.api.meta import Object
+from koordinator.kube.deadline import Deadlines
+from koordinator.kube.decoding import decode_created, decode_list, decode_object
+from koordinator.kube.errors import TransportError
+from koordinator.kube.interface import ListPage, PatchType, WatchEvent
+from koordinator.kube.request import (
+    Request,
+    delete_options,
+    encode_body,
+    encode_object,
+    query_string,
+    require_name,
+    target,
+)
+from koordinator.kube.sender import Sender
+from koordinator.kube.transport import Stream
+from koordinator.kube.watch import LineSplitter, decode_event
+
+T = TypeVar("T", bound=Object)
+
+# A watch lasts a random time between this and twice this, so that the watches of many clients do not all end together.
+_MIN_WATCH_SECONDS = 300
+_WATCH_MARGIN_SECONDS = 30.0
+
+
+class KubeClient:
+    """``koordinator.kube.interface.Client`` over HTTP.
+
+    ``watch_stall_seconds`` is how long a watch may be silent before it counts as broken; with None, its own length and
+    half a minute.
+    """
+
+    def __init__(
+        self,
+        sender: Sender,
+        deadlines: Deadlines,
+        randomness: random.Random,
+        *,
+        watch_stall_seconds: float | None = None,
+    ) -> None:
+        self._sender = sender
+        self._deadlines = deadlines
+        self._random = randomness
+        self._watch_stall_seconds = watch_stall_seconds
+
+    async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
+        request = Request("GET", target(kind, namespace, require_name(name)))
+        return decode_object(kind, await self._sender.call(request), f"GET {request.target}")
+
+    async def list(
+        self,
+        kind: Kind[T],
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 0,
+        continue_token: str = "",
+        resource_version: str = "",
+    ) -> ListPage[T]:
+        query = query_string(
+            {
+                "labelSelector": label_selector,
+                "fieldSelector": field_selector,
+                "limit": limit,
+                "continue": continue_token,
+                "resourceVersion": resource_version,
+            }
+        )
+        request = Request("GET", target(kind, namespace, query=query))
+        return decode_list(kind, await self._sender.call(request), f"GET {request.target}")
+
+    async def watch(
+        self,
+        kind: Kind[T],
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        resource_version: str = "",
+        timeout_seconds: int = 0,
+    ) -> AsyncGenerator[WatchEvent[T], None]:
+        seconds = timeout_seconds or round(_MIN_WATCH_SECONDS * self._random.uniform(1.0, 2.0))
+        query = query_string(
+            {
+                "watch": "true",
+                "allowWatchBookmarks": "true",
+                "labelSelector": label_selector,
+                "fieldSelector": field_selector,
+                "resourceVersion": resource_version,
+                "timeoutSeconds": seconds,
+            }
+        )
+        request = Request("GET", target(kind, namespace, query=query))
+        stream = await self._sender.stream(request)
+        try:
+            async for line in self._lines(stream, self._watch_stall_seconds or seconds + _WATCH_MARGIN_SECONDS):
+                yield decode_event(kind, line)
+        finally:
+            # Whatever ended the watch, the connection is in the middle of an answer and cannot be used again.
+            stream.abort()
+
+    async def _lines(self, stream: Stream, stall_seconds: float) -> AsyncGenerator[bytes, None]:
+        splitter = LineSplitter()
+        limit = self._deadlines.start(stall_seconds, stream.abort)
+        try:
+            async for chunk in stream.chunks():
+                self._deadlines.extend(limit, stall_seconds)
+                for line in splitter.feed(chunk):
+                    yield line
+        except TransportError as error:
+            if limit.expired:
+                raise TransportError(f"the watch stalled: nothing for {stall_seconds:g} s", timed_out=True) from error
+            raise
+        finally:
+            self._deadlines.release(limit)
+        if limit.expired:
+            raise TransportError(f"the watch stalled: nothing for {stall_seconds:g} s", timed_out=True)
+        if splitter.pending:
+            raise TransportError(f"the watch ended in the middle of a line, after {splitter.pending} bytes of it")
+
+    async def create(
+        self, kind: Kind[T], body: Any, namespace: str = "", *, name: str = "", subresource: str = ""
+    ) -> T:
+        where = target(kind, namespace, name, subresource)
+        encoded = encode_body(body) if subresource else encode_object(kind, body)
+        answer = await self._sender.call(Request("POST", where, encoded, repeatable=False))
+        decode = decode_created if subresource else decode_object
+        return decode(kind, answer, f"POST {where}")
+
+    async def update(self, kind: Kind[T], body: Any, name: str, namespace: str = "", *, subresource: str = "") -> T:
+        where = target(kind, namespace, require_name(name), subresource)
+        answer = await self._sender.call(Request("PUT", where, encode_object(kind, body)))
+        return decode_object(kind, answer, f"PUT {where}")
+
+    async def patch(
+        self,
+        kind: Kind[T],
+        name: str,
+        body: Any,
+        patch_type: PatchType,
+        namespace: str = "",
+        *,
+        subresource: str = "",
+        field_manager: str = "",
+        force: bool = False,
+    ) -> T:
+        query = query_string({"fieldManager": field_manager, "force": "true" if force else ""})
+        where = target(kind, namespace, require_name(name), subresource, query)
+        encoded = encode_object(kind, body) if patch_type is PatchType.APPLY else encode_body(body)
+        # A JSON patch may append to a list, and a second time would then append again.
+        request = Request("PATCH", where, encoded, patch_type.value, repeatable=patch_type is not PatchType.JSON)
+        return decode_object(kind, await self._sender.call(request), f"PATCH {where}")
+
+    async def delete(
+        self,
+        kind: Kind[T],
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_seconds: int | None = None,
+        propagation_policy: str = "",
+    ) -> None:
+        body = delete_options(uid, resource_version, grace_period_seconds, propagation_policy)
+        await self._sender.call(Request("DELETE", target(kind, namespace, require_name(name)), body))
+
+    async def delete_collection(
+        self, kind: Kind[T], namespace: str = "", *, label_selector: str = "", field_selector: str = ""
+    ) -> None:
+        query = query_string({"labelSelector": label_selector, "fieldSelector": field_selector})
+        await self._sender.call(Request("DELETE", target(kind, namespace, query=query)))
+
+    async def raw(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        """The answer as it is. ``path`` is sent as given, so it has to be encoded, query included."""
+        return await self._sender.call(Request(method, path, body, repeatable=method in ("GET", "HEAD")))
+
+    async def close(self) -> None:
+        await self._sender.close()
+        await self._deadlines.close()

@@ -1,0 +1,118 @@
+"""From options to a client that is ready to use; what a program calls once at its start."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import koordinator
+from koordinator.base.clock import Clock, SystemClock
+from koordinator.kube import connection
+from koordinator.kube.client import KubeClient
+from koordinator.kube.connection import Connection
+from koordinator.kube.credentials import Credentials, TokenFile, fixed_credentials, impersonation_headers
+from koordinator.kube.deadline import Deadlines
+from koordinator.kube.exec_credentials import ExecCredentials, check_plugin
+from koordinator.kube.pooled_transport import PooledTransport
+from koordinator.kube.ratelimit import RateLimiter
+from koordinator.kube.retry import RetryPolicy
+from koordinator.kube.sender import Sender
+from koordinator.kube.tls import KeyPair, RotatingContext
+from koordinator.kube.transport import AiohttpTransport, Transport
+
+_GO_MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
+
+
+def user_agent(program: str) -> str:
+    """``koord-scheduler/0.1.0 (linux/amd64) koordinator``, in the form that API servers see from Go programs."""
+    machine = platform.machine()
+    return (
+        f"{program}/{koordinator.__version__} "
+        f"({platform.system().lower()}/{_GO_MACHINES.get(machine, machine)}) koordinator"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    """How to reach the API server, and how hard.
+
+    ``kubeconfig`` is a path, ``context`` one of its contexts, ``master`` an address that replaces the server's; empty
+    means what ``connection.resolve`` finds. ``qps`` (requests a second; zero or less: no limit) and ``burst`` are those
+    of ``--kube-api-qps`` and ``--kube-api-burst``. ``timeout_seconds`` bounds each call with its retries.
+    """
+
+    kubeconfig: str = ""
+    context: str = ""
+    master: str = ""
+    qps: float = 0.0
+    burst: int = 0
+    user_agent: str = field(default_factory=lambda: user_agent("koordinator"))
+    timeout_seconds: float = 60.0
+    watch_stall_seconds: float | None = None
+    max_connections: int = 256
+    clock: Clock = field(default_factory=SystemClock)
+    random: random.Random = field(default_factory=random.Random, repr=False)
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    root: Path = Path("/")
+
+
+async def connect(options: ClientOptions) -> KubeClient:
+    """A client; nothing is sent yet. Raises KubeconfigError or CredentialError for what cannot work."""
+    found = await asyncio.to_thread(
+        connection.resolve,
+        options.kubeconfig,
+        options.context,
+        options.master,
+        environment=options.environment,
+        root=options.root,
+    )
+    deadlines = Deadlines(options.clock)
+    tls = RotatingContext(found.tls, options.clock) if found.tls is not None else None
+    transport = _transport(found, tls, options)
+    try:
+        sender = Sender(
+            transport,
+            _credentials(found, options, deadlines, tls, transport),
+            RateLimiter(options.clock, options.qps, options.burst),
+            RetryPolicy(options.random),
+            deadlines,
+            options.clock,
+            identity=[("User-Agent", options.user_agent), *impersonation_headers(found.user)],
+            timeout_seconds=options.timeout_seconds,
+            tls=tls,
+        )
+    except BaseException:
+        await transport.close()
+        raise
+    return KubeClient(sender, deadlines, options.random, watch_stall_seconds=options.watch_stall_seconds)
+
+
+def _transport(found: Connection, tls: RotatingContext | None, options: ClientOptions) -> Transport:
+    context = tls.context if tls is not None else None
+    if found.endpoint.proxy:
+        return AiohttpTransport(found.endpoint, context, max_connections=options.max_connections)
+    return PooledTransport(found.endpoint, context, options.clock.monotonic, max_connections=options.max_connections)
+
+
+def _credentials(
+    found: Connection, options: ClientOptions, deadlines: Deadlines, tls: RotatingContext | None, transport: Transport
+) -> Credentials:
+    """As client-go: a token file, a fixed token or a password; a plugin only for a user who has none of them."""
+    user = found.user
+    if user.token_file:
+        return TokenFile(Path(user.token_file), options.clock, user.token)
+    if user.exec is None or user.token or user.username or (found.tls is not None and found.tls.key_pair is not None):
+        return fixed_credentials(user)
+    check_plugin(user.exec, found.source)
+
+    def present(key_pair: KeyPair | None) -> None:
+        if tls is not None:
+            tls.present(key_pair)
+            transport.use_tls(tls.context)
+
+    return ExecCredentials(user.exec, found.cluster, options.clock, deadlines, present, options.environment)

@@ -1,0 +1,123 @@
+"""Answers to objects: one malformed object costs its reader that object, not the list or the watch it is in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from koordinator.api import codec
+from koordinator.api.kinds import Kind
+from koordinator.api.meta import ListMeta, Object, Status, WireStruct
+from koordinator.kube.errors import ApiStatusError, MalformedObjectError, TransportError
+from koordinator.kube.interface import ListPage, Malformed
+
+T = TypeVar("T", bound=Object)
+_BODY_EXCERPT = 300
+
+
+class _TypedList(WireStruct, Generic[T]):
+    metadata: ListMeta = ListMeta()
+    items: list[T] | None = None
+
+
+class _RawList(WireStruct):
+    metadata: ListMeta = ListMeta()
+    items: list[msgspec.Raw] | None = None
+
+
+class _Kind(WireStruct):
+    kind: str = ""
+
+
+def decode_object(kind: Kind[T], body: bytes, what: str) -> T:
+    """The object of an answer. Raises MalformedObjectError naming the request and the field."""
+    try:
+        return codec.decode(body, kind.type)
+    except codec.DecodeError as error:
+        raise MalformedObjectError(f"{what}: the {kind.name} answered cannot be read: {error}") from error
+
+
+def decode_created(kind: Kind[T], body: bytes, what: str) -> T:
+    """As ``decode_object``; for the Status that a binding or eviction answers with, an object of that kind alone."""
+    try:
+        if codec.decode(body, _Kind).kind == "Status":
+            return kind.type(api_version="v1", kind="Status")
+    except codec.DecodeError as error:
+        raise MalformedObjectError(f"{what}: the answer cannot be read: {error}") from error
+    return decode_object(kind, body, what)
+
+
+def decode_list(kind: Kind[T], body: bytes, what: str) -> ListPage[T]:
+    """A page in one pass; item by item only where that fails."""
+    try:
+        page = codec.decode(body, _TypedList[kind.type])  # type: ignore[name-defined]
+        return _page(page.metadata, page.items or [], [])
+    except codec.DecodeError:
+        return _decode_items(kind, body, what)
+
+
+def _decode_items(kind: Kind[T], body: bytes, what: str) -> ListPage[T]:
+    try:
+        page = codec.decode(body, _RawList)
+    except codec.DecodeError as error:
+        raise TransportError(f"{what}: the answer is not a list: {error}") from error
+    items: list[T] = []
+    malformed: list[Malformed] = []
+    for raw in page.items or []:
+        item = decode_item(kind, raw)
+        if isinstance(item, Malformed):
+            malformed.append(item)
+        else:
+            items.append(item)
+    return _page(page.metadata, items, malformed)
+
+
+def _page(metadata: ListMeta, items: list[T], malformed: list[Malformed]) -> ListPage[T]:
+    return ListPage(items, malformed, metadata.resource_version, metadata.continue_, metadata.remaining_item_count)
+
+
+def decode_item(kind: Kind[T], raw: msgspec.Raw | bytes) -> T | Malformed:
+    """One object of a list or a watch."""
+    try:
+        return codec.decode(raw, kind.type)
+    except codec.DecodeError as error:
+        return _malformed(kind, raw, error)
+
+
+def _malformed(kind: Kind[Any], raw: msgspec.Raw | bytes, error: codec.DecodeError) -> Malformed:
+    document = codec.decode_any(raw)
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+
+    def field(name: str) -> str:
+        value = metadata.get(name) if isinstance(metadata, dict) else None
+        return value if isinstance(value, str) else ""
+
+    return Malformed(kind, field("namespace"), field("name"), field("uid"), field("resourceVersion"), str(error))
+
+
+def status_error(code: int, headers: Mapping[str, str], body: bytes) -> ApiStatusError:
+    """The failure in an answer; bodies that are not a Status (a proxy's page, say) are quoted in part."""
+    pause = retry_after_seconds(headers)
+    try:
+        status = codec.decode(body, Status)
+    except codec.DecodeError:
+        status = Status()
+    if status.status != "Failure":
+        text = body[:_BODY_EXCERPT].decode("utf-8", "replace").strip()
+        return ApiStatusError(code, "", text or "the server gave no message", retry_after=pause)
+    return error_from_status(status, code, pause)
+
+
+def error_from_status(status: Status, code: int = 0, retry_after: float | None = None) -> ApiStatusError:
+    """The exception for a Status, from an answer or from an ERROR event of a watch."""
+    if retry_after is None and status.details.retry_after_seconds > 0:
+        retry_after = float(status.details.retry_after_seconds)
+    return ApiStatusError(status.code or code, status.reason, status.message, status.details, retry_after)
+
+
+def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
+    """The Retry-After header in seconds; API servers never send its date form, which counts as absent."""
+    value = headers.get("retry-after", "")
+    return float(value) if value.isascii() and value.isdigit() else None

@@ -1,0 +1,311 @@
+"""Events about objects: recorded at once, written in the background, repeated ones as series.
+
+As upstream's broadcaster does it, an event is created when it first happens; when one that agrees with it in everything
+but note and time happens within six minutes, the object becomes a series by a patch, and from then on repetitions only
+count, in memory, until the series ends (six minutes of silence) or is refreshed (every thirty). What an unreachable API
+server cannot take waits in a bounded buffer and is tried again; what has to be dropped is counted, and where it is one
+of the reasons that people rely on, logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from random import Random
+from typing import Literal
+
+from koordinator.api.meta import ObjectReference
+from koordinator.base.clock import Clock
+from koordinator.base.deadline import within
+from koordinator.base.metrics import Metrics
+from koordinator.kube.errors import ApiStatusError, MalformedObjectError, TransportError
+from koordinator.kube.event_series import EVENTS_V1, EventEntry, EventKey, event_name, limit_note
+from koordinator.kube.interface import Client, PatchType
+from koordinator.kube.rate_limiters import ExponentialFailureLimiter
+from koordinator.kube.spam_filter import SpamFilter
+from koordinator.kube.workqueue import QueueShutDown, WorkQueue
+
+logger = logging.getLogger(__name__)
+
+EventType = Literal["Normal", "Warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class EventOptions:
+    """Sizes and times (seconds); upstream's where it has them."""
+
+    capacity: int = 10_000
+    """Events that wait to be written; the oldest are dropped beyond it, essential ones last."""
+    series_capacity: int = 20_000
+    """Events whose repetitions are joined; the oldest series end beyond it."""
+    writers: int = 4
+    series_end: float = 360.0
+    series_refresh: float = 1800.0
+    retry_initial: float = 0.5
+    retry_maximum: float = 30.0
+    tries: int = 12
+    """For events that are not essential."""
+    request_deadline: float = 30.0
+    essential_reasons: Collection[str] = frozenset({"Scheduled"})
+    """Neither filtered nor given up while the API server is away."""
+
+
+class EventRecorder:
+    """Records events of one source (``reportingController``); made by ``EventBroadcaster.recorder``."""
+
+    def __init__(self, broadcaster: EventBroadcaster, controller: str) -> None:
+        self._broadcaster = broadcaster
+        self._controller = controller
+
+    def event(
+        self,
+        regarding: ObjectReference,
+        type_: EventType,
+        reason: str,
+        action: str,
+        note: str,
+        *,
+        related: ObjectReference | None = None,
+    ) -> None:
+        """Record what happened to ``regarding``. Never blocks and never fails."""
+        key = EventKey(type_, action, reason, self._controller, regarding, related)
+        self._broadcaster.record(key, note)
+
+
+class EventBroadcaster:
+    """Keeps, joins and writes the events of a program."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        instance: str,
+        clock: Clock,
+        random: Random,
+        metrics: Metrics | None = None,
+        options: EventOptions | None = None,
+    ) -> None:
+        """``instance`` is ``reportingInstance``: upstream writes ``CONTROLLER-HOSTNAME``."""
+        self._client = client
+        self._instance = instance[:128]
+        self._clock = clock
+        self._random = random
+        self._options = options or EventOptions()
+        self._spam = SpamFilter(clock)
+        self._entries: dict[EventKey, EventEntry] = {}
+        self._pending: OrderedDict[EventEntry, None] = OrderedDict()
+        self._pending_essential: OrderedDict[EventEntry, None] = OrderedDict()
+        limiter = ExponentialFailureLimiter[EventEntry](self._options.retry_initial, self._options.retry_maximum)
+        self._queue: WorkQueue[EventEntry] = WorkQueue(clock, limiter)
+        self._last_nanoseconds = 0
+        self._drained = asyncio.Event()
+        metrics = metrics or Metrics()
+        self._written = metrics.counter("event_recorder_written_total", "Events created or patched", ("operation",))
+        self._dropped = metrics.counter("event_recorder_dropped_total", "Events that were not written", ("reason",))
+        metrics.gauge("event_recorder_pending", "Events that wait to be written").set_function(lambda: self.pending)
+
+    @property
+    def pending(self) -> int:
+        """How many events wait to be written."""
+        return len(self._pending) + len(self._pending_essential)
+
+    def recorder(self, controller: str) -> EventRecorder:
+        """A recorder for one source, such as a scheduler profile."""
+        return EventRecorder(self, controller)
+
+    def record(self, key: EventKey, note: str) -> None:
+        """Take one event in."""
+        now = self._clock.now()
+        entry = self._entries.get(key)
+        if entry is not None:
+            entry.count += 1
+            entry.last_observed = now
+            if entry.count != 2 or entry.written_count == 0:
+                return
+        if key.reason not in self._options.essential_reasons and not self._spam.allows(_spam_key(key)):
+            self._dropped.labels("spam").inc()
+            return
+        if entry is None:
+            entry = self._entries[key] = self._new_entry(key, note)
+            self._limit_series()
+        self._enqueue(entry)
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._queue.run_timers(), name="event timers")
+            tasks.create_task(self._end_series(), name="event series")
+            for number in range(self._options.writers):
+                tasks.create_task(self._write_all(), name=f"event writer {number}")
+
+    async def flush(self, deadline: float) -> int:
+        """Write what waits, and the counts of running series, for at most ``deadline`` seconds while ``run`` runs.
+
+        Returns how many events were left unwritten; they are counted and logged.
+        """
+        for entry in self._entries.values():
+            if entry.written_count != entry.count and not entry.dropped:
+                self._enqueue(entry)
+        for entry in [*self._pending_essential, *self._pending]:
+            # Now, not after the pause of its last failure.
+            self._queue.add(entry)
+        self._drained.clear()
+        if not self.pending:
+            return 0
+        try:
+            await within(self._clock, deadline, self._drained.wait())
+        except TimeoutError:
+            left = [*self._pending_essential, *self._pending]
+            for entry in left:
+                self._drop(entry, "shutdown")
+                logger.warning("event not written before the end: %s", _describe(entry))
+            return len(left)
+        return 0
+
+    def _new_entry(self, key: EventKey, note: str) -> EventEntry:
+        now = self._clock.now()
+        # Names need distinct nanoseconds; two events may share one tick of the clock.
+        nanoseconds = max(self._last_nanoseconds + 1, round(now.timestamp() * 1e6) * 1000)
+        self._last_nanoseconds = nanoseconds
+        return EventEntry(
+            key=key,
+            name=event_name(key.regarding.name, nanoseconds),
+            namespace=key.regarding.namespace or "default",
+            note=limit_note(note),
+            event_time=now,
+            essential=key.reason in self._options.essential_reasons,
+            last_observed=now,
+            refreshed=now,
+        )
+
+    def _limit_series(self) -> None:
+        if len(self._entries) > self._options.series_capacity:
+            oldest = self._entries.pop(next(iter(self._entries)))
+            if oldest.written_count != oldest.count:
+                self._enqueue(oldest)
+
+    def _enqueue(self, entry: EventEntry) -> None:
+        waiting = self._pending_essential if entry.essential else self._pending
+        waiting[entry] = None
+        if self.pending > self._options.capacity:
+            oldest = next(iter(self._pending or self._pending_essential))
+            self._drop(oldest, "buffer_full")
+            if oldest.essential:
+                logger.error("event dropped, %d wait already: %s", self.pending, _describe(oldest))
+        if not entry.dropped:
+            self._queue.add(entry)
+
+    def _drop(self, entry: EventEntry, reason: str) -> None:
+        entry.dropped = True
+        self._dropped.labels(reason).inc()
+        self._forget(entry)
+        if self._entries.get(entry.key) is entry:
+            del self._entries[entry.key]
+
+    def _forget(self, entry: EventEntry) -> None:
+        self._queue.forget(entry)
+        self._pending.pop(entry, None)
+        self._pending_essential.pop(entry, None)
+        if not self.pending:
+            self._drained.set()
+
+    async def _write_all(self) -> None:
+        while True:
+            try:
+                async with self._queue.item() as entry:
+                    if entry in self._pending or entry in self._pending_essential:
+                        await self._write(entry)
+            except QueueShutDown:
+                return
+
+    async def _write(self, entry: EventEntry) -> None:
+        count = entry.count
+        try:
+            await within(self._clock, self._options.request_deadline, self._send(entry))
+        except ApiStatusError as error:
+            if error.is_already_exists and not entry.written_count:
+                # An earlier try did arrive; its answer did not. Repetitions since are the next write's matter.
+                entry.written_count = 1
+                self._settle(entry)
+            elif error.is_server_error or error.is_too_many_requests:
+                self._retry(entry, str(error))
+            elif not entry.dropped:
+                logger.warning("the server refused the event, it is dropped: %s: %s", _describe(entry), error)
+                self._drop(entry, "rejected")
+        except MalformedObjectError:
+            # It was written; only the answer could not be read.
+            entry.written_count = count
+            self._settle(entry)
+        except (TransportError, TimeoutError) as error:
+            self._retry(entry, str(error) or "no answer in time")
+        except Exception:
+            logger.exception("event could not be written: %s", _describe(entry))
+            self._drop(entry, "error")
+        else:
+            entry.written_count = count
+            self._settle(entry)
+
+    async def _send(self, entry: EventEntry) -> None:
+        if entry.written_count:
+            try:
+                patch = {"series": entry.series()}
+                await self._client.patch(EVENTS_V1, entry.name, patch, PatchType.STRATEGIC, entry.namespace)
+            except ApiStatusError as error:
+                if not error.is_not_found:
+                    raise
+                # It expired or was deleted meanwhile.
+                entry.written_count = 0
+            else:
+                self._written.labels("patch").inc()
+                return
+        await self._client.create(EVENTS_V1, entry.document(self._instance), entry.namespace)
+        self._written.labels("create").inc()
+
+    def _settle(self, entry: EventEntry) -> None:
+        entry.tries = 0
+        if entry.dropped:
+            return
+        if entry.written_count == 1 and entry.count > 1:
+            self._queue.forget(entry)
+            self._queue.add(entry)
+            return
+        self._forget(entry)
+
+    def _retry(self, entry: EventEntry, reason: str) -> None:
+        if entry.dropped:
+            return
+        entry.tries += 1
+        if entry.tries >= self._options.tries and not entry.essential:
+            logger.warning("event given up after %d tries: %s: %s", entry.tries, _describe(entry), reason)
+            self._drop(entry, "retries")
+            return
+        logger.log(logging.WARNING if entry.tries == 1 else logging.DEBUG, "event not written yet: %s", reason)
+        self._queue.add_rate_limited(entry)
+
+    async def _end_series(self) -> None:
+        end, refresh = timedelta(seconds=self._options.series_end), timedelta(seconds=self._options.series_refresh)
+        while True:
+            # Jittered: programs that started together would otherwise write their counts together.
+            await self._clock.sleep(self._options.series_end * (1 + 0.1 * self._random.random()))
+            now = self._clock.now()
+            for entry in list(self._entries.values()):
+                ended = now - entry.last_observed > end
+                if ended:
+                    del self._entries[entry.key]
+                if entry.written_count != entry.count and (ended or now - entry.refreshed > refresh):
+                    entry.refreshed = now
+                    self._enqueue(entry)
+
+
+def _spam_key(key: EventKey) -> tuple[str, ...]:
+    about = key.regarding
+    return (key.controller, key.type, about.api_version, about.kind, about.namespace, about.name, about.uid)
+
+
+def _describe(entry: EventEntry) -> str:
+    about = entry.key.regarding
+    return f"{entry.key.reason} of {about.kind} {about.namespace}/{about.name}: {entry.note}"

@@ -1,0 +1,320 @@
+"""One leader at a time among programs that share a Lease, ours and client-go's alike.
+
+The protocol is client-go's: the holder renews; the others note, by their own clock, when they last saw the lease
+change, and take it once the holder's ``leaseDurationSeconds`` have passed since. Two things are stricter here. A leader
+counts its renew deadline from the moment at which it *sent* the last successful renewal, not from when it starts the
+next one, so that no slow answer can stretch its term beyond what the others grant it; and it steps down at once when it
+sees that somebody else holds the lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from enum import Enum, auto
+from random import Random
+from typing import Any
+from uuid import uuid4
+
+from koordinator.api.node import LeaseSpec
+from koordinator.api.timestamps import format_micro_time
+from koordinator.base.clock import Clock
+from koordinator.base.deadline import within
+from koordinator.base.errors import ConfigurationError
+from koordinator.base.metrics import Metrics
+from koordinator.kube.errors import ApiStatusError, KubeError
+from koordinator.kube.interface import Client
+from koordinator.kube.lease_lock import LeaseLock
+
+logger = logging.getLogger(__name__)
+
+_JITTER_FACTOR = 1.2
+
+
+def make_identity(hostname: str) -> str:
+    """A holder identity that no other process has: the host's name and a random part, as client-go programs do."""
+    return f"{hostname}_{uuid4()}"
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderElectionConfig:
+    """Durations in seconds, with client-go's names and defaults."""
+
+    name: str
+    namespace: str
+    identity: str
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+    release_on_cancel: bool = False
+    """Give the lease up when ``run`` ends, so that another need not wait for it to expire."""
+
+    def __post_init__(self) -> None:
+        for field, text in (("name", self.name), ("namespace", self.namespace), ("identity", self.identity)):
+            if not text:
+                raise ConfigurationError(f"leaderElection.{field}", text, "it must not be empty")
+        if int(self.lease_duration) <= self.renew_deadline:
+            # Whole seconds: that is all that the lease tells the others.
+            allowed = f"its whole seconds must be more than renewDeadline ({self.renew_deadline:g}s)"
+            raise ConfigurationError("leaderElection.leaseDuration", self.lease_duration, allowed)
+        if self.retry_period <= 0:
+            raise ConfigurationError("leaderElection.retryPeriod", self.retry_period, "it must be positive")
+        if self.renew_deadline <= _JITTER_FACTOR * self.retry_period:
+            allowed = f"it must be more than 1.2 times retryPeriod ({self.retry_period:g}s)"
+            raise ConfigurationError("leaderElection.renewDeadline", self.renew_deadline, allowed)
+
+
+class _Attempt(Enum):
+    SUCCEEDED = auto()
+    HELD_BY_OTHER = auto()
+    FAILED = auto()
+
+
+class LeaderElector:
+    """Contends for one lease. ``run`` once."""
+
+    def __init__(
+        self,
+        client: Client,
+        config: LeaderElectionConfig,
+        *,
+        clock: Clock,
+        random: Random,
+        metrics: Metrics | None = None,
+        on_new_leader: Callable[[str], None] | None = None,
+        announce: Callable[[str], None] | None = None,
+        on_overrun: Callable[[], None] | None = None,
+    ) -> None:
+        """``announce`` gets the text of LeaderElection events.
+
+        ``on_overrun`` is called when the work has not stopped by the time at which another may lead; a program should
+        end itself there.
+        """
+        self._config = config
+        self._clock = clock
+        self._random = random
+        self._lock = LeaseLock(client, config.name, config.namespace)
+        self._observed = LeaseSpec()
+        self._observed_at = float("-inf")
+        self._renewed_at = float("-inf")
+        self._leading = False
+        self._reported_leader = ""
+        self._on_new_leader = on_new_leader
+        self._announce = announce
+        self._on_overrun = on_overrun
+        metrics = metrics or Metrics()
+        self._status = metrics.gauge(
+            "leader_election_master_status",
+            "Gauge of if the reporting system is master of the relevant lease, 0 indicates backup, 1 indicates master."
+            " 'name' is the string used to identify the lease. Please make sure to group by name.",
+            ("name",),
+        ).labels(config.name)
+        self._slow_path = metrics.counter(
+            "leader_election_slowpath_total",
+            "Total number of slow path exercised in renewing leader leases. 'name' is the string used to identify the"
+            " lease. Please make sure to group by name.",
+            ("name",),
+        ).labels(config.name)
+
+    @property
+    def leader(self) -> str:
+        """The identity that was last seen to hold the lease; empty when none was."""
+        return self._observed.holder_identity or ""
+
+    @property
+    def is_leading(self) -> bool:
+        """Whether the term runs now; right even where a blocked event loop has kept the work from being stopped."""
+        return self._leading and self._clock.monotonic() < self._term_end
+
+    def check(self, tolerance: float = 20.0) -> str:
+        """For health checks: what is wrong when the term is over for longer than ``tolerance`` seconds, or ""."""
+        overdue = self._clock.monotonic() - self._renewed_at - self._config.lease_duration
+        if self._leading and overdue > tolerance:
+            return f"failed election to renew leadership on lease {self._config.name}"
+        return ""
+
+    async def run(
+        self, on_started: Callable[[], Coroutine[Any, Any, None]], on_stopped: Callable[[], None] | None = None
+    ) -> None:
+        """Wait for the lease, run the work while holding it, and return when the lease is lost or the work ended.
+
+        The work is cancelled and awaited before this returns, raises or gives the lease up. ``on_stopped`` is always
+        called. What the work raises comes out in an ExceptionGroup.
+        """
+        try:
+            await self._acquire()
+            await self._lead(on_started)
+        finally:
+            if on_stopped is not None:
+                on_stopped()
+
+    async def _acquire(self) -> None:
+        config = self._config
+        logger.info("attempting to acquire leader lease %s as %s", self._lock, config.identity)
+        while await self._attempt(config.renew_deadline) is not _Attempt.SUCCEEDED:
+            await self._clock.sleep(config.retry_period * (1 + _JITTER_FACTOR * self._random.random()))
+        logger.info("acquired lease %s", self._lock)
+
+    async def _lead(self, on_started: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._leading = True
+        self._status.set(1)
+        self._tell(f"{self._config.identity} became leader")
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                work = tasks.create_task(on_started(), name=f"leader {self._lock}")
+                renewing = tasks.create_task(self._renew_then_stop(work), name=f"renew {self._lock}")
+                work.add_done_callback(lambda _: renewing.cancel())
+        finally:
+            self._leading = False
+            self._status.set(0)
+            self._tell(f"{self._config.identity} stopped leading")
+            if self._config.release_on_cancel:
+                await self._release()
+
+    async def _renew_then_stop(self, work: asyncio.Task[None]) -> None:
+        await self._renew()
+        work.cancel()
+        until_others_may_lead = self._renewed_at + int(self._config.lease_duration) - self._clock.monotonic()
+        try:
+            await within(self._clock, max(0.0, until_others_may_lead), _ended(work))
+        except TimeoutError:
+            logger.critical("the work of the leader of %s did not stop in time", self._lock)
+            if self._on_overrun is not None:
+                self._on_overrun()
+
+    async def _renew(self) -> None:
+        """Renew until the term ends or somebody else holds the lease."""
+        while True:
+            await self._clock.sleep(self._renewal_pause())
+            remaining = self._term_end - self._clock.monotonic()
+            if remaining <= 0:
+                logger.warning("lost lease %s: not renewed within %gs", self._lock, self._config.renew_deadline)
+                return
+            # Half of the deadline, so that one request that hangs leaves time for another.
+            if await self._attempt(min(remaining, self._config.renew_deadline / 2)) is _Attempt.HELD_BY_OTHER:
+                logger.warning("lost lease %s: it is held by %s", self._lock, self.leader)
+                return
+
+    def _renewal_pause(self) -> float:
+        """Seconds to the next try: shorter towards the end of the term, so that no try falls right behind it."""
+        retry, remaining = self._config.retry_period, self._term_end - self._clock.monotonic()
+        return max(0.0, min(retry, max(remaining / 2, retry / 4), remaining))
+
+    @property
+    def _term_end(self) -> float:
+        return self._renewed_at + self._config.renew_deadline
+
+    async def _attempt(self, seconds: float) -> _Attempt:
+        try:
+            attempt = await within(self._clock, seconds, self._acquire_or_renew())
+        except (KubeError, TimeoutError) as error:
+            reason = str(error) or f"no answer within {seconds:g}s"
+            logger.warning("lease %s could not be read or written: %s", self._lock, reason)
+            attempt = _Attempt.FAILED
+        self._report_leader()
+        return attempt
+
+    async def _acquire_or_renew(self) -> _Attempt:
+        if self._holds_it and self._clock.monotonic() < self._valid_until and await self._renewed_optimistically():
+            return _Attempt.SUCCEEDED
+        try:
+            spec = await self._lock.read()
+        except ApiStatusError as error:
+            if not error.is_not_found:
+                raise
+            if self._leading:
+                # Somebody else may have made it anew meanwhile; if so, creating fails and the next read shows it.
+                logger.warning("lease %s was deleted while we lead", self._lock)
+            await self._write(self._lock.create, self._next_spec(None))
+            return _Attempt.SUCCEEDED
+        self._observe(spec)
+        if self._holds_it:
+            self._slow_path.inc()
+        elif self._leading or (self.leader and self._clock.monotonic() < self._valid_until):
+            return _Attempt.HELD_BY_OTHER
+        await self._write(self._lock.update, self._next_spec(spec))
+        return _Attempt.SUCCEEDED
+
+    async def _renewed_optimistically(self) -> bool:
+        """Renew on top of the version seen last, which nobody else has normally touched."""
+        try:
+            await self._write(self._lock.update, self._next_spec(self._observed))
+        except KubeError as error:
+            logger.info("lease %s: optimistic renewal failed, reading it: %s", self._lock, error)
+            return False
+        return True
+
+    async def _write(self, write: Callable[[LeaseSpec], Coroutine[Any, Any, None]], spec: LeaseSpec) -> None:
+        sent = self._clock.monotonic()
+        await write(spec)
+        self._observed, self._observed_at, self._renewed_at = spec, self._clock.monotonic(), sent
+
+    def _observe(self, spec: LeaseSpec) -> None:
+        if spec != self._observed:
+            self._observed, self._observed_at = spec, self._clock.monotonic()
+
+    @property
+    def _holds_it(self) -> bool:
+        return self._observed.holder_identity == self._config.identity
+
+    @property
+    def _valid_until(self) -> float:
+        return self._observed_at + (self._observed.lease_duration_seconds or 0)
+
+    def _next_spec(self, old: LeaseSpec | None) -> LeaseSpec:
+        now = format_micro_time(self._clock.now())
+        acquired, transitions = now, 0
+        if old is not None:
+            transitions = old.lease_transitions or 0
+            if old.holder_identity == self._config.identity:
+                acquired = old.acquire_time or now
+            else:
+                transitions += 1
+        return LeaseSpec(
+            holder_identity=self._config.identity,
+            lease_duration_seconds=int(self._config.lease_duration),
+            acquire_time=acquired,
+            renew_time=now,
+            lease_transitions=transitions,
+        )
+
+    async def _release(self) -> None:
+        try:
+            await within(self._clock, self._config.renew_deadline, self._give_up())
+        except (KubeError, TimeoutError) as error:
+            logger.warning("lease %s could not be released, it will expire: %s", self._lock, error)
+
+    async def _give_up(self) -> None:
+        spec = await self._lock.read()
+        self._observe(spec)
+        if not self._holds_it:
+            return
+        now = format_micro_time(self._clock.now())
+        released = LeaseSpec(
+            holder_identity="",
+            lease_duration_seconds=1,
+            acquire_time=now,
+            renew_time=now,
+            lease_transitions=spec.lease_transitions or 0,
+        )
+        await self._lock.update(released)
+        self._observe(released)
+        logger.info("released lease %s", self._lock)
+
+    def _report_leader(self) -> None:
+        if self.leader == self._reported_leader:
+            return
+        self._reported_leader = self.leader
+        logger.info("lease %s: the leader is %s", self._lock, self.leader or "nobody")
+        if self._on_new_leader is not None:
+            self._on_new_leader(self.leader)
+
+    def _tell(self, text: str) -> None:
+        if self._announce is not None:
+            self._announce(text)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    await asyncio.wait({task})

@@ -1,0 +1,157 @@
+"""The HTTP server of a program: health, readiness and metrics, plus the routes that the program adds.
+
+Health answers are upstream's to the letter, because probes and people read them: ``ok``, a line per check with
+``?verbose``, the failed ones without their reason (the endpoint is public; the reason is logged).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from koordinator.base.metrics import Metrics
+
+logger = logging.getLogger(__name__)
+
+Check = Callable[[], str | Awaitable[str]]
+"""Returns what is wrong, or "" when all is well; an exception is a failure too."""
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_PATHS = ("healthz", "livez", "readyz")
+_TEXT = {"X-Content-Type-Options": "nosniff"}
+
+
+@dataclass(slots=True)
+class HealthChecks:
+    """Named checks by path: ``livez`` (restart me), ``readyz`` (send me no work yet) and ``healthz`` (upstream's)."""
+
+    checks: dict[str, dict[str, Check]] = field(default_factory=lambda: {path: {"ping": _ping} for path in _PATHS})
+
+    def add(self, name: str, check: Check, *paths: str) -> None:
+        """Add a check to these paths (to all without any); ValueError when the name is taken there."""
+        for path in paths or _PATHS:
+            if name in self.checks[path]:
+                raise ValueError(f"health check {name!r} exists on /{path}")
+            self.checks[path][name] = check
+
+    async def failure(self, path: str, name: str) -> str:
+        """What is wrong according to one check; "" when nothing is."""
+        try:
+            result = self.checks[path][name]()
+            return await result if inspect.isawaitable(result) else result
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+
+
+class HealthServer:
+    """Serves until ``stop``. ``port`` 0 takes a free one; ``bound_port`` tells which."""
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        health: HealthChecks | None = None,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self.health = health or HealthChecks()
+        self._metrics = metrics
+        self._host = host
+        self._port = port
+        self._tls = tls
+        self._runner: web.AppRunner | None = None
+        self._application = web.Application()
+        self.bound_port = 0
+        for path in _PATHS:
+            self.add_route(f"/{path}", self._health_handler(path))
+            self.add_route(f"/{path}/{{check}}", self._check_handler(path))
+        self.add_route("/metrics", self._serve_metrics)
+
+    def add_route(self, path: str, handler: Handler, method: str = "GET") -> None:
+        """Serve one more path, such as ``/configz``; before ``start``."""
+        self._application.router.add_route(method, path, handler)
+
+    async def start(self) -> None:
+        """Listen. Raises OSError when the address cannot be had."""
+        runner = web.AppRunner(self._application, access_log=None, shutdown_timeout=2.0)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, self._host, self._port, ssl_context=self._tls)
+            await site.start()
+        except BaseException:
+            await runner.cleanup()
+            raise
+        self._runner = runner
+        self.bound_port = int(runner.addresses[0][1])
+        scheme = "https" if self._tls else "http"
+        logger.info("serving health and metrics on %s://%s:%d", scheme, self._host, self.bound_port)
+
+    async def stop(self) -> None:
+        """Stop listening; requests in hand get two seconds."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def run(self) -> None:
+        """Start, serve until cancelled, stop."""
+        await self.start()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self.stop()
+
+    def _health_handler(self, path: str) -> Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            return await self._serve_health(path, request)
+
+        return handle
+
+    def _check_handler(self, path: str) -> Handler:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            name = request.match_info["check"]
+            if name not in self.health.checks[path]:
+                return web.Response(status=404, text="404 page not found\n", headers=_TEXT)
+            failure = await self.health.failure(path, name)
+            if failure:
+                return web.Response(status=500, text=f"internal server error: {failure}\n", headers=_TEXT)
+            return web.Response(text="ok", headers=_TEXT)
+
+        return handle
+
+    async def _serve_health(self, path: str, request: web.Request) -> web.StreamResponse:
+        excluded = set(request.query.getall("exclude", []))
+        lines: list[str] = []
+        failed: list[str] = []
+        for name in list(self.health.checks[path]):
+            if name in excluded:
+                lines.append(f"[+]{name} excluded: ok")
+                continue
+            failure = await self.health.failure(path, name)
+            if failure:
+                failed.append(f"{name}: {failure}")
+            lines.append(f"[-]{name} failed: reason withheld" if failure else f"[+]{name} ok")
+        unknown = sorted(excluded - set(self.health.checks[path]))
+        if unknown:
+            names = ",".join(f'"{name}"' for name in unknown)
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
+        if failed:
+            logger.info("%s check failed: %s", path, "; ".join(failed))
+            return web.Response(status=500, text="\n".join([*lines, f"{path} check failed\n"]), headers=_TEXT)
+        if "verbose" in request.query:
+            return web.Response(text="\n".join([*lines, f"{path} check passed\n"]), headers=_TEXT)
+        return web.Response(text="ok", headers=_TEXT)
+
+    async def _serve_metrics(self, request: web.Request) -> web.StreamResponse:
+        body, content_type = self._metrics.exposition(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+
+def _ping() -> str:
+    return ""

@@ -1,0 +1,126 @@
+"""The objects of an informer by key and by named indexes.
+
+Objects are immutable and shared: nothing is copied in or out. Every index costs one dict entry per object and value; an
+update whose index values stay the same (nearly all of them) replaces the entries in place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, ValuesView
+from typing import Generic, TypeVar
+
+from koordinator.api.meta import Object
+
+T = TypeVar("T", bound=Object)
+
+IndexFunction = Callable[[T], Iterable[str]]
+"""The values under which an object is found; none leaves it out of the index."""
+
+NAMESPACE_INDEX = "namespace"
+
+
+def by_namespace(obj: Object) -> tuple[str, ...]:
+    """Index function: the object's namespace."""
+    return (obj.metadata.namespace,)
+
+
+class _Index(Generic[T]):
+    """One index: value -> key -> object."""
+
+    __slots__ = ("buckets", "function")
+
+    def __init__(self, function: IndexFunction[T]) -> None:
+        self.function = function
+        self.buckets: dict[str, dict[str, T]] = {}
+
+    def values_of(self, obj: T | None) -> tuple[str, ...]:
+        return tuple(self.function(obj)) if obj is not None else ()
+
+    def replace(self, key: str, before: tuple[str, ...], new: T | None, after: tuple[str, ...]) -> None:
+        if before != after:
+            for value in before:
+                self._discard(value, key)
+        if new is None:
+            return
+        for value in after:
+            bucket = self.buckets.get(value)
+            if bucket is None:
+                bucket = self.buckets[value] = {}
+            bucket[key] = new
+
+    def _discard(self, value: str, key: str) -> None:
+        bucket = self.buckets.get(value)
+        if bucket is None:
+            return
+        bucket.pop(key, None)
+        if not bucket:
+            del self.buckets[value]
+
+
+class Store(Generic[T]):
+    """Objects by ``namespace/name``; written by the informer alone, read by anybody on the loop."""
+
+    def __init__(self, indexes: Mapping[str, IndexFunction[T]] | None = None) -> None:
+        self._objects: dict[str, T] = {}
+        self._indexes = {name: _Index(function) for name, function in (indexes or {}).items()}
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._objects
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._objects)
+
+    def get(self, key: str) -> T | None:
+        """The object with this ``namespace/name`` (the name alone for cluster-scoped kinds)."""
+        return self._objects.get(key)
+
+    def find(self, name: str, namespace: str = "") -> T | None:
+        """The object with this name."""
+        return self._objects.get(f"{namespace}/{name}" if namespace else name)
+
+    def values(self) -> ValuesView[T]:
+        """A live view of all objects: do not await while iterating over it."""
+        return self._objects.values()
+
+    def by_index(self, name: str, value: str) -> list[T]:
+        """The objects that index ``name`` files under ``value``; KeyError for an index that does not exist."""
+        bucket = self._indexes[name].buckets.get(value)
+        return list(bucket.values()) if bucket else []
+
+    def index_size(self, name: str, value: str) -> int:
+        """How many objects ``by_index`` would return, without building the list."""
+        return len(self._indexes[name].buckets.get(value, ()))
+
+    def index_values(self, name: str) -> list[str]:
+        """Every value that index ``name`` has objects for."""
+        return list(self._indexes[name].buckets)
+
+    def add_index(self, name: str, function: IndexFunction[T]) -> None:
+        """Index the objects in another way; ValueError when the name is taken by a different function."""
+        if name in self._indexes:
+            if self._indexes[name].function is not function:
+                raise ValueError(f"index {name!r} exists with another function")
+            return
+        index = self._indexes[name] = _Index(function)
+        for key, obj in self._objects.items():
+            index.replace(key, (), obj, index.values_of(obj))
+
+    def put(self, key: str, obj: T) -> None:
+        """Add or replace. An index function that raises leaves the store as it was."""
+        if self._indexes:
+            old = self._objects.get(key)
+            changes = [(index, index.values_of(old), index.values_of(obj)) for index in self._indexes.values()]
+            for index, before, after in changes:
+                index.replace(key, before, obj, after)
+        self._objects[key] = obj
+
+    def remove(self, key: str) -> T | None:
+        """Remove and return the object, if it is there."""
+        old = self._objects.pop(key, None)
+        if old is not None:
+            for index in self._indexes.values():
+                index.replace(key, index.values_of(old), None, ())
+        return old

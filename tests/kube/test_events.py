@@ -1,0 +1,376 @@
+"""What the event recorder writes, joins, filters, retries and drops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+import pytest
+
+from koordinator.api.kinds import PODS
+from koordinator.api.meta import ObjectReference
+from koordinator.base.clock import ManualClock
+from koordinator.base.metrics import Metrics
+from koordinator.kube.errors import ApiStatusError, TransportError
+from koordinator.kube.event_series import EVENTS_V1, event_name, limit_note, reference_to
+from koordinator.kube.events import EventBroadcaster, EventOptions
+from koordinator.kube.spam_filter import SpamFilter
+from tests.kube.fake_client import MemoryClient, as_client
+from tests.kube.informer_log import pod
+
+POD = reference_to(PODS, pod("web", 7))
+
+
+class Bench:
+    """A broadcaster over a memory server."""
+
+    def __init__(self, **options: Any) -> None:
+        self.server = MemoryClient()
+        self.clock = ManualClock()
+        self.metrics = Metrics()
+        self.broadcaster = EventBroadcaster(
+            as_client(self.server),
+            instance="koord-scheduler-host",
+            clock=self.clock,
+            random=Random(1),
+            metrics=self.metrics,
+            options=EventOptions(**options),
+        )
+        self.recorder = self.broadcaster.recorder("koord-scheduler")
+
+    def fail(self, reason: str = "FailedScheduling", about: ObjectReference = POD, note: str = "no node") -> None:
+        self.recorder.event(about, "Warning", reason, "Scheduling", note)
+
+    def scheduled(self, about: ObjectReference = POD) -> None:
+        self.recorder.event(about, "Normal", "Scheduled", "Binding", "Successfully assigned default/web to node-1")
+
+    def play(self, scenario: Callable[[], Coroutine[Any, Any, None]]) -> list[dict[str, Any]]:
+        """Run the scenario beside the writers; the events on the server afterwards."""
+
+        async def run() -> None:
+            async with asyncio.TaskGroup() as tasks:
+                running = tasks.create_task(self.broadcaster.run())
+                await scenario()
+                await self.clock.advance(0)
+                running.cancel()
+
+        asyncio.run(run())
+        return self.server.documents(EVENTS_V1)
+
+    def sample(self, name: str, **labels: str) -> float:
+        return self.metrics.registry.get_sample_value(name, labels) or 0.0
+
+
+def about(number: int) -> ObjectReference:
+    return reference_to(PODS, pod(f"web-{number}", 7))
+
+
+def test_event_is_written_as_kube_scheduler_writes_it() -> None:
+    bench = Bench()
+
+    async def scenario() -> None:
+        bench.scheduled()
+
+    [event] = bench.play(scenario)
+    name = event["metadata"]["name"]
+    assert name == f"web.{1767225600_000000000:x}"
+    del event["metadata"]
+    assert event == {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingController": "koord-scheduler",
+        "reportingInstance": "koord-scheduler-host",
+        "action": "Binding",
+        "reason": "Scheduled",
+        "regarding": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": "default",
+            "name": "web",
+            "uid": "uid-web",
+            "resourceVersion": "7",
+        },
+        "note": "Successfully assigned default/web to node-1",
+        "type": "Normal",
+    }
+
+
+def test_repetition_becomes_a_series_by_a_patch_and_then_only_counts() -> None:
+    bench = Bench()
+
+    async def scenario() -> None:
+        for _ in range(5):
+            bench.fail()
+            await bench.clock.advance(1)
+
+    [event] = bench.play(scenario)
+    assert event["series"] == {"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"}
+    assert [verb for verb, _, _ in bench.server.calls] == ["create", "patch"]
+
+
+def test_series_that_ends_is_written_with_its_final_count() -> None:
+    bench = Bench()
+
+    async def scenario() -> None:
+        for _ in range(5):
+            bench.fail()
+            await bench.clock.advance(1)
+        await bench.clock.advance(900)
+
+    [event] = bench.play(scenario)
+    assert event["series"]["count"] == 5
+
+
+def test_event_after_six_silent_minutes_is_a_new_one() -> None:
+    bench = Bench()
+
+    async def scenario() -> None:
+        bench.fail()
+        await bench.clock.advance(900)
+        bench.fail()
+        await bench.clock.advance(0)
+
+    assert len(bench.play(scenario)) == 2
+
+
+def test_running_series_is_refreshed_every_half_hour() -> None:
+    bench = Bench()
+
+    async def scenario() -> None:
+        for _ in range(40):
+            bench.fail()
+            await bench.clock.advance(60)
+
+    [event] = bench.play(scenario)
+    assert event["series"]["count"] > 25
+
+
+def test_series_whose_event_is_gone_is_created_again() -> None:
+    bench = Bench()
+
+    async def scenario() -> None:
+        bench.fail()
+        await bench.clock.advance(1)
+        bench.server.objects.clear()
+        bench.fail()
+        await bench.clock.advance(1)
+
+    [event] = bench.play(scenario)
+    assert event["series"]["count"] == 2
+
+
+def test_another_version_of_the_object_is_another_event() -> None:
+    bench = Bench()
+
+    async def scenario() -> None:
+        bench.fail()
+        bench.fail(about=reference_to(PODS, pod("web", 8)))
+
+    assert len(bench.play(scenario)) == 2
+
+
+def test_events_of_one_instant_have_their_own_names() -> None:
+    bench = Bench()
+
+    async def scenario() -> None:
+        bench.fail("One")
+        bench.fail("Two")
+
+    assert len(bench.play(scenario)) == 2
+
+
+def test_spam_about_one_object_is_cut_at_the_burst() -> None:
+    bench = Bench()
+
+    async def scenario() -> None:
+        for number in range(40):
+            bench.fail(f"Reason{number}")
+
+    assert len(bench.play(scenario)) == 25
+    assert bench.sample("event_recorder_dropped_total", reason="spam") == 15
+
+
+def test_scheduled_is_not_filtered() -> None:
+    bench = Bench()
+
+    async def scenario() -> None:
+        for version in range(40):
+            bench.scheduled(reference_to(PODS, pod("web", version + 1)))
+
+    assert len(bench.play(scenario)) == 40
+
+
+def test_spam_bucket_refills_one_in_five_minutes() -> None:
+    clock = ManualClock()
+    spam = SpamFilter(clock, burst=2)
+
+    async def scenario() -> list[bool]:
+        first = [spam.allows("a") for _ in range(3)]
+        await clock.advance(301)
+        return [*first, spam.allows("a"), spam.allows("a")]
+
+    assert asyncio.run(scenario()) == [True, True, False, True, False]
+
+
+def test_spam_filter_forgets_the_least_recently_used() -> None:
+    spam = SpamFilter(ManualClock(), burst=1, capacity=1)
+    assert [spam.allows("a"), spam.allows("b"), spam.allows("a")] == [True, True, True]
+
+
+async def refuse(verb: str, name: str) -> None:
+    raise TransportError("connection refused")
+
+
+def test_api_server_lost_for_an_hour_loses_no_scheduled_event() -> None:
+    bench = Bench()
+    bench.server.before = refuse
+
+    async def scenario() -> None:
+        for number in range(50):
+            bench.scheduled(about(number))
+        await bench.clock.advance(3600)
+        assert bench.broadcaster.pending == 50
+        bench.server.before = None
+        await bench.clock.advance(60)
+
+    assert len(bench.play(scenario)) == 50
+
+
+def test_other_events_are_given_up_after_twelve_tries() -> None:
+    bench = Bench()
+    bench.server.before = refuse
+
+    async def scenario() -> None:
+        bench.fail()
+        await bench.clock.advance(3600)
+
+    assert bench.play(scenario) == []
+    assert bench.sample("event_recorder_dropped_total", reason="retries") == 1
+
+
+def test_full_buffer_drops_the_oldest_that_is_not_essential() -> None:
+    bench = Bench(capacity=3)
+    bench.server.before = refuse
+
+    async def scenario() -> None:
+        bench.scheduled(about(0))
+        for number in range(1, 4):
+            bench.fail(about=about(number))
+        await bench.clock.advance(1)
+        bench.server.before = None
+        await bench.clock.advance(60)
+
+    assert {event["regarding"]["name"] for event in bench.play(scenario)} == {"web-0", "web-2", "web-3"}
+    assert bench.sample("event_recorder_dropped_total", reason="buffer_full") == 1
+
+
+def test_lost_essential_event_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench(capacity=1)
+    bench.server.before = refuse
+
+    async def scenario() -> None:
+        bench.scheduled(about(0))
+        bench.scheduled(about(1))
+
+    bench.play(scenario)
+    assert "event dropped, 1 wait already: Scheduled of Pod default/web-0" in caplog.text
+
+
+def test_lost_answer_of_a_create_does_not_write_twice() -> None:
+    bench = Bench()
+    lost: list[str] = []
+
+    async def lose_one_answer(verb: str, name: str) -> None:
+        if not lost:
+            lost.append(verb)
+            raise TransportError("connection reset")
+
+    bench.server.after = lose_one_answer
+
+    async def scenario() -> None:
+        bench.scheduled()
+        await bench.clock.advance(60)
+
+    assert len(bench.play(scenario)) == 1
+    assert bench.broadcaster.pending == 0
+
+
+def test_refused_event_is_dropped_and_counted() -> None:
+    bench = Bench()
+
+    async def forbid(verb: str, name: str) -> None:
+        raise ApiStatusError(403, "Forbidden", "namespace is being terminated")
+
+    bench.server.before = forbid
+
+    async def scenario() -> None:
+        bench.fail()
+
+    assert bench.play(scenario) == []
+    assert bench.sample("event_recorder_dropped_total", reason="rejected") == 1
+
+
+def test_flush_writes_running_series() -> None:
+    bench = Bench()
+
+    async def scenario() -> None:
+        for _ in range(5):
+            bench.fail()
+            await bench.clock.advance(1)
+        assert await bench.broadcaster.flush(5) == 0
+
+    [event] = bench.play(scenario)
+    assert event["series"]["count"] == 5
+
+
+def test_flush_gives_up_at_its_deadline_and_says_what_was_lost(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    bench.server.before = refuse
+
+    async def scenario() -> None:
+        bench.scheduled()
+        flushing = asyncio.ensure_future(bench.broadcaster.flush(5))
+        await bench.clock.advance(6)
+        assert await flushing == 1
+
+    bench.play(scenario)
+    assert "not written before the end: Scheduled of Pod default/web" in caplog.text
+
+
+def test_events_about_cluster_scoped_objects_go_to_default() -> None:
+    bench = Bench()
+
+    async def scenario() -> None:
+        bench.fail(about=ObjectReference(kind="Node", api_version="v1", name="n1"))
+
+    [event] = bench.play(scenario)
+    assert event["metadata"]["namespace"] == "default"
+
+
+def test_number_of_joined_series_is_bounded() -> None:
+    bench = Bench(series_capacity=10)
+
+    async def scenario() -> None:
+        for number in range(50):
+            bench.scheduled(about(number))
+        assert len(bench.broadcaster._entries) == 10
+
+    assert len(bench.play(scenario)) == 50
+
+
+@pytest.mark.parametrize("note", ["x" * 1024, "short"])
+def test_note_within_the_limit_is_kept(note: str) -> None:
+    assert limit_note(note) == note
+
+
+def test_long_note_is_cut_between_characters() -> None:
+    cut = limit_note("€" * 1000)
+    assert len(cut.encode()) <= 1024
+    assert cut.endswith("€ ...")
+
+
+def test_name_that_the_api_would_refuse_is_replaced() -> None:
+    assert len(event_name("Not_A_Name", 1)) == 36

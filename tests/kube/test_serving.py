@@ -1,0 +1,166 @@
+"""Health, readiness and metrics over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from koordinator.base.metrics import Metrics
+from koordinator.kube.serving import HealthServer
+
+
+def ask(path: str, prepare: Callable[[HealthServer], None] | None = None, **headers: str) -> tuple[int, str, str]:
+    """Status, body and content type of one GET on a server of its own."""
+
+    async def scenario() -> tuple[int, str, str]:
+        metrics = Metrics()
+        metrics.counter("things_total", "Things").inc()
+        server = HealthServer(metrics)
+        if prepare is not None:
+            prepare(server)
+        await server.start()
+        try:
+            url = f"http://127.0.0.1:{server.bound_port}{path}"
+            async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as response:
+                return response.status, await response.text(), response.headers["Content-Type"]
+        finally:
+            await server.stop()
+
+    return asyncio.run(scenario())
+
+
+def failing(server: HealthServer) -> None:
+    server.health.add("informer-sync", lambda: "pods are not in sync", "readyz")
+
+
+def raising(server: HealthServer) -> None:
+    async def check() -> str:
+        raise RuntimeError("secret detail")
+
+    server.health.add("storage", check)
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/healthz/ping"])
+def test_healthy_is_ok(path: str) -> None:
+    assert ask(path) == (200, "ok", "text/plain; charset=utf-8")
+
+
+def test_verbose_lists_the_checks() -> None:
+    assert ask("/livez?verbose")[:2] == (200, "[+]ping ok\nlivez check passed\n")
+
+
+def test_failed_check_withholds_its_reason() -> None:
+    expected = "[+]ping ok\n[-]informer-sync failed: reason withheld\nreadyz check failed\n"
+    assert ask("/readyz", failing)[:2] == (500, expected)
+
+
+def test_check_belongs_to_its_paths() -> None:
+    assert ask("/livez", failing)[0] == 200
+
+
+def test_check_that_raises_has_failed() -> None:
+    status, body, _ = ask("/healthz", raising)
+    assert (status, "secret detail" in body) == (500, False)
+
+
+def test_excluded_check_does_not_count() -> None:
+    expected = "[+]ping ok\n[+]informer-sync excluded: ok\nreadyz check passed\n"
+    assert ask("/readyz?exclude=informer-sync&verbose", failing)[:2] == (200, expected)
+
+
+def test_unknown_exclusion_is_warned_of() -> None:
+    body = ask("/livez?exclude=no&verbose")[1]
+    assert 'warn: some health checks cannot be excluded: no matches for "no"' in body
+
+
+def test_unknown_check_is_not_found() -> None:
+    assert ask("/livez/no")[0] == 404
+
+
+def test_metrics_are_exposed_as_text() -> None:
+    status, body, content_type = ask("/metrics")
+    assert (status, content_type.split(";")[0]) == (200, "text/plain")
+    assert "# HELP things_total [ALPHA] Things\n# TYPE things_total counter\nthings_total 1.0\n" in body
+
+
+def test_metrics_have_no_created_series() -> None:
+    assert "_created" not in ask("/metrics")[1]
+
+
+def test_program_adds_routes() -> None:
+    async def configz(request: web.Request) -> web.StreamResponse:
+        return web.json_response({"profiles": 1})
+
+    assert ask("/configz", lambda server: server.add_route("/configz", configz))[1] == '{"profiles": 1}'
+
+
+def test_name_of_a_check_is_taken_once() -> None:
+    server = HealthServer(Metrics())
+    with pytest.raises(ValueError, match="ping"):
+        server.health.add("ping", lambda: "")
+
+
+def test_taken_port_is_an_os_error() -> None:
+    async def scenario() -> None:
+        first = HealthServer(Metrics())
+        await first.start()
+        try:
+            with pytest.raises(OSError, match="address already in use"):
+                await HealthServer(Metrics(), port=first.bound_port).start()
+        finally:
+            await first.stop()
+
+    asyncio.run(scenario())
+
+
+def test_tls_when_asked(tmp_path: Path) -> None:
+    certificate = _self_signed(tmp_path)
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(certificate)
+    trusting = ssl.create_default_context(cafile=str(certificate))
+
+    async def scenario() -> int:
+        server = HealthServer(Metrics(), tls=serving)
+        await server.start()
+        try:
+            url = f"https://127.0.0.1:{server.bound_port}/healthz"
+            async with aiohttp.ClientSession() as session, session.get(url, ssl=trusting) as response:
+                return response.status
+        finally:
+            await server.stop()
+
+    assert asyncio.run(scenario()) == 200
+
+
+def _self_signed(folder: Path) -> Path:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(minutes=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    path = folder / "serving.pem"
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    path.write_bytes(private + certificate.public_bytes(serialization.Encoding.PEM))
+    return path
