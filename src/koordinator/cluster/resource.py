@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+"""What discovery says of an ordinary kind."""
+
 Document = dict[str, Any]
 """One object as decoded from JSON; the embedded API keeps every field that it is given."""
 
@@ -106,6 +109,15 @@ class Resource:
     """openAPIV3Schema of a custom resource; None for built-in kinds."""
     graceful_deletion: bool = False
     """True for pods: deletion first sets deletionTimestamp and waits for the kubelet to confirm."""
+    verbs: tuple[str, ...] = ALL_VERBS
+    """``("create",)`` for what is only asked and never stored, such as access reviews."""
+    unconditional_update: bool = True
+    """Whether an update without a resourceVersion overwrites; custom resources and leases insist on one."""
+    storage_group: str | None = None
+    """Another group under which the objects of this plural are kept: events.k8s.io shows the events of core."""
+    to_stored: Callable[[Document], Document] | None = None
+    """From this view's form to the stored one; None when they differ in ``apiVersion`` alone."""
+    from_stored: Callable[[Document], Document] | None = None
 
     @property
     def api_version(self) -> str:
@@ -117,7 +129,8 @@ class Resource:
 
     def storage_prefix(self, namespace: str | None = None) -> str:
         """``/GROUP/PLURAL/`` or ``/GROUP/PLURAL/NAMESPACE/``; ``core`` stands for the empty group."""
-        prefix = f"/{self.group or 'core'}/{self.plural}/"
+        group = self.group if self.storage_group is None else self.storage_group
+        prefix = f"/{group or 'core'}/{self.plural}/"
         return f"{prefix}{namespace}/" if namespace else prefix
 
     def storage_key(self, namespace: str | None, name: str) -> str:

@@ -7,7 +7,7 @@ history between two revisions can be replayed until it is compacted.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -64,24 +64,61 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One write, in the order of revisions. ``previous`` is the value before it (None when created)."""
+    """One write, in the order of revisions. Every watcher is handed the same value, so that none copies it."""
 
     type: Literal["created", "updated", "deleted"]
-    key: str
-    value: bytes
-    """The new value; for a deletion the last value."""
-    revision: int
-    previous: bytes | None
+    current: Stored
+    """What was written; for a deletion the last state, under the revision of the deletion."""
+    previous: Stored | None
+    """What was there before; None when created."""
+
+    @property
+    def revision(self) -> int:
+        return self.current.revision
+
+    @property
+    def key(self) -> str:
+        return self.current.key
+
+
+class Watch(Protocol):
+    """A cursor over the changes under one prefix. It buffers nothing: the store's own history is read."""
+
+    @property
+    def revision(self) -> int:
+        """Every matching change up to this revision was handed out."""
+        ...
+
+    async def next(self) -> Sequence[Change] | None:
+        """The next changes, waiting for one; empty after ``poke``; None once the watch or the store is closed.
+
+        Raises Compacted when the history does not reach back to the cursor, at the first call or later when the
+        reader fell so far behind (a slow reader must not hold the store's memory).
+        """
+        ...
+
+    def poke(self) -> None:
+        """Make ``next`` return now, if need be with nothing, and bring ``revision`` up to date."""
+        ...
+
+    def close(self) -> None: ...
 
 
 class Storage(Protocol):
-    """All writes are durable when they return: they survive the kill -9 of the process."""
+    """The current state and a bounded history are in memory, so reads do not wait.
 
-    async def get(self, key: str) -> Stored | None: ...
+    All writes are durable when they return: they survive the kill -9 of the process. Nobody, not even a watcher, sees
+    a write before it is durable. A key is ``/GROUP/KIND/…``; a prefix names at least ``/GROUP/KIND/``.
+    """
 
-    async def list(self, prefix: str, *, limit: int = 0, start: str | None = None, revision: int | None = None) -> Page:
-        """Keys under ``prefix`` in byte order. ``revision`` pins a continued list to the snapshot of its first page;
-        raises Compacted when that is gone."""
+    def get(self, key: str) -> Stored | None: ...
+
+    def list(self, prefix: str, *, limit: int = 0, start: str | None = None, revision: int | None = None) -> Page:
+        """Keys under ``prefix`` in byte order, from the key ``start`` on; ``limit`` 0 means all.
+
+        ``revision`` pins the list to the state after that write (the later pages of a list see what its first page
+        saw); raises Compacted when that is gone.
+        """
         ...
 
     async def create(self, key: str, value: bytes) -> Stored: ...
@@ -92,16 +129,18 @@ class Storage(Protocol):
         """Returns the last state under the revision of the deletion; ``final`` replaces the value in the event."""
         ...
 
-    def watch(self, prefix: str, after: int) -> AsyncIterator[Change]:
-        """Every change under ``prefix`` with a revision greater than ``after``, once, in order, then live ones.
-
-        Raises Compacted at once when the history does not reach back so far, or later when the reader fell so far
-        behind that its changes were dropped (a slow reader must not hold the store's memory).
-        """
+    def watch(self, prefix: str, after: int) -> Watch:
+        """Every change under ``prefix`` with a revision greater than ``after``, once, in order, then live ones."""
         ...
 
     def revision(self) -> int:
         """The last revision that was written."""
         ...
 
-    async def close(self) -> None: ...
+    def end_watches(self) -> None:
+        """Every watch that is open ends; the first step of a shutdown."""
+        ...
+
+    async def close(self) -> None:
+        """Ends every watch; writes that were accepted are finished first."""
+        ...

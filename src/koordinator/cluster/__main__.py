@@ -1,0 +1,7 @@
+"""See ``main``."""
+
+import sys
+
+from koordinator.cluster.main import main
+
+sys.exit(main())

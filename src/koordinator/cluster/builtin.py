@@ -1,0 +1,231 @@
+"""Every built-in kind that the embedded API serves, with the names that kubectl knows it by."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from koordinator.cluster.resource import ALL_VERBS, Resource, Strategy
+from koordinator.cluster.strategy import tables
+from koordinator.cluster.strategy.cluster_kinds import (
+    DataStrategy,
+    NamespaceStrategy,
+    ServiceStrategy,
+)
+from koordinator.cluster.strategy.custom_resource_definition import CustomResourceDefinitionStrategy
+from koordinator.cluster.strategy.event import EVENT_TABLE, event_field_labels, to_core, to_events_group
+from koordinator.cluster.strategy.names import path_segment
+from koordinator.cluster.strategy.node import NodeStrategy
+from koordinator.cluster.strategy.object_strategy import ObjectStrategy
+from koordinator.cluster.strategy.pod import PodStrategy
+from koordinator.cluster.strategy.priority_class import PriorityClassStrategy
+from koordinator.cluster.strategy.storage import StorageClassStrategy, VolumeStrategy
+from koordinator.cluster.strategy.table import lookup
+from koordinator.cluster.strategy.workload import DaemonSetStrategy, JobStrategy, WorkloadStrategy
+
+_ALL: Final = ("all",)
+_EXTENSIONS: Final = ("api-extensions",)
+_SCALED: Final = ("status", "scale")
+_ONLY_WITH_REVISION: Final = frozenset(
+    {
+        "leases", "poddisruptionbudgets", "customresourcedefinitions", "csidrivers", "csinodes", "csistoragecapacities",
+        "volumeattachments", "mutatingwebhookconfigurations", "validatingwebhookconfigurations",
+    }
+)  # fmt: skip
+"""Kinds whose update must name the resourceVersion that it was made from."""
+
+
+def _resource(
+    api_version: str,
+    plural: str,
+    kind: str,
+    *short_names: str,
+    strategy: Strategy | None = None,
+    namespaced: bool = True,
+    generation: bool = False,
+    subresources: tuple[str, ...] = (),
+    categories: tuple[str, ...] = (),
+    storage_version: bool = True,
+    graceful_deletion: bool = False,
+) -> Resource:
+    group, _, version = api_version.rpartition("/")
+    strategy = strategy or ObjectStrategy(
+        api_version, kind, namespaced=namespaced, generation=generation, status="status" in subresources
+    )
+    return Resource(
+        group=group,
+        version=version,
+        plural=plural,
+        kind=kind,
+        namespaced=namespaced,
+        strategy=strategy,
+        singular=kind.lower(),
+        short_names=short_names,
+        categories=categories,
+        subresources=subresources,
+        storage_version=storage_version,
+        graceful_deletion=graceful_deletion,
+        verbs=tuple(verb for verb in ALL_VERBS if (plural, verb) != ("namespaces", "deletecollection")),
+        unconditional_update=plural not in _ONLY_WITH_REVISION,
+    )
+
+
+def _core() -> list[Resource]:
+    v1 = "v1"
+    events = ObjectStrategy(v1, "Event", table=EVENT_TABLE, field_labels=event_field_labels(v1))
+    volumes = VolumeStrategy(tables.PERSISTENT_VOLUME)
+    claims = ObjectStrategy(v1, "PersistentVolumeClaim", table=tables.PERSISTENT_VOLUME_CLAIM, status=True)
+    secrets = DataStrategy(v1, "Secret", table=tables.SECRET, field_labels={"type": lambda obj: obj.get("type") or ""})
+    accounts = ObjectStrategy(v1, "ServiceAccount", table=tables.SERVICE_ACCOUNT)
+    controllers = ObjectStrategy(v1, "ReplicationController", table=tables.REPLICA_SET, generation=True, status=True)
+    status = ("status",)
+    return [
+        _resource(
+            v1, "pods", "Pod", "po",
+            strategy=PodStrategy(), categories=_ALL,
+            subresources=("status", "binding", "eviction"), graceful_deletion=True,
+        ),
+        _resource(v1, "nodes", "Node", "no", strategy=NodeStrategy(), namespaced=False, subresources=status),
+        _resource(
+            v1, "namespaces", "Namespace", "ns",
+            strategy=NamespaceStrategy(tables.NAMESPACE), namespaced=False, subresources=("status", "finalize"),
+        ),
+        _resource(
+            v1, "services", "Service", "svc",
+            strategy=ServiceStrategy(tables.SERVICE), categories=_ALL, subresources=status,
+        ),
+        _resource(v1, "endpoints", "Endpoints", "ep"),
+        _resource(v1, "events", "Event", "ev", strategy=events),
+        _resource(v1, "configmaps", "ConfigMap", "cm", strategy=DataStrategy(v1, "ConfigMap", table=tables.CONFIG_MAP)),
+        _resource(v1, "secrets", "Secret", strategy=secrets),
+        _resource(
+            v1, "persistentvolumes", "PersistentVolume", "pv", strategy=volumes, namespaced=False, subresources=status
+        ),
+        _resource(v1, "persistentvolumeclaims", "PersistentVolumeClaim", "pvc", strategy=claims, subresources=status),
+        _resource(v1, "serviceaccounts", "ServiceAccount", "sa", strategy=accounts),
+        _resource(
+            v1, "replicationcontrollers", "ReplicationController", "rc",
+            strategy=controllers, categories=_ALL, subresources=_SCALED,
+        ),
+        _resource(v1, "podtemplates", "PodTemplate", generation=True),
+        _resource(v1, "limitranges", "LimitRange", "limits"),
+        _resource(v1, "resourcequotas", "ResourceQuota", "quota", subresources=status),
+    ]  # fmt: skip
+
+
+def _workloads() -> list[Resource]:
+    apps, batch = "apps/v1", "batch/v1"
+    replicas = {"status.replicas": lambda obj: str(lookup(obj, ("status", "replicas")) or 0)}
+    succeeded = {"status.successful": lambda obj: str(lookup(obj, ("status", "succeeded")) or 0)}
+    replica_sets = WorkloadStrategy(apps, "ReplicaSet", table=tables.REPLICA_SET, field_labels=replicas)
+    return [
+        _resource(
+            apps, "deployments", "Deployment", "deploy",
+            strategy=WorkloadStrategy(apps, "Deployment", table=tables.DEPLOYMENT),
+            categories=_ALL, subresources=_SCALED,
+        ),
+        _resource(
+            apps, "replicasets", "ReplicaSet", "rs", strategy=replica_sets, categories=_ALL, subresources=_SCALED
+        ),
+        _resource(
+            apps, "daemonsets", "DaemonSet", "ds",
+            strategy=DaemonSetStrategy(apps, "DaemonSet", table=tables.DAEMON_SET),
+            categories=_ALL, subresources=("status",),
+        ),
+        _resource(
+            apps, "statefulsets", "StatefulSet", "sts",
+            strategy=WorkloadStrategy(apps, "StatefulSet", table=tables.STATEFUL_SET),
+            categories=_ALL, subresources=_SCALED,
+        ),
+        _resource(apps, "controllerrevisions", "ControllerRevision"),
+        _resource(
+            batch, "jobs", "Job",
+            strategy=JobStrategy(table=tables.JOB, field_labels=succeeded), categories=_ALL, subresources=("status",),
+        ),
+        _resource(
+            batch, "cronjobs", "CronJob", "cj",
+            strategy=ObjectStrategy(batch, "CronJob", table=tables.CRON_JOB, generation=True, status=True),
+            categories=_ALL, subresources=("status",),
+        ),
+    ]  # fmt: skip
+
+
+def _policy_and_coordination() -> list[Resource]:
+    policy, events = "policy/v1", "events.k8s.io/v1"
+    budgets = ObjectStrategy(
+        policy, "PodDisruptionBudget", table=tables.POD_DISRUPTION_BUDGET, generation=True, status=True
+    )
+    return [
+        _resource(
+            policy, "poddisruptionbudgets", "PodDisruptionBudget", "pdb", strategy=budgets, subresources=("status",)
+        ),
+        _resource(
+            "scheduling.k8s.io/v1", "priorityclasses", "PriorityClass", "pc",
+            strategy=PriorityClassStrategy(), namespaced=False,
+        ),
+        _resource(
+            "coordination.k8s.io/v1", "leases", "Lease",
+            strategy=ObjectStrategy("coordination.k8s.io/v1", "Lease", table=tables.LEASE),
+        ),
+        replace(
+            _resource(
+                events, "events", "Event", "ev", storage_version=False,
+                strategy=ObjectStrategy(events, "Event", table=EVENT_TABLE, field_labels=event_field_labels(events)),
+            ),
+            storage_group="", to_stored=to_core, from_stored=to_events_group,
+        ),
+        _resource(
+            "apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition", "crd", "crds",
+            strategy=CustomResourceDefinitionStrategy(), namespaced=False,
+            categories=_EXTENSIONS, subresources=("status",),
+        ),
+    ]  # fmt: skip
+
+
+def _storage_and_devices() -> list[Resource]:
+    storage, devices = "storage.k8s.io/v1", "resource.k8s.io/v1"
+    classes = StorageClassStrategy(storage, "StorageClass", namespaced=False, table=tables.STORAGE_CLASS)
+    csi_nodes = ObjectStrategy(storage, "CSINode", namespaced=False, table=tables.CSI_NODE)
+    return [
+        _resource(storage, "storageclasses", "StorageClass", "sc", strategy=classes, namespaced=False),
+        _resource(storage, "csinodes", "CSINode", strategy=csi_nodes, namespaced=False),
+        _resource(storage, "csidrivers", "CSIDriver", namespaced=False),
+        _resource(storage, "csistoragecapacities", "CSIStorageCapacity"),
+        _resource(storage, "volumeattachments", "VolumeAttachment", namespaced=False, subresources=("status",)),
+        _resource(devices, "deviceclasses", "DeviceClass", namespaced=False, generation=True),
+        _resource(devices, "resourceclaims", "ResourceClaim", subresources=("status",)),
+        _resource(devices, "resourceclaimtemplates", "ResourceClaimTemplate"),
+        _resource(devices, "resourceslices", "ResourceSlice", namespaced=False, generation=True),
+    ]
+
+
+def _access_and_network() -> list[Resource]:
+    rbac, admission, network = "rbac.authorization.k8s.io/v1", "admissionregistration.k8s.io/v1", "networking.k8s.io/v1"
+    return [
+        *(
+            _resource(admission, plural, kind, namespaced=False, generation=True, categories=_EXTENSIONS)
+            for plural, kind in (
+                ("mutatingwebhookconfigurations", "MutatingWebhookConfiguration"),
+                ("validatingwebhookconfigurations", "ValidatingWebhookConfiguration"),
+            )
+        ),
+        *(
+            _resource(
+                rbac, f"{kind.lower()}s", kind, namespaced=not kind.startswith("Cluster"),
+                strategy=ObjectStrategy(rbac, kind, namespaced=not kind.startswith("Cluster"), name_check=path_segment),
+            )
+            for kind in ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+        ),
+        _resource("discovery.k8s.io/v1", "endpointslices", "EndpointSlice", generation=True),
+        _resource(network, "ingresses", "Ingress", "ing", generation=True, subresources=("status",)),
+        _resource(network, "networkpolicies", "NetworkPolicy", "netpol", generation=True),
+    ]  # fmt: skip
+
+
+BUILTIN_RESOURCES: Final[tuple[Resource, ...]] = (
+    *_core(),
+    *_workloads(),
+    *_policy_and_coordination(),
+    *_storage_and_devices(),
+    *_access_and_network(),
+)

@@ -1,0 +1,131 @@
+"""What is served, in the two forms in which clients ask: one document per group version, or all in one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from koordinator.cluster.registry import Registry
+from koordinator.cluster.resource import Document, Resource
+from koordinator.cluster.verbs.subresources import ACTIONS
+
+VERSION: Final[Document] = {
+    "major": "1",
+    "minor": "35",
+    "gitVersion": "v1.35.0",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "2025-12-17T00:00:00Z",
+    "goVersion": "none",
+    "compiler": "python",
+    "platform": "linux/amd64",
+}
+_SUBRESOURCE_KINDS: Final = {
+    "binding": ("", "v1", "Binding"),
+    "eviction": ("policy", "v1", "Eviction"),
+    "scale": ("autoscaling", "v1", "Scale"),
+}
+"""Subresources whose body is another kind than their object's."""
+_VIEW_VERBS: Final = ["get", "patch", "update"]
+
+
+def served_subresources(resource: Resource) -> list[str]:
+    """Those of the kind's subresources that this server has code for."""
+    actions = [name for name in resource.subresources if (resource.group, resource.plural, name) in ACTIONS]
+    return actions + [name for name in resource.subresources if name == "status"]
+
+
+def api_versions() -> Document:
+    """``/api``"""
+    return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+
+
+def group_list(registry: Registry) -> Document:
+    """``/apis``"""
+    groups = [_group(group, versions) for group, versions in registry.groups().items() if group]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+
+
+def group(registry: Registry, name: str) -> Document | None:
+    """``/apis/GROUP``; None when nothing is served there."""
+    versions = registry.groups().get(name)
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)} if versions and name else None
+
+
+def resource_list(registry: Registry, group: str, version: str) -> Document | None:
+    """``/api/v1`` and ``/apis/GROUP/VERSION``; None when nothing is served there."""
+    resources = registry.in_version(group, version)
+    if not resources:
+        return None
+    entries = [entry for resource in resources for entry in _entries(resource)]
+    group_version = f"{group}/{version}" if group else version
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": entries}
+
+
+def aggregated(registry: Registry, *, core: bool) -> Document:
+    """``/api`` (core) or ``/apis`` as APIGroupDiscoveryList: everything in one answer."""
+    items: list[Document] = []
+    for name, versions in registry.groups().items():
+        if bool(name) != core:
+            described = [_aggregated_version(registry, name, version) for version in versions]
+            items.append({"metadata": {"name": name} if name else {}, "versions": described})
+    return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+
+
+def _group(name: str, versions: list[str]) -> Document:
+    described = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
+    return {"name": name, "versions": described, "preferredVersion": described[0]}
+
+
+def _entries(resource: Resource) -> list[Document]:
+    own: Document = {
+        "name": resource.plural,
+        "singularName": resource.singular,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": list(resource.verbs),
+    }
+    if resource.short_names:
+        own["shortNames"] = list(resource.short_names)
+    if resource.categories:
+        own["categories"] = list(resource.categories)
+    return [own, *(_subresource_entry(resource, name) for name in served_subresources(resource))]
+
+
+def _subresource_entry(resource: Resource, name: str) -> Document:
+    entry: Document = {"name": f"{resource.plural}/{name}", "singularName": "", "namespaced": resource.namespaced}
+    if name in _SUBRESOURCE_KINDS:
+        group, version, kind = _SUBRESOURCE_KINDS[name]
+        entry |= {"group": group, "version": version} if group else {}
+        return {**entry, "kind": kind, "verbs": ["create"]}
+    return {**entry, "kind": resource.kind, "verbs": _VIEW_VERBS}
+
+
+def _aggregated_version(registry: Registry, group: str, version: str) -> Document:
+    resources = [_aggregated_resource(resource) for resource in registry.in_version(group, version)]
+    return {"version": version, "resources": resources, "freshness": "Current"}
+
+
+def _aggregated_resource(resource: Resource) -> Document:
+    entry: Document = {
+        "resource": resource.plural,
+        "responseKind": _kind(resource.group, resource.version, resource.kind),
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": resource.singular,
+        "verbs": list(resource.verbs),
+    }
+    if resource.short_names:
+        entry["shortNames"] = list(resource.short_names)
+    if resource.categories:
+        entry["categories"] = list(resource.categories)
+    subresources = []
+    for name in served_subresources(resource):
+        kind = _SUBRESOURCE_KINDS.get(name, (resource.group, resource.version, resource.kind))
+        verbs = ["create"] if name in _SUBRESOURCE_KINDS else _VIEW_VERBS
+        subresources.append({"subresource": name, "responseKind": _kind(*kind), "verbs": verbs})
+    if subresources:
+        entry["subresources"] = subresources
+    return entry
+
+
+def _kind(group: str, version: str, kind: str) -> Document:
+    return {"group": group, "version": version, "kind": kind}

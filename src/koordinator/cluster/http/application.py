@@ -1,0 +1,70 @@
+"""The outermost layer: who asks, what for, and a Status for everything that goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from aiohttp import StreamReader, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http import RawRequestMessage
+
+from koordinator.cluster.errors import ApiError, method_not_allowed
+from koordinator.cluster.http.authentication import TokenAuthenticator
+from koordinator.cluster.http.body import MAX_BODY
+from koordinator.cluster.http.endpoints import Endpoints
+from koordinator.cluster.http.path import parse_resource_path
+from koordinator.cluster.http.resources import ResourceHandler
+from koordinator.cluster.http.responses import failure
+from koordinator.cluster.http.reviews import Reviews
+from koordinator.cluster.storage.interface import StorageError
+from koordinator.cluster.verbs.environment import Environment
+
+_LOG = logging.getLogger(__name__)
+
+
+class Application:
+    """Handles every request; meant for ``aiohttp.web.Server``, below the routing that resource paths do not need."""
+
+    def __init__(self, environment: Environment, authenticator: TokenAuthenticator) -> None:
+        self._authenticator = authenticator
+        self._resources = ResourceHandler(environment, Reviews(authenticator))
+        self._endpoints = Endpoints(environment.registry)
+
+    def server(self) -> web.Server:
+        return web.Server(self.handle, request_factory=_request, access_log=None, handler_cancellation=True)
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        try:
+            return await self._answer(request)
+        except ApiError as error:
+            return failure(error)
+        except web.HTTPRequestEntityTooLarge:
+            return failure(ApiError(413, "RequestEntityTooLarge", f"limit is {MAX_BODY}"))
+        except StorageError as error:
+            _LOG.error("%s %s: %s", request.method, request.path, error)
+            return failure(ApiError(500, "InternalError", f"Internal error occurred: {error}"))
+        except Exception:
+            _LOG.exception("%s %s failed", request.method, request.path)
+            return failure(ApiError(500, "InternalError", "Internal error occurred: see the API server's log"))
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        self._authenticator.check(request.path, request.headers.get("Authorization", ""))
+        path = parse_resource_path(request.path)
+        if path is not None:
+            return await self._resources.handle(request, path)
+        if request.method not in ("GET", "HEAD"):
+            raise method_not_allowed()
+        return self._endpoints.handle(request)
+
+
+def _request(
+    message: RawRequestMessage,
+    payload: StreamReader,
+    protocol: web.RequestHandler,
+    writer: AbstractStreamWriter,
+    task: asyncio.Task[None],
+) -> web.BaseRequest:
+    return web.BaseRequest(
+        message, payload, protocol, writer, task, asyncio.get_running_loop(), client_max_size=MAX_BODY
+    )

@@ -1,0 +1,95 @@
+"""Paths that are not resources: health, version, discovery and OpenAPI."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from aiohttp import web
+
+from koordinator.cluster import discovery, openapi
+from koordinator.cluster.errors import unknown_path
+from koordinator.cluster.http.negotiation import negotiate
+from koordinator.cluster.http.responses import document_response, json_response
+from koordinator.cluster.registry import Registry
+from koordinator.cluster.resource import Document
+
+_HEALTH = ("healthz", "livez", "readyz")
+_CHECKS = ("ping", "storage")
+
+
+class Endpoints:
+    """GET only. OpenAPI documents are kept until what is served changes."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._documents: dict[str, bytes] = {}
+        self._generation = -1
+
+    def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Raises ApiError 404."""
+        parts = request.path.strip("/").split("/")
+        if parts[0] in _HEALTH:
+            return _health(parts, "verbose" in request.query)
+        if parts[0] == "openapi":
+            return json_response(self._openapi(parts[1:]))
+        document = self._discovery(parts, request.headers.get("Accept", ""))
+        if document is None:
+            raise unknown_path()
+        if document.get("kind") == "APIGroupDiscoveryList":
+            response = document_response(document)
+            response.headers["Content-Type"] = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+            return response
+        return document_response(document)
+
+    def _discovery(self, parts: list[str], accept: str) -> Document | None:
+        match parts:
+            case [""]:
+                return {"paths": ["/api", "/api/v1", "/apis", "/healthz", "/livez", "/openapi/v2", "/openapi/v3",
+                                  "/readyz", "/version"]}  # fmt: skip
+            case ["version"]:
+                return discovery.VERSION
+            case ["api"] | ["apis"] if negotiate(accept) == "discovery":
+                return discovery.aggregated(self._registry, core=parts == ["api"])
+            case ["api"]:
+                return discovery.api_versions()
+            case ["apis"]:
+                return discovery.group_list(self._registry)
+            case ["api", version]:
+                return discovery.resource_list(self._registry, "", version)
+            case ["apis", group]:
+                return discovery.group(self._registry, group)
+            case ["apis", group, version]:
+                return discovery.resource_list(self._registry, group, version)
+        return None
+
+    def _openapi(self, parts: list[str]) -> bytes:
+        resources = tuple(self._registry)
+        match parts:
+            case ["v2"]:
+                return self._kept("v2", lambda: openapi.v2(resources))
+            case ["v3"]:
+                return self._kept("v3", lambda: openapi.v3_index(resources))
+            case ["v3", "api", version] if self._registry.in_version("", version):
+                return self._kept(f"v3/{version}", lambda: openapi.v3(resources, "", version))
+            case ["v3", "apis", group, version] if self._registry.in_version(group, version):
+                return self._kept(f"v3/{group}/{version}", lambda: openapi.v3(resources, group, version))
+        raise unknown_path()
+
+    def _kept(self, name: str, make: Callable[[], Document]) -> bytes:
+        if self._generation != self._registry.generation:
+            self._documents.clear()
+            self._generation = self._registry.generation
+        if name not in self._documents:
+            self._documents[name] = msgspec.json.encode(make())
+        return self._documents[name]
+
+
+def _health(parts: list[str], verbose: bool) -> web.StreamResponse:
+    """Whoever gets an answer at all talks to a server whose store is open."""
+    if len(parts) > 1 and parts[1] not in _CHECKS:
+        raise unknown_path()
+    if not verbose:
+        return web.Response(text="ok")
+    lines = [f"[+]{check} ok" for check in _CHECKS]
+    return web.Response(text="\n".join([*lines, f"{parts[0]} check passed", ""]))

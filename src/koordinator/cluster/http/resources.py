@@ -1,0 +1,163 @@
+"""From an HTTP request on a resource path to a verb and back."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+
+from koordinator.cluster.errors import method_not_allowed, not_found, unknown_path
+from koordinator.cluster.http import rendering
+from koordinator.cluster.http.body import decode_document, media_type, read_document
+from koordinator.cluster.http.field_validation import check_fields
+from koordinator.cluster.http.negotiation import negotiate
+from koordinator.cluster.http.path import ResourcePath
+from koordinator.cluster.http.responses import deleted_details, document_response, json_response, success
+from koordinator.cluster.http.reviews import Reviews
+from koordinator.cluster.http.watch_stream import stream_watch
+from koordinator.cluster.storage.interface import Stored
+from koordinator.cluster.verbs.create import create
+from koordinator.cluster.verbs.delete import delete
+from koordinator.cluster.verbs.deletecollection import delete_collection
+from koordinator.cluster.verbs.environment import Environment
+from koordinator.cluster.verbs.get import get
+from koordinator.cluster.verbs.list import list_objects
+from koordinator.cluster.verbs.options import DeleteOptions, ListOptions, dry_run
+from koordinator.cluster.verbs.patch import patch
+from koordinator.cluster.verbs.subresources import ACTIONS
+from koordinator.cluster.verbs.target import Target
+from koordinator.cluster.verbs.update import update
+from koordinator.cluster.verbs.watch import WatchSession
+
+Answer = Awaitable[web.StreamResponse]
+
+
+class ResourceHandler:
+    """One method per combination of HTTP method and path shape."""
+
+    def __init__(self, environment: Environment, reviews: Reviews) -> None:
+        self._environment = environment
+        self._reviews = reviews
+        self._on_collection: dict[str, Callable[[web.BaseRequest, Target], Answer]] = {
+            "GET": self._list,
+            "POST": self._create,
+            "DELETE": self._delete_collection,
+        }
+        self._on_object: dict[str, Callable[[web.BaseRequest, Target], Answer]] = {
+            "GET": self._get,
+            "PUT": self._update,
+            "PATCH": self._patch,
+            "DELETE": self._delete,
+        }
+
+    async def handle(self, request: web.BaseRequest, path: ResourcePath) -> web.StreamResponse:
+        """Raises ApiError."""
+        resource = self._environment.registry.find(path.group, path.version, path.plural)
+        if resource is None or (path.namespace and not resource.namespaced):
+            raise unknown_path()
+        target = Target(resource, path.namespace, path.name, path.subresource)
+        if "get" not in resource.verbs:
+            return await self._review(request, target)
+        if path.subresource and path.subresource != "status":
+            return await self._act(request, target)
+        if path.subresource and path.subresource not in resource.subresources:
+            raise unknown_path()
+        method = (self._on_object if path.name else self._on_collection).get(request.method)
+        names_no_namespace = resource.namespaced and not path.namespace and (path.name or request.method == "POST")
+        if method is None or names_no_namespace or (path.subresource and request.method == "DELETE"):
+            raise method_not_allowed()
+        return await method(request, target)
+
+    async def _get(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        if _wants_watch(request):
+            return await self._list(request, target)
+        stored = get(self._environment, target, ListOptions.parse(request.query))
+        return self._object(request, target, stored)
+
+    async def _list(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        options = ListOptions.parse(request.query)
+        render = self._renderer(request, target)
+        if _wants_watch(request):
+            return await stream_watch(request, WatchSession(self._environment, target, options), render)
+        return json_response(render.many(list_objects(self._environment, target, options)))
+
+    async def _create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        obj = await read_document(request, target.resource)
+        warnings = check_fields(target.resource, obj, request.query)
+        dry = dry_run(request.query)
+        stored = await create(self._environment, target, obj, dry_run=dry, warnings=warnings)
+        return self._object(request, target, stored, 201, warnings)
+
+    async def _update(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        obj = await read_document(request, target.resource)
+        warnings = check_fields(target.resource, obj, request.query)
+        dry = dry_run(request.query)
+        stored = await update(self._environment, target, obj, dry_run=dry, warnings=warnings)
+        return self._object(request, target, stored, 200, warnings)
+
+    async def _patch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        warnings: list[str] = []
+        stored = await patch(
+            self._environment,
+            target,
+            request.headers.get("Content-Type", ""),
+            await request.read(),
+            dry_run=dry_run(request.query),
+            warnings=warnings,
+        )
+        return self._object(request, target, stored, 200, warnings)
+
+    async def _delete(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        deletion = await delete(self._environment, target, await _delete_options(request))
+        if deletion.gone and not target.resource.graceful_deletion:
+            return success(deleted_details(target.resource, deletion.stored))
+        return self._object(request, target, deletion.stored)
+
+    async def _delete_collection(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        options = await _delete_options(request)
+        selection = ListOptions.parse(request.query)
+        deleted = await delete_collection(self._environment, target, selection, options)
+        return json_response(self._renderer(request, target).many(deleted))
+
+    async def _act(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        resource = target.resource
+        action = ACTIONS.get((resource.group, resource.plural, target.subresource))
+        if action is None or target.subresource not in resource.subresources:
+            raise unknown_path()
+        if request.method != "POST" or target.namespace is None:
+            raise method_not_allowed()
+        body = await read_document(request, None)
+        await action(self._environment, target, body, dry_run(request.query))
+        return success(status=201)
+
+    async def _review(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        if request.method != "POST" or target.subresource:
+            raise method_not_allowed()
+        if target.name:
+            raise not_found(target.resource, target.name)
+        review = await read_document(request, target.resource)
+        return document_response(self._reviews.answer(target.resource, review), 201)
+
+    def _renderer(self, request: web.BaseRequest, target: Target) -> rendering.Renderer:
+        form = negotiate(request.headers.get("Accept", ""))
+        include = request.query.get("includeObject", "")
+        return rendering.renderer(form, target.resource, include, self._environment.clock.now())
+
+    def _object(
+        self,
+        request: web.BaseRequest,
+        target: Target,
+        stored: Stored,
+        status: int = 200,
+        warnings: list[str] | None = None,
+    ) -> web.StreamResponse:
+        return json_response(self._renderer(request, target).one(stored), status, warnings or ())
+
+
+def _wants_watch(request: web.BaseRequest) -> bool:
+    return request.query.get("watch", "") in ("true", "1", "True", "t")
+
+
+async def _delete_options(request: web.BaseRequest) -> DeleteOptions:
+    body = decode_document(await request.read(), media_type(request), None)
+    return DeleteOptions.parse(body, request.query)

@@ -1,0 +1,52 @@
+"""Answers that are not objects: statuses, documents, plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from koordinator.cluster.errors import ApiError
+from koordinator.cluster.resource import Document, Resource
+from koordinator.cluster.storage.interface import Stored
+from koordinator.cluster.verbs.encoding import decode
+
+_encode = msgspec.json.Encoder().encode
+
+
+def json_response(body: bytes, status: int = 200, warnings: Iterable[str] = ()) -> web.Response:
+    """``warnings`` become Warning headers, which kubectl prints."""
+    response = web.Response(body=body, status=status, content_type="application/json")
+    for warning in warnings:
+        text = warning.replace("\\", "\\\\").replace('"', '\\"')
+        response.headers.add("Warning", f'299 - "{text}"')
+    return response
+
+
+def document_response(document: Any, status: int = 200) -> web.Response:
+    return json_response(_encode(document), status)
+
+
+def failure(error: ApiError) -> web.Response:
+    response = document_response(error.status(), error.code)
+    if error.retry_after is not None:
+        response.headers["Retry-After"] = str(error.retry_after)
+    return response
+
+
+def success(details: Document | None = None, status: int = 200) -> web.Response:
+    body: Document = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    if details:
+        body["details"] = details
+    if status != 200:
+        body["code"] = status
+    return document_response(body, status)
+
+
+def deleted_details(resource: Resource, stored: Stored) -> Document:
+    """What kubectl waits for after a deletion: the uid that must be gone."""
+    metadata = decode(resource, stored)["metadata"]
+    details: Document = {"name": metadata["name"], "kind": resource.plural, "uid": metadata["uid"]}
+    return {**details, "group": resource.group} if resource.group else details

@@ -1,0 +1,99 @@
+"""Questions that are posted like objects and answered on the spot: who is this, and may they?
+
+Whoever holds the token is the administrator. Programs with delegated authentication (a scheduler's own HTTPS port) and
+kubectl ask these things of every API server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from koordinator.cluster.http.authentication import GROUPS, USER, TokenAuthenticator
+from koordinator.cluster.resource import Cause, Column, Document, RequestContext, Resource
+
+_AUTHENTICATION, _AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"
+_USER_INFO: Document = {"username": USER, "groups": list(GROUPS)}
+
+
+class Reviews:
+    """Answers by (group, plural)."""
+
+    def __init__(self, authenticator: TokenAuthenticator) -> None:
+        self._authenticator = authenticator
+        self._answers: dict[tuple[str, str], Callable[[Document], Document]] = {
+            (_AUTHENTICATION, "tokenreviews"): self._token,
+            (_AUTHENTICATION, "selfsubjectreviews"): lambda spec: {"userInfo": _USER_INFO},
+            (_AUTHORIZATION, "subjectaccessreviews"): _access,
+            (_AUTHORIZATION, "localsubjectaccessreviews"): _access,
+            (_AUTHORIZATION, "selfsubjectaccessreviews"): lambda spec: {"allowed": True},
+            (_AUTHORIZATION, "selfsubjectrulesreviews"): lambda spec: _ALL_RULES,
+        }
+
+    def answer(self, resource: Resource, review: Document) -> Document:
+        spec = review.get("spec")
+        status = self._answers[resource.group, resource.plural](spec if isinstance(spec, dict) else {})
+        return {**review, "apiVersion": resource.api_version, "kind": resource.kind, "status": status}
+
+    def _token(self, spec: Document) -> Document:
+        if self._authenticator.is_token(str(spec.get("token") or "")):
+            return {"authenticated": True, "user": _USER_INFO, "audiences": spec.get("audiences") or []}
+        return {"authenticated": False, "error": "invalid bearer token"}
+
+
+_ALL_RULES: Document = {
+    "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+    "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+    "incomplete": False,
+}
+
+
+def _access(spec: Document) -> Document:
+    allowed = spec.get("user") == USER or bool(set(spec.get("groups") or ()) & {"system:masters"})
+    return {"allowed": True} if allowed else {"allowed": False, "reason": f"only {USER} has access"}
+
+
+class _NothingStored:
+    """The strategy of a kind of which no object is ever kept."""
+
+    def prepare_create(self, obj: Document, context: RequestContext) -> None: ...
+
+    def prepare_update(self, obj: Document, old: Document, context: RequestContext) -> None: ...
+
+    def prepare_status_update(self, obj: Document, old: Document, context: RequestContext) -> None: ...
+
+    def validate(self, obj: Document, old: Document | None) -> list[Cause]:
+        return []
+
+    def columns(self) -> Sequence[Column]:
+        return ()
+
+    def row(self, obj: Document, now: datetime) -> list[Any]:
+        return []
+
+    def fields(self, obj: Document) -> Mapping[str, str]:
+        return {}
+
+
+def _review(group: str, kind: str, *, namespaced: bool = False) -> Resource:
+    return Resource(
+        group=group,
+        version="v1",
+        plural=f"{kind.lower()}s",
+        kind=kind,
+        namespaced=namespaced,
+        strategy=_NothingStored(),
+        singular=kind.lower(),
+        verbs=("create",),
+    )
+
+
+REVIEW_RESOURCES = (
+    _review(_AUTHENTICATION, "TokenReview"),
+    _review(_AUTHENTICATION, "SelfSubjectReview"),
+    _review(_AUTHORIZATION, "SubjectAccessReview"),
+    _review(_AUTHORIZATION, "SelfSubjectAccessReview"),
+    _review(_AUTHORIZATION, "SelfSubjectRulesReview"),
+    _review(_AUTHORIZATION, "LocalSubjectAccessReview", namespaced=True),
+)

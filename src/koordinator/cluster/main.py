@@ -1,0 +1,56 @@
+"""``python -m koordinator.cluster``: the embedded Kubernetes API as a process of its own."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import uvloop
+
+from koordinator.base.errors import KoordinatorError
+from koordinator.cluster.server import EmbeddedApi, ServerOptions
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve until SIGTERM or SIGINT; 1 with one line on stderr when that is not possible."""
+    options = _parser().parse_args(arguments)
+    level = logging.WARNING if options.verbosity < 1 else logging.INFO if options.verbosity < 4 else logging.DEBUG
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        uvloop.run(_serve(options))
+    except KoordinatorError as error:
+        sys.stderr.write(f"koordinator.cluster: {error}\n")
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m koordinator.cluster", description=__doc__)
+    parser.add_argument("--data", type=Path, help="folder that keeps the cluster; without it memory does")
+    parser.add_argument(
+        "--port", type=int, default=0, help="loopback port to serve on; 0 (the default) takes a free one"
+    )
+    parser.add_argument("--kubeconfig", type=Path, help="file to write access for kubectl and other clients to")
+    parser.add_argument("-v", type=int, default=1, dest="verbosity", metavar="LEVEL", help="log level (default: 1)")
+    return parser
+
+
+async def _serve(options: argparse.Namespace) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    async with EmbeddedApi(ServerOptions(data=options.data, port=options.port)) as api:
+        if options.kubeconfig is not None:
+            api.write_kubeconfig(options.kubeconfig)
+        sys.stderr.write(f"embedded Kubernetes API ready on {api.url}\n")
+        sys.stderr.flush()
+        async with asyncio.TaskGroup() as group:
+            watchdog = group.create_task(api.failed(), name="watchdog")
+            await stopped.wait()
+            watchdog.cancel()

@@ -1,0 +1,192 @@
+"""All simulated nodes together: the entry for a program and for callers in the same process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from random import Random
+from typing import Final, NoReturn
+
+from koordinator.api.kinds import NODES, PODS
+from koordinator.api.node import Node
+from koordinator.api.pod import Pod
+from koordinator.base.clock import Clock, SystemClock
+from koordinator.cluster.nodes.liveness import Liveness
+from koordinator.cluster.nodes.metrics_reporter import MetricsReporter
+from koordinator.cluster.nodes.node_objects import SimulatedNode, expand
+from koordinator.cluster.nodes.orphans import Orphans
+from koordinator.cluster.nodes.pod_runtime import PodRuntime
+from koordinator.cluster.nodes.population import NODE_RETENTION, NodeUsage, Population
+from koordinator.cluster.nodes.registration import Registration
+from koordinator.cluster.nodes.scenario import Scenario
+from koordinator.cluster.nodes.simulated_time import SimulatedTime
+from koordinator.kube.informer import Informer
+from koordinator.kube.interface import Client
+
+logger = logging.getLogger(__name__)
+
+_NODE_INDEX: Final = "node"
+_LEAST_SAMPLING_PAUSE: Final = 0.25
+_CONCURRENCY: Final = 32
+
+
+class Fleet:
+    """Registers the nodes of a scenario and runs them. Use on one event loop.
+
+    The client is the caller's to close; its own limits on requests apply. Times in the API are those of ``clock``;
+    usage, run times and measuring windows pass ``scenario.timing.speed`` times as fast.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        scenario: Scenario,
+        *,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        concurrency: int = _CONCURRENCY,
+    ) -> None:
+        """``concurrency`` bounds how many requests each part (leases, status, metrics, pods …) has open."""
+        timing = scenario.timing
+        self._clock = clock or SystemClock()
+        self._random = random or Random()
+        self._client = client
+        self._scenario = scenario
+        self._concurrency = concurrency
+        self._sample_interval = timing.sample_interval.total_seconds()
+        self._wanted = expand(scenario)
+        self._nodes: dict[str, SimulatedNode] = {}
+        self._registered = asyncio.Event()
+        self.time = SimulatedTime(self._clock, timing.speed, timing.start_hour)
+        self._population = Population(scenario.usage, scenario.seed, self._sample_interval)
+        self._node_informer = Informer(client, NODES, clock=self._clock, random=self._random)
+        self._pod_informer = Informer(
+            client, PODS, field_selector="spec.nodeName!=", indexes={_NODE_INDEX: _node_of},
+            clock=self._clock, random=self._random,
+        )  # fmt: skip
+        self._assemble()
+
+    def _assemble(self) -> None:
+        clock, random, concurrency = self._clock, self._random, self._concurrency
+        timing, find_node = self._scenario.timing, self._node_informer.get
+        self._liveness = Liveness(self._client, timing, find_node, clock=clock, random=random, concurrency=concurrency)
+        self._reporter = MetricsReporter(
+            self._client, timing, self._population, self.time, find_node,
+            clock=clock, random=random, concurrency=concurrency,
+        )  # fmt: skip
+        self._runtime = PodRuntime(
+            self._client, self._scenario, self._population, self.time, self._pod_informer.get, self._nodes.get,
+            clock=clock, random=random, concurrency=concurrency,
+        )  # fmt: skip
+        self._orphans = Orphans(self._client, self._pods_of, clock=clock, random=random, concurrency=concurrency)
+
+    @property
+    def nodes(self) -> Sequence[str]:
+        """The nodes that are registered and run."""
+        return list(self._nodes)
+
+    @property
+    def running_pods(self) -> int:
+        """How many pods run on these nodes."""
+        return self._population.running_pods
+
+    def usage_of(self, node: str) -> NodeUsage:
+        """What the node uses in simulated present, as of the last sample. KeyError when it is not one of ours."""
+        return self._population.usage_of(node, self.time.now())
+
+    async def wait_registered(self) -> None:
+        """Wait until all nodes are in the API."""
+        await self._registered.wait()
+
+    async def run(self) -> NoReturn:
+        """Register and run the nodes until cancelled.
+
+        Raises an ExceptionGroup: with ForeignNodeError when a name is taken, KubeError when the server refuses us.
+        """
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._node_informer.run(), name="node informer")
+            await self._node_informer.wait_synced()
+            registration = Registration(
+                self._client, self._scenario.name,
+                clock=self._clock, random=self._random, concurrency=self._concurrency,
+            )  # fmt: skip
+            await registration.run(self._wanted, self._node_informer.list())
+            await self._all_seen()
+            for node in self._wanted:
+                self._join(node)
+            self._registered.set()
+            self._node_informer.add_handlers(on_update=self._node_changed, on_delete=self._node_gone)
+            self._pod_informer.add_handlers(
+                on_add=lambda pod, initial: self._pod_seen(pod),
+                on_update=lambda old, new: self._pod_seen(new),
+                on_delete=self._runtime.forget,
+            )
+            group.create_task(self._pod_informer.run(), name="pod informer")
+            group.create_task(self._liveness.leases.run(), name="leases")
+            group.create_task(self._liveness.heartbeats.run(), name="heartbeats")
+            group.create_task(self._runtime.agenda.run(), name="pods")
+            group.create_task(self._orphans.agenda.run(), name="orphans")
+            # A report that knows no pods yet would make busy nodes look idle to the scheduler.
+            await self._pod_informer.wait_synced()
+            group.create_task(self._sample(), name="sampling")
+            group.create_task(self._reporter.duty.run(), name="node metrics")
+        raise AssertionError("the loops above end by cancellation only")
+
+    async def _all_seen(self) -> None:
+        """Wait until the informer has every node: leases and reports need their uids."""
+        missing = {node.name for node in self._wanted}
+        while missing := {name for name in missing if self._node_informer.get(name) is None}:
+            await self._clock.sleep(_LEAST_SAMPLING_PAUSE)
+
+    def _join(self, node: SimulatedNode) -> None:
+        self._nodes[node.name] = node
+        self._population.add_node(node)
+        self._liveness.join(node.name)
+        self._reporter.join(node.name)
+
+    def _node_changed(self, old: Node, new: Node) -> None:
+        if new.metadata.name in self._nodes:
+            self._liveness.observe(new)
+
+    def _node_gone(self, node: Node) -> None:
+        """Somebody deleted the node: as with a kubelet, it does not come back before the next start."""
+        name = node.metadata.name
+        pods = self._pods_of(name)
+        if self._nodes.pop(name, None) is not None:
+            logger.info("node %s was deleted; it is simulated no longer", name)
+            self._liveness.leave(name)
+            self._reporter.leave(name)
+            for pod in pods:
+                self._runtime.forget(pod)
+            self._population.remove_node(name)
+        if pods:
+            self._orphans.missing(name)
+
+    def _pod_seen(self, pod: Pod) -> None:
+        node = pod.spec.node_name
+        if node in self._nodes:
+            self._runtime.observe(pod)
+        elif self._node_informer.get(node) is None:
+            self._orphans.missing(node)
+
+    def _pods_of(self, node: str) -> Sequence[Pod]:
+        return self._pod_informer.by_index(_NODE_INDEX, node)
+
+    async def _sample(self) -> NoReturn:
+        """Sample at whole multiples of the interval; in a fast simulation several at a time."""
+        interval = self._sample_interval
+        pause = max(_LEAST_SAMPLING_PAUSE, self.time.real(interval))
+        last = self.time.now() // interval * interval - interval
+        while True:
+            now = self.time.now()
+            # After a long stop of the process, what lies before the longest window is of no use.
+            last = max(last, now // interval * interval - NODE_RETENTION)
+            while last + interval <= now:
+                last += interval
+                self._population.sample(last)
+            await self._clock.sleep(pause)
+
+
+def _node_of(pod: Pod) -> tuple[str, ...]:
+    return (pod.spec.node_name,)

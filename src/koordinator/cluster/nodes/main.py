@@ -1,0 +1,125 @@
+"""The program of the simulated nodes: flags, client, signals."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import msgspec
+import uvloop
+
+from koordinator.base.errors import ConfigurationError, KoordinatorError
+from koordinator.cluster.nodes.fleet import Fleet
+from koordinator.cluster.nodes.scenario import Scenario, default_scenario, load_scenario, scale
+from koordinator.cluster.nodes.scenario_checks import MAX_NODES, check_scenario
+from koordinator.kube.connect import ClientOptions, connect, user_agent
+from koordinator.kube.errors import KubeError
+
+logger = logging.getLogger(__name__)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until SIGINT or SIGTERM; 1 for whatever prevents a start, in one line on stderr."""
+    options = _parser().parse_args(arguments)
+    level = logging.WARNING if options.verbosity < 1 else logging.INFO if options.verbosity < 4 else logging.DEBUG
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    try:
+        scenario = _scenario(options)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve(options, scenario))
+    except KoordinatorError as error:
+        print(f"simulated nodes: {error}", file=sys.stderr)  # noqa: T201  the program's answer to its user
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+async def _serve(options: argparse.Namespace, scenario: Scenario) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    client = await connect(
+        ClientOptions(
+            kubeconfig=options.kubeconfig,
+            qps=options.kube_api_qps,
+            burst=options.kube_api_burst,
+            user_agent=user_agent("koord-simulated-nodes"),
+        )
+    )
+    try:
+        # A wrong address or credential is said at once, not in the log of a loop that keeps trying.
+        await client.raw("GET", "/version")
+        fleet = Fleet(client, scenario, random=Random(scenario.seed))
+        await _run_until(stop, fleet)
+    finally:
+        await client.close()
+
+
+async def _run_until(stop: asyncio.Event, fleet: Fleet) -> None:
+    running = asyncio.create_task(fleet.run(), name="fleet")
+    stopping = asyncio.create_task(stop.wait(), name="stop")
+    try:
+        await asyncio.wait({running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            await running
+        logger.info("stopping; the nodes stay registered")
+    except* KubeError as group:
+        raise _first(group) from group
+    except* KoordinatorError as group:
+        raise _first(group) from group
+    finally:
+        running.cancel()
+        stopping.cancel()
+        await asyncio.gather(running, stopping, return_exceptions=True)
+
+
+def _first(group: BaseExceptionGroup[KoordinatorError]) -> KoordinatorError:
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    assert isinstance(error, KoordinatorError)
+    return error
+
+
+def _scenario(options: argparse.Namespace) -> Scenario:
+    scenario = load_scenario(options.scenario) if options.scenario is not None else default_scenario()
+    if options.nodes is not None:
+        if not 0 < options.nodes <= MAX_NODES:
+            raise ConfigurationError("--nodes", options.nodes, f"from 1 to {MAX_NODES}")
+        scenario = scale(scenario, options.nodes)
+    if options.seed is not None:
+        scenario = msgspec.structs.replace(scenario, seed=options.seed)
+    if options.speed is not None:
+        scenario = msgspec.structs.replace(
+            scenario, timing=msgspec.structs.replace(scenario.timing, speed=options.speed)
+        )
+    check_scenario(scenario)
+    return scenario
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m koordinator.cluster.nodes",
+        description="Simulated nodes: they register, keep their leases, run pods and report usage.",
+    )
+    parser.add_argument("--kubeconfig", default="", metavar="FILE", help="the cluster to join")
+    parser.add_argument("--nodes", type=int, metavar="N", help="scale the scenario to so many nodes")
+    parser.add_argument("--scenario", type=Path, metavar="FILE", help="sizes, zones, labels, usage (default: built in)")
+    parser.add_argument("--seed", type=int, metavar="N", help="seed of the simulated usage (default: the scenario's)")
+    parser.add_argument(
+        "--speed", type=float, metavar="X", help="simulated seconds per real second (default: the scenario's)"
+    )
+    parser.add_argument(
+        "--kube-api-qps", type=float, default=300.0, metavar="N", help="requests a second (%(default)s)"
+    )
+    parser.add_argument("--kube-api-burst", type=int, default=600, metavar="N", help="requests at once (%(default)s)")
+    parser.add_argument("-v", type=int, default=1, dest="verbosity", metavar="LEVEL", help="log level (default: 1)")
+    return parser

@@ -1,0 +1,147 @@
+"""Writes NodeMetrics for simulated nodes as their koordlets would, until real ones do.
+
+Only the status is written. The object itself belongs to koord-manager; it is created, with the default policy, only
+when it is missing, so that usage is visible in a cluster without a manager.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any, Final
+
+from koordinator.api.kinds import NODE_METRICS
+from koordinator.api.node import Node
+from koordinator.api.nodemetric import NodeMetric
+from koordinator.base.clock import Clock
+from koordinator.cluster.nodes.node_metrics import (
+    CollectPolicy,
+    collect_policy,
+    default_spec,
+    node_metric_statuses,
+)
+from koordinator.cluster.nodes.node_objects import node_owner
+from koordinator.cluster.nodes.population import Population
+from koordinator.cluster.nodes.rotation import Duty, each
+from koordinator.cluster.nodes.scenario import Timing
+from koordinator.cluster.nodes.simulated_time import SimulatedTime
+from koordinator.kube.errors import ApiStatusError
+from koordinator.kube.interface import Client, PatchType
+
+logger = logging.getLogger(__name__)
+
+_LEAST_REAL_INTERVAL: Final = 1.0
+_ABSENT_PAUSE: Final = 10.0
+_EARLY: Final = 0.9
+"""A turn that comes after this share of the interval is in time: turns do not come to the second."""
+
+
+class MetricsReporter:
+    """Run ``duty`` for the nodes that joined."""
+
+    def __init__(
+        self,
+        client: Client,
+        timing: Timing,
+        population: Population,
+        time: SimulatedTime,
+        find_node: Callable[[str], Node | None],
+        *,
+        clock: Clock,
+        random: Random,
+        concurrency: int,
+    ) -> None:
+        """``find_node`` gives a node as the API has it, or None."""
+        self._client = client
+        self._population = population
+        self._time = time
+        self._find_node = find_node
+        self._clock = clock
+        self._policies: dict[str, CollectPolicy] = {}
+        self._reported: dict[str, float] = {}
+        self._absent_until = -math.inf
+        interval = max(_LEAST_REAL_INTERVAL, time.real(timing.report_interval.total_seconds()))
+        self._spec = default_spec(report_seconds=math.ceil(interval))
+        self.duty = Duty(
+            "reporting NodeMetrics", interval, self._report, clock=clock, random=random, concurrency=concurrency
+        )
+
+    def join(self, node: str) -> None:
+        self.duty.rotation.join(node)
+
+    def leave(self, node: str) -> None:
+        self.duty.rotation.leave(node)
+        self._policies.pop(node, None)
+        self._reported.pop(node, None)
+
+    async def _report(self, names: Sequence[str]) -> Sequence[str]:
+        if self._clock.monotonic() < self._absent_until:
+            return names
+        now = self._time.now()
+        statuses: dict[str, dict[str, Any]] = {}
+        for policy, nodes in self._by_policy(names, now).items():
+            documents = node_metric_statuses(self._population, nodes, policy, now, self._clock.now())
+            statuses.update(zip(nodes, documents, strict=True))
+
+        unserved: list[str] = []
+
+        async def write(name: str) -> None:
+            if await self._write(name, statuses[name]):
+                self._reported[name] = now
+            else:
+                unserved.append(name)
+
+        return [*await each("reporting NodeMetrics", list(statuses), write), *unserved]
+
+    def _by_policy(self, names: Sequence[str], now: float) -> dict[CollectPolicy, list[str]]:
+        groups: dict[CollectPolicy, list[str]] = defaultdict(list)
+        for name in names:
+            policy = self._policies.get(name, CollectPolicy())
+            since = now - self._reported.get(name, -math.inf)
+            if self._population.has_node(name) and since >= _EARLY * policy.report_seconds:
+                groups[policy].append(name)
+        return groups
+
+    async def _write(self, name: str, status: dict[str, Any]) -> bool:
+        """Patch the status; creates the object where there is none. False while the kind is not served."""
+        try:
+            metric = await self._patch(name, status)
+        except ApiStatusError as error:
+            if not error.is_not_found:
+                raise
+            if not await self._create(name):
+                return False
+            metric = await self._patch(name, status)
+        self._policies[name] = collect_policy(metric.spec)
+        return True
+
+    async def _patch(self, name: str, status: dict[str, Any]) -> NodeMetric:
+        return await self._client.patch(NODE_METRICS, name, {"status": status}, PatchType.MERGE, subresource="status")
+
+    async def _create(self, name: str) -> bool:
+        node = self._find_node(name)
+        if node is None:
+            return False
+        body = {
+            "apiVersion": NODE_METRICS.api_version,
+            "kind": NODE_METRICS.name,
+            "metadata": {"name": name, "ownerReferences": [node_owner(name, node.metadata.uid)]},
+            "spec": self._spec,
+        }
+        try:
+            await self._client.create(NODE_METRICS, body)
+        except ApiStatusError as error:
+            if error.is_not_found:
+                self._wait_for_kind()
+                return False
+            if not error.is_already_exists:
+                raise
+        return True
+
+    def _wait_for_kind(self) -> None:
+        if self._absent_until == -math.inf:
+            logger.info("NodeMetric is not served yet; node usage is reported once its CRD is there")
+        self._absent_until = self._clock.monotonic() + _ABSENT_PAUSE

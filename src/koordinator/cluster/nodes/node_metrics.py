@@ -1,0 +1,160 @@
+"""The NodeMetric status that koordlet would write, worked out from samples for many nodes at once; pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import numpy as np
+
+from koordinator.api.nodemetric import AVERAGE, P50, P90, P95, P99, USAGE_WITHOUT_PAGE_CACHE, NodeMetricSpec
+from koordinator.api.quantity import Format, Quantity
+from koordinator.api.timestamps import format_time
+from koordinator.base.durations import format_duration
+from koordinator.cluster.nodes.noise import Floats
+from koordinator.cluster.nodes.population import Population
+from koordinator.cluster.nodes.samples import Rows, SampleRing, Window
+
+Document = dict[str, Any]
+
+DEFAULT_AGGREGATE_SECONDS: Final = 300
+DEFAULT_REPORT_SECONDS: Final = 60
+DEFAULT_DURATIONS: Final = (timedelta(minutes=5), timedelta(minutes=10), timedelta(minutes=30))
+_LEAST_AGGREGATE_SECONDS: Final = 60
+_LEAST_REPORT_SECONDS: Final = 30
+_PERCENTILES: Final = {P50: 50, P90: 90, P95: 95, P99: 99}
+_COLD_SHARE: Final = 0.5
+"""A window whose samples span less than this share of it says nothing about the window."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectPolicy:
+    """How a node is to be measured. ``durations`` is None when no percentiles are wanted."""
+
+    aggregate_seconds: int = DEFAULT_AGGREGATE_SECONDS
+    report_seconds: int = DEFAULT_REPORT_SECONDS
+    durations: tuple[timedelta, ...] | None = DEFAULT_DURATIONS
+
+
+def collect_policy(spec: NodeMetricSpec) -> CollectPolicy:
+    """The policy of a NodeMetric: what it leaves out has koordlet's defaults, what is too short its least values."""
+    given = spec.metric_collect_policy
+    if given is None:
+        return CollectPolicy()
+    aggregate = given.aggregate_duration_seconds
+    report = given.report_interval_seconds
+    percentiles = given.node_aggregate_policy
+    return CollectPolicy(
+        aggregate_seconds=max(_LEAST_AGGREGATE_SECONDS, DEFAULT_AGGREGATE_SECONDS if aggregate is None else aggregate),
+        report_seconds=max(_LEAST_REPORT_SECONDS, DEFAULT_REPORT_SECONDS if report is None else report),
+        durations=DEFAULT_DURATIONS if percentiles is None else tuple(percentiles.durations),
+    )
+
+
+def default_spec(report_seconds: int) -> Document:
+    """The spec of a NodeMetric that no manager has created."""
+    return {
+        "metricCollectPolicy": {
+            "aggregateDurationSeconds": DEFAULT_AGGREGATE_SECONDS,
+            "reportIntervalSeconds": report_seconds,
+            "nodeAggregatePolicy": {"durations": [format_duration(duration) for duration in DEFAULT_DURATIONS]},
+            "nodeMemoryCollectPolicy": USAGE_WITHOUT_PAGE_CACHE,
+        }
+    }
+
+
+def node_metric_statuses(
+    population: Population, nodes: Sequence[str], policy: CollectPolicy, time: float, update_time: datetime
+) -> list[Document]:
+    """One status for each of ``nodes``, for the windows that end at ``time`` (simulated seconds)."""
+    rows = np.array([population.node_row(name) for name in nodes], dtype=np.int64)
+    since = time - policy.aggregate_seconds
+    node_usages = _averages(population.node_samples.window(rows, since, time))
+    system_usages = _averages(population.system_samples.window(rows, since, time))
+    node_aggregates = _aggregates(population.node_samples, rows, policy, time)
+    system_aggregates = _aggregates(population.system_samples, rows, policy, time)
+    pods = _pod_metrics(population, nodes, since, time)
+    return [
+        {
+            "updateTime": format_time(update_time),
+            "nodeMetric": {
+                "nodeUsage": node_usages[index],
+                "aggregatedNodeUsages": node_aggregates and node_aggregates[index],
+                "systemUsage": system_usages[index],
+                "aggregatedSystemUsages": system_aggregates and system_aggregates[index],
+            },
+            "podsMetric": pods[index],
+            # Prediction is koordlet's; without it, this is what koordlet writes too.
+            "prodReclaimableMetric": {"resource": {}},
+        }
+        for index in range(len(nodes))
+    ]
+
+
+def _pod_metrics(population: Population, nodes: Sequence[str], start: float, end: float) -> list[list[Document]]:
+    """Pods with a sample in the window, by namespace and name, one list for each node."""
+    of_node = [population.pods_of(name) for name in nodes]
+    rows = np.array([row for pods in of_node for row, _ in pods], dtype=np.int64)
+    usages = iter(_averages(population.pod_samples.window(rows, start, end)))
+    return [
+        [
+            {
+                "name": profile.name,
+                "namespace": profile.namespace,
+                "podUsage": usage,
+                "priority": profile.priority.value,
+                "qos": profile.qos.value,
+            }
+            for (_, profile), usage in zip(pods, usages, strict=False)
+            if usage
+        ]
+        for pods in of_node
+    ]
+
+
+def _aggregates(ring: SampleRing, rows: Rows, policy: CollectPolicy, time: float) -> list[list[Document]] | None:
+    """One list for each row, with one element for each duration; None without a policy."""
+    if policy.durations is None:
+        return None
+    columns = []
+    for duration in policy.durations:
+        seconds = duration.total_seconds()
+        window = ring.window(rows, time - seconds, time)
+        warm = window.spans() >= _COLD_SHARE * seconds
+        usages = {AVERAGE: _averages(window, warm)}
+        for name, percent in _PERCENTILES.items():
+            usages[name] = _resource_maps(*window.percentiles(percent), warm)
+        columns.append((format_duration(duration), usages))
+    return [
+        [
+            {"usage": {name: usage[index] for name, usage in usages.items()}, "duration": duration}
+            for duration, usages in columns
+        ]
+        for index in range(len(rows))
+    ]
+
+
+def _averages(window: Window, warm: Sequence[bool] | np.ndarray[Any, Any] | None = None) -> list[Document]:
+    cpu, memory = window.averages()
+    return _resource_maps(cpu, memory, [True] * len(cpu) if warm is None else warm)
+
+
+def _resource_maps(cpu: Floats, memory: Floats, valid: Sequence[bool] | np.ndarray[Any, Any]) -> list[Document]:
+    """``{}`` where there is nothing to say."""
+    return [
+        resource_map(cores, size) if good and not math.isnan(cores) else {}
+        for cores, size, good in zip(cpu.tolist(), memory.tolist(), valid, strict=True)
+    ]
+
+
+def resource_map(cores: float, memory: float) -> Document:
+    """A usage on the wire: whole milli-CPU and whole bytes, both cut."""
+    return {
+        "resources": {
+            "cpu": str(Quantity.from_milli(int(cores * 1000))),
+            "memory": str(Quantity.from_value(int(memory), Format.BINARY_SI)),
+        }
+    }

@@ -1,0 +1,180 @@
+"""Runs the pods that are bound to simulated nodes, through the API alone: what a kubelet and its runtime would do.
+
+Decisions are in ``pod_lifecycle``, what is written in ``pod_status``. All that is remembered can be had from the API
+again, so that a restart adopts running pods and an outage of the API server only delays what was due.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from random import Random
+from typing import Any, Final
+
+from koordinator.api.kinds import PODS
+from koordinator.api.pod import Pod, is_finished
+from koordinator.base.clock import Clock
+from koordinator.base.durations import DurationError, parse_duration
+from koordinator.cluster.nodes import pod_status
+from koordinator.cluster.nodes.agenda import Agenda
+from koordinator.cluster.nodes.node_objects import SimulatedNode
+from koordinator.cluster.nodes.noise import Purpose, identity, one_between
+from koordinator.cluster.nodes.pod_addresses import PodAddresses
+from koordinator.cluster.nodes.pod_lifecycle import PodDelays, PodTimes, Step, next_step
+from koordinator.cluster.nodes.population import Population
+from koordinator.cluster.nodes.profile import profile_of
+from koordinator.cluster.nodes.scenario import DurationRange, Scenario
+from koordinator.cluster.nodes.simulated_time import SimulatedTime
+from koordinator.cluster.nodes.usage import Tier
+from koordinator.kube.errors import ApiStatusError
+from koordinator.kube.interface import Client, PatchType
+
+logger = logging.getLogger(__name__)
+
+RUN_TIME_ANNOTATION: Final = "simulation.koordinator.sh/run-time"
+"""On a pod with restartPolicy Never or OnFailure: after how long (a Go duration) it succeeds."""
+
+
+class PodRuntime:
+    """Tell it of pods with ``observe`` and ``forget``; ``agenda.run`` does the rest."""
+
+    def __init__(
+        self,
+        client: Client,
+        scenario: Scenario,
+        population: Population,
+        time: SimulatedTime,
+        find_pod: Callable[[str], Pod | None],
+        find_node: Callable[[str], SimulatedNode | None],
+        *,
+        clock: Clock,
+        random: Random,
+        concurrency: int,
+    ) -> None:
+        """``find_pod`` gives a pod by ``namespace/name`` as the API has it, ``find_node`` a node that is simulated."""
+        self._client = client
+        self._scenario = scenario
+        self._population = population
+        self._time = time
+        self._find_pod = find_pod
+        self._find_node = find_node
+        self._clock = clock
+        self._addresses = PodAddresses()
+        self._times: dict[str, PodTimes] = {}
+        self._delays: dict[str, PodDelays] = {}
+        self.agenda = Agenda(self._act, clock=clock, random=random, concurrency=concurrency)
+
+    def observe(self, pod: Pod) -> None:
+        """A pod that is bound to a simulated node was added or has changed."""
+        uid, now = pod.metadata.uid, self._time.now()
+        times = self._times.get(uid)
+        if times is None:
+            times = self._times[uid] = PodTimes(seen=now)
+            self._delays[uid] = self._delays_of(pod)
+        if pod.metadata.deletion_timestamp is not None and times.deleting is None:
+            times.deleting = now
+        if pod.status.phase == "Running" and times.started is None:
+            times.started = self._time.of(pod.status.start_time) if pod.status.start_time else now
+        self._update_population(pod, times)
+        self._plan(pod, times)
+
+    def forget(self, pod: Pod) -> None:
+        """The pod is gone from the API, or its node is."""
+        uid = pod.metadata.uid
+        self._times.pop(uid, None)
+        self._delays.pop(uid, None)
+        self._population.remove_pod(uid)
+        self._addresses.release(uid)
+        self.agenda.cancel(pod.metadata.key)
+
+    def _update_population(self, pod: Pod, times: PodTimes) -> None:
+        if is_finished(pod):
+            self._population.finish_pod(pod.metadata.uid)
+            self._addresses.release(pod.metadata.uid)
+        elif times.started is not None:
+            self._addresses.adopt(pod.metadata.uid, pod.status.pod_ip)
+            self._population.start_pod(pod.spec.node_name, profile_of(pod), times.started)
+
+    def _plan(self, pod: Pod, times: PodTimes) -> None:
+        plan = next_step(pod, times, self._delays[pod.metadata.uid])
+        if plan is None:
+            self.agenda.cancel(pod.metadata.key)
+        else:
+            self.agenda.put(pod.metadata.key, self._time.real(plan.at - self._time.now()))
+
+    async def _act(self, key: str) -> None:
+        pod = self._find_pod(key)
+        if pod is None or pod.metadata.uid not in self._times:
+            return
+        times = self._times[pod.metadata.uid]
+        plan = next_step(pod, times, self._delays[pod.metadata.uid])
+        if plan is None:
+            return
+        if plan.at > self._time.now():
+            self._plan(pod, times)
+            return
+        try:
+            await self._take(plan.step, pod, times)
+        except ApiStatusError as error:
+            # It is gone, or another pod has its name by now: the informer will say so.
+            if not (error.is_not_found or error.is_conflict or error.is_invalid):
+                raise
+            logger.debug("pod %s changed before %s: %s", key, plan.step.value, error)
+
+    async def _take(self, step: Step, pod: Pod, times: PodTimes) -> None:
+        now = self._clock.now()
+        match step:
+            case Step.START:
+                await self._start(pod, times)
+            case Step.SUCCEED:
+                await self._patch(pod, pod_status.succeeded(pod, now))
+            case Step.EXPIRE:
+                await self._patch(pod, pod_status.expired(pod, now))
+            case Step.STOP:
+                await self._patch(pod, pod_status.stopped(pod, now))
+            case Step.REMOVE:
+                name, namespace = pod.metadata.name, pod.metadata.namespace
+                await self._client.delete(PODS, name, namespace, uid=pod.metadata.uid, grace_period_seconds=0)
+
+    async def _start(self, pod: Pod, times: PodTimes) -> None:
+        node = self._find_node(pod.spec.node_name)
+        if node is None:
+            return
+        host_network = pod.spec.host_network
+        address = node.address if host_network else self._addresses.take(pod.metadata.uid, node.ordinal)
+        await self._patch(pod, pod_status.running(pod, address, node.address, self._clock.now()))
+        if times.started is None:
+            # Finer than the API's whole seconds, which is what a fast simulation needs.
+            times.started = self._time.now()
+
+    async def _patch(self, pod: Pod, patch: dict[str, Any]) -> None:
+        name, namespace = pod.metadata.name, pod.metadata.namespace
+        await self._client.patch(PODS, name, patch, PatchType.STRATEGIC, namespace, subresource="status")
+
+    def _delays_of(self, pod: Pod) -> PodDelays:
+        timing = self._scenario.timing
+        return PodDelays(
+            start=self._draw(pod, Purpose.START_LATENCY, timing.pod_start),
+            stop=self._draw(pod, Purpose.STOP_LATENCY, timing.pod_stop),
+            run=self._run_time(pod),
+        )
+
+    def _run_time(self, pod: Pod) -> float | None:
+        text = pod.metadata.annotations.get(RUN_TIME_ANNOTATION)
+        if text is not None:
+            try:
+                return max(0.0, parse_duration(text).total_seconds())
+            except DurationError as error:
+                logger.warning("pod %s: annotation %s is ignored: %s", pod.metadata.key, RUN_TIME_ANNOTATION, error)
+        if profile_of(pod).tier is Tier.LATENCY_SENSITIVE and not _belongs_to_job(pod):
+            return None
+        return self._draw(pod, Purpose.RUN_TIME, self._scenario.usage.batch.run_time)
+
+    def _draw(self, pod: Pod, purpose: Purpose, bounds: DurationRange) -> float:
+        low, high = bounds
+        seconds = (low.total_seconds(), high.total_seconds())
+        return one_between(self._scenario.seed, identity(pod.metadata.uid), purpose, seconds)
+
+
+def _belongs_to_job(pod: Pod) -> bool:
+    return any(owner.kind == "Job" for owner in pod.metadata.owner_references)

@@ -1,0 +1,213 @@
+"""The simulated nodes and the pods that run on them, as columns kept current by events, with their recent samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from koordinator.cluster.nodes.node_objects import SimulatedNode
+from koordinator.cluster.nodes.noise import Floats, identity
+from koordinator.cluster.nodes.profile import PodProfile
+from koordinator.cluster.nodes.samples import Rows, SampleRing
+from koordinator.cluster.nodes.scenario import UsageModel
+from koordinator.cluster.nodes.usage import NodeColumns, PodColumns, Tier, Usage, usage_at
+
+NODE_RETENTION: Final = 1800.0
+"""Seconds of node samples that are kept: the longest window of the default NodeMetric policy."""
+POD_RETENTION: Final = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUsage:
+    """What a node and the pods on it use. CPU in cores, memory in bytes; ``batch`` is all that is not a service."""
+
+    time: float
+    """Simulated seconds since the epoch."""
+    cpu_capacity: float
+    memory_capacity: float
+    cpu: float
+    memory: float
+    system_cpu: float
+    system_memory: float
+    latency_sensitive_cpu: float
+    latency_sensitive_memory: float
+    batch_cpu: float
+    batch_memory: float
+
+
+class _Columns:
+    """Growing parallel arrays; the row of something that has left is given to the next."""
+
+    def __init__(self, **dtypes: type[np.generic]) -> None:
+        self._arrays: dict[str, NDArray[Any]] = {name: np.zeros(64, dtype) for name, dtype in dtypes.items()}
+        self._free: list[int] = []
+        self._used = 0
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self._arrays[name]
+
+    def add(self, **values: object) -> int:
+        row = self._free.pop() if self._free else self._used
+        self._used = max(self._used, row + 1)
+        for name, array in self._arrays.items():
+            if row == len(array):
+                self._arrays[name] = array = np.concatenate([array, np.zeros_like(array)])
+            array[row] = values[name]
+        return row
+
+    def free(self, row: int) -> None:
+        self._free.append(row)
+
+
+class Population:
+    """Who is there and what they use. Times are simulated seconds."""
+
+    def __init__(self, model: UsageModel, seed: int, sample_interval: float) -> None:
+        self._model = model
+        self._seed = seed
+        self._nodes: dict[str, tuple[int, SimulatedNode]] = {}
+        self._node_columns = _Columns(ids=np.uint64, cpu=np.float64, memory=np.float64)
+        self._pods: dict[str, tuple[int, PodProfile]] = {}
+        self._pods_of: dict[str, set[str]] = {}
+        self._node_of: dict[str, str] = {}
+        self._pod_columns = _Columns(
+            ids=np.uint64, node=np.int64, tier=np.int8, started=np.float64, running=np.bool_,
+            cpu_request=np.float64, cpu_limit=np.float64, memory_request=np.float64, memory_limit=np.float64,
+        )  # fmt: skip
+        node_slots = int(NODE_RETENTION / sample_interval) + 2
+        self.node_samples = SampleRing(node_slots)
+        self.system_samples = SampleRing(node_slots)
+        self.pod_samples = SampleRing(int(POD_RETENTION / sample_interval) + 2)
+        self._last: tuple[float, PodColumns, Usage] | None = None
+
+    @property
+    def nodes(self) -> Sequence[str]:
+        return list(self._nodes)
+
+    @property
+    def running_pods(self) -> int:
+        return int(np.count_nonzero(self._running_rows()))
+
+    def node_row(self, name: str) -> int:
+        return self._nodes[name][0]
+
+    def has_node(self, name: str) -> bool:
+        return name in self._nodes
+
+    def pods_of(self, node: str) -> list[tuple[int, PodProfile]]:
+        """(row, profile) of the pods on a node that run or have just run, by namespace and name."""
+        pods = [self._pods[uid] for uid in self._pods_of[node]]
+        return sorted(pods, key=lambda pod: (pod[1].namespace, pod[1].name))
+
+    def add_node(self, node: SimulatedNode) -> None:
+        row = self._node_columns.add(ids=np.uint64(identity(node.name)), cpu=node.cpu, memory=node.memory)
+        self._nodes[node.name] = (row, node)
+        self._pods_of[node.name] = set()
+        self._last = None
+
+    def remove_node(self, name: str) -> None:
+        """Forget the node and every pod on it."""
+        for uid in list(self._pods_of[name]):
+            self.remove_pod(uid)
+        row, _ = self._nodes.pop(name)
+        del self._pods_of[name]
+        self.node_samples.forget(row)
+        self.system_samples.forget(row)
+        self._node_columns.free(row)
+        self._last = None
+
+    def start_pod(self, node: str, profile: PodProfile, started: float) -> None:
+        """The pod runs on ``node`` since ``started``; it may be known already."""
+        if profile.uid in self._pods:
+            return
+        row = self._pod_columns.add(
+            ids=np.uint64(profile.id), node=self.node_row(node), tier=profile.tier, started=started, running=True,
+            cpu_request=profile.cpu_request, cpu_limit=profile.cpu_limit,
+            memory_request=profile.memory_request, memory_limit=profile.memory_limit,
+        )  # fmt: skip
+        self._pods[profile.uid] = (row, profile)
+        self._pods_of[node].add(profile.uid)
+        self._node_of[profile.uid] = node
+
+    def finish_pod(self, uid: str) -> None:
+        """The pod has ended; what it used stays in the reports until it leaves their window."""
+        if uid in self._pods:
+            self._pod_columns["running"][self._pods[uid][0]] = False
+
+    def remove_pod(self, uid: str) -> None:
+        """The pod is gone."""
+        if uid not in self._pods:
+            return
+        row, _ = self._pods.pop(uid)
+        self._pods_of[self._node_of.pop(uid)].discard(uid)
+        self._pod_columns["running"][row] = False
+        self.pod_samples.forget(row)
+        self._pod_columns.free(row)
+
+    def sample(self, time: float) -> None:
+        """Work out usage at ``time`` and keep it."""
+        rows = np.flatnonzero(self._running_rows())
+        pods = self._columns_of(rows)
+        usage = usage_at(time, pods, self._node_view(), self._model, self._seed)
+        cpu, memory = usage.node_totals(pods)
+        live = np.array([row for row, _ in self._nodes.values()], dtype=np.int64)
+        self.node_samples.append(time, live, cpu[live], memory[live])
+        self.system_samples.append(time, live, usage.system_cpu[live], usage.system_memory[live])
+        self.pod_samples.append(time, rows, usage.pod_cpu, usage.pod_memory)
+        self._last = (time, pods, usage)
+
+    def usage_of(self, node: str, time: float) -> NodeUsage:
+        """The latest sample of a node; one is worked out for ``time`` when there is none. KeyError: no such node."""
+        row, simulated = self._nodes[node]
+        if self._last is None:
+            rows = np.flatnonzero(self._running_rows())
+            pods = self._columns_of(rows)
+            self._last = (time, pods, usage_at(time, pods, self._node_view(), self._model, self._seed))
+        at, pods, usage = self._last
+        here = pods.node == row
+        service = here & (pods.tier == Tier.LATENCY_SENSITIVE)
+        service_cpu, service_memory = _sum(usage.pod_cpu, service), _sum(usage.pod_memory, service)
+        batch_cpu = _sum(usage.pod_cpu, here & ~service)
+        batch_memory = _sum(usage.pod_memory, here & ~service)
+        system_cpu, system_memory = float(usage.system_cpu[row]), float(usage.system_memory[row])
+        return NodeUsage(
+            time=at,
+            cpu_capacity=simulated.cpu,
+            memory_capacity=simulated.memory,
+            cpu=system_cpu + service_cpu + batch_cpu,
+            memory=system_memory + service_memory + batch_memory,
+            system_cpu=system_cpu,
+            system_memory=system_memory,
+            latency_sensitive_cpu=service_cpu,
+            latency_sensitive_memory=service_memory,
+            batch_cpu=batch_cpu,
+            batch_memory=batch_memory,
+        )
+
+    def _running_rows(self) -> NDArray[Any]:
+        return self._pod_columns["running"]
+
+    def _columns_of(self, rows: Rows) -> PodColumns:
+        column = self._pod_columns
+        return PodColumns(
+            ids=column["ids"][rows],
+            node=column["node"][rows],
+            tier=column["tier"][rows],
+            cpu_request=column["cpu_request"][rows],
+            cpu_limit=column["cpu_limit"][rows],
+            memory_request=column["memory_request"][rows],
+            memory_limit=column["memory_limit"][rows],
+            started=column["started"][rows],
+        )
+
+    def _node_view(self) -> NodeColumns:
+        column = self._node_columns
+        return NodeColumns(column["ids"], column["cpu"], column["memory"])
+
+
+def _sum(values: Floats, chosen: NDArray[np.bool_]) -> float:
+    return float(np.nansum(values[chosen]))

@@ -1,0 +1,126 @@
+"""Brings the scenario's nodes into the cluster: creates them, adopts those of an earlier run, removes surplus ones."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import Final
+
+from koordinator.api.kinds import NAMESPACES, NODES
+from koordinator.api.node import Node
+from koordinator.base.backoff import Backoff, BackoffPolicy
+from koordinator.base.clock import Clock
+from koordinator.base.errors import KoordinatorError
+from koordinator.cluster.nodes.node_objects import (
+    FLEET_ANNOTATION,
+    LEASE_NAMESPACE,
+    SimulatedNode,
+    node_document,
+    node_metadata,
+    node_status,
+    surplus,
+)
+from koordinator.kube.errors import ApiStatusError, KubeError, TransportError
+from koordinator.kube.interface import Client, PatchType
+
+logger = logging.getLogger(__name__)
+
+_PROGRESS_EVERY: Final = 100
+_BACKOFF: Final = BackoffPolicy(initial=0.5, maximum=15.0)
+
+
+class ForeignNodeError(KoordinatorError):
+    """A node of the scenario has the name of a node that somebody else runs."""
+
+
+class Registration:
+    """Idempotent: what is there already is brought up to date."""
+
+    def __init__(self, client: Client, fleet: str, *, clock: Clock, random: Random, concurrency: int) -> None:
+        self._client = client
+        self._clock = clock
+        self._random = random
+        self._fleet = fleet
+        self._slots = asyncio.Semaphore(concurrency)
+        self._done = 0
+
+    async def run(self, wanted: Sequence[SimulatedNode], existing: Iterable[Node]) -> None:
+        """Register ``wanted``; raises ForeignNodeError, before anything is written, when a name is taken."""
+        there = {node.metadata.name: node for node in existing}
+        for node in wanted:
+            if node.name in there:
+                self._check_ours(there[node.name])
+        await self._ensure_lease_namespace()
+        owners = [(name, node.metadata.annotations.get(FLEET_ANNOTATION, "")) for name, node in there.items()]
+        async with asyncio.TaskGroup() as group:
+            for name in surplus(owners, wanted, self._fleet):
+                group.create_task(self._remove(name), name=f"remove {name}")
+            for node in wanted:
+                group.create_task(self._register(node, there.get(node.name), len(wanted)), name=f"register {node.name}")
+
+    def _check_ours(self, node: Node) -> None:
+        owner = node.metadata.annotations.get(FLEET_ANNOTATION)
+        if owner != self._fleet:
+            whose = f"belongs to the scenario {owner!r}" if owner else "is not simulated"
+            raise ForeignNodeError(
+                f"node {node.metadata.name} exists and {whose}: choose another name or namePattern in the scenario "
+                f"{self._fleet!r}, or delete the node"
+            )
+
+    async def _ensure_lease_namespace(self) -> None:
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": LEASE_NAMESPACE}}
+        try:
+            await self._client.create(NAMESPACES, namespace)
+        except ApiStatusError as error:
+            if not error.is_already_exists:
+                raise
+
+    async def _remove(self, name: str) -> None:
+        async with self._slots:
+            try:
+                await self._client.delete(NODES, name)
+            except ApiStatusError as error:
+                if not error.is_not_found:
+                    raise
+            logger.info("removed node %s: the scenario no longer has it", name)
+
+    async def _register(self, node: SimulatedNode, existing: Node | None, total: int) -> None:
+        async with self._slots:
+            backoff = Backoff(_BACKOFF, self._clock, self._random)
+            while True:
+                try:
+                    await (self._create(node) if existing is None else self._adopt(node, existing))
+                    break
+                except KubeError as error:
+                    if not _may_pass(error):
+                        raise
+                    pause = backoff.next()
+                    logger.warning("registering node %s: %s; trying again in %.1f s", node.name, error, pause)
+                await self._clock.sleep(pause)
+        self._done += 1
+        if self._done == total or self._done % _PROGRESS_EVERY == 0:
+            logger.info("registered %d of %d nodes", self._done, total)
+
+    async def _create(self, node: SimulatedNode) -> None:
+        try:
+            await self._client.create(NODES, node_document(node, self._clock.now()))
+        except ApiStatusError as error:
+            if not error.is_already_exists:
+                raise
+            existing = await self._client.get(NODES, node.name)
+            self._check_ours(existing)
+            await self._adopt(node, existing)
+
+    async def _adopt(self, node: SimulatedNode, existing: Node) -> None:
+        status = node_status(node, self._clock.now(), existing.status.conditions)
+        patch = {"metadata": node_metadata(node), "status": status}
+        await self._client.patch(NODES, node.name, patch, PatchType.STRATEGIC, subresource="status")
+
+
+def _may_pass(error: KubeError) -> bool:
+    """Whether waiting may help: nobody answered, or the server is not well."""
+    if isinstance(error, ApiStatusError):
+        return error.is_server_error or error.is_too_many_requests
+    return isinstance(error, TransportError)

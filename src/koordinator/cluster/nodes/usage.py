@@ -1,0 +1,194 @@
+"""How much CPU and memory pods and nodes use at a moment: a pure function of seed, identities and simulated time.
+
+Latency-sensitive pods follow the time of day; batch pods take what they can; a node's system and its latency-sensitive
+pods are served first, and what is left is shared by the rest in proportion to what they want. Nothing exceeds the
+node's capacity.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from koordinator.cluster.nodes.noise import Floats, Ids, Purpose, between, smooth, uniform
+from koordinator.cluster.nodes.scenario import UsageModel
+
+_DAY: Final = 86_400.0
+_HOUR: Final = 3_600.0
+_NOISE_PERIOD: Final = 90.0
+_START_RAMP: Final = 30.0
+"""Seconds until a pod that has just started does its full work."""
+_MEBI: Final = 1024.0 * 1024.0
+_DEFAULT_MEMORY: Final = 64 * _MEBI
+"""Wanted by a pod that asks for CPU only."""
+_LIMIT_MARGIN: Final = 0.95
+"""Memory stays below this share of the limit: at the limit the kernel would kill the pod."""
+_FIRST_MEMORY: Final = 0.1
+"""The share of its plateau that a pod has when it starts."""
+
+
+class Tier(IntEnum):
+    """How a pod behaves."""
+
+    LATENCY_SENSITIVE = 0
+    BATCH = 1
+    BEST_EFFORT = 2
+
+
+@dataclass(frozen=True, slots=True)
+class PodColumns:
+    """Running pods, one an element. CPU in cores, memory in bytes, times in simulated seconds; no limit is infinity."""
+
+    ids: Ids
+    node: NDArray[np.int64]
+    """Index into the node columns."""
+    tier: NDArray[np.int8]
+    cpu_request: Floats
+    cpu_limit: Floats
+    memory_request: Floats
+    memory_limit: Floats
+    started: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class NodeColumns:
+    """Nodes, one an element."""
+
+    ids: Ids
+    cpu: Floats
+    memory: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What is used at one moment. A pod that has not started yet has NaN."""
+
+    pod_cpu: Floats
+    pod_memory: Floats
+    system_cpu: Floats
+    system_memory: Floats
+
+    def node_totals(self, pods: PodColumns) -> tuple[Floats, Floats]:
+        """CPU and memory of each node: its pods and its system."""
+        count = len(self.system_cpu)
+        cpu, memory = (per_node(used, pods, count) for used in (self.pod_cpu, self.pod_memory))
+        return self.system_cpu + cpu, self.system_memory + memory
+
+
+def usage_at(time: float, pods: PodColumns, nodes: NodeColumns, model: UsageModel, seed: int) -> Usage:
+    """Usage at ``time`` (simulated seconds since the epoch, UTC)."""
+    system_cpu, system_memory = _system(time, nodes, model, seed)
+    started = pods.started <= time
+    cpu = np.where(started, _wanted_cpu(time, pods, model, seed), 0.0)
+    memory = np.where(started, _wanted_memory(time, pods, model, seed), 0.0)
+    batch_limit = nodes.cpu * (model.batch.node_limit_percent / 100)
+    cpu = _share(cpu, pods, nodes.cpu - system_cpu, batch_limit - system_cpu)
+    room = nodes.memory - system_memory
+    memory = _share(memory, pods, room, room)
+    return Usage(
+        pod_cpu=np.where(started, cpu, np.nan),
+        pod_memory=np.where(started, memory, np.nan),
+        system_cpu=system_cpu,
+        system_memory=system_memory,
+    )
+
+
+def _system(time: float, nodes: NodeColumns, model: UsageModel, seed: int) -> tuple[Floats, Floats]:
+    system = model.system
+    cpu = system.cpu_milli / 1000 + nodes.cpu * (system.cpu_percent / 100)
+    memory = system.memory_mebibytes * _MEBI + nodes.memory * (system.memory_percent / 100)
+    swing = system.noise_percent / 100
+    cpu = cpu * np.maximum(0.0, 1 + swing * smooth(seed, nodes.ids, Purpose.CPU_NOISE, time, _NOISE_PERIOD))
+    memory = memory * np.maximum(0.0, 1 + swing / 5 * smooth(seed, nodes.ids, Purpose.MEMORY_NOISE, time, _HOUR))
+    return np.minimum(cpu, nodes.cpu), np.minimum(memory, nodes.memory)
+
+
+def _wanted_cpu(time: float, pods: PodColumns, model: UsageModel, seed: int) -> Floats:
+    """What each pod would use were it alone on an endless node."""
+    cap = np.where(np.isfinite(pods.cpu_limit), pods.cpu_limit, pods.cpu_request)
+    noise = smooth(seed, pods.ids, Purpose.CPU_NOISE, time, _NOISE_PERIOD)
+    service = pods.cpu_request * _service_level(time, pods.ids, noise, model, seed)
+    batch_level = between(seed, pods.ids, Purpose.CPU_LEVEL, model.batch.cpu_percent) / 100
+    batch = cap * batch_level * np.maximum(0.0, 1 + model.batch.noise_percent / 100 * noise)
+    idle = between(seed, pods.ids, Purpose.CPU_LEVEL, model.best_effort.cpu_milli) / 1000 * (1 + 0.2 * noise)
+    # A tier without a CPU request (memory alone was asked for) idles like a pod that asked for nothing.
+    wanted = np.select(
+        [(pods.tier == Tier.LATENCY_SENSITIVE) & (pods.cpu_request > 0), (pods.tier == Tier.BATCH) & (cap > 0)],
+        [service, batch],
+        idle,
+    )
+    return np.minimum(wanted * _ramp(time, pods.started, _START_RAMP), pods.cpu_limit)
+
+
+def _service_level(time: float, ids: Ids, noise: Floats, model: UsageModel, seed: int) -> Floats:
+    """The share of its request that a service uses: its mean, the daily wave, noise and spikes."""
+    service = model.latency_sensitive
+    mean = between(seed, ids, Purpose.CPU_LEVEL, service.mean_percent) / 100
+    peak = between(seed, ids, Purpose.PEAK_HOUR, service.peak_hour) * _HOUR
+    wave = 1 + service.daily_amplitude_percent / 100 * np.cos(2 * np.pi * (time - peak) / _DAY)
+    level = mean * np.maximum(0.0, wave) * np.maximum(0.0, 1 + service.noise_percent / 100 * noise)
+    return level * _spike(time, ids, model, seed)
+
+
+def _spike(time: float, ids: Ids, model: UsageModel, seed: int) -> Floats:
+    """The factor of the spike that a pod is in, or 1. In each hour a pod has at most one."""
+    service = model.latency_sensitive
+    hour, second = divmod(time, _HOUR)
+    bucket = int(hour)
+    shortest, longest = (duration.total_seconds() for duration in service.spike_duration)
+    length = np.minimum(between(seed, ids, Purpose.SPIKE_DURATION, (shortest, longest), bucket), _HOUR)
+    start = uniform(seed, ids, Purpose.SPIKE_START, bucket) * (_HOUR - length)
+    happens = uniform(seed, ids, Purpose.SPIKE, bucket) < service.spikes_per_day / 24
+    inside = happens & (start <= second) & (second < start + length)
+    return np.where(inside, between(seed, ids, Purpose.SPIKE_FACTOR, service.spike_factor, bucket), 1.0)
+
+
+def _wanted_memory(time: float, pods: PodColumns, model: UsageModel, seed: int) -> Floats:
+    cap = np.where(np.isfinite(pods.memory_limit), pods.memory_limit, pods.memory_request)
+    service = _or_default(pods.memory_request, cap) * (
+        between(seed, pods.ids, Purpose.MEMORY_LEVEL, model.latency_sensitive.memory_percent) / 100
+    )
+    batch = _or_default(cap, cap) * between(seed, pods.ids, Purpose.MEMORY_LEVEL, model.batch.memory_percent) / 100
+    idle = between(seed, pods.ids, Purpose.MEMORY_LEVEL, model.best_effort.memory_mebibytes) * _MEBI
+    shortest, longest = (duration.total_seconds() for duration in model.batch.memory_ramp)
+    growth = between(seed, pods.ids, Purpose.MEMORY_RAMP, (shortest, longest))
+    is_service, is_batch = pods.tier == Tier.LATENCY_SENSITIVE, pods.tier == Tier.BATCH
+    plateau = np.select([is_service, is_batch], [service, batch], idle)
+    ramp = _ramp(time, pods.started, np.where(is_batch, growth, _START_RAMP))
+    breathing = 1 + 0.03 * smooth(seed, pods.ids, Purpose.MEMORY_NOISE, time, 10 * _NOISE_PERIOD)
+    wanted = plateau * (_FIRST_MEMORY + (1 - _FIRST_MEMORY) * ramp) * breathing
+    return np.minimum(wanted, pods.memory_limit * _LIMIT_MARGIN)
+
+
+def _or_default(asked: Floats, cap: Floats) -> Floats:
+    return np.where(asked > 0, asked, np.where(cap > 0, cap, _DEFAULT_MEMORY))
+
+
+def _ramp(time: float, started: Floats, seconds: Floats | float) -> Floats:
+    """From 0 at the start to 1 after ``seconds``."""
+    return np.clip((time - started) / np.maximum(seconds, 1e-9), 0.0, 1.0)
+
+
+def _share(wanted: Floats, pods: PodColumns, room: Floats, batch_room: Floats) -> Floats:
+    """Serve latency-sensitive pods from ``room``, then all others from what of ``batch_room`` is left (per node)."""
+    first = np.where(pods.tier == Tier.LATENCY_SENSITIVE, wanted, 0.0)
+    rest = wanted - first
+    sums = per_node(first, pods, len(room))
+    left = batch_room - np.minimum(sums, room)
+    first_scale, rest_scale = _scale(sums, room), _scale(per_node(rest, pods, len(room)), left)
+    shared: Floats = first * first_scale[pods.node] + rest * rest_scale[pods.node]
+    return shared
+
+
+def per_node(values: Floats, pods: PodColumns, nodes: int) -> Floats:
+    """The sum over each node's pods; NaN counts as nothing."""
+    return np.bincount(pods.node, np.nan_to_num(values), nodes).astype(np.float64)
+
+
+def _scale(wanted: Floats, room: Floats) -> Floats:
+    """The share of what is wanted that fits into ``room``; never above 1."""
+    return np.clip(room / np.maximum(wanted, 1e-12), 0.0, 1.0)

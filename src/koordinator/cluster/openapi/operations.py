@@ -1,0 +1,89 @@
+"""Paths and operations: which verbs a kind has, and which query parameters these take."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from koordinator.cluster.patch import accepted_patch_types
+from koordinator.cluster.resource import Document, Resource
+
+_WRITE_PARAMETERS: Final = ("dryRun", "fieldManager", "fieldValidation")
+_LIST_PARAMETERS: Final = (
+    ("allowWatchBookmarks", "boolean"),
+    ("continue", "string"),
+    ("fieldSelector", "string"),
+    ("labelSelector", "string"),
+    ("limit", "integer"),
+    ("resourceVersion", "string"),
+    ("resourceVersionMatch", "string"),
+    ("timeoutSeconds", "integer"),
+    ("watch", "boolean"),
+)
+
+
+def path_items(resource: Resource, version: int) -> Document:
+    """Every path of one kind, by OpenAPI's major ``version``."""
+    base = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
+    scope = "/namespaces/{namespace}" if resource.namespaced else ""
+    collection = f"{base}{scope}/{resource.plural}"
+    item = f"{collection}/{{name}}"
+    write = _Operations(resource, version)
+    paths = {
+        collection: {
+            "get": write.operation("list", _LIST_PARAMETERS),
+            "post": write.operation("post", _strings(_WRITE_PARAMETERS)),
+            "delete": write.operation("deletecollection", _LIST_PARAMETERS),
+        },
+        item: {
+            "get": write.operation("get", ()),
+            "put": write.operation("put", _strings(_WRITE_PARAMETERS)),
+            "patch": write.patch(),
+            "delete": write.operation("delete", (("gracePeriodSeconds", "integer"), ("propagationPolicy", "string"))),
+        },
+    }
+    if resource.namespaced:
+        paths[f"{base}/{resource.plural}"] = {"get": write.operation("list", _LIST_PARAMETERS)}
+    if "status" in resource.subresources:
+        put = write.operation("put", _strings(_WRITE_PARAMETERS))
+        paths[f"{item}/status"] = {"get": write.operation("get", ()), "put": put, "patch": write.patch()}
+    return paths
+
+
+def _strings(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    return tuple((name, "string") for name in names)
+
+
+class _Operations:
+    """Operations of one kind; each carries the group, version and kind by which clients find it."""
+
+    def __init__(self, resource: Resource, version: int) -> None:
+        self._resource = resource
+        self._version = version
+
+    def operation(self, action: str, parameters: tuple[tuple[str, str], ...]) -> Document:
+        resource = self._resource
+        return {
+            "parameters": [self._parameter(name, kind) for name, kind in parameters],
+            "responses": {"200": {"description": "OK"}},
+            "x-kubernetes-action": action,
+            "x-kubernetes-group-version-kind": {
+                "group": resource.group,
+                "kind": resource.kind,
+                "version": resource.version,
+            },
+        }
+
+    def patch(self) -> Document:
+        operation = self.operation("patch", (*_strings(_WRITE_PARAMETERS), ("force", "boolean")))
+        formats = accepted_patch_types(self._resource)
+        if self._version == 3:
+            operation["requestBody"] = {"content": {name: {"schema": {"type": "object"}} for name in formats}}
+        else:
+            operation["consumes"] = list(formats)
+        return operation
+
+    def _parameter(self, name: str, kind: str) -> Document:
+        parameter: dict[str, Any] = {"name": name, "in": "query"}
+        if self._version == 3:
+            return {**parameter, "schema": {"type": kind, "uniqueItems": True}}
+        return {**parameter, "type": kind, "uniqueItems": True}

@@ -1,0 +1,103 @@
+"""How a strategic merge patch merges one list: by key, by value, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from koordinator.cluster.errors import ApiError
+from koordinator.cluster.resource import Document
+
+
+def merge_primitives(current: list[Any], change: list[Any]) -> list[Any]:
+    """The union, each value once."""
+    merged: list[Any] = []
+    for value in (*current, *change):
+        if value not in merged:
+            merged.append(value)
+    return merged
+
+
+def remove_primitives(current: list[Any], removed: list[Any]) -> list[Any]:
+    return [value for value in current if value not in removed]
+
+
+def merge_objects(
+    current: list[Any], change: list[Any], merge_key: str, merge: Callable[[Document, Document], Document]
+) -> list[Any]:
+    """Merge elements with equal keys, append the others; ``$patch: delete`` removes, ``replace`` empties the list."""
+    merged = list(current)
+    plain = []
+    replaced = False
+    for element in change:
+        if not isinstance(element, dict):
+            raise ApiError(422, "Invalid", f"cannot merge {element!r} into a list of objects")
+        match element.get("$patch"):
+            case None:
+                plain.append(element)
+            case "delete":
+                key = _key_of(element, merge_key)
+                merged = [item for item in merged if item.get(merge_key) != key]
+            case "replace":
+                replaced = True
+            case "merge":
+                raise ApiError(500, "InternalError", "merging lists cannot yet be specified in the patch")
+            case directive:
+                raise ApiError(500, "InternalError", f"unknown patch type: {directive} in map: {go_text(element)}")
+    if replaced:
+        return [merge({}, element) for element in plain]
+    for element in plain:
+        key = _key_of(element, merge_key)
+        at = next((i for i, item in enumerate(merged) if item.get(merge_key) == key), None)
+        if at is None:
+            merged.append(merge({}, element))
+        else:
+            merged[at] = merge(merged[at], element)
+    return merged
+
+
+def order_elements(merged: list[Any], order: list[Any], server: list[Any], merge_key: str) -> list[Any]:
+    """Interleave the elements that ``order`` names, in that order, with those that only the server has.
+
+    An element of the server comes first only when it preceded the named one there; a new element goes in front.
+    """
+    rank = _positions(order, merge_key)
+    place = _positions(server, merge_key)
+    identities = [(identity(element, merge_key), element) for element in merged]
+    named = sorted((pair for pair in identities if pair[0] in rank), key=lambda pair: rank[pair[0]])
+    others = [pair for pair in identities if pair[0] not in rank]
+    result: list[Any] = []
+    for key, element in named:
+        while others and key in place and place.get(others[0][0], len(server)) < place[key]:
+            result.append(others.pop(0)[1])
+        result.append(element)
+    return result + [element for _, element in others]
+
+
+def identity(element: Any, merge_key: str) -> Any:
+    """What makes two elements the same: the value of the merge key, or the element itself."""
+    value = element.get(merge_key) if isinstance(element, dict) else element
+    return repr(value) if isinstance(value, (dict, list)) else value
+
+
+def _positions(elements: list[Any], merge_key: str) -> dict[Any, int]:
+    return {identity(element, merge_key): index for index, element in enumerate(elements)}
+
+
+def _key_of(element: Document, merge_key: str) -> Any:
+    if merge_key not in element:
+        raise ApiError(
+            500, "InternalError", f"map: {go_text(element)} does not contain declared merge key: {merge_key}"
+        )
+    return element[merge_key]
+
+
+def go_text(value: Any) -> str:
+    """A value as Go's ``%v`` prints it, for messages that clients know by heart."""
+    if isinstance(value, dict):
+        return f"map[{' '.join(f'{key}:{go_text(item)}' for key, item in sorted(value.items()))}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(go_text, value))}]"
+    if value is None:
+        return "<nil>"
+    return str(value).lower() if isinstance(value, bool) else str(value)

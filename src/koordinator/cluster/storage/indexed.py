@@ -1,0 +1,143 @@
+"""The write path that both drivers share: preconditions, revisions, and one commit for all writes of a loop turn.
+
+A driver adds nothing but ``_persist``. Writes are grouped by the event loop itself rather than by a writer thread: a
+commit in WAL mode without fsync costs tens of microseconds, less than handing it to a thread and back while the
+interpreter lock is busy (measured: 20 % more CPU per write and a hundredfold worst latency with the thread).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from koordinator.cluster.storage.hub import HistoryLimits, Hub
+from koordinator.cluster.storage.interface import (
+    Change,
+    KeyExists,
+    KeyMissing,
+    Page,
+    RevisionMismatch,
+    StorageError,
+    Stored,
+    Watch,
+)
+
+
+@dataclass(slots=True)
+class _Write:
+    type: Literal["created", "updated", "deleted"]
+    key: str
+    value: bytes
+    previous: Stored | None
+    done: asyncio.Future[Stored]
+
+
+class IndexedStorage(ABC):
+    """Reads from memory, writes through ``_persist``; see ``interface.Storage``."""
+
+    def __init__(self, limits: HistoryLimits) -> None:
+        self._hub = Hub(limits)
+        self._writes: list[_Write] = []
+        self._pending: set[str] = set()
+        self._committed: asyncio.Future[None] | None = None
+        self._closed = False
+
+    @abstractmethod
+    def _persist(self, changes: Sequence[Change]) -> None:
+        """Make the changes durable, all or none; raises StorageError."""
+
+    def get(self, key: str) -> Stored | None:
+        return self._hub.get(key)
+
+    def list(self, prefix: str, *, limit: int = 0, start: str | None = None, revision: int | None = None) -> Page:
+        return self._hub.list(prefix, limit, start, revision)
+
+    def watch(self, prefix: str, after: int) -> Watch:
+        return self._hub.watch(prefix, after)
+
+    def revision(self) -> int:
+        return self._hub.revision
+
+    async def create(self, key: str, value: bytes) -> Stored:
+        if await self._settled(key) is not None:
+            raise KeyExists(f"{key} exists")
+        return await self._write("created", key, value, None)
+
+    async def update(self, key: str, value: bytes, expected: int) -> Stored:
+        return await self._write("updated", key, value, await self._expected(key, expected))
+
+    async def delete(self, key: str, expected: int, final: bytes | None = None) -> Stored:
+        previous = await self._expected(key, expected)
+        return await self._write("deleted", key, previous.value if final is None else final, previous)
+
+    def end_watches(self) -> None:
+        self._hub.end_watches()
+
+    async def close(self) -> None:
+        self._flush()
+        self._closed = True
+        self._hub.end_watches()
+
+    async def _settled(self, key: str) -> Stored | None:
+        """The durable state of a key that no write is on its way for.
+
+        A decision is never based on a write that may still fail, so writers of one key wait for each other.
+        """
+        while key in self._pending and self._committed is not None:
+            await asyncio.wait((self._committed,))
+        return self._hub.get(key)
+
+    async def _expected(self, key: str, expected: int) -> Stored:
+        current = await self._settled(key)
+        if current is None:
+            raise KeyMissing(f"{key} does not exist")
+        if current.revision != expected:
+            raise RevisionMismatch(current)
+        return current
+
+    async def _write(
+        self, kind: Literal["created", "updated", "deleted"], key: str, value: bytes, previous: Stored | None
+    ) -> Stored:
+        if self._closed:
+            raise StorageError("the store is closed")
+        loop = asyncio.get_running_loop()
+        if not self._writes:
+            self._committed = loop.create_future()
+            loop.call_soon(self._flush)
+        done: asyncio.Future[Stored] = loop.create_future()
+        self._writes.append(_Write(kind, key, value, previous, done))
+        self._pending.add(key)
+        return await done
+
+    def _flush(self) -> None:
+        writes, self._writes = self._writes, []
+        if not writes:
+            return
+        first = self._hub.revision + 1
+        changes = [
+            Change(write.type, Stored(write.key, write.value, first + index), write.previous)
+            for index, write in enumerate(writes)
+        ]
+        failure: StorageError | None = None
+        try:
+            self._persist(changes)
+        except StorageError as error:
+            failure = error
+        else:
+            self._hub.apply(changes)
+        self._pending.clear()
+        self._report(writes, changes, failure)
+
+    def _report(self, writes: Sequence[_Write], changes: Sequence[Change], failure: StorageError | None) -> None:
+        if self._committed is not None:
+            self._committed.set_result(None)
+        for write, change in zip(writes, changes, strict=True):
+            if write.done.done():
+                continue  # its caller was cancelled meanwhile; the write holds all the same
+            if failure is None:
+                write.done.set_result(change.current)
+            else:
+                write.done.set_exception(failure)

@@ -1,0 +1,179 @@
+"""Small kinds around the workloads: namespaces, services, secrets, policies, webhooks, roles."""
+
+from __future__ import annotations
+
+import base64
+from typing import Final
+
+from koordinator.cluster.resource import Cause, Document, RequestContext
+from koordinator.cluster.strategy.causes import forbidden, invalid
+from koordinator.cluster.strategy.defaults import default_each, defaults_of
+from koordinator.cluster.strategy.names import dns_1035_label, dns_label
+from koordinator.cluster.strategy.object_strategy import ObjectStrategy
+from koordinator.cluster.strategy.table import Table
+
+_CORE: Final = "io.k8s.api.core.v1."
+_RBAC: Final = "io.k8s.api.rbac.v1."
+_ADMISSION: Final = "io.k8s.api.admissionregistration.v1."
+_NETWORKING: Final = "io.k8s.api.networking.v1."
+NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
+RBAC_GROUP: Final = "rbac.authorization.k8s.io"
+
+
+@defaults_of(f"{_CORE}Namespace")
+def _namespace(namespace: Document) -> None:
+    default_each(namespace["status"], "phase", "Active")
+    if name := namespace["metadata"].get("name"):
+        namespace["metadata"].setdefault("labels", {})[NAMESPACE_LABEL] = name
+
+
+@defaults_of(f"{_CORE}Secret")
+def _secret(secret: Document) -> None:
+    default_each(secret, "type", "Opaque")
+
+
+@defaults_of(f"{_CORE}ServiceSpec")
+def _service(spec: Document) -> None:
+    default_each(spec, "sessionAffinity", "None")
+    default_each(spec, "type", "ClusterIP")
+    if spec["type"] != "ExternalName":
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+        spec.setdefault("ipFamilies", ["IPv4"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
+    if spec["type"] in ("NodePort", "LoadBalancer"):
+        default_each(spec, "externalTrafficPolicy", "Cluster")
+    if spec["type"] == "LoadBalancer":
+        spec.setdefault("allocateLoadBalancerNodePorts", True)
+
+
+@defaults_of(f"{_CORE}ServicePort")
+def _service_port(port: Document) -> None:
+    default_each(port, "protocol", "TCP")
+    if not port.get("targetPort"):
+        port["targetPort"] = port.get("port")
+
+
+@defaults_of(f"{_CORE}EndpointPort")
+def _endpoint_port(port: Document) -> None:
+    default_each(port, "protocol", "TCP")
+
+
+@defaults_of("io.k8s.api.discovery.v1.EndpointPort")
+def _slice_port(port: Document) -> None:
+    port.setdefault("name", "")
+    port.setdefault("protocol", "TCP")
+
+
+@defaults_of(f"{_CORE}LimitRangeItem")
+def _limit_range_item(item: Document) -> None:
+    if item.get("type") != "Container":
+        return
+    limits = {**(item.get("max") or {}), **(item.get("default") or {})}
+    requests = {**(item.get("min") or {}), **limits, **(item.get("defaultRequest") or {})}
+    for name, amounts in (("default", limits), ("defaultRequest", requests)):
+        if amounts:
+            item[name] = amounts
+
+
+@defaults_of(f"{_NETWORKING}NetworkPolicySpec")
+def _network_policy(spec: Document) -> None:
+    default_each(spec, "policyTypes", ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"])
+
+
+@defaults_of(f"{_NETWORKING}NetworkPolicyPort")
+def _network_policy_port(port: Document) -> None:
+    port.setdefault("protocol", "TCP")
+
+
+@defaults_of(f"{_RBAC}RoleRef")
+def _role_reference(reference: Document) -> None:
+    default_each(reference, "apiGroup", RBAC_GROUP)
+
+
+@defaults_of(f"{_RBAC}Subject")
+def _subject(subject: Document) -> None:
+    if subject.get("kind") in ("User", "Group"):
+        default_each(subject, "apiGroup", RBAC_GROUP)
+
+
+@defaults_of(f"{_ADMISSION}MutatingWebhook")
+def _mutating_webhook(webhook: Document) -> None:
+    _webhook(webhook)
+    webhook.setdefault("reinvocationPolicy", "Never")
+
+
+@defaults_of(f"{_ADMISSION}ValidatingWebhook")
+def _webhook(webhook: Document) -> None:
+    webhook.setdefault("failurePolicy", "Fail")
+    webhook.setdefault("matchPolicy", "Equivalent")
+    webhook.setdefault("namespaceSelector", {})
+    webhook.setdefault("objectSelector", {})
+    webhook.setdefault("timeoutSeconds", 10)
+    for rule in webhook.get("rules") or []:
+        rule.setdefault("scope", "*")
+    if service := webhook["clientConfig"].get("service"):
+        service.setdefault("port", 443)
+
+
+class NamespaceStrategy(ObjectStrategy):
+    """Namespaces hold themselves until they are empty: ``spec.finalizers`` goes last."""
+
+    def __init__(self, table: Table) -> None:
+        labels = {"status.phase": lambda obj: obj["status"].get("phase") or ""}
+        super().__init__(
+            "v1", "Namespace", namespaced=False, name_check=dns_label, table=table, status=True, field_labels=labels
+        )
+
+    def admit(self, obj: Document, context: RequestContext) -> None:
+        obj["spec"]["finalizers"] = ["kubernetes"]
+
+    def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
+        obj["spec"]["finalizers"] = list(old["spec"].get("finalizers") or [])
+        if not obj["spec"]["finalizers"]:
+            del obj["spec"]["finalizers"]
+
+
+class ServiceStrategy(ObjectStrategy):
+    """Services without an address allocator: nothing in an embedded cluster routes to them."""
+
+    def __init__(self, table: Table) -> None:
+        labels = {
+            "spec.clusterIP": lambda obj: obj["spec"].get("clusterIP") or "",
+            "spec.type": lambda obj: obj["spec"].get("type") or "",
+        }
+        super().__init__("v1", "Service", name_check=dns_1035_label, table=table, status=True, field_labels=labels)
+
+    def admit(self, obj: Document, context: RequestContext) -> None:
+        spec = obj["spec"]
+        if spec["type"] != "ExternalName":
+            spec.setdefault("clusterIP", "None")
+            spec.setdefault("clusterIPs", [spec["clusterIP"]])
+
+
+class DataStrategy(ObjectStrategy):
+    """ConfigMaps and Secrets: ``immutable`` means what it says."""
+
+    def admit(self, obj: Document, context: RequestContext) -> None:
+        # stringData is for writing only.
+        for key, value in (obj.pop("stringData", None) or {}).items() if self._kind == "Secret" else ():
+            obj.setdefault("data", {})[key] = _base64(value)
+
+    def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
+        self.admit(obj, context)
+
+    def check(self, obj: Document, old: Document | None) -> list[Cause]:
+        causes: list[Cause] = []
+        if old is not None and old.get("immutable"):
+            fields = ("immutable", "data", "binaryData", "type")
+            causes = [
+                forbidden(name, "field is immutable when `immutable` is set")
+                for name in fields
+                if obj.get(name) != old.get(name)
+            ]
+        if old is not None and obj.get("type") != old.get("type"):
+            causes.append(invalid("type", obj.get("type"), "field is immutable"))
+        return causes
+
+
+def _base64(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()

@@ -1,0 +1,130 @@
+"""What all kinds share in ``metadata``: rules for names, labels, annotations and owners, and what never changes."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from koordinator.cluster.resource import Cause, Document
+from koordinator.cluster.strategy.causes import forbidden, invalid, required, too_long
+from koordinator.cluster.strategy.names import NameCheck, dns_label, label_key, label_value
+
+_ANNOTATIONS_LIMIT: Final = 256 * 1024
+_STANDARD_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")
+_IMMUTABLE: Final = "field is immutable"
+_ONCE_SET: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+def validate_metadata(obj: Document, old: Document | None, namespaced: bool, name_check: NameCheck) -> list[Cause]:
+    """Everything that is wrong in ``metadata``."""
+    metadata: Document = obj.get("metadata") or {}
+    causes = _validate_name(metadata, namespaced, name_check) if old is None else []
+    causes += validate_labels(metadata.get("labels"), "metadata.labels")
+    causes += _validate_annotations(metadata.get("annotations") or {})
+    causes += _validate_owners(metadata.get("ownerReferences") or [])
+    causes += [
+        invalid("metadata.finalizers", finalizer, complaint)
+        for finalizer in metadata.get("finalizers") or []
+        for complaint in label_key(finalizer)
+    ]
+    return causes + (_validate_unchanged(metadata, old.get("metadata") or {}) if old is not None else [])
+
+
+def validate_core_finalizers(obj: Document) -> list[Cause]:
+    """Built-in kinds insist on a prefix, so that the owner of a finalizer can be told."""
+    return [
+        invalid(
+            f"metadata.finalizers[{index}]",
+            finalizer,
+            "name is neither a standard finalizer name nor is it fully qualified",
+        )
+        for index, finalizer in enumerate((obj.get("metadata") or {}).get("finalizers") or [])
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS
+    ]
+
+
+def keep_system_metadata(obj: Document, old: Document) -> None:
+    """Carry over what the server alone writes, so that a client that leaves it out does not lose it."""
+    metadata: Document = obj.setdefault("metadata", {})
+    before: Document = old.get("metadata") or {}
+    for name in ("uid", "creationTimestamp"):
+        if not metadata.get(name) and name in before:
+            metadata[name] = before[name]
+    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"):
+        if name in before:
+            metadata[name] = before[name]
+        else:
+            metadata.pop(name, None)
+
+
+def validate_labels(labels: Any, field: str) -> list[Cause]:
+    causes = []
+    for key, value in (labels or {}).items():
+        causes += [invalid(field, key, complaint) for complaint in label_key(key)]
+        causes += [invalid(field, value, complaint) for complaint in label_value(value)]
+    return causes
+
+
+def _validate_name(metadata: Document, namespaced: bool, name_check: NameCheck) -> list[Cause]:
+    causes = []
+    if generate := metadata.get("generateName"):
+        # The random ending makes a trailing dash good.
+        checked = f"{generate[:-1]}a" if generate.endswith("-") else generate
+        causes += [invalid("metadata.generateName", generate, complaint) for complaint in name_check(checked)]
+    name = metadata.get("name")
+    if not name:
+        causes.append(required("metadata.name", "name or generateName is required"))
+    else:
+        causes += [invalid("metadata.name", name, complaint) for complaint in name_check(name)]
+    namespace = metadata.get("namespace")
+    if not namespaced:
+        return [*causes, forbidden("metadata.namespace", "not allowed on this type")] if namespace else causes
+    if not namespace:
+        return [*causes, required("metadata.namespace")]
+    return causes + [invalid("metadata.namespace", namespace, complaint) for complaint in dns_label(namespace)]
+
+
+def _validate_annotations(annotations: Document) -> list[Cause]:
+    causes = [
+        invalid("metadata.annotations", key, complaint) for key in annotations for complaint in label_key(key.lower())
+    ]
+    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATIONS_LIMIT:
+        causes.append(too_long("metadata.annotations", _ANNOTATIONS_LIMIT))
+    return causes
+
+
+def _validate_owners(owners: list[Document]) -> list[Cause]:
+    causes: list[Cause] = []
+    controllers: list[str] = []
+    field = "metadata.ownerReferences"
+    for owner in owners:
+        if not (owner.get("apiVersion") or "").rpartition("/")[2]:
+            causes.append(invalid(f"{field}.apiVersion", owner.get("apiVersion") or "", "version must not be empty"))
+        empty = [name for name in ("kind", "name", "uid") if not owner.get(name)]
+        causes += [invalid(f"{field}.{name}", "", "must not be empty") for name in empty]
+        if owner.get("apiVersion") == "v1" and owner.get("kind") == "Event":
+            causes.append(invalid(field, owner, "/v1, Kind=Event is disallowed from being an owner"))
+        if owner.get("controller"):
+            controllers.append(f"{owner.get('kind')}/{owner.get('name')}")
+    if len(controllers) > 1:
+        detail = (
+            'Only one reference can have Controller set to true. Found "true" in references for '
+            f"{controllers[0]} and {controllers[1]}"
+        )
+        causes.append(invalid(field, owners, detail))
+    return causes
+
+
+def _validate_unchanged(metadata: Document, before: Document) -> list[Cause]:
+    causes = [
+        invalid(f"metadata.{name}", metadata.get(name), _IMMUTABLE)
+        for name in ("name", "namespace", *_ONCE_SET)
+        if metadata.get(name) != before.get(name)
+    ]
+    added = sorted(set(metadata.get("finalizers") or []) - set(before.get("finalizers") or []))
+    if before.get("deletionTimestamp") and added:
+        listed = ", ".join(f'"{name}"' for name in added)
+        detail = (
+            f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{listed}}}"
+        )
+        causes.append(forbidden("metadata.finalizers", detail))
+    return causes

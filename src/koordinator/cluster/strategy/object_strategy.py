@@ -1,0 +1,133 @@
+"""The strategy of a built-in kind: the order of steps is the same for all, and families override single steps."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from koordinator.cluster.errors import bad_request
+from koordinator.cluster.resource import Cause, Column, Document, RequestContext
+from koordinator.cluster.schema.canonical import WrongType, canonicalize
+from koordinator.cluster.schema.table import ObjectType, kind_type
+from koordinator.cluster.strategy.defaults import apply_defaults
+from koordinator.cluster.strategy.metadata import keep_system_metadata, validate_core_finalizers, validate_metadata
+from koordinator.cluster.strategy.names import NameCheck, dns_subdomain
+from koordinator.cluster.strategy.table import NAME_AND_AGE, Table
+
+FieldLabels = Mapping[str, Callable[[Document], str]]
+
+
+class ObjectStrategy:
+    """Defaults by type, status kept apart from spec, generation counted, metadata checked."""
+
+    def __init__(
+        self,
+        api_version: str,
+        kind: str,
+        *,
+        namespaced: bool = True,
+        name_check: NameCheck = dns_subdomain,
+        table: Table = NAME_AND_AGE,
+        generation: bool = False,
+        status: bool = False,
+        field_labels: FieldLabels | None = None,
+    ) -> None:
+        """``generation``: metadata.generation counts changes of the spec. ``status``: has a status subresource."""
+        object_type = kind_type(api_version, kind)
+        assert object_type is not None, f"no table of {api_version} {kind}"
+        self._type: ObjectType = object_type
+        self._api_version = api_version
+        self._kind = kind
+        self._namespaced = namespaced
+        self._name_check = name_check
+        self._table = table
+        self._generation = generation
+        self._status = status
+        self._field_labels = field_labels or {}
+
+    def prepare_create(self, obj: Document, context: RequestContext) -> None:
+        if self._status:
+            obj.pop("status", None)
+        self._canonicalize(obj)
+        apply_defaults(obj, self._type)
+        obj["metadata"].pop("generation", None)
+        if self._generation:
+            obj["metadata"]["generation"] = 1
+        self.admit(obj, context)
+
+    def prepare_update(self, obj: Document, old: Document, context: RequestContext) -> None:
+        self._canonicalize(obj)
+        keep_system_metadata(obj, old)
+        if self._status:
+            _take(obj, old, "status")
+        apply_defaults(obj, self._type)
+        self.admit_update(obj, old, context)
+        if self._generation and self.desired(obj) != self.desired(old):
+            obj["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
+
+    def prepare_status_update(self, obj: Document, old: Document, context: RequestContext) -> None:
+        self._canonicalize(obj)
+        for name in (set(obj) | set(old)) - {"status", "metadata", "apiVersion", "kind"}:
+            _take(obj, old, name)
+        keep_system_metadata(obj, old)
+        self.keep_metadata_on_status_update(obj, old)
+        apply_defaults(obj, self._type)
+
+    def validate(self, obj: Document, old: Document | None) -> list[Cause]:
+        causes = validate_metadata(obj, old, self._namespaced, self._name_check)
+        if old is None:
+            causes += validate_core_finalizers(obj)
+        return causes + self.check(obj, old)
+
+    def columns(self) -> Sequence[Column]:
+        return self._table.columns
+
+    def row(self, obj: Document, now: datetime) -> list[Any]:
+        return self._table.row(obj, now)
+
+    def fields(self, obj: Document) -> Mapping[str, str]:
+        metadata = obj.get("metadata") or {}
+        labels = {"metadata.name": metadata.get("name") or ""}
+        if self._namespaced:
+            labels["metadata.namespace"] = metadata.get("namespace") or ""
+        labels.update((label, read(obj)) for label, read in self._field_labels.items())
+        return labels
+
+    def admit(self, obj: Document, context: RequestContext) -> None:
+        """What depends on more than the object itself: admission and generated values."""
+
+    def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
+        """The same for updates."""
+
+    def keep_metadata_on_status_update(self, obj: Document, old: Document) -> None:
+        """Most kinds let the status subresource change labels of nobody."""
+        metadata = copy.deepcopy(old.get("metadata") or {})
+        for name in ("resourceVersion", "managedFields"):
+            if name in obj["metadata"]:
+                metadata[name] = obj["metadata"][name]
+        obj["metadata"] = metadata
+
+    def check(self, obj: Document, old: Document | None) -> list[Cause]:
+        """What is wrong outside of metadata."""
+        return []
+
+    def desired(self, obj: Document) -> Any:
+        """The part whose change counts in metadata.generation."""
+        return {key: value for key, value in obj.items() if key not in ("metadata", "status", "apiVersion", "kind")}
+
+    def _canonicalize(self, obj: Document) -> None:
+        try:
+            canonicalize(obj, self._type)
+        except WrongType as error:
+            version = self._api_version.rpartition("/")[2]
+            message = f'{self._kind} in version "{version}" cannot be handled as a {self._kind}: {error}'
+            raise bad_request(message) from error
+
+
+def _take(obj: Document, old: Document, name: str) -> None:
+    if name in old:
+        obj[name] = copy.deepcopy(old[name])
+    else:
+        obj.pop(name, None)

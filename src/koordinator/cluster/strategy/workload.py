@@ -1,0 +1,178 @@
+"""Workloads: what apps/v1, batch/v1 and the older core kinds fill in around their pod templates."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from koordinator.cluster.resource import Cause, Document, RequestContext
+from koordinator.cluster.strategy import containers as _containers  # noqa: F401  registers the defaults
+from koordinator.cluster.strategy.causes import invalid, required
+from koordinator.cluster.strategy.defaults import default_each, defaults_of
+from koordinator.cluster.strategy.object_strategy import ObjectStrategy
+from koordinator.cluster.strategy.pod_validation import check_pod_spec
+from koordinator.cluster.strategy.table import lookup
+
+_APPS: Final = "io.k8s.api.apps.v1."
+_BATCH: Final = "io.k8s.api.batch.v1."
+_TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
+
+
+@defaults_of(f"{_APPS}DeploymentSpec")
+def _deployment(spec: Document) -> None:
+    spec.setdefault("replicas", 1)
+    spec.setdefault("revisionHistoryLimit", 10)
+    spec.setdefault("progressDeadlineSeconds", 600)
+    strategy = spec["strategy"]
+    default_each(strategy, "type", "RollingUpdate")
+    if strategy["type"] == "RollingUpdate":
+        rolling = strategy.setdefault("rollingUpdate", {})
+        rolling.setdefault("maxUnavailable", "25%")
+        rolling.setdefault("maxSurge", "25%")
+
+
+@defaults_of(f"{_APPS}DaemonSetSpec")
+def _daemon_set(spec: Document) -> None:
+    spec.setdefault("revisionHistoryLimit", 10)
+    strategy = spec["updateStrategy"]
+    default_each(strategy, "type", "RollingUpdate")
+    if strategy["type"] == "RollingUpdate":
+        rolling = strategy.setdefault("rollingUpdate", {})
+        rolling.setdefault("maxUnavailable", 1)
+        rolling.setdefault("maxSurge", 0)
+
+
+@defaults_of(f"{_APPS}StatefulSetSpec")
+def _stateful_set(spec: Document) -> None:
+    default_each(spec, "podManagementPolicy", "OrderedReady")
+    strategy = spec["updateStrategy"]
+    if not strategy.get("type"):
+        strategy["type"] = "RollingUpdate"
+        strategy.setdefault("rollingUpdate", {})
+    if strategy["type"] == "RollingUpdate" and "rollingUpdate" in strategy:
+        strategy["rollingUpdate"].setdefault("partition", 0)
+    retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
+    default_each(retention, "whenDeleted", "Retain")
+    default_each(retention, "whenScaled", "Retain")
+    spec.setdefault("replicas", 1)
+    spec.setdefault("revisionHistoryLimit", 10)
+
+
+@defaults_of(f"{_APPS}ReplicaSetSpec")
+def _replica_set(spec: Document) -> None:
+    spec.setdefault("replicas", 1)
+
+
+@defaults_of("io.k8s.api.core.v1.ReplicationController")
+def _replication_controller(controller: Document) -> None:
+    spec = controller["spec"]
+    spec.setdefault("replicas", 1)
+    labels = lookup(spec, ("template", "metadata", "labels"))
+    if labels:
+        default_each(spec, "selector", dict(labels))
+        default_each(controller["metadata"], "labels", dict(labels))
+
+
+@defaults_of(f"{_BATCH}Job")
+def _job(job: Document) -> None:
+    # Of jobs alone: the template in a CronJob stays as it was written.
+    spec = job["spec"]
+    if spec.get("completions") is None and spec.get("parallelism") is None:
+        spec["completions"] = 1
+    spec.setdefault("parallelism", 1)
+    spec.setdefault("backoffLimit", 2**31 - 1 if spec.get("backoffLimitPerIndex") is not None else 6)
+    spec.setdefault("completionMode", "NonIndexed")
+    spec.setdefault("suspend", False)
+    spec.setdefault("podReplacementPolicy", "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed")
+    spec.setdefault("manualSelector", False)
+
+
+@defaults_of(f"{_BATCH}CronJobSpec")
+def _cron_job(spec: Document) -> None:
+    default_each(spec, "concurrencyPolicy", "Allow")
+    spec.setdefault("suspend", False)
+    spec.setdefault("successfulJobsHistoryLimit", 3)
+    spec.setdefault("failedJobsHistoryLimit", 1)
+
+
+class WorkloadStrategy(ObjectStrategy):
+    """Kinds with ``spec.selector`` and ``spec.template``: the one must match the other and stay."""
+
+    def __init__(self, api_version: str, kind: str, **options: Any) -> None:
+        super().__init__(api_version, kind, generation=True, status=True, **options)
+
+    def check(self, obj: Document, old: Document | None) -> list[Cause]:
+        spec = obj["spec"]
+        template = spec.get("template") or {}
+        labels = lookup(template, ("metadata", "labels")) or {}
+        causes: list[Cause] = []
+        if (spec.get("replicas") or 0) < 0:
+            causes.append(invalid("spec.replicas", spec["replicas"], "must be greater than or equal to 0"))
+        causes += _check_selector(spec.get("selector"), labels)
+        causes += check_pod_spec(template.get("spec") or {}, "spec.template.spec", labels)
+        if old is not None and spec.get("selector") != old["spec"].get("selector"):
+            causes.append(invalid("spec.selector", spec.get("selector"), "field is immutable"))
+        return causes
+
+
+class DaemonSetStrategy(WorkloadStrategy):
+    """DaemonSets count their templates in an annotation, which old controllers read."""
+
+    def admit(self, obj: Document, context: RequestContext) -> None:
+        _count_template(obj, 1)
+
+    def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
+        before = (old["metadata"].get("annotations") or {}).get(_TEMPLATE_GENERATION) or "1"
+        changed = obj["spec"]["template"] != old["spec"]["template"]
+        _count_template(obj, (int(before) if before.isdigit() else 1) + changed)
+
+
+def _count_template(obj: Document, generation: int) -> None:
+    obj["metadata"].setdefault("annotations", {})[_TEMPLATE_GENERATION] = str(generation)
+
+
+def _check_selector(selector: Document | None, labels: Document) -> list[Cause]:
+    causes = []
+    if selector is None:
+        causes.append(required("spec.selector"))
+    elif not selector.get("matchLabels") and not selector.get("matchExpressions"):
+        causes.append(invalid("spec.selector", selector, "empty selector is invalid for deployment"))
+    wanted = (selector or {}).get("matchLabels") or {}
+    if selector is None or any(labels.get(key) != value for key, value in wanted.items()):
+        causes.append(invalid("spec.template.metadata.labels", labels, "`selector` does not match template `labels`"))
+    return causes
+
+
+class JobStrategy(ObjectStrategy):
+    """Jobs get a selector of their own from the UID, which the verb sets before it asks the strategy."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__("batch/v1", "Job", generation=True, status=True, **options)
+
+    def admit(self, obj: Document, context: RequestContext) -> None:
+        spec, metadata = obj["spec"], obj["metadata"]
+        if spec.get("manualSelector"):
+            return
+        uid = metadata.get("uid") or ""
+        labels = spec["template"].setdefault("metadata", {}).setdefault("labels", {})
+        for prefix in ("", "batch.kubernetes.io/"):
+            labels.setdefault(f"{prefix}controller-uid", uid)
+            labels.setdefault(f"{prefix}job-name", metadata.get("name") or "")
+        if not metadata.get("labels"):
+            metadata["labels"] = dict(labels)
+        spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+
+    def check(self, obj: Document, old: Document | None) -> list[Cause]:
+        spec = obj["spec"]
+        template = spec["template"]
+        labels = lookup(template, ("metadata", "labels")) or {}
+        causes = check_pod_spec(template["spec"], "spec.template.spec", labels)
+        for name in ("parallelism", "completions", "backoffLimit"):
+            if (spec.get(name) or 0) < 0:
+                causes.append(invalid(f"spec.{name}", spec[name], "must be greater than or equal to 0"))
+        if template["spec"].get("restartPolicy") == "Always":
+            cause = 'Required value: valid values: "OnFailure", "Never"'
+            causes.append(Cause("FieldValueRequired", "spec.template.spec.restartPolicy", cause))
+        resized = old is not None and spec.get("completions") != old["spec"].get("completions")
+        if resized and spec.get("completionMode") != "Indexed":
+            causes.append(invalid("spec.completions", spec.get("completions"), "field is immutable"))
+        return causes

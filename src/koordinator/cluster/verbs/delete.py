@@ -1,0 +1,97 @@
+"""DELETE: at once, after a grace period, or when the last finalizer goes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from koordinator.cluster.errors import conflict
+from koordinator.cluster.resource import Document, Resource
+from koordinator.cluster.storage.interface import Stored
+from koordinator.cluster.verbs.admission import Attributes
+from koordinator.cluster.verbs.encoding import encode
+from koordinator.cluster.verbs.environment import Environment, timestamp
+from koordinator.cluster.verbs.finalizers import blocks_removal, claim, is_namespace
+from koordinator.cluster.verbs.modify import retry
+from koordinator.cluster.verbs.options import DeleteOptions
+from koordinator.cluster.verbs.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """The object's last state, or when it is not ``gone`` yet the state in which it waits."""
+
+    stored: Stored
+    gone: bool
+
+
+async def delete(environment: Environment, target: Target, options: DeleteOptions) -> Deletion:
+    """Raises ApiError: 404, or 409 when a precondition does not hold."""
+    gone = False
+
+    async def attempt(stored: Stored, old: Document) -> Stored:
+        nonlocal gone
+        _check_preconditions(target, old, options)
+        attributes = Attributes("DELETE", target, None, old, environment.context(), options.dry_run)
+        for admission in environment.admission:
+            await admission.validate(attributes)
+        claim(target.resource, old)
+        grace = _grace_period(target.resource, old, options)
+        gone = grace == 0 and not blocks_removal(target.resource, old)
+        if gone:
+            return stored if options.dry_run else await environment.storage.delete(stored.key, stored.revision)
+        if not _mark(target.resource, old, grace, environment.clock.now()):
+            return stored
+        value = encode(target.resource, old)
+        if options.dry_run:
+            return Stored(stored.key, value, stored.revision)
+        return await environment.storage.update(stored.key, value, stored.revision)
+
+    stored = await retry(environment, target, attempt)
+    return Deletion(stored, gone)
+
+
+def _check_preconditions(target: Target, old: Document, options: DeleteOptions) -> None:
+    metadata = old["metadata"]
+    if options.uid and options.uid != metadata["uid"]:
+        why = f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {metadata['uid']}"
+        raise conflict(target.resource, target.name, why)
+    version = metadata["resourceVersion"]
+    if options.resource_version and options.resource_version != version:
+        why = (
+            f"Precondition failed: ResourceVersion in precondition: {options.resource_version}, "
+            f"ResourceVersion in object meta: {version}"
+        )
+        raise conflict(target.resource, target.name, why)
+
+
+def _grace_period(resource: Resource, old: Document, options: DeleteOptions) -> int:
+    """Seconds that the object's keeper (for pods the kubelet) has; 0 where nobody keeps it."""
+    if not resource.graceful_deletion:
+        return 0
+    spec, status = old.get("spec") or {}, old.get("status") or {}
+    if not spec.get("nodeName") or status.get("phase") in ("Failed", "Succeeded"):
+        return 0
+    period = options.grace_period_seconds
+    if period is None:
+        period = spec.get("terminationGracePeriodSeconds") or 0
+    return 1 if period < 0 else int(period)
+
+
+def _mark(resource: Resource, obj: Document, grace: int, now: datetime) -> bool:
+    """Set or shorten the time of deletion; False when that is set already and no later than asked for."""
+    metadata = obj["metadata"]
+    if "deletionTimestamp" in metadata:
+        granted = metadata.get("deletionGracePeriodSeconds") or 0
+        if grace >= granted:
+            return False
+        due = datetime.fromisoformat(metadata["deletionTimestamp"])
+        metadata["deletionTimestamp"] = timestamp(due - timedelta(seconds=granted - grace))
+    else:
+        metadata["deletionTimestamp"] = timestamp(now + timedelta(seconds=grace))
+    metadata["deletionGracePeriodSeconds"] = grace
+    if metadata.get("generation"):
+        metadata["generation"] += 1
+    if is_namespace(resource):
+        obj.setdefault("status", {})["phase"] = "Terminating"
+    return True

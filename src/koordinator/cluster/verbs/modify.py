@@ -1,0 +1,123 @@
+"""What update, patch and the subresources share: read, change, prepare, admit, validate, compare, store, try again.
+
+The object is removed instead of stored when the change drops the last finalizer of an object that is being deleted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from koordinator.cluster.errors import conflict, invalid, not_found
+from koordinator.cluster.resource import Cause, Document, RequestContext
+from koordinator.cluster.storage.interface import KeyMissing, RevisionMismatch, Stored
+from koordinator.cluster.verbs.admission import Attributes
+from koordinator.cluster.verbs.encoding import decode, encode
+from koordinator.cluster.verbs.environment import Environment
+from koordinator.cluster.verbs.finalizers import blocks_removal
+from koordinator.cluster.verbs.identity import check_kind, check_name, check_namespace
+from koordinator.cluster.verbs.target import Target
+
+_ATTEMPTS = 100
+"""Each failed attempt means that another writer of the object got through, so this is never reached in practice."""
+
+Change = Callable[[Document], Document]
+"""From the current object to the wanted one; must leave its argument alone. May be called several times."""
+Attempt = Callable[[Stored, Document], Awaitable[Stored]]
+"""From the stored state, as bytes and decoded, to what was stored; may let RevisionMismatch pass."""
+Prepare = Callable[[Document, Document, RequestContext], None]
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+async def modify(
+    environment: Environment,
+    target: Target,
+    change: Change,
+    *,
+    dry_run: bool = False,
+    warnings: list[str] | None = None,
+) -> Stored:
+    """Returns the new state; for an object that was removed its last one. Raises ApiError."""
+    strategy = target.resource.strategy
+    prepare = strategy.prepare_status_update if target.subresource == "status" else strategy.prepare_update
+
+    async def replace(stored: Stored, old: Document) -> Stored:
+        obj = change(old)
+        _check_identity(target, obj, old)
+        context = environment.context()
+        await _admit(environment, Attributes("UPDATE", target, obj, old, context, dry_run), prepare)
+        if warnings is not None:
+            warnings.extend(context.warnings)
+        return await store(environment, target, stored, obj, dry_run=dry_run)
+
+    return await retry(environment, target, replace)
+
+
+async def retry(environment: Environment, target: Target, attempt: Attempt) -> Stored:
+    """Run ``attempt`` on the newest state until no other writer comes in between. Raises ApiError 404 and 409."""
+    for _ in range(_ATTEMPTS):
+        stored = environment.storage.get(target.key)
+        if stored is None:
+            break
+        try:
+            return await attempt(stored, decode(target.resource, stored))
+        except RevisionMismatch:
+            continue
+        except KeyMissing:
+            break
+    else:
+        raise conflict(target.resource, target.name)
+    raise not_found(target.resource, target.name)
+
+
+async def store(environment: Environment, target: Target, stored: Stored, obj: Document, *, dry_run: bool) -> Stored:
+    """Write what differs from ``stored``; raises RevisionMismatch and KeyMissing like the storage."""
+    value = encode(target.resource, obj)
+    if _same(value, stored.value):
+        return stored
+    if dry_run:
+        return Stored(stored.key, value, stored.revision)
+    metadata = obj["metadata"]
+    going = metadata.get("deletionTimestamp") and not metadata.get("deletionGracePeriodSeconds")
+    if going and not blocks_removal(target.resource, obj):
+        return await environment.storage.delete(stored.key, stored.revision, value)
+    return await environment.storage.update(stored.key, value, stored.revision)
+
+
+def _check_identity(target: Target, obj: Document, old: Document) -> None:
+    """Optimistic concurrency, and no update of another object under the same name."""
+    check_kind(target.resource, obj)
+    metadata, before = check_namespace(target, obj), old["metadata"]
+    check_name(target, metadata)
+    version = metadata.get("resourceVersion")
+    if version and version != before["resourceVersion"]:
+        raise conflict(target.resource, target.name)
+    if not version and not target.resource.unconditional_update:
+        cause = Cause(
+            "FieldValueInvalid", "metadata.resourceVersion", "Invalid value: 0: must be specified for an update"
+        )
+        raise invalid(target.resource, target.name, [cause])
+    if metadata.get("uid") and metadata["uid"] != before["uid"]:
+        why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {before['uid']}"
+        raise conflict(target.resource, target.name, why)
+
+
+async def _admit(environment: Environment, attributes: Attributes, prepare: Prepare) -> None:
+    obj, old, resource = attributes.obj, attributes.old, attributes.target.resource
+    assert obj is not None
+    assert old is not None
+    prepare(obj, old, attributes.context)
+    changed = [await admission.mutate(attributes) for admission in environment.admission]
+    if any(changed):
+        prepare(obj, old, attributes.context)
+    if causes := resource.strategy.validate(obj, old):
+        raise invalid(resource, attributes.target.name, causes)
+    for admission in environment.admission:
+        await admission.validate(attributes)
+
+
+def _same(value: bytes, stored: bytes) -> bool:
+    """Equal but for the order of fields. Equal lengths tell 1 from 1.0 and true, which Python calls equal."""
+    return value == stored or (len(value) == len(stored) and _decode(value) == _decode(stored))

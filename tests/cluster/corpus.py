@@ -1,0 +1,74 @@
+"""Objects and the real server's answers to them, recorded once from kube-apiserver v1.35."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from koordinator.cluster.builtin import BUILTIN_RESOURCES
+from koordinator.cluster.resource import Document, RequestContext, Resource
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+NAMESPACE = "golden"
+RESOURCES = {(resource.api_version, resource.kind): resource for resource in BUILTIN_RESOURCES}
+MEDIA_TYPES = {
+    "strategic": "application/strategic-merge-patch+json",
+    "merge": "application/merge-patch+json",
+    "json": "application/json-patch+json",
+}
+_HERE = Path(__file__).parent
+_TIMES = ("lastTransitionTime", "lastPhaseTransitionTime")
+
+
+def resource_of(document: Document) -> Resource:
+    return RESOURCES[document["apiVersion"], document["kind"]]
+
+
+def written(name: str) -> list[Document]:
+    """The objects of one YAML file as a client sends them: decoded JSON, in the corpus namespace."""
+    text = (_HERE / name).read_text()
+    return [json.loads(json.dumps(document)) for document in yaml.safe_load_all(text) if document]
+
+
+def recorded(name: str) -> Any:
+    return json.loads((_HERE / name).read_text())
+
+
+def in_namespace(document: Document) -> Document:
+    if resource_of(document).namespaced:
+        document["metadata"]["namespace"] = NAMESPACE
+    return document
+
+
+def context(*priority_classes: Document) -> RequestContext:
+    named = {found["metadata"]["name"]: found for found in priority_classes}
+    return RequestContext(NOW, lambda group, plural, namespace, name: named.get(name), lambda *_: priority_classes)
+
+
+def comparable(document: Document) -> Document:
+    """Without what differs from run to run, and without what the embedded API does otherwise on purpose."""
+    metadata = {k: v for k, v in document["metadata"].items() if k not in _VOLATILE}
+    if document["kind"] in ("PersistentVolume", "PersistentVolumeClaim"):
+        # Protection finalizers: no controller of the embedded cluster would take them away.
+        metadata.pop("finalizers", None)
+    result = {**document, "metadata": metadata}
+    if document["kind"] == "CustomResourceDefinition":
+        # The real server's controller accepts the names a moment later.
+        result.pop("status", None)
+    stripped: Document = _without_times(result)
+    return stripped
+
+
+_VOLATILE = ("uid", "creationTimestamp", "resourceVersion", "managedFields")
+
+
+def _without_times(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_times(item) for key, item in value.items() if key not in _TIMES}
+    if isinstance(value, list):
+        return [_without_times(item) for item in value]
+    return value

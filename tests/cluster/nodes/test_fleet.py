@@ -1,0 +1,360 @@
+"""The whole fleet against an API server in memory, on a clock of the tests' own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any, cast
+
+import pytest
+
+from koordinator.api.codec import convert
+from koordinator.api.kinds import LEASES, NODE_METRICS, NODES, PODS
+from koordinator.api.nodemetric import NodeMetric
+from koordinator.base.clock import ManualClock
+from koordinator.cluster.nodes.fleet import Fleet
+from koordinator.cluster.nodes.node_objects import FLEET_ANNOTATION
+from koordinator.cluster.nodes.pod_runtime import RUN_TIME_ANNOTATION
+from koordinator.cluster.nodes.registration import ForeignNodeError
+from koordinator.cluster.nodes.scenario import Scenario, default_scenario, parse_scenario, scale
+from koordinator.kube.errors import ApiStatusError, TransportError
+from koordinator.kube.interface import Client
+from tests.cluster.nodes.memory_api import Document, MemoryApi, pod_document
+
+Script = Callable[[MemoryApi, Fleet, ManualClock], Awaitable[None]]
+
+
+def _play(script: Script, api: MemoryApi | None = None, scenario: Scenario | None = None) -> MemoryApi:
+    """Run a fleet of three nodes from its registration to the end of the script."""
+    api = api or MemoryApi()
+
+    async def play() -> None:
+        clock = ManualClock()
+        fleet = Fleet(
+            cast("Client", api), scenario or scale(default_scenario(), 3), clock=clock, random=Random(1), concurrency=8
+        )
+        running = asyncio.create_task(fleet.run())
+        try:
+            while not fleet.nodes and not running.done():
+                await clock.advance(0.5)
+            if running.done():
+                await running
+            await script(api, fleet, clock)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(play())
+    return api
+
+
+def _phase(api: MemoryApi, name: str) -> str:
+    return str(api.document(PODS, name)["status"]["phase"])
+
+
+def _metric(api: MemoryApi, name: str) -> NodeMetric:
+    return convert(api.document(NODE_METRICS, name), NodeMetric)
+
+
+async def _nothing(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+    await clock.advance(1)
+
+
+def test_nodes_are_registered_ready_with_their_sizes() -> None:
+    api = _play(_nothing)
+    node = api.document(NODES, "small-0")
+    assert api.names(NODES) == ["large-0", "medium-0", "small-0"]
+    assert {c["type"]: c["status"] for c in node["status"]["conditions"]}["Ready"] == "True"
+    assert (node["status"]["capacity"]["cpu"], node["status"]["allocatable"]["cpu"]) == ("8", "7800m")
+
+
+def test_every_node_has_a_lease_that_is_renewed() -> None:
+    renewed: list[str] = []
+
+    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        for _ in range(2):
+            renewed.append(api.document(LEASES, "small-0", "kube-node-lease")["spec"]["renewTime"])
+            await clock.advance(21)
+
+    api = _play(script)
+    assert api.names(LEASES) == ["large-0", "medium-0", "small-0"]
+    assert renewed[0] < renewed[1]
+
+
+def test_node_status_is_heard_of_every_five_minutes() -> None:
+    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        api.requests.clear()
+        await clock.advance(600)
+
+    api = _play(script)
+    assert api.requests.count(("patch", "nodes", "small-0")) == 2
+
+
+def test_a_condition_that_somebody_else_wrote_is_put_right_soon() -> None:
+    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        unknown = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+        node = api.document(NODES, "small-0")
+        api.put(NODES, {**node, **unknown})
+        await clock.advance(2)
+
+    node = _play(script).document(NODES, "small-0")
+    assert [c["status"] for c in node["status"]["conditions"] if c["type"] == "Ready"] == ["True"]
+
+
+def test_a_bound_pod_becomes_running_and_ready() -> None:
+    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        api.put(PODS, pod_document("web", "small-0"))
+        await clock.advance(5)
+
+    status = _play(script).document(PODS, "web")["status"]
+    assert (status["phase"], status["podIP"]) == ("Running", "10.128.0.1")
+    assert {c["type"] for c in status["conditions"] if c["status"] == "True"} >= {
+        "PodScheduled",
+        "Initialized",
+        "Ready",
+    }
+    assert status["containerStatuses"][0]["state"]["running"]
+
+
+def test_a_pod_waits_for_its_start_latency() -> None:
+    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        api.put(PODS, pod_document("web", "small-0"))
+        await clock.advance(0.9)
+
+    assert _phase(_play(script), "web") == "Pending"
+
+
+def test_pods_of_other_nodes_are_left_alone() -> None:
+    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        api.put(NODES, {"metadata": {"name": "real"}})
+        api.put(PODS, pod_document("web", "real"))
+        await clock.advance(120)
+
+    assert _phase(_play(script), "web") == "Pending"
+
+
+@pytest.mark.parametrize(("seconds", "phase"), [(55, "Running"), (65, "Succeeded")])
+def test_a_pod_succeeds_after_its_annotated_run_time(seconds: float, phase: str) -> None:
+    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        pod = pod_document("job", "small-0", restartPolicy="Never")
+        pod["metadata"]["annotations"] = {RUN_TIME_ANNOTATION: "1m"}
+        api.put(PODS, pod)
+        await clock.advance(seconds)
+
+    assert _phase(_play(script), "job") == phase
+
+
+def test_a_batch_pod_succeeds_after_the_run_time_of_the_model() -> None:
+    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        api.put(PODS, pod_document("job", "small-0", restartPolicy="Never", priority=5500))
+        await clock.advance(16 * 60)
+
+    assert _phase(_play(script), "job") == "Succeeded"
+
+
+def test_a_deleted_pod_disappears() -> None:
+    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        api.put(PODS, pod_document("web", "small-0"))
+        await clock.advance(5)
+        await api.delete(PODS, "web")
+        await clock.advance(5)
+
+    assert _play(script).names(PODS) == []
+
+
+def test_a_deleted_pod_with_a_finalizer_ends_failed_and_is_confirmed_once() -> None:
+    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        pod = pod_document("web", "small-0")
+        pod["metadata"]["finalizers"] = ["example.com/hold"]
+        api.put(PODS, pod)
+        await clock.advance(5)
+        await api.delete(PODS, "web")
+        await clock.advance(60)
+
+    api = _play(script)
+    assert _phase(api, "web") == "Failed"
+    assert api.requests.count(("delete", "pods", "web")) == 2
+
+
+def test_pods_of_a_deleted_node_are_removed() -> None:
+    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        api.put(PODS, pod_document("web", "small-0"))
+        await clock.advance(5)
+        await api.delete(NODES, "small-0")
+        await clock.advance(45)
+
+    api = _play(script)
+    assert (api.names(PODS), api.names(NODES)) == ([], ["large-0", "medium-0"])
+
+
+def test_a_restart_adopts_nodes_and_running_pods() -> None:
+    async def first(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        api.put(PODS, pod_document("web", "small-0", cpu="4"))
+        await clock.advance(5)
+
+    running: list[int] = []
+
+    async def second(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        api.requests.clear()
+        await clock.advance(5)
+        running.append(fleet.running_pods)
+
+    api = _play(second, _play(first))
+    assert running == [1]
+    assert ("patch", "pods", "web") not in api.requests
+
+
+def test_nodes_that_the_scenario_no_longer_has_are_removed() -> None:
+    bigger = _play(_nothing, scenario=scale(default_scenario(), 10))
+    assert _play(_nothing, bigger).names(NODES) == ["large-0", "medium-0", "small-0"]
+
+
+def test_a_node_that_is_not_ours_stops_the_registration() -> None:
+    api = MemoryApi()
+    api.put(NODES, {"metadata": {"name": "small-0"}})
+    with pytest.raises(ExceptionGroup) as raised:
+        _play(_nothing, api)
+    assert raised.group_contains(ForeignNodeError, match="node small-0 exists and is not simulated")
+
+
+def test_what_others_wrote_on_a_node_survives_adoption() -> None:
+    api = _play(_nothing)
+    node = api.document(NODES, "small-0")
+    node["metadata"]["labels"]["mine"] = "yes"
+    node["status"]["allocatable"]["kubernetes.io/batch-cpu"] = "4000"
+    node = _play(_nothing, api).document(NODES, "small-0")
+    assert node["metadata"]["labels"]["mine"] == "yes"
+    assert node["status"]["allocatable"]["kubernetes.io/batch-cpu"] == "4000"
+    assert node["metadata"]["annotations"][FLEET_ANNOTATION] == "default"
+
+
+def test_node_metrics_are_written_with_node_system_and_pods() -> None:
+    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        api.put(PODS, pod_document("web", "small-0", cpu="4", priority=9500))
+        await clock.advance(300)
+
+    status = _metric(_play(script), "small-0").status
+    assert status.node_metric is not None
+    node, system = status.node_metric.node_usage.resources["cpu"], status.node_metric.system_usage.resources["cpu"]
+    [pod] = status.pods_metric
+    assert (pod.namespace, pod.name, pod.priority, pod.qos) == ("", "web", "koord-prod", "LS")
+    assert 0 < pod.pod_usage.resources["cpu"].milli < 4000
+    assert system.milli < node.milli
+
+
+def test_a_node_metric_without_a_manager_gets_the_default_policy() -> None:
+    metric = _metric(_play(_nothing), "small-0")
+    policy = metric.spec.metric_collect_policy
+    assert policy is not None
+    assert (policy.aggregate_duration_seconds, policy.report_interval_seconds) == (300, 60)
+    assert metric.metadata.owner_references[0].uid == "uid-small-0"
+
+
+def _managed(spec: Document) -> MemoryApi:
+    api = MemoryApi()
+    api.put(NODE_METRICS, {"metadata": {"name": "small-0"}, "spec": {"metricCollectPolicy": spec}})
+    return api
+
+
+def test_the_policy_of_a_manager_is_kept_and_followed() -> None:
+    spec = {"nodeAggregatePolicy": {"durations": ["2m0s"]}, "aggregateDurationSeconds": 120}
+
+    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        await clock.advance(200)
+
+    api = _play(script, _managed(spec))
+    metric = _metric(api, "small-0")
+    assert metric.status.node_metric is not None
+    assert [usage.duration.total_seconds() for usage in metric.status.node_metric.aggregated_node_usages] == [120]
+    assert api.document(NODE_METRICS, "small-0")["spec"] == {"metricCollectPolicy": spec}
+
+
+def test_reports_are_as_rare_as_the_manager_wants() -> None:
+    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        await clock.advance(601)
+
+    api = _play(script, _managed({"reportIntervalSeconds": 180}))
+    # At once, by the default policy, then after 180, 360 and 540 seconds.
+    assert api.requests.count(("patch", "nodemetrics", "small-0")) == 4
+
+
+def test_node_metrics_begin_when_their_kind_is_served() -> None:
+    api = MemoryApi()
+    api.unserved.add("nodemetrics")
+
+    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        await clock.advance(60)
+        api.unserved.clear()
+        await clock.advance(60)
+
+    assert _play(script, api).names(NODE_METRICS) == ["large-0", "medium-0", "small-0"]
+
+
+@pytest.mark.parametrize(
+    "error", [TransportError("connection refused"), ApiStatusError(503, "ServiceUnavailable", "starting")]
+)
+def test_an_outage_only_delays(error: Exception) -> None:
+    def refuse(verb: str, plural: str, name: str) -> None:
+        raise error
+
+    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        healthy = api.fail
+        api.put(PODS, pod_document("web", "small-0"))
+        await clock.advance(0.5)
+        api.fail = refuse
+        await clock.advance(120)
+        api.fail = healthy
+        api.requests.clear()
+        await clock.advance(60)
+
+    api = _play(script)
+    assert _phase(api, "web") == "Running"
+    assert {name for verb, plural, name in api.requests if plural == "leases"} == {"large-0", "medium-0", "small-0"}
+
+
+def test_registration_waits_for_a_server_that_is_not_well() -> None:
+    api = MemoryApi()
+    left = [5]
+
+    def refuse(verb: str, plural: str, name: str) -> None:
+        if (verb, plural) == ("create", "nodes") and left[0]:
+            left[0] -= 1
+            raise ApiStatusError(500, "InternalError", "not yet")
+
+    api.fail = refuse
+    assert _play(_nothing, api).names(NODES) == ["large-0", "medium-0", "small-0"]
+
+
+def test_usage_of_a_node_is_that_of_its_parts() -> None:
+    usages: list[Any] = []
+
+    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        api.put(PODS, pod_document("web", "small-0", cpu="4", priority=9500))
+        api.put(PODS, pod_document("crunch", "small-0", cpu="2", priority=5500))
+        await clock.advance(120)
+        usages.append(fleet.usage_of("small-0"))
+
+    _play(script)
+    usage = usages[0]
+    assert usage.cpu == usage.system_cpu + usage.latency_sensitive_cpu + usage.batch_cpu
+    assert 0 < usage.latency_sensitive_cpu < usage.batch_cpu
+    assert usage.cpu_capacity == 8.0
+
+
+def test_a_fast_simulation_passes_a_day_in_a_minute() -> None:
+    scenario = parse_scenario(
+        "{nodeGroups: [{name: a}], timing: {speed: 1440, startHour: 0, sampleInterval: 2m}}", "test"
+    )
+    loads: list[float] = []
+
+    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        api.put(PODS, pod_document("web", "a-0", cpu="8"))
+        for _ in range(12):
+            await clock.advance(5)
+            loads.append(fleet.usage_of("a-0").latency_sensitive_cpu)
+
+    api = _play(script, scenario=scenario)
+    assert max(loads) > 1.5 * min(loads)
+    assert _phase(api, "web") == "Running"
+    assert api.document(NODE_METRICS, "a-0")["status"]["updateTime"] < "2026-01-01T00:02:00Z"

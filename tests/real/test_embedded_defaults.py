@@ -1,0 +1,92 @@
+"""The embedded API's defaults, refusals and patches beside those of the real kube-apiserver, object by object.
+
+The recorded answers under tests/cluster say what v1.35 did; this asks the server that is here, so that a new version
+of it shows up as a difference. Everything is a dry run.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import ssl
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from koordinator.cluster.errors import ApiError, invalid
+from koordinator.cluster.resource import Document
+from tests.cluster.corpus import NAMESPACE, comparable, context, in_namespace, resource_of, written
+
+pytestmark = pytest.mark.real
+Create = Callable[[Document], Document]
+
+
+class _Server:
+    """Dry-run creation over plain HTTP: kubectl would reword the answers."""
+
+    def __init__(self, kubeconfig: Path) -> None:
+        config = yaml.safe_load(kubeconfig.read_text())
+        self._root = config["clusters"][0]["cluster"]["server"]
+        self._token = config["users"][0]["user"]["token"]
+        # A test server on loopback with a certificate of its own making.
+        self._tls = ssl.create_default_context()
+        self._tls.check_hostname = False
+        self._tls.verify_mode = ssl.CERT_NONE
+
+    def create(self, document: Document, query: str = "?dryRun=All&fieldValidation=Ignore") -> Document:
+        """The created object or the Status that refuses it."""
+        resource = resource_of(document)
+        root = f"/apis/{resource.api_version}" if resource.group else f"/api/{resource.version}"
+        scope = f"/namespaces/{NAMESPACE}" if resource.namespaced else ""
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        url = f"{self._root}{root}{scope}/{resource.plural}{query}"
+        request = urllib.request.Request(url, json.dumps(document).encode(), headers, method="POST")
+        try:
+            with urllib.request.urlopen(request, context=self._tls) as response:
+                return _decoded(response.read())
+        except urllib.error.HTTPError as error:
+            with error:
+                return _decoded(error.read())
+
+
+def _decoded(body: bytes) -> Document:
+    document: Document = json.loads(body)
+    return document
+
+
+@pytest.fixture(scope="session")
+def create(real_cluster: str | Path) -> Create:
+    server = _Server(Path(real_cluster))
+    server.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}, query="")
+    return server.create
+
+
+@pytest.mark.parametrize(
+    "given", written("strategy/objects.yaml"), ids=lambda d: f"{d['kind']}-{d['metadata']['name']}"
+)
+def test_created_object(create: Create, given: Document) -> None:
+    real = create(given)
+    ours = in_namespace(copy.deepcopy(given))
+    if ours["kind"] == "Job":
+        ours["metadata"]["uid"] = real["metadata"]["uid"]
+    resource_of(ours).strategy.prepare_create(ours, context())
+    assert comparable(ours) == comparable(real)
+
+
+@pytest.mark.parametrize(
+    "given", written("strategy/invalid.yaml"), ids=lambda d: f"{d['kind']}-{d['metadata']['name']}"
+)
+def test_refusal(create: Create, given: Document) -> None:
+    resource = resource_of(given)
+    ours = in_namespace(copy.deepcopy(given))
+    try:
+        resource.strategy.prepare_create(ours, context())
+        causes = resource.strategy.validate(ours, None)
+        message = invalid(resource, ours["metadata"]["name"], causes).message
+    except ApiError as error:
+        message = error.message
+    assert create(given)["message"] == message
