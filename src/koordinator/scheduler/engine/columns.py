@@ -24,6 +24,7 @@ CPU: Final = 0
 MEMORY: Final = 1
 EPHEMERAL_STORAGE: Final = 2
 PODS: Final = 3
+_CHANGES_KEPT: Final = 8192
 _BUILT_IN: Final = ("cpu", "memory", "ephemeral-storage", "pods")
 
 
@@ -86,11 +87,25 @@ class NodeColumns:
         self.non_zero_requested: Ints = np.zeros((0, 2), dtype=np.int64)
         """CPU and memory, pods without a request counted with 100 milli-CPU and 200 MiB."""
         self._versions: Ints = np.zeros((len(Aspect), 0), dtype=np.int64)
+        self._changes: list[tuple[int, int]] = []
+        self._changes_after = 0
+        """The version before the first of ``_changes``; versions count changes one by one."""
 
     @property
     def version(self) -> int:
         """Grows with every change of any row."""
         return self._clock
+
+    def changes_since(self, version: int, at_most: int) -> dict[int, int] | None:
+        """Row -> bit mask (``1 << aspect``) of what changed after ``version``; None when that is too long ago or
+        more than ``at_most`` changes, where ``touched_since`` is the better question."""
+        first = version - self._changes_after
+        if first < 0 or self._clock - version > at_most:
+            return None
+        changed: dict[int, int] = {}
+        for row, aspect in self._changes[first:]:
+            changed[row] = changed.get(row, 0) | aspect
+        return changed
 
     def touched_since(self, version: int, aspects: Iterable[Aspect]) -> Mask:
         """The rows of which any of ``aspects`` changed after ``version``; shape (size,)."""
@@ -103,6 +118,11 @@ class NodeColumns:
         """Note that ``aspect`` of ``row`` has changed."""
         self._clock += 1
         self._versions[aspect, row] = self._clock
+        self._changes.append((row, 1 << aspect))
+        if len(self._changes) > _CHANGES_KEPT:
+            half = len(self._changes) // 2
+            del self._changes[:half]
+            self._changes_after += half
 
     def set_node(self, node: Node) -> int:
         """Add or replace a node; returns its row."""
@@ -112,7 +132,7 @@ class NodeColumns:
         self.nodes[row] = node
         self.unschedulable[row] = node.spec.unschedulable
         amounts = self.resources.vector(node.status.allocatable)
-        self._fit_resources()
+        self.fit_resources()
         self.allocatable[row] = 0
         for column, amount in amounts.items():
             self.allocatable[row, column] = amount
@@ -136,7 +156,7 @@ class NodeColumns:
 
     def add_request(self, row: int, request: Mapping[int, int], non_zero: tuple[int, int], sign: int = 1) -> None:
         """Count a pod on ``row`` (``sign`` 1) or take it off again (-1). ``request`` includes the pod itself."""
-        self._fit_resources()
+        self.fit_resources()
         requested = self.requested
         for column, amount in request.items():
             requested[row, column] += sign * amount
@@ -172,7 +192,7 @@ class NodeColumns:
         self.non_zero_requested = _grown(self.non_zero_requested, (self._capacity, 2))
         self._versions = _grown(self._versions, (len(Aspect), self._capacity))
 
-    def _fit_resources(self) -> None:
+    def fit_resources(self) -> None:
         width = len(self.resources)
         if width > self.allocatable.shape[1]:
             self.allocatable = _grown(self.allocatable, (self._capacity, width))

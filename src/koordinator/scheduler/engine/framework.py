@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
@@ -130,6 +131,16 @@ class Observer:
 
     def on_pod_removed(self, row: int, pod: PodInfo) -> None:
         """The pod no longer counts on ``row``: deleted, finished, or its binding failed."""
+        return
+
+    def on_node_object(self, row: int, kind: str, obj: Object | None) -> None:
+        """An object that bears the node's name (kind ``NodeMetric``, later ``Device``, ``NodeResourceTopology``) is
+        new, changed or, with None, gone. Also called for a new node whose object was there first."""
+        return
+
+    def on_time(self, now: datetime) -> None:
+        """A decision is about to be made at ``now``: touch the rows that time alone has changed (a measurement that
+        has expired). Called before every decision, so it must be quick when nothing is due."""
         return
 
 

@@ -1,0 +1,1 @@
+"""The built-in plugins, one module or package each, named as in the configuration."""

@@ -1,0 +1,131 @@
+"""What a pod asks for: the sums over its containers by which nodes are filled.
+
+The rules are those of k8s.io/component-helpers/resource (PodRequests, PodLimits): containers add up; init containers
+run one after the other, beside the sidecars started before them, so the pod needs the larger of the two phases; amounts
+for the whole pod replace those of its containers; overhead comes on top. A container that is being resized counts with
+the largest of what it asks for, what the node has granted and what it runs with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+from koordinator.api.pod import Container, ContainerStatus, Pod, ResourceList
+from koordinator.api.quantity import Quantity
+
+Amounts = dict[str, int]
+"""Resource name -> exact amount in units of 10**-9."""
+
+_AmountsOf = Callable[[Container, bool], Amounts]
+"""(container, whether its status counts) -> amounts of its own that the caller may change."""
+
+_NANO: Final = 10**9
+NON_ZERO_DEFAULTS: Final[Mapping[str, int]] = {"cpu": 100 * 10**6, "memory": 200 * 2**20 * _NANO}
+"""What a container that requests no CPU or memory is scored with: 100 milli-CPU, 200 MiB."""
+
+
+def pod_requests(pod: Pod, missing: Mapping[str, int] | None = None, *, resized: bool = True) -> Amounts:
+    """Requests of the whole pod. ``missing``: amounts for containers that do not name the resource at all.
+    ``resized``: count what containers have been granted or run with, not only what the spec asks for."""
+    statuses = _statuses(pod) if resized else {}
+    infeasible = _resize_infeasible(pod)
+
+    def requests(container: Container, resizable: bool) -> Amounts:
+        amounts = _nanos(container.resources.requests)
+        status = statuses.get(container.name) if resizable else None
+        if status is not None and status.resources is not None:
+            granted = _larger(_nanos(status.resources.requests), _nanos(status.allocated_resources))
+            amounts = granted if infeasible else _larger(amounts, granted)
+        if missing:
+            amounts = {**missing, **amounts}
+        return amounts
+
+    total = _aggregate(pod, requests)
+    whole = pod.spec.resources.requests if pod.spec.resources is not None else {}
+    total.update(_pod_level(whole))
+    _add(total, _nanos(pod.spec.overhead))
+    return total
+
+
+def pod_limits(pod: Pod) -> Amounts:
+    """Limits of the whole pod; overhead counts only for what is limited anyway."""
+    total = _aggregate(pod, lambda container, _: _nanos(container.resources.limits))
+    whole = pod.spec.resources.limits if pod.spec.resources is not None else {}
+    total.update(_pod_level(whole))
+    for name, amount in _nanos(pod.spec.overhead).items():
+        if name in total:
+            total[name] += amount
+    return total
+
+
+def non_zero_requests(pod: Pod) -> Amounts:
+    """Requests with ``NON_ZERO_DEFAULTS`` for what containers leave out, unless the pod as a whole names it."""
+    whole = pod.spec.resources.requests if pod.spec.resources is not None else {}
+    missing = {name: amount for name, amount in NON_ZERO_DEFAULTS.items() if name not in whole}
+    return pod_requests(pod, missing)
+
+
+def canonical(name: str, nanos: int) -> int:
+    """An exact amount in the unit that is counted in (milli-CPU, else whole units), rounded up."""
+    return -(-nanos // (10**6 if name == "cpu" else _NANO))
+
+
+def _aggregate(pod: Pod, amounts_of: _AmountsOf) -> Amounts:
+    total: Amounts = {}
+    for container in pod.spec.containers:
+        _add(total, amounts_of(container, True))
+    sidecars: Amounts = {}
+    initial: Amounts = {}
+    for container in pod.spec.init_containers:
+        is_sidecar = container.restart_policy == "Always"
+        amounts = amounts_of(container, is_sidecar)
+        if is_sidecar:
+            _add(total, amounts)
+            _add(sidecars, amounts)
+            phase = sidecars
+        else:
+            _add(amounts, sidecars)
+            phase = amounts
+        initial = _larger(initial, phase)
+    return _larger(total, initial)
+
+
+def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
+    status = pod.status
+    if not status.container_statuses and not status.init_container_statuses:
+        return {}
+    return {each.name: each for each in (*status.container_statuses, *status.init_container_statuses)}
+
+
+def _resize_infeasible(pod: Pod) -> bool:
+    return any(
+        condition.type == "PodResizePending" and condition.status == "True" and condition.reason == "Infeasible"
+        for condition in pod.status.conditions
+    )
+
+
+def _pod_level(amounts: ResourceList) -> Amounts:
+    supported = ((n, q) for n, q in amounts.items() if n in ("cpu", "memory") or n.startswith("hugepages-"))
+    return {name: quantity.nanos for name, quantity in supported}
+
+
+def _nanos(amounts: Mapping[str, Quantity]) -> Amounts:
+    return {name: quantity.nanos for name, quantity in amounts.items()}
+
+
+def _add(total: Amounts, amounts: Mapping[str, int]) -> None:
+    for name, amount in amounts.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _larger(first: Mapping[str, int], second: Mapping[str, int]) -> Amounts:
+    names: Iterable[str] = (*first, *(name for name in second if name not in first))
+    return {
+        name: first[name]
+        if name not in second
+        else second[name]
+        if name not in first
+        else max(first[name], second[name])
+        for name in names
+    }

@@ -1,0 +1,210 @@
+"""Binds pods to the nodes that were chosen for them, many at a time, and finds out what became of each.
+
+A pod stays assumed on its node until the API server has said what happened. When an answer is lost, or the server
+fails, the pod is read and, if it still has no node, bound to the *same* node again: repeating that is harmless, whereas
+giving the room away while the lost request may yet be carried out would fill the node twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+from typing import Final, Protocol
+
+from koordinator.api.kinds import PODS
+from koordinator.api.pod import Pod
+from koordinator.base.backoff import Backoff, BackoffPolicy
+from koordinator.base.clock import Clock
+from koordinator.kube.errors import ApiStatusError, KubeError, MalformedObjectError
+from koordinator.kube.interface import Client
+from koordinator.scheduler.engine.decision import Placement
+from koordinator.scheduler.engine.engine import Engine
+from koordinator.scheduler.queue.queued_pod import QueuedPod
+
+logger = logging.getLogger(__name__)
+
+_RETRY: Final = BackoffPolicy(initial=0.2, maximum=5.0)
+
+
+class Result(Enum):
+    """How a binding ended."""
+
+    BOUND = "bound"
+    ELSEWHERE = "elsewhere"
+    """Somebody else bound the pod to another node."""
+    GONE = "gone"
+    """The pod does not exist any more, or is being deleted."""
+    REFUSED = "refused"
+    """The pod has no node and this attempt is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """``pod`` is what the API server showed when it had to be asked; ``detail`` says why it was refused."""
+
+    result: Result
+    detail: str = ""
+    pod: Pod | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Binding:
+    """One pod on its way to its node."""
+
+    entry: QueuedPod
+    placement: Placement
+    engine: Engine
+    started: float
+    """When the attempt began, in monotonic seconds."""
+
+
+class Nodes(Protocol):
+    """What is needed of the cluster state."""
+
+    def has_node(self, name: str) -> bool: ...
+
+
+Finished = Callable[[Binding, Outcome], None]
+
+
+class Binder:
+    """``run`` sends ``concurrency`` requests at a time until cancelled; ``finished`` is called for every binding."""
+
+    def __init__(
+        self, client: Client, nodes: Nodes, finished: Finished, *, clock: Clock, random: Random, concurrency: int = 32
+    ) -> None:
+        self._client = client
+        self._nodes = nodes
+        self._finished = finished
+        self._clock = clock
+        self._random = random
+        self._concurrency = concurrency
+        self._waiting: asyncio.Queue[Binding] = asyncio.Queue()
+        self._unfinished = 0
+        self._drained = asyncio.Event()
+        self._drained.set()
+
+    @property
+    def unfinished(self) -> int:
+        """Bindings submitted and not finished."""
+        return self._unfinished
+
+    @property
+    def has_room(self) -> bool:
+        """Whether deciding about more pods now would not just make them wait."""
+        return self._unfinished < 2 * self._concurrency
+
+    def submit(self, binding: Binding) -> None:
+        """Bind the pod soon; its placement is assumed already."""
+        self._unfinished += 1
+        self._drained.clear()
+        self._waiting.put_nowait(binding)
+
+    async def drained(self) -> None:
+        """Wait until nothing is unfinished."""
+        await self._drained.wait()
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as workers:
+            for number in range(self._concurrency):
+                workers.create_task(self._work(), name=f"bind-{number}")
+
+    async def _work(self) -> None:
+        while True:
+            binding = await self._waiting.get()
+            try:
+                outcome = await self._bind(binding)
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:
+                # A plugin may raise anything; its pod must not take the worker down or stay assumed for ever.
+                logger.exception("binding of pod %s failed", binding.placement.pod.key)
+                outcome = Outcome(Result.REFUSED, f"{type(error).__name__}: {error}")
+            self._unfinished -= 1
+            if not self._unfinished:
+                self._drained.set()
+            self._finished(binding, outcome)
+
+    async def _bind(self, binding: Binding) -> Outcome:
+        placement = binding.placement
+        pod, node_name = placement.pod, placement.node_name
+        for plugin in binding.engine.profile.pre_bind:
+            await plugin.pre_bind(pod, node_name)
+        if not self._nodes.has_node(node_name):
+            return Outcome(Result.REFUSED, f"node {node_name} was deleted before the pod was bound to it")
+        metadata = pod.pod.metadata
+        body = binding_body(metadata.namespace, metadata.name, metadata.uid, node_name)
+        backoff: Backoff | None = None
+        while True:
+            try:
+                await self._client.create(PODS, body, metadata.namespace, name=metadata.name, subresource="binding")
+            except MalformedObjectError:
+                # Only the answer's body was odd: the server has done it.
+                return Outcome(Result.BOUND)
+            except KubeError as error:
+                if isinstance(error, ApiStatusError) and not _is_inconclusive(error):
+                    return await self._settle(pod.pod, node_name, error)
+                logger.warning("binding of pod %s to %s: outcome unknown, asking: %s", pod.key, node_name, error)
+                outcome = await self._after_unknown(pod.pod, node_name)
+                if outcome is not None:
+                    return outcome
+                backoff = backoff or Backoff(_RETRY, self._clock, self._random)
+                await self._clock.sleep(backoff.next())
+            else:
+                return Outcome(Result.BOUND)
+
+    async def _settle(self, pod: Pod, node_name: str, error: ApiStatusError) -> Outcome:
+        """The server refused. A conflict may mean that an earlier request of ours got through: look."""
+        if not (error.is_conflict or error.is_not_found):
+            return Outcome(Result.REFUSED, str(error))
+        seen = await self._until_read(pod)
+        return _judge(pod, seen, node_name) or Outcome(Result.REFUSED, str(error), seen)
+
+    async def _after_unknown(self, pod: Pod, node_name: str) -> Outcome | None:
+        """What the pod itself shows; None when it has no node yet."""
+        return _judge(pod, await self._until_read(pod), node_name)
+
+    async def _until_read(self, pod: Pod) -> Pod | None:
+        """The pod as the API server has it; None when it has none. Asks until there is an answer."""
+        backoff = Backoff(_RETRY, self._clock, self._random)
+        metadata = pod.metadata
+        while True:
+            try:
+                return await self._client.get(PODS, metadata.name, metadata.namespace)
+            except ApiStatusError as error:
+                if error.is_not_found:
+                    return None
+                logger.warning("pod %s cannot be read: %s", metadata.key, error)
+            except KubeError as error:
+                logger.warning("pod %s cannot be read: %s", metadata.key, error)
+            await self._clock.sleep(backoff.next())
+
+
+def binding_body(namespace: str, name: str, uid: str, node_name: str) -> bytes:
+    """The Binding, encoded. Names and uids hold no character that JSON would escape; the uid makes the server refuse
+    a pod of the same name that was created since."""
+    return (
+        f'{{"apiVersion":"v1","kind":"Binding","metadata":{{"name":"{name}","namespace":"{namespace}","uid":"{uid}"}},'
+        f'"target":{{"apiVersion":"v1","kind":"Node","name":"{node_name}"}}}}'
+    ).encode()
+
+
+def _judge(ours: Pod, seen: Pod | None, node_name: str) -> Outcome | None:
+    if seen is None or seen.metadata.uid != ours.metadata.uid:
+        return Outcome(Result.GONE)
+    if seen.spec.node_name == node_name:
+        return Outcome(Result.BOUND, pod=seen)
+    if seen.spec.node_name:
+        return Outcome(Result.ELSEWHERE, f"the pod is on {seen.spec.node_name}", seen)
+    if seen.metadata.deletion_timestamp is not None:
+        return Outcome(Result.GONE, pod=seen)
+    return None
+
+
+def _is_inconclusive(error: ApiStatusError) -> bool:
+    """Whether the server may still have done it, or may do it when asked once more."""
+    return error.is_server_error or error.is_too_many_requests

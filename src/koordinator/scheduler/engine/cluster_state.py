@@ -1,0 +1,249 @@
+"""The cluster as decisions see it, kept current by events: which node has which pods, assumed ones included.
+
+Events may come in any order between kinds: a pod may show up on a node that is not known yet, a node may go while pods
+are on it and come back, and the API may bind a pod elsewhere than we assumed. The API has the last word each time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from koordinator.api.meta import Object
+from koordinator.api.node import Node
+from koordinator.scheduler.engine.columns import PODS
+from koordinator.scheduler.engine.framework import ClusterView, EventKind, Observer, PodInfo, PodRequest
+
+_NOWHERE = -1
+
+
+@dataclass(slots=True)
+class _Placed:
+    """A pod that occupies a node; ``row`` is negative while that node is unknown."""
+
+    pod: PodInfo
+    node_name: str
+    row: int
+    assumed: bool
+
+
+class ClusterState:
+    """Turns events into columns and tells the observers."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self.view = view
+        self._columns = view.columns
+        self._observers: list[Observer] = []
+        self._placed: dict[str, _Placed] = {}
+        self._without_node: dict[str, dict[str, _Placed]] = {}
+        self._node_objects: dict[str, dict[str, Object]] = {}
+        self._priorities: Counter[int] = Counter()
+
+    def add_observers(self, observers: Iterable[Observer]) -> None:
+        """Whom to tell; to be called before the first event."""
+        self._observers.extend(observers)
+
+    @property
+    def pod_count(self) -> int:
+        """Pods on nodes, assumed ones included."""
+        return len(self._placed)
+
+    @property
+    def assumed_count(self) -> int:
+        """Pods whose binding the API has not shown yet."""
+        return sum(1 for placed in self._placed.values() if placed.assumed)
+
+    @property
+    def lowest_priority(self) -> int | None:
+        """The lowest priority of any pod on a node."""
+        return min(self._priorities, default=None)
+
+    def has_node(self, name: str) -> bool:
+        return name in self._columns.row_of
+
+    def node_of(self, uid: str) -> str | None:
+        """Where the pod is, or is assumed to be."""
+        placed = self._placed.get(uid)
+        return placed.node_name if placed else None
+
+    def is_assumed(self, uid: str) -> bool:
+        placed = self._placed.get(uid)
+        return placed is not None and placed.assumed
+
+    def pod(self, uid: str) -> PodInfo | None:
+        """A pod that is on a node."""
+        placed = self._placed.get(uid)
+        return placed.pod if placed else None
+
+    # Nodes.
+
+    def set_node(self, node: Node) -> frozenset[str]:
+        """A node is new or has changed; returns the kinds of event that this is, none when nothing matters."""
+        name = node.metadata.name
+        row = self._columns.row_of.get(name)
+        if row is None:
+            self._add_node(node)
+            return frozenset({EventKind.NODE_ADD})
+        old = self._columns.nodes[row]
+        kinds = node_changes(old, node) if old is not None else frozenset({EventKind.NODE_ADD})
+        if not kinds:
+            self._columns.nodes[row] = node
+            return kinds
+        self._columns.set_node(node)
+        for observer in self._observers:
+            observer.on_node(row, node)
+        return kinds
+
+    def _add_node(self, node: Node) -> None:
+        name = node.metadata.name
+        row = self._columns.set_node(node)
+        self.view.pods_on[row] = {}
+        for observer in self._observers:
+            observer.on_node(row, node)
+        for kind, obj in self._node_objects.get(name, {}).items():
+            for observer in self._observers:
+                observer.on_node_object(row, kind, obj)
+        for placed in self._without_node.pop(name, {}).values():
+            self._occupy(placed, row)
+
+    def remove_node(self, name: str) -> bool:
+        """The node is gone; what is on it waits for the node to come back or for its own deletion."""
+        row = self._columns.row_of.get(name)
+        if row is None:
+            return False
+        pods = self.view.pods_on.pop(row, {})
+        for observer in self._observers:
+            observer.on_node_removed(row, name)
+        self._columns.remove_node(name)
+        if pods:
+            homeless = self._without_node.setdefault(name, {})
+            for uid in pods:
+                placed = self._placed[uid]
+                placed.row = _NOWHERE
+                homeless[uid] = placed
+        return True
+
+    def set_node_object(self, kind: str, name: str, obj: Object | None) -> None:
+        """An object of ``kind`` that bears a node's name is new, changed or (None) gone."""
+        objects = self._node_objects.setdefault(name, {})
+        if obj is not None:
+            objects[kind] = obj
+        elif objects.pop(kind, None) is None:
+            return
+        if not objects:
+            del self._node_objects[name]
+        row = self._columns.row_of.get(name)
+        if row is not None:
+            for observer in self._observers:
+                observer.on_node_object(row, kind, obj)
+
+    # Pods.
+
+    def set_pod(self, pod: PodInfo, node_name: str) -> None:
+        """The API says that the pod is on ``node_name``: confirms what was assumed, or corrects it."""
+        self._place(pod, node_name, assumed=False)
+
+    def assume(self, pod: PodInfo, node_name: str) -> None:
+        """Count the pod on the node that was chosen for it; set_pod confirms, forget takes it back."""
+        self._place(pod, node_name, assumed=True)
+
+    def forget(self, uid: str) -> bool:
+        """Take back an assumption. A pod that the API has on a node stays; False then."""
+        placed = self._placed.get(uid)
+        if placed is None or not placed.assumed:
+            return False
+        self._remove(placed)
+        return True
+
+    def remove_pod(self, uid: str) -> PodInfo | None:
+        """The pod is deleted or finished; returns it if it was on a node."""
+        placed = self._placed.get(uid)
+        if placed is None:
+            return None
+        self._remove(placed)
+        return placed.pod
+
+    def _place(self, pod: PodInfo, node_name: str, *, assumed: bool) -> None:
+        placed = self._placed.get(pod.uid)
+        if placed is not None and placed.node_name == node_name:
+            self._update(placed, pod, assumed=assumed)
+            return
+        if placed is not None:
+            self._remove(placed)
+        placed = self._placed[pod.uid] = _Placed(pod, node_name, _NOWHERE, assumed)
+        self._priorities[pod.priority] += 1
+        row = self._columns.row_of.get(node_name)
+        if row is None:
+            self._without_node.setdefault(node_name, {})[pod.uid] = placed
+        else:
+            self._occupy(placed, row)
+
+    def _occupy(self, placed: _Placed, row: int) -> None:
+        pod = placed.pod
+        placed.row = row
+        self.view.pods_on[row][pod.uid] = pod
+        self._count(row, pod.request, 1)
+        for observer in self._observers:
+            observer.on_pod_assigned(row, pod, placed.assumed)
+
+    def _update(self, placed: _Placed, pod: PodInfo, *, assumed: bool) -> None:
+        old = placed.pod
+        if old.priority != pod.priority:
+            self._change_priority(old.priority, pod.priority)
+        placed.pod, placed.assumed = pod, assumed
+        if placed.row < 0:
+            return
+        self.view.pods_on[placed.row][pod.uid] = pod
+        if old.request is not pod.request and old.request != pod.request:
+            self._count(placed.row, old.request, -1)
+            self._count(placed.row, pod.request, 1)
+        for observer in self._observers:
+            observer.on_pod_assigned(placed.row, pod, assumed)
+
+    def _remove(self, placed: _Placed) -> None:
+        pod = placed.pod
+        del self._placed[pod.uid]
+        self._change_priority(pod.priority, None)
+        if placed.row < 0:
+            homeless = self._without_node[placed.node_name]
+            del homeless[pod.uid]
+            if not homeless:
+                del self._without_node[placed.node_name]
+            return
+        del self.view.pods_on[placed.row][pod.uid]
+        self._count(placed.row, pod.request, -1)
+        for observer in self._observers:
+            observer.on_pod_removed(placed.row, pod)
+
+    def _count(self, row: int, request: PodRequest, sign: int) -> None:
+        self._columns.add_request(row, {**request.amounts, PODS: 1}, request.non_zero, sign)
+
+    def _change_priority(self, old: int, new: int | None) -> None:
+        self._priorities[old] -= 1
+        if not self._priorities[old]:
+            del self._priorities[old]
+        if new is not None:
+            self._priorities[new] += 1
+
+
+def node_changes(old: Node, new: Node) -> frozenset[str]:
+    """The event kinds that turn ``old`` into ``new``; heartbeats alone are none."""
+    kinds: set[str] = set()
+    before, after = old.status, new.status
+    if before.allocatable != after.allocatable or before.capacity != after.capacity:
+        kinds.add(EventKind.NODE_ALLOCATABLE)
+    if old.metadata.labels != new.metadata.labels:
+        kinds.add(EventKind.NODE_LABEL)
+    if old.metadata.annotations != new.metadata.annotations:
+        # What annotations say about a node is about its capacity or its thresholds.
+        kinds.add(EventKind.NODE_ALLOCATABLE)
+    if old.spec != new.spec:
+        kinds.add(EventKind.NODE_TAINT)
+    if _condition_states(old) != _condition_states(new) or before.images != after.images:
+        kinds.add(EventKind.NODE_CONDITION)
+    return frozenset(kinds)
+
+
+def _condition_states(node: Node) -> list[tuple[str, str]]:
+    return [(condition.type, condition.status) for condition in node.status.conditions]

@@ -1,0 +1,103 @@
+"""What was decided about a pod and why: the result of an attempt, and the bounded memory of recent ones."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from koordinator.scheduler.engine.framework import PodInfo
+
+
+@dataclass(frozen=True, slots=True)
+class RuledOut:
+    """Nodes that one plugin ruled out for the same reasons."""
+
+    plugin: str
+    reasons: tuple[str, ...]
+    unresolvable: bool
+    """Evicting pods from these nodes would not help."""
+    count: int
+    examples: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredNode:
+    """A node that was good enough, with the weighted score of each plugin."""
+
+    node: str
+    total: int
+    by_plugin: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The pod goes to ``node_name``."""
+
+    pod: PodInfo
+    row: int
+    node_name: str
+    evaluated: int
+    feasible: int
+    best_nodes: tuple[str, ...]
+    """The chosen node first, then the next best."""
+    best_scores: tuple[list[int], ...]
+    """Weighted scores of each of ``best_nodes`` by ``plugins``. Kept apart from names: hardly anyone ever looks."""
+    plugins: tuple[str, ...]
+
+    @property
+    def top(self) -> tuple[ScoredNode, ...]:
+        """The best nodes with what each plugin gave them."""
+        return tuple(
+            ScoredNode(node, sum(scores), dict(zip(self.plugins, scores, strict=True)))
+            for node, scores in zip(self.best_nodes, self.best_scores, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """No node fits."""
+
+    message: str
+    """As the event and the condition on the pod say it."""
+    evaluated: int
+    ruled_out: tuple[RuledOut, ...]
+    plugins: frozenset[str]
+    wakes_on: frozenset[str]
+    """The kinds of event that may change this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One entry of the memory. Exactly one of ``placement``, ``rejection`` and ``error`` is set."""
+
+    at: datetime
+    number: int
+    placement: Placement | None = None
+    rejection: Rejection | None = None
+    error: str = ""
+
+
+class DecisionLog:
+    """The last attempts of the pods that were tried last; the oldest pod makes room for a new one."""
+
+    def __init__(self, pods: int = 2048, attempts: int = 5) -> None:
+        self._pods = pods
+        self._attempts = attempts
+        self._by_pod: OrderedDict[str, deque[Attempt]] = OrderedDict()
+
+    def add(self, key: str, attempt: Attempt) -> None:
+        """Remember an attempt of the pod ``namespace/name``."""
+        attempts = self._by_pod.get(key)
+        if attempts is None:
+            attempts = self._by_pod[key] = deque(maxlen=self._attempts)
+            if len(self._by_pod) > self._pods:
+                self._by_pod.popitem(last=False)
+        else:
+            self._by_pod.move_to_end(key)
+        attempts.append(attempt)
+
+    def attempts(self, key: str) -> Sequence[Attempt]:
+        """What is remembered of the pod, oldest first."""
+        return tuple(self._by_pod.get(key, ()))

@@ -1,0 +1,297 @@
+"""One class of pods against all nodes: verdicts and scores, kept current row by row.
+
+The first look computes every row; later ones only the rows that changed in an aspect that a plugin reads. One changed
+row, the usual case while like pods are placed one after the other, costs one call a plugin and no pass over all nodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
+from koordinator.scheduler.engine.framework import (
+    FEASIBLE,
+    FilterPlugin,
+    PodInfo,
+    PreFilterPlugin,
+    PreFilterResult,
+    Reason,
+    ScorePlugin,
+    SkipScore,
+)
+from koordinator.scheduler.engine.profile import Profile
+
+INFEASIBLE: Final = -1
+"""The total of a row that no pod of the class may go to."""
+_FEW_CHANGES: Final = 64
+_EVERYTHING: Final = (1 << len(Aspect)) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Rows that the same plugin ruled out with the same code."""
+
+    plugin: FilterPlugin
+    state: Any
+    code: int
+    rows: Rows
+
+
+@dataclass(slots=True)
+class _Filter:
+    plugin: FilterPlugin
+    state: Any
+    reads: int
+
+
+@dataclass(slots=True)
+class _Score:
+    plugin: ScorePlugin
+    state: Any
+    weight: int
+    reads: int
+    raw: Ints | None
+    """What ``normalize`` starts from; None for a plugin that scores in 0..100 by itself."""
+
+
+class Evaluation:
+    """Verdicts and scores of all rows for one class of pods, represented by ``pod``."""
+
+    def __init__(self, profile: Profile, columns: NodeColumns, pod: PodInfo) -> None:
+        self._columns = columns
+        self.pod = pod
+        self.rejection: tuple[str, Reason] | None = None
+        """The plugin that rules out every node before any is looked at, and why."""
+        self.restricted_to: frozenset[str] | None = None
+        self.restricted_by: list[str] = []
+        self.version = -1
+        """The version of the columns that everything here is current for."""
+        states = self._pre_filter(profile.pre_filter)
+        self._filters = [
+            _Filter(plugin, states[plugin.name].state if plugin.name in states else None, _mask(plugin.reads))
+            for plugin in profile.filter
+            if plugin.name not in states or not states[plugin.name].skip
+        ]
+        self._scores = self._pre_score(profile.score)
+        self.score_names = tuple(score.plugin.name for score in self._scores)
+        self._normalized = [index for index, score in enumerate(self._scores) if score.raw is not None]
+        self._codes: NDArray[np.int64] = np.zeros((len(self._filters), 0), dtype=np.int64)
+        self._weighted: Ints = np.zeros((len(self._scores), 0), dtype=np.int64)
+        self.feasible: Mask = np.zeros(0, dtype=np.bool_)
+        self.totals: Ints = np.zeros(0, dtype=np.int64)
+        """Weighted sum of the scores, INFEASIBLE where the pod cannot go."""
+
+    def _pre_filter(self, plugins: Iterable[PreFilterPlugin]) -> dict[str, PreFilterResult]:
+        results: dict[str, PreFilterResult] = {}
+        for plugin in plugins:
+            result = results[plugin.name] = plugin.pre_filter(self.pod)
+            if result.rejection is not None:
+                self.rejection = plugin.name, result.rejection
+                break
+            if result.node_names is not None:
+                before = self.restricted_to
+                self.restricted_to = result.node_names if before is None else before & result.node_names
+                self.restricted_by.append(plugin.name)
+        return results
+
+    def _pre_score(self, plugins: Iterable[tuple[ScorePlugin, int]]) -> list[_Score]:
+        scores = []
+        for plugin, weight in plugins:
+            state = plugin.pre_score(self.pod)
+            if isinstance(state, SkipScore):
+                continue
+            scales = type(plugin).normalize is not ScorePlugin.normalize
+            raw = np.zeros(0, dtype=np.int64) if scales else None
+            scores.append(_Score(plugin, state, weight, _mask(plugin.score_reads), raw))
+        return scores
+
+    def refresh(self) -> None:
+        """Bring all rows up to the present version of the columns."""
+        columns = self._columns
+        if self.rejection is not None or self.version == columns.version:
+            return
+        if self.feasible.shape[0] < columns.size:
+            self._grow(columns.alive.shape[0])
+        if self.version < 0:
+            self._evaluate([(_EVERYTHING, self._present(np.flatnonzero(columns.alive[: columns.size])))])
+        else:
+            self._follow()
+        self.version = columns.version
+
+    def best(self) -> Rows:
+        """The feasible rows that share the highest total; empty when there is none."""
+        totals = self.totals[: self._columns.size]
+        if not totals.shape[0]:
+            return np.zeros(0, dtype=np.intp)
+        highest = totals[totals.argmax()]
+        if highest == INFEASIBLE:
+            return np.zeros(0, dtype=np.intp)
+        return np.flatnonzero(totals == highest)
+
+    def next_best(self, excluded: Sequence[int], count: int) -> list[int]:
+        """Up to ``count`` feasible rows with the highest totals after those of ``excluded``."""
+        found: list[int] = []
+        hidden = [(row, int(self.totals[row])) for row in excluded]
+        for row in excluded:
+            self.totals[row] = INFEASIBLE
+        while len(found) < count:
+            row = int(self.totals[: self._columns.size].argmax())
+            total = int(self.totals[row])
+            if total == INFEASIBLE:
+                break
+            found.append(row)
+            hidden.append((row, total))
+            self.totals[row] = INFEASIBLE
+        for row, total in hidden:
+            self.totals[row] = total
+        return found
+
+    def scores_of(self, row: int) -> list[int]:
+        """Weighted scores of the row, in the order of ``score_names``."""
+        scores: list[int] = self._weighted[:, row].tolist()
+        return scores
+
+    @property
+    def feasible_count(self) -> int:
+        """How many nodes pods of the class may go to."""
+        return int(np.count_nonzero(self.feasible))
+
+    def failures(self) -> list[Failure]:
+        """The infeasible rows that were looked at, grouped by the first plugin that rules them out and its code."""
+        rows = self._present(np.flatnonzero(self._columns.alive[: self._columns.size]))
+        rows = rows[~self.feasible[rows]]
+        if not rows.size or not self._filters:
+            return []
+        codes = self._codes[:, rows]
+        first = (codes != FEASIBLE).argmax(axis=0)
+        code = codes[first, np.arange(rows.size)]
+        groups: list[Failure] = []
+        for index in np.unique(first):
+            entry, of_plugin = self._filters[index], first == index
+            for value in np.unique(code[of_plugin]):
+                members = rows[of_plugin & (code == value)]
+                groups.append(Failure(entry.plugin, entry.state, int(value), members))
+        return groups
+
+    def _present(self, rows: Rows) -> Rows:
+        """Those of ``rows`` that are looked at for this class."""
+        if self.restricted_to is None:
+            return rows
+        names = self._columns.names
+        return np.array([row for row in rows.tolist() if names[row] in self.restricted_to], dtype=np.intp)
+
+    def _follow(self) -> None:
+        """Recompute what changed since ``version``."""
+        columns = self._columns
+        changed = columns.changes_since(self.version, _FEW_CHANGES)
+        work: list[tuple[int, Rows]] = []
+        gone: list[int] = []
+        if changed is not None:
+            for row, aspects in changed.items():
+                if columns.alive[row]:
+                    work.append((aspects, np.array((row,), dtype=np.intp)))
+                else:
+                    gone.append(row)
+        else:
+            masks = np.zeros(columns.size, dtype=np.int64)
+            for aspect in Aspect:
+                masks |= columns.touched_since(self.version, (aspect,)).astype(np.int64) << int(aspect)
+            gone = np.flatnonzero((masks > 0) & ~columns.alive[: columns.size]).tolist()
+            masks[gone] = 0
+            work = [(int(mask), np.flatnonzero(masks == mask)) for mask in np.unique(masks) if mask]
+        if self.restricted_to is not None:
+            # A freed row may have been given to a node that this class does not look at.
+            gone.extend(row for _, rows in work for row in rows.tolist())
+            work = [(mask, self._present(rows)) for mask, rows in work]
+        if gone:
+            self.feasible[gone] = False
+            self.totals[gone] = INFEASIBLE
+        self._evaluate(work, stale=bool(gone and self._normalized))
+
+    def _evaluate(self, work: Iterable[tuple[int, Rows]], *, stale: bool = False) -> None:
+        """Recompute rows in the plugins that read what changed of them: pairs of (aspects, rows). ``stale``: scores
+        that depend on other rows are out of date already."""
+        for aspects, rows in work:
+            if rows.shape[0] == 1:
+                stale |= self._evaluate_row(aspects, rows)
+            elif rows.shape[0]:
+                stale |= self._evaluate_rows(aspects, rows)
+        if stale:
+            self._normalize()
+
+    def _evaluate_row(self, aspects: int, rows: Rows) -> bool:
+        """As _evaluate_rows for a single row, without numpy's cost per call where plain integers do."""
+        row, pod, changed = int(rows[0]), self.pod, False
+        for index, entry in enumerate(self._filters):
+            if entry.reads & aspects:
+                self._codes[index, row] = entry.plugin.filter(pod, entry.state, rows)[0]
+        for index, score in enumerate(self._scores):
+            if score.reads & aspects:
+                value = int(score.plugin.score(pod, score.state, rows)[0])
+                if score.raw is None:
+                    self._weighted[index, row] = value * score.weight
+                elif score.raw[row] != value:
+                    score.raw[row] = value
+                    changed = True
+        feasible = not any(self._codes[:, row].tolist())
+        changed |= bool(self.feasible[row]) != feasible
+        self.feasible[row] = feasible
+        self.totals[row] = sum(self._weighted[:, row].tolist()) if feasible else INFEASIBLE
+        return changed and bool(self._normalized)
+
+    def _evaluate_rows(self, aspects: int, rows: Rows) -> bool:
+        """Returns whether scores of other rows depend on what changed here."""
+        pod, changed = self.pod, False
+        for index, entry in enumerate(self._filters):
+            if entry.reads & aspects:
+                self._codes[index, rows] = entry.plugin.filter(pod, entry.state, rows)
+        for index, score in enumerate(self._scores):
+            if score.reads & aspects:
+                values = score.plugin.score(pod, score.state, rows)
+                if score.raw is None:
+                    self._weighted[index, rows] = values * score.weight
+                elif not np.array_equal(score.raw[rows], values):
+                    score.raw[rows] = values
+                    changed = True
+        feasible = ~self._codes[:, rows].any(axis=0)
+        changed |= not np.array_equal(self.feasible[rows], feasible)
+        self.feasible[rows] = feasible
+        self.totals[rows] = np.where(feasible, self._weighted[:, rows].sum(axis=0), INFEASIBLE)
+        return changed and bool(self._normalized)
+
+    def _normalize(self) -> None:
+        """Scale the scores that depend on each other, and add everything up again."""
+        size = self._columns.size
+        feasible = self.feasible[:size]
+        for index in self._normalized:
+            score = self._scores[index]
+            assert score.raw is not None
+            scaled = score.plugin.normalize(score.raw[:size], feasible)
+            self._weighted[index, :size] = (score.raw[:size] if scaled is None else scaled) * score.weight
+        self.totals[:size] = np.where(feasible, self._weighted[:, :size].sum(axis=0), INFEASIBLE)
+
+    def _grow(self, capacity: int) -> None:
+        known = self.feasible.shape[0]
+        self._codes = _widened(self._codes, capacity)
+        self._weighted = _widened(self._weighted, capacity)
+        self.feasible = np.concatenate([self.feasible, np.zeros(capacity - known, dtype=np.bool_)])
+        self.totals = np.concatenate([self.totals, np.full(capacity - known, INFEASIBLE, dtype=np.int64)])
+        for score in self._scores:
+            if score.raw is not None:
+                score.raw = np.concatenate([score.raw, np.zeros(capacity - known, dtype=np.int64)])
+
+
+def _mask(aspects: Iterable[Aspect]) -> int:
+    # What reads nothing that changes still has to see a row once: with its node.
+    return sum(1 << aspect for aspect in set(aspects)) or 1 << Aspect.NODE
+
+
+def _widened(array: Ints, columns: int) -> Ints:
+    larger = np.zeros((array.shape[0], columns), dtype=array.dtype)
+    larger[:, : array.shape[1]] = array
+    return larger

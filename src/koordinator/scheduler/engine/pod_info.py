@@ -1,0 +1,32 @@
+"""A pod with what is derived from it once: its request in columns, its key and its priority."""
+
+from __future__ import annotations
+
+from koordinator.api.pod import Pod
+from koordinator.model.pod_requests import canonical, non_zero_requests, pod_requests
+from koordinator.scheduler.engine.columns import ResourceIndex
+from koordinator.scheduler.engine.framework import PodInfo, PodRequest
+
+
+def make_pod_info(pod: Pod, resources: ResourceIndex) -> PodInfo:
+    """Derive the facts; resources that are new to the cluster get a column."""
+    exact = pod_requests(pod)
+    amounts = {resources.column(name): canonical(name, nanos) for name, nanos in exact.items() if nanos}
+    counted = exact if _names_cpu_and_memory(pod) else non_zero_requests(pod)
+    non_zero = canonical("cpu", counted.get("cpu", 0)), canonical("memory", counted.get("memory", 0))
+    metadata = pod.metadata
+    return PodInfo(
+        pod=pod,
+        request=PodRequest(amounts, non_zero),
+        key=metadata.key,
+        uid=metadata.uid,
+        priority=pod.spec.priority or 0,
+    )
+
+
+def _names_cpu_and_memory(pod: Pod) -> bool:
+    """Whether no container leaves either out, so that no default counts; true for most pods."""
+    return all(
+        "cpu" in container.resources.requests and "memory" in container.resources.requests
+        for container in (*pod.spec.containers, *pod.spec.init_containers)
+    )

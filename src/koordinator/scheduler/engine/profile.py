@@ -1,0 +1,116 @@
+"""One profile: the plugins of a scheduler name, in the order in which each extension point calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from koordinator.api.pod import Pod
+from koordinator.scheduler.engine.framework import (
+    FilterPlugin,
+    Observer,
+    Plugin,
+    PodInfo,
+    PostBindPlugin,
+    PreBindPlugin,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    QueueSortPlugin,
+    ReservePlugin,
+    ScorePlugin,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PluginOrder:
+    """Plugin names per extension point, as the configuration expands them. Names without an instance are skipped."""
+
+    queue_sort: tuple[str, ...] = ()
+    pre_enqueue: tuple[str, ...] = ()
+    pre_filter: tuple[str, ...] = ()
+    filter: tuple[str, ...] = ()
+    post_filter: tuple[str, ...] = ()
+    pre_score: tuple[str, ...] = ()
+    score: tuple[tuple[str, int], ...] = ()
+    """With weights."""
+    reserve: tuple[str, ...] = ()
+    pre_bind: tuple[str, ...] = ()
+    post_bind: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Instances by name, and where each takes part."""
+
+    scheduler_name: str
+    plugins: Mapping[str, Plugin]
+    order: PluginOrder
+    preempts: bool = field(init=False)
+    """Whether DefaultPreemption takes part: failure messages then say whether preemption would help, as upstream."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "preempts", "DefaultPreemption" in self.order.post_filter)
+
+    @cached_property
+    def queue_sort(self) -> QueueSortPlugin | None:
+        return next(
+            (plugin for plugin in self._named(self.order.queue_sort) if isinstance(plugin, QueueSortPlugin)), None
+        )
+
+    @cached_property
+    def pre_enqueue(self) -> tuple[PreEnqueuePlugin, ...]:
+        return tuple(plugin for plugin in self._named(self.order.pre_enqueue) if isinstance(plugin, PreEnqueuePlugin))
+
+    @cached_property
+    def pre_filter(self) -> tuple[PreFilterPlugin, ...]:
+        return tuple(plugin for plugin in self._named(self.order.pre_filter) if isinstance(plugin, PreFilterPlugin))
+
+    @cached_property
+    def filter(self) -> tuple[FilterPlugin, ...]:
+        return tuple(plugin for plugin in self._named(self.order.filter) if isinstance(plugin, FilterPlugin))
+
+    @cached_property
+    def score(self) -> tuple[tuple[ScorePlugin, int], ...]:
+        return tuple(
+            (plugin, weight)
+            for name, weight in self.order.score
+            if isinstance(plugin := self.plugins.get(name), ScorePlugin)
+        )
+
+    @cached_property
+    def reserve(self) -> tuple[ReservePlugin, ...]:
+        return tuple(plugin for plugin in self._named(self.order.reserve) if isinstance(plugin, ReservePlugin))
+
+    @cached_property
+    def pre_bind(self) -> tuple[PreBindPlugin, ...]:
+        return tuple(plugin for plugin in self._named(self.order.pre_bind) if isinstance(plugin, PreBindPlugin))
+
+    @cached_property
+    def post_bind(self) -> tuple[PostBindPlugin, ...]:
+        return tuple(plugin for plugin in self._named(self.order.post_bind) if isinstance(plugin, PostBindPlugin))
+
+    @cached_property
+    def observers(self) -> tuple[Observer, ...]:
+        return tuple(plugin for plugin in self.plugins.values() if isinstance(plugin, Observer))
+
+    @cached_property
+    def _deciding(self) -> tuple[Plugin, ...]:
+        """The plugins that read the pod to judge nodes."""
+        taking_part = [*self.pre_filter, *self.filter, *(plugin for plugin, _ in self.score)]
+        return tuple(dict.fromkeys(taking_part))
+
+    def class_key(self, pod: PodInfo) -> Hashable:
+        """Equal for pods that every plugin of this profile treats alike."""
+        return tuple([plugin.class_key(pod.pod) for plugin in self._deciding])
+
+    def gate(self, pod: Pod) -> tuple[str, str] | None:
+        """The plugin that keeps the pod out of the queue, and why; None lets it in."""
+        for plugin in self.pre_enqueue:
+            reason = plugin.pre_enqueue(pod)
+            if reason is not None:
+                return plugin.name, reason.text
+        return None
+
+    def _named(self, names: Iterable[str]) -> Iterator[Plugin]:
+        return (self.plugins[name] for name in names if name in self.plugins)

@@ -1,0 +1,132 @@
+"""Tells a pod's owner why it is pending: the PodScheduled condition and a FailedScheduling event.
+
+Only the latest failure of a pod is worth writing, and only when it says something new; reports wait in line behind
+each other, never before a binding.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol
+
+from koordinator.api.kinds import PODS
+from koordinator.api.pod import Pod, PodCondition
+from koordinator.api.timestamps import format_time
+from koordinator.base.clock import Clock
+from koordinator.kube.errors import KubeError
+from koordinator.kube.interface import Client, PatchType
+
+logger = logging.getLogger(__name__)
+
+FailureReason = Literal["Unschedulable", "SchedulerError"]
+_CONDITION: Final = "PodScheduled"
+
+
+class Events(Protocol):
+    """Where events go; must not block."""
+
+    def pod_event(
+        self, pod: Pod, event_type: Literal["Normal", "Warning"], reason: str, action: str, note: str
+    ) -> None:
+        """Record an event of events.k8s.io about the pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an attempt failed. ``Unschedulable``: no node fits; ``SchedulerError``: we could not do our work."""
+
+    pod: Pod
+    reason: FailureReason
+    message: str
+
+
+class FailureReporter:
+    """``run`` writes conditions with ``concurrency`` requests at a time until cancelled."""
+
+    def __init__(self, client: Client, events: Events, clock: Clock, *, concurrency: int = 8) -> None:
+        self._client = client
+        self._events = events
+        self._clock = clock
+        self._concurrency = concurrency
+        self._waiting: OrderedDict[str, Failure] = OrderedDict()
+        self._available = asyncio.Semaphore(0)
+
+    def report(self, failure: Failure) -> None:
+        """Write the event now and the condition soon, if it differs from what the pod has."""
+        self._events.pod_event(failure.pod, "Warning", "FailedScheduling", "Scheduling", failure.message)
+        if self._is_said(failure):
+            return
+        uid = failure.pod.metadata.uid
+        if uid in self._waiting:
+            self._waiting[uid] = failure
+            return
+        self._waiting[uid] = failure
+        self._available.release()
+
+    def drop(self, uid: str) -> None:
+        """The pod got a node or is gone: what was to be said about it is out of date."""
+        failure = self._waiting.get(uid)
+        if failure is not None:
+            self._waiting[uid] = Failure(failure.pod, failure.reason, "")
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as workers:
+            for number in range(self._concurrency):
+                workers.create_task(self._work(), name=f"report-{number}")
+
+    async def _work(self) -> None:
+        while True:
+            await self._available.acquire()
+            _, failure = self._waiting.popitem(last=False)
+            if failure.message:
+                await self._write(failure)
+
+    async def _write(self, failure: Failure) -> None:
+        metadata = failure.pod.metadata
+        try:
+            await self._client.patch(
+                PODS,
+                metadata.name,
+                condition_patch(failure, format_time(self._clock.now())),
+                PatchType.STRATEGIC,
+                metadata.namespace,
+                subresource="status",
+            )
+        except KubeError as error:
+            # The next attempt says it again; a pod that is gone needs no condition.
+            logger.debug("condition of pod %s was not written: %s", metadata.key, error)
+
+    def _is_said(self, failure: Failure) -> bool:
+        condition = scheduled_condition(failure.pod)
+        return (
+            condition is not None
+            and condition.status == "False"
+            and condition.reason == failure.reason
+            and condition.message == failure.message
+        )
+
+
+def scheduled_condition(pod: Pod) -> PodCondition | None:
+    """The pod's PodScheduled condition."""
+    return next((condition for condition in pod.status.conditions if condition.type == _CONDITION), None)
+
+
+def condition_patch(failure: Failure, now: str) -> dict[str, object]:
+    """A strategic merge patch of the one condition; bound to the uid, so that it cannot hit a namesake."""
+    metadata = failure.pod.metadata
+    before = scheduled_condition(failure.pod)
+    condition: dict[str, object] = {
+        "type": _CONDITION,
+        "status": "False",
+        "reason": failure.reason,
+        "message": failure.message,
+        "lastProbeTime": None,
+    }
+    if metadata.generation:
+        condition["observedGeneration"] = metadata.generation
+    if before is None or before.status != "False":
+        condition["lastTransitionTime"] = now
+    return {"metadata": {"uid": metadata.uid}, "status": {"conditions": [condition]}}

@@ -1,0 +1,133 @@
+"""From the API's events to the cluster state and the queue: what each change of an object means for scheduling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from koordinator.api.meta import Object
+from koordinator.api.node import Node
+from koordinator.api.pod import Pod
+from koordinator.scheduler.engine.cluster_state import ClusterState
+from koordinator.scheduler.engine.framework import EventKind, PodInfo, PodRequest
+from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
+
+MakePodInfo = Callable[[Pod], PodInfo]
+_POD_ADD = (EventKind.POD_ADD,)
+_POD_DELETE = (EventKind.POD_DELETE,)
+
+
+class Feed:
+    """``is_ours`` tells by scheduler name which pods to queue; ``wake`` is called when there may be work."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        queue: SchedulingQueue,
+        make_pod: MakePodInfo,
+        is_ours: Callable[[str], bool],
+        wake: Callable[[], None],
+    ) -> None:
+        self._state = state
+        self._queue = queue
+        self._make_pod = make_pod
+        self._is_ours = is_ours
+        self._wake = wake
+
+    def set_pod(self, pod: Pod) -> None:
+        """A pod is new or has changed. Pods that have finished are not shown to us: their end is a deletion."""
+        if pod.spec.node_name:
+            self._assigned(pod)
+        elif pod.metadata.deletion_timestamp is not None or not self._is_ours(pod.spec.scheduler_name):
+            self._queue.remove(pod.metadata.uid)
+        else:
+            self._pending(pod)
+
+    def remove_pod(self, pod: Pod) -> None:
+        """A pod was deleted or has finished."""
+        uid = pod.metadata.uid
+        self._queue.remove(uid)
+        if self._state.remove_pod(uid) is not None:
+            self._announce(_POD_DELETE)
+
+    def set_node(self, node: Node) -> None:
+        kinds = self._state.set_node(node)
+        if kinds:
+            self._announce(kinds)
+
+    def remove_node(self, name: str) -> None:
+        self._state.remove_node(name)
+
+    def set_node_object(self, kind: str, event: str, name: str, obj: Object | None) -> None:
+        """An object that bears a node's name; ``event`` is the kind of event that it counts as."""
+        self._state.set_node_object(kind, name, obj)
+        self._announce((event,))
+
+    def _assigned(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        known = self._state.pod(uid)
+        moved = self._state.node_of(uid) != pod.spec.node_name
+        info = self._info(pod, known)
+        self._state.set_pod(info, pod.spec.node_name)
+        queued = self._queue.remove(uid)
+        if moved or queued is not None:
+            self._announce(_POD_ADD)
+        if known is not None and not moved:
+            self._announce_change(known, info)
+
+    def _pending(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        entry = self._queue.get(uid)
+        if entry is None and self._state.node_of(uid) is not None:
+            # We know better: the pod has been bound, and this is how it looked before.
+            return
+        self._queue.add(self._info(pod, entry.pod if entry else None))
+        self._wake()
+
+    def _info(self, pod: Pod, known: PodInfo | None) -> PodInfo:
+        """The derived facts anew, but what a pod requests only when something that it follows from has changed."""
+        if known is None or known.uid != pod.metadata.uid or _resources_differ(known.pod, pod):
+            return self._make_pod(pod)
+        return PodInfo(pod=pod, request=known.request, key=known.key, uid=known.uid, priority=known.priority)
+
+    def _announce_change(self, before: PodInfo, after: PodInfo) -> None:
+        if before.request is not after.request and _shrank(before.request, after.request):
+            self._announce(_POD_DELETE)
+        if before.pod.metadata.labels != after.pod.metadata.labels:
+            self._announce(_POD_ADD)
+
+    def _announce(self, kinds: tuple[str, ...] | frozenset[str]) -> None:
+        self._queue.on_event(kinds)
+        self._wake()
+
+
+def _resources_differ(old: Pod, new: Pod) -> bool:
+    """Binding a pod changes ``nodeName`` alone; what the kubelet has granted to it counts in a resize."""
+    before, after = old.spec, new.spec
+    if before is not after and (
+        before.containers != after.containers
+        or before.init_containers != after.init_containers
+        or before.resources != after.resources
+        or before.overhead != after.overhead
+        or before.priority != after.priority
+    ):
+        return True
+    return _granted(old) != _granted(new)
+
+
+def _granted(pod: Pod) -> tuple[list[tuple[str, object, object]], list[tuple[str, str, str]]]:
+    """What containers have been given, and what became of a wish to resize them."""
+    status = pod.status
+    containers = [
+        (container.name, container.resources, container.allocated_resources)
+        for container in (*status.container_statuses, *status.init_container_statuses)
+    ]
+    conditions = [
+        (condition.type, condition.status, condition.reason)
+        for condition in status.conditions
+        if condition.type == "PodResizePending"
+    ]
+    return containers, conditions
+
+
+def _shrank(before: PodRequest, after: PodRequest) -> bool:
+    return any(after.amounts.get(column, 0) < amount for column, amount in before.amounts.items())

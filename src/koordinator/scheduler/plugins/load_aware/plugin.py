@@ -1,0 +1,267 @@
+"""The plugin: events into load columns, thresholds into verdicts, load into scores."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from koordinator.api import annotations as keys
+from koordinator.api.codec import DecodeError, decode
+from koordinator.api.meta import Object
+from koordinator.api.node import Node
+from koordinator.api.nodemetric import NodeMetric
+from koordinator.api.pod import Pod, PodCondition, ResourceList, is_finished
+from koordinator.api.priority import PriorityClass, priority_class_with_default
+from koordinator.model.load_estimate import estimate_pod
+from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
+from koordinator.scheduler.engine.framework import (
+    MAX_NODE_SCORE,
+    SKIP_SCORE,
+    ClusterView,
+    EventKind,
+    FilterPlugin,
+    Observer,
+    PodInfo,
+    PreFilterPlugin,
+    PreFilterResult,
+    Reason,
+    ScorePlugin,
+)
+from koordinator.scheduler.plugins.load_aware.load_columns import LoadColumns
+from koordinator.scheduler.plugins.load_aware.node_load import AssignedPod, NodeLoad, read_report
+from koordinator.scheduler.plugins.load_aware.settings import Settings, Thresholds, Vector
+from koordinator.scheduler.plugins.resources_key import resources_key
+
+_EXPIRED: Final = 1
+_FIRST_RESOURCE: Final = 2
+"""Codes from here on: 2 × resource, plus 1 where aggregated usage was compared."""
+_LONG_AGO: Final = 0.0
+
+
+class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
+    """Assumed pods reach it as an Observer, so that profiles may list it at Reserve or not."""
+
+    name = "LoadAwareScheduling"
+    reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.LOAD)
+    score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.LOAD)
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        self._settings = Settings(args)
+        self._columns = LoadColumns(self._settings)
+        self._nodes: dict[int, NodeLoad] = {}
+        self._thresholds: dict[int, Thresholds] = {}
+        self._weights = np.array(self._settings.weights, dtype=np.int64)
+
+    # Events.
+
+    def on_node(self, row: int, node: Node) -> None:
+        self._thresholds[row] = self._settings.thresholds_for(node.metadata.annotations.get(keys.USAGE_THRESHOLDS))
+        self._columns.write_node(row, self._settings.amounts(_unamplified(node)), self._thresholds[row])
+        self._write(row)
+
+    def on_node_removed(self, row: int, name: str) -> None:
+        self._nodes.pop(row, None)
+        self._thresholds.pop(row, None)
+        self._columns.clear(row)
+
+    def on_node_object(self, row: int, kind: str, obj: Object | None) -> None:
+        if kind != "NodeMetric":
+            return
+        node = self._node(row)
+        metric = read_report(obj, self._settings, node.metric) if isinstance(obj, NodeMetric) else None
+        node.report(metric)
+        self._columns.write_report_time(row, metric.updated if metric else None, self._now())
+        self._write(row)
+
+    def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
+        if is_finished(pod.pod):
+            self.on_pod_removed(row, pod)
+        elif self._node(row).assign(pod.uid, self._assigned(row, pod)):
+            self._write(row)
+
+    def on_pod_removed(self, row: int, pod: PodInfo) -> None:
+        node = self._nodes.get(row)
+        if node is not None and node.remove(pod.uid):
+            self._write(row)
+
+    def on_time(self, now: datetime) -> None:
+        moment = now.timestamp()
+        for row in self._columns.due(moment):
+            node = self._nodes.get(row)
+            if node is not None and node.metric is not None:
+                before = bool(self._columns.expired[row])
+                self._columns.expired[row] = node.metric.updated + self._settings.expiration_seconds <= moment
+                if before != self._columns.expired[row]:
+                    self.view.columns.touch(row, Aspect.LOAD)
+
+    # Decisions.
+
+    def class_key(self, pod: Pod) -> Hashable:
+        custom = pod.metadata.annotations.get(keys.LOAD_ESTIMATED_SCALING_FACTORS)
+        return (
+            _of_daemon_set(pod),
+            priority_class_with_default(pod),
+            resources_key(pod),
+            custom if self._settings.customizable else None,
+        )
+
+    def pre_filter(self, pod: PodInfo) -> PreFilterResult:
+        return PreFilterResult(state=self._incoming(pod.pod), skip=_of_daemon_set(pod.pod))
+
+    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        columns, settings = self._columns, self._settings
+        columns.ensure(self.view.columns.size)
+        incoming, prod = state
+        by_prod = columns.prod_thresholds[rows].any(axis=1) if prod else np.zeros(rows.shape[0], dtype=np.bool_)
+        by_aggregate = columns.aggregates[rows] & ~by_prod
+        thresholds = columns.usage_thresholds[rows]
+        load = columns.load[rows]
+        if by_prod.any():
+            thresholds[by_prod] = columns.prod_thresholds[rows[by_prod]]
+            load[by_prod] = columns.prod_load[rows[by_prod]]
+        if by_aggregate.any():
+            thresholds[by_aggregate] = columns.aggregated_thresholds[rows[by_aggregate]]
+            load[by_aggregate] = columns.filter_aggregated[rows[by_aggregate]]
+        capacity = columns.capacity[rows]
+        percent = np.floor((load + incoming) / np.maximum(capacity, 1) * 100 + 0.5)
+        exceeded = (thresholds > 0) & (capacity > 0) & (percent > thresholds)
+        # The first resource in the order of names is the reason.
+        first = exceeded.argmax(axis=1)
+        codes = np.where(exceeded.any(axis=1), _FIRST_RESOURCE + 2 * first + by_aggregate, 0)
+        codes[~columns.reported[rows]] = 0
+        if settings.filters_expired:
+            expired = columns.expired[rows]
+            codes[expired] = 0 if settings.passes_expired else _EXPIRED
+        codes[~columns.has_metric[rows] | ~thresholds.any(axis=1)] = 0
+        return codes.astype(np.int64)
+
+    def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
+        if code == _EXPIRED:
+            return (Reason("node(s) nodeMetric expired"),)
+        resource, aggregated = divmod(code - _FIRST_RESOURCE, 2)
+        usage = "aggregated usage" if aggregated else "usage"
+        return (Reason(f"node(s) {self._settings.resources[resource]} {usage} exceed threshold"),)
+
+    def pre_score(self, pod: PodInfo) -> Any:
+        return self._incoming(pod.pod) if self._settings.scores else SKIP_SCORE
+
+    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        columns, settings = self._columns, self._settings
+        columns.ensure(self.view.columns.size)
+        incoming, prod = state
+        if prod and settings.scores_prod_usage:
+            load = columns.prod_load[rows]
+        elif settings.score_aggregation is not None:
+            load = columns.score_aggregated[rows]
+        else:
+            load = columns.load[rows]
+        capacity = columns.capacity[rows]
+        free = np.maximum(capacity - load - incoming, 0)
+        scores = free * MAX_NODE_SCORE // np.maximum(capacity, 1)
+        total, weight = (scores * self._weights).sum(axis=1), int(self._weights.sum())
+        if settings.dominant_weight:
+            # A resource that the node does not have says nothing about its load.
+            total += np.where(capacity > 0, scores, MAX_NODE_SCORE).min(axis=1) * settings.dominant_weight
+            weight += settings.dominant_weight
+        counts = columns.reported[rows] & ~columns.expired[rows]
+        return np.where(counts, total // weight, 0)
+
+    def wakes_on(self) -> frozenset[str]:
+        # A new node or a larger one can take the pod as well; the original waits for its first report.
+        return frozenset({EventKind.POD_DELETE, EventKind.NODE_METRIC, EventKind.NODE_ADD, EventKind.NODE_ALLOCATABLE})
+
+    # What events and decisions share.
+
+    def _incoming(self, pod: Pod) -> tuple[Ints, bool]:
+        vector = np.array(self._estimate(pod), dtype=np.int64)
+        return vector, priority_class_with_default(pod) is PriorityClass.PROD
+
+    def _assigned(self, row: int, pod: PodInfo) -> AssignedPod:
+        scheduled = _became_true(pod.pod, "PodScheduled")
+        assigned_at = scheduled.timestamp() if scheduled is not None else self._known_since(row, pod.uid)
+        estimate = self._estimate(pod.pod)
+        return AssignedPod(
+            key=pod.key,
+            prod=priority_class_with_default(pod.pod) is PriorityClass.PROD,
+            assigned_at=assigned_at,
+            estimated_until=self._estimated_until(pod.pod, assigned_at),
+            estimate=estimate if any(estimate) else None,
+        )
+
+    def _known_since(self, row: int, uid: str) -> float:
+        # A pod that was assumed keeps the moment of that until the API says when it was scheduled.
+        known = self._nodes[row].pods.get(uid) if row in self._nodes else None
+        return known.assigned_at if known is not None else self._now()
+
+    def _estimated_until(self, pod: Pod, assigned_at: float) -> float:
+        settings = self._settings
+        after_initialized, after_scheduled = settings.seconds_after_initialized, settings.seconds_after_scheduled
+        if settings.customizable:
+            of_pod = pod.metadata.annotations
+            after_initialized = _seconds(of_pod.get(keys.LOAD_ESTIMATED_SECONDS_AFTER_INITIALIZED), after_initialized)
+            after_scheduled = _seconds(of_pod.get(keys.LOAD_ESTIMATED_SECONDS_AFTER_POD_SCHEDULED), after_scheduled)
+        initialized = _became_true(pod, "Initialized") if after_initialized > 0 else None
+        if initialized is not None:
+            return initialized.timestamp() + after_initialized
+        return assigned_at + after_scheduled if after_scheduled > 0 else _LONG_AGO
+
+    def _estimate(self, pod: Pod) -> Vector:
+        factors: Mapping[str, int] = self._settings.factors
+        custom = pod.metadata.annotations.get(keys.LOAD_ESTIMATED_SCALING_FACTORS)
+        if custom and self._settings.customizable:
+            factors = {**factors, **_factors(custom)}
+        return self._settings.vector(estimate_pod(pod, factors))
+
+    def _node(self, row: int) -> NodeLoad:
+        node = self._nodes.get(row)
+        if node is None:
+            node = self._nodes[row] = NodeLoad(len(self._settings.resources))
+        return node
+
+    def _write(self, row: int) -> None:
+        node = self._nodes.get(row)
+        if node is not None:
+            self._columns.write_load(row, node, self._thresholds.get(row, self._settings.thresholds))
+            self.view.columns.touch(row, Aspect.LOAD)
+
+    def _now(self) -> float:
+        return self.view.now.timestamp() if self.view.now is not None else _LONG_AGO
+
+
+def _unamplified(node: Node) -> ResourceList:
+    """Allocatable, with the values from before amplification where the node's annotation has them."""
+    text = node.metadata.annotations.get(keys.RAW_ALLOCATABLE)
+    if not text:
+        return node.status.allocatable
+    try:
+        raw = decode(text, ResourceList)
+    except DecodeError:
+        return node.status.allocatable
+    return {**node.status.allocatable, **raw}
+
+
+def _factors(text: str) -> dict[str, int]:
+    try:
+        return decode(text, dict[str, int])
+    except DecodeError:
+        return {}
+
+
+def _seconds(text: str | None, default: int) -> int:
+    return int(text) if text is not None and text.isascii() and text.isdigit() else default
+
+
+def _became_true(pod: Pod, condition_type: str) -> datetime | None:
+    def holds(condition: PodCondition) -> bool:
+        return condition.type == condition_type and condition.status == "True"
+
+    found = next(filter(holds, pod.status.conditions), None)
+    return found.last_transition_time if found else None
+
+
+def _of_daemon_set(pod: Pod) -> bool:
+    return any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)

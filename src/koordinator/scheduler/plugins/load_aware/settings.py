@@ -1,0 +1,129 @@
+"""The plugin's arguments in the shape that decisions need: vectors over the resources that it looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from koordinator.api.codec import DecodeError, decode
+from koordinator.api.duration import GoDuration
+from koordinator.api.meta import WireStruct
+from koordinator.api.pod import ResourceList
+
+Vector = tuple[int, ...]
+AggregatedKey = tuple[str, int]
+"""(aggregation, window in whole seconds); a window of 0 is the longest that has data."""
+
+
+class AggregatedThresholds(WireStruct):
+    """``aggregatedUsage`` of the node annotation."""
+
+    usage_thresholds: dict[str, int] = {}
+    usage_aggregation_type: str = ""
+    usage_aggregated_duration: GoDuration = GoDuration()
+
+
+class NodeThresholds(WireStruct):
+    """The annotation scheduling.koordinator.sh/usage-thresholds."""
+
+    usage_thresholds: dict[str, int] = {}
+    prod_usage_thresholds: dict[str, int] = {}
+    aggregated_usage: AggregatedThresholds | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Percent of allocatable that load may reach; zero means no bound. ``aggregation`` is None when unused."""
+
+    usage: Vector
+    prod: Vector
+    aggregated: Vector
+    aggregation: AggregatedKey | None
+
+
+class Settings:
+    """Validated arguments over the sorted union of all resources that they name."""
+
+    def __init__(self, args: Any) -> None:
+        aggregated = args.aggregated
+        named: list[Iterable[str]] = [
+            ("cpu", "memory"),
+            args.usage_thresholds,
+            args.prod_usage_thresholds,
+            args.resource_weights,
+            args.estimated_scaling_factors,
+            args.supported_resources,
+            aggregated.usage_thresholds if aggregated else (),
+        ]
+        self.resources = tuple(sorted({name for names in named for name in names}))
+        self.weights = self.vector(args.resource_weights)
+        self.dominant_weight: int = args.dominant_resource_weight or 0
+        self.factors: Mapping[str, int] = args.estimated_scaling_factors
+        self.expiration_seconds: float = args.node_metric_expiration_seconds
+        self.filters_expired: bool = args.filter_expired_node_metrics
+        self.passes_expired: bool = args.enable_schedule_when_node_metrics_expired
+        self.prod_includes_system: bool = args.prod_usage_include_sys
+        self.scores_prod_usage: bool = args.score_according_prod_usage
+        self.customizable: bool = args.allow_customize_estimation
+        self.seconds_after_scheduled: int = args.estimated_seconds_after_pod_scheduled or 0
+        self.seconds_after_initialized: int = args.estimated_seconds_after_initialized or 0
+        self.score_aggregation = self._score_aggregation(aggregated)
+        self.thresholds = self._thresholds(args, aggregated)
+
+    @property
+    def scores(self) -> bool:
+        """Whether the arguments leave anything to score by."""
+        return bool(self.dominant_weight) or any(self.weights)
+
+    def vector(self, amounts: Mapping[str, int]) -> Vector:
+        return tuple([amounts.get(name, 0) for name in self.resources])
+
+    def amounts(self, resources: ResourceList) -> Vector:
+        """CPU in milli-CPU, the rest in whole units; what is not there is zero."""
+        return tuple(
+            [
+                0 if (amount := resources.get(name)) is None else amount.milli if name == "cpu" else amount.value
+                for name in self.resources
+            ]
+        )
+
+    def thresholds_for(self, annotation: str | None) -> Thresholds:
+        """Those of the arguments, each group replaced by the node's where its annotation has one. An annotation that
+        cannot be read changes nothing."""
+        if not annotation:
+            return self.thresholds
+        try:
+            own = decode(annotation, NodeThresholds)
+        except DecodeError:
+            return self.thresholds
+        base, of_node = self.thresholds, own.aggregated_usage
+        aggregated, aggregation = base.aggregated, base.aggregation
+        if of_node is not None and of_node.usage_thresholds and of_node.usage_aggregation_type:
+            aggregated = self.vector(of_node.usage_thresholds)
+            aggregation = _key(of_node.usage_aggregation_type, of_node.usage_aggregated_duration)
+        return Thresholds(
+            usage=self.vector(own.usage_thresholds) if own.usage_thresholds else base.usage,
+            prod=self.vector(own.prod_usage_thresholds) if own.prod_usage_thresholds else base.prod,
+            aggregated=aggregated,
+            aggregation=aggregation,
+        )
+
+    def _thresholds(self, args: Any, aggregated: Any) -> Thresholds:
+        used = bool(aggregated and aggregated.usage_thresholds and aggregated.usage_aggregation_type)
+        return Thresholds(
+            usage=self.vector(args.usage_thresholds),
+            prod=self.vector(args.prod_usage_thresholds),
+            aggregated=self.vector(aggregated.usage_thresholds if used else {}),
+            aggregation=_key(aggregated.usage_aggregation_type, aggregated.usage_aggregated_duration) if used else None,
+        )
+
+    @staticmethod
+    def _score_aggregation(aggregated: Any) -> AggregatedKey | None:
+        if not aggregated or not aggregated.score_aggregation_type:
+            return None
+        return _key(aggregated.score_aggregation_type, aggregated.score_aggregated_duration)
+
+
+def _key(aggregation: str, window: GoDuration | None) -> AggregatedKey:
+    return aggregation, int(window.total_seconds()) if window is not None else 0

@@ -1,0 +1,115 @@
+"""NodeAffinity: nodeSelector, required and preferred node affinity, and affinity that the profile adds to all pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import msgspec
+import numpy as np
+
+from koordinator.api.node import Node
+from koordinator.api.pod import NodeAffinity as NodeAffinityTerms
+from koordinator.api.pod import Pod
+from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
+from koordinator.scheduler.engine.framework import (
+    SKIP_SCORE,
+    ClusterView,
+    EventKind,
+    FilterPlugin,
+    PodInfo,
+    PreFilterPlugin,
+    PreFilterResult,
+    Reason,
+    ScorePlugin,
+    default_normalize,
+)
+from koordinator.scheduler.plugins.node_selector import (
+    NodePredicate,
+    node_names,
+    preferred_score,
+    required_predicate,
+    selector_predicate,
+)
+
+_ENFORCED: Final = 1
+_OF_POD: Final = 2
+_REASONS: Final = {
+    _ENFORCED: Reason("node(s) didn't match scheduler-enforced node affinity", unresolvable=True),
+    _OF_POD: Reason("node(s) didn't match Pod's node affinity/selector", unresolvable=True),
+}
+_CONFLICT: Final = Reason("pod affinity terms conflict", unresolvable=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    added: NodePredicate | None
+    of_pod: NodePredicate | None
+
+
+class NodeAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin):
+    name = "NodeAffinity"
+    reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
+    score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        added: NodeAffinityTerms | None = getattr(args, "added_affinity", None)
+        required = added.required_during_scheduling_ignored_during_execution if added else None
+        self._added = selector_predicate(required) if required else None
+        self._added_preference = (
+            preferred_score(added.preferred_during_scheduling_ignored_during_execution) if added else None
+        )
+
+    def class_key(self, pod: Pod) -> Hashable:
+        affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+        if affinity is None and not pod.spec.node_selector:
+            return None
+        return tuple(sorted(pod.spec.node_selector.items())), msgspec.json.encode(affinity)
+
+    def pre_filter(self, pod: PodInfo) -> PreFilterResult:
+        of_pod = required_predicate(pod.pod)
+        if of_pod is None and self._added is None:
+            return PreFilterResult(skip=True)
+        state = _Terms(self._added, of_pod)
+        affinity = pod.pod.spec.affinity.node_affinity if pod.pod.spec.affinity else None
+        required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+        if required is None or not required.node_selector_terms:
+            return PreFilterResult(state)
+        names = node_names(required)
+        if names is not None and not names:
+            return PreFilterResult(state, rejection=_CONFLICT)
+        return PreFilterResult(state, node_names=names)
+
+    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        def verdict(node: Node | None) -> int:
+            if node is None:
+                return 0
+            if state.added is not None and not state.added(node):
+                return _ENFORCED
+            return 0 if state.of_pod is None or state.of_pod(node) else _OF_POD
+
+        return self._for_each(verdict, rows)
+
+    def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
+        return (_REASONS[code],)
+
+    def pre_score(self, pod: PodInfo) -> Any:
+        affinity = pod.pod.spec.affinity.node_affinity if pod.pod.spec.affinity else None
+        preferred = preferred_score(affinity.preferred_during_scheduling_ignored_during_execution) if affinity else None
+        preferences = [preference for preference in (self._added_preference, preferred) if preference is not None]
+        return preferences or SKIP_SCORE
+
+    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        return self._for_each(lambda node: sum(preference(node) for preference in state) if node else 0, rows)
+
+    def normalize(self, raw: Ints, feasible: Mask) -> Ints | None:
+        return default_normalize(raw, feasible, reverse=False)
+
+    def wakes_on(self) -> frozenset[str]:
+        return frozenset({EventKind.NODE_ADD, EventKind.NODE_LABEL})
+
+    def _for_each(self, function: Callable[[Node | None], int], rows: Rows) -> Ints:
+        nodes = self.view.columns.nodes
+        return np.array([function(nodes[row]) for row in rows.tolist()], dtype=np.int64)

@@ -1,0 +1,41 @@
+"""NodeName: a pod that names its node goes there or nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from koordinator.api.pod import Pod
+from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
+from koordinator.scheduler.engine.framework import (
+    EventKind,
+    FilterPlugin,
+    PodInfo,
+    PreFilterPlugin,
+    PreFilterResult,
+    Reason,
+)
+
+
+class NodeName(PreFilterPlugin, FilterPlugin):
+    name = "NodeName"
+    reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
+
+    def class_key(self, pod: Pod) -> Hashable:
+        return pod.spec.node_name
+
+    def pre_filter(self, pod: PodInfo) -> PreFilterResult:
+        return PreFilterResult(skip=not pod.pod.spec.node_name)
+
+    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        wanted = self.view.columns.row_of.get(pod.pod.spec.node_name, -1)
+        codes: Ints = (rows != wanted).astype(np.int64)
+        return codes
+
+    def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
+        return (Reason("node(s) didn't match the requested node name", unresolvable=True),)
+
+    def wakes_on(self) -> frozenset[str]:
+        return frozenset({EventKind.NODE_ADD})

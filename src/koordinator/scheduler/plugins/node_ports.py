@@ -1,0 +1,104 @@
+"""NodePorts: two pods cannot have the same host port on one node."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from koordinator.api.pod import Pod
+from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
+from koordinator.scheduler.engine.framework import (
+    ClusterView,
+    EventKind,
+    FilterPlugin,
+    Observer,
+    PodInfo,
+    PreFilterPlugin,
+    PreFilterResult,
+    Reason,
+)
+
+_ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - a value of hostIP, not an address that we bind
+_HostPort = tuple[str, str, int]
+"""(address, protocol, port)."""
+
+
+def host_ports(pod: Pod) -> tuple[_HostPort, ...]:
+    """The host ports that the pod takes while it runs: those of its containers and sidecars."""
+    spec = pod.spec
+    sidecars = [container for container in spec.init_containers if container.restart_policy == "Always"]
+    return tuple(
+        sorted(
+            {
+                (port.host_ip or _ANY_ADDRESS, port.protocol or "TCP", port.host_port)
+                for container in (*spec.containers, *sidecars)
+                for port in container.ports
+                if port.host_port > 0
+            }
+        )
+    )
+
+
+class NodePorts(PreFilterPlugin, FilterPlugin, Observer):
+    name = "NodePorts"
+    reads: ClassVar[tuple[Aspect, ...]] = (Aspect.PODS,)
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        self._used: dict[tuple[str, int], dict[int, Counter[str]]] = {}
+        """(protocol, port) -> row -> address -> pods."""
+        self._counted: dict[tuple[int, str], tuple[_HostPort, ...]] = {}
+
+    def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
+        ports = host_ports(pod.pod)
+        before = self._counted.get((row, pod.uid), ())
+        if ports == before:
+            return
+        self._forget(row, pod.uid)
+        if ports:
+            self._counted[row, pod.uid] = ports
+        for address, protocol, port in ports:
+            self._used.setdefault((protocol, port), {}).setdefault(row, Counter())[address] += 1
+
+    def on_pod_removed(self, row: int, pod: PodInfo) -> None:
+        self._forget(row, pod.uid)
+
+    def on_node_removed(self, row: int, name: str) -> None:
+        for counted_row, uid in [key for key in self._counted if key[0] == row]:
+            self._forget(counted_row, uid)
+
+    def class_key(self, pod: Pod) -> Hashable:
+        return host_ports(pod)
+
+    def pre_filter(self, pod: PodInfo) -> PreFilterResult:
+        ports = host_ports(pod.pod)
+        return PreFilterResult(state=ports, skip=not ports)
+
+    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        taken: set[int] = set()
+        for address, protocol, port in state:
+            for row, addresses in self._used.get((protocol, port), {}).items():
+                if address == _ANY_ADDRESS or address in addresses or _ANY_ADDRESS in addresses:
+                    taken.add(row)
+        if not taken:
+            return np.zeros(rows.shape[0], dtype=np.int64)
+        return np.array([row in taken for row in rows.tolist()], dtype=np.int64)
+
+    def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
+        return (Reason("node(s) didn't have free ports for the requested pod ports"),)
+
+    def wakes_on(self) -> frozenset[str]:
+        return frozenset({EventKind.NODE_ADD, EventKind.POD_DELETE})
+
+    def _forget(self, row: int, uid: str) -> None:
+        for address, protocol, port in self._counted.pop((row, uid), ()):
+            rows = self._used[protocol, port]
+            rows[row][address] -= 1
+            rows[row] += Counter()  # drops addresses that nobody uses any more
+            if not rows[row]:
+                del rows[row]
+            if not rows:
+                del self._used[protocol, port]

@@ -1,0 +1,1 @@
+"""Plugins that count resources: NodeResourcesFit and NodeResourcesBalancedAllocation."""

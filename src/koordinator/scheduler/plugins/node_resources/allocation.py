@@ -1,0 +1,83 @@
+"""How full nodes would be with the pod on them, resource by resource: what the resource scorers start from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from koordinator.scheduler.engine.columns import CPU, MEMORY, Ints, NodeColumns, Rows
+from koordinator.scheduler.engine.framework import PodInfo
+
+Scorer = Callable[[Ints, Ints, Ints], Ints]
+"""(requested, allocatable, weights) -> scores. Shapes (rows, resources), the same, (resources,). An allocatable of
+zero leaves the resource out of that row's score."""
+
+
+class ResourceWeight(Protocol):
+    """A resource to score, and how much it counts."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def weight(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """What the pod adds to the resources that are scored for it."""
+
+    columns: Rows
+    added: Ints
+    weights: Ints
+    non_zero: tuple[tuple[int, int], ...]
+    """(position, column of non_zero_requested): where the requests with defaults count instead of the plain ones."""
+
+
+class AllocationScorer:
+    """Scores rows of nodes for the resources of a plugin's arguments."""
+
+    def __init__(self, columns: NodeColumns, resources: Sequence[ResourceWeight], scorer: Scorer) -> None:
+        self._columns = columns
+        self._resources = [(columns.resources.column(each.name), each.name, each.weight) for each in resources]
+        self._scorer = scorer
+
+    def prepare(self, pod: PodInfo, *, non_zero: bool) -> Allocation:
+        """The resources that count for this pod: extended ones only if it requests them."""
+        self._columns.fit_resources()
+        amounts = pod.request.amounts
+        chosen = [
+            (column, weight)
+            for column, name, weight in self._resources
+            if amounts.get(column, 0) > 0 or not is_scalar(name)
+        ]
+        with_defaults = (CPU, MEMORY) if non_zero else ()
+        added = [
+            pod.request.non_zero[column] if column in with_defaults else amounts.get(column, 0) for column, _ in chosen
+        ]
+        return Allocation(
+            columns=np.array([column for column, _ in chosen], dtype=np.intp),
+            added=np.array(added, dtype=np.int64),
+            weights=np.array([weight for _, weight in chosen], dtype=np.int64),
+            non_zero=tuple((index, column) for index, (column, _) in enumerate(chosen) if column in with_defaults),
+        )
+
+    def score(self, allocation: Allocation, rows: Rows) -> Ints:
+        """One score for each of ``rows``."""
+        if not allocation.columns.shape[0]:
+            return np.zeros(rows.shape[0], dtype=np.int64)
+        columns = self._columns
+        cells = (rows[:, np.newaxis], allocation.columns)
+        requested: NDArray[np.int64] = columns.requested[cells]
+        for index, column in allocation.non_zero:
+            requested[:, index] = columns.non_zero_requested[rows, column]
+        requested += allocation.added
+        return self._scorer(requested, columns.allocatable[cells], allocation.weights)
+
+
+def is_scalar(name: str) -> bool:
+    """Extended resources, huge pages and attachable volumes: what a node has only if it says so."""
+    return "/" in name or name.startswith(("hugepages-", "attachable-volumes-"))

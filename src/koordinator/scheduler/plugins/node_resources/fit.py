@@ -1,0 +1,118 @@
+"""NodeResourcesFit: enough of everything that the pod requests, and a score by how full nodes are."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from koordinator.api.pod import Pod
+from koordinator.scheduler.engine.columns import PODS, Aspect, Ints, Rows
+from koordinator.scheduler.engine.framework import (
+    ClusterView,
+    EventKind,
+    FilterPlugin,
+    PodInfo,
+    PreFilterPlugin,
+    PreFilterResult,
+    Reason,
+    ScorePlugin,
+)
+from koordinator.scheduler.plugins.node_resources.allocation import Allocation, AllocationScorer
+from koordinator.scheduler.plugins.node_resources.strategies import scorer_for
+from koordinator.scheduler.plugins.resources_key import resources_key
+
+_UNRESOLVABLE: Final = 1
+_FIRST_BIT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    columns: tuple[int, ...]
+    """The first is the pod itself."""
+    amounts: tuple[int, ...]
+    column_array: Rows
+    amount_array: Ints
+    bits: Ints
+
+
+class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin):
+    """Codes are bit masks: bit 0 when the node could never hold the pod, then one bit for each requested resource."""
+
+    name = "NodeResourcesFit"
+    reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS)
+    score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS)
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        self._ignored = frozenset(args.ignored_resources)
+        self._ignored_groups = frozenset(args.ignored_resource_groups)
+        self._scorer = AllocationScorer(
+            view.columns, args.scoring_strategy.resources, scorer_for(args.scoring_strategy)
+        )
+
+    def class_key(self, pod: Pod) -> Hashable:
+        return resources_key(pod)
+
+    def pre_filter(self, pod: PodInfo) -> PreFilterResult:
+        resources = self.view.columns.resources
+        self.view.columns.fit_resources()
+        # Upstream names missing resources in this order: pods, cpu, memory, ephemeral-storage, then the others.
+        wanted = {PODS: 1} | {
+            column: amount
+            for column, amount in sorted(pod.request.amounts.items())
+            if column != PODS and not self._is_ignored(resources.name(column))
+        }
+        columns, amounts = tuple(wanted), tuple(wanted.values())
+        bits = np.array([1 << (_FIRST_BIT + index) for index in range(len(columns))], dtype=np.int64)
+        return PreFilterResult(
+            _Wanted(columns, amounts, np.array(columns, dtype=np.intp), np.array(amounts, dtype=np.int64), bits)
+        )
+
+    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        if rows.shape[0] == 1:
+            return self._filter_one(state, int(rows[0]))
+        columns = self.view.columns
+        allocatable = columns.allocatable[np.ix_(rows, state.column_array)]
+        missing = state.amount_array > allocatable - columns.requested[np.ix_(rows, state.column_array)]
+        codes: Ints = missing @ state.bits
+        # The number of pods is never what makes a node hopeless.
+        hopeless = (missing[:, 1:] & (state.amount_array[1:] > allocatable[:, 1:])).any(axis=1)
+        codes[hopeless] |= _UNRESOLVABLE
+        return codes
+
+    def _filter_one(self, state: _Wanted, row: int) -> Ints:
+        allocatable = self.view.columns.allocatable[row].tolist()
+        requested = self.view.columns.requested[row].tolist()
+        code = 0
+        for index, (column, amount) in enumerate(zip(state.columns, state.amounts, strict=True)):
+            if amount > allocatable[column] - requested[column]:
+                code |= 1 << (_FIRST_BIT + index)
+                if column != PODS and amount > allocatable[column]:
+                    code |= _UNRESOLVABLE
+        return np.array((code,), dtype=np.int64)
+
+    def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
+        unresolvable = bool(code & _UNRESOLVABLE)
+        resources = self.view.columns.resources
+        missing = [column for index, column in enumerate(state.columns) if code >> (_FIRST_BIT + index) & 1]
+        return tuple(
+            Reason("Too many pods" if column == PODS else f"Insufficient {resources.name(column)}", unresolvable)
+            for column in missing
+        )
+
+    def pre_score(self, pod: PodInfo) -> Any:
+        return self._scorer.prepare(pod, non_zero=True)
+
+    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        allocation: Allocation = state
+        return self._scorer.score(allocation, rows)
+
+    def wakes_on(self) -> frozenset[str]:
+        return frozenset({EventKind.NODE_ADD, EventKind.NODE_ALLOCATABLE, EventKind.POD_DELETE})
+
+    def _is_ignored(self, name: str) -> bool:
+        group, slash, _ = name.partition("/")
+        return name in self._ignored or (bool(slash) and group in self._ignored_groups)

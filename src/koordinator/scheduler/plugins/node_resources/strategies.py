@@ -1,0 +1,102 @@
+"""The scoring strategies of NodeResourcesFit, on integers exactly as upstream rounds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import numpy as np
+
+from koordinator.scheduler.engine.columns import Ints
+from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
+from koordinator.scheduler.plugins.node_resources.allocation import ResourceWeight, Scorer
+
+_Function = Callable[[Ints], Ints]
+
+_MAX_SHAPE_SCORE: Final = 10
+_MAX_UTILIZATION: Final = 100
+
+
+class ShapePoint(Protocol):
+    """A corner of the function from utilisation (0..100) to score (0..10)."""
+
+    @property
+    def utilization(self) -> int: ...
+    @property
+    def score(self) -> int: ...
+
+
+class Shape(Protocol):
+    @property
+    def shape(self) -> Sequence[ShapePoint]: ...
+
+
+class Strategy(Protocol):
+    """The ``scoringStrategy`` of the plugin's arguments."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def resources(self) -> Sequence[ResourceWeight]: ...
+    @property
+    def requested_to_capacity_ratio(self) -> Shape | None: ...
+
+
+def scorer_for(strategy: Strategy) -> Scorer:
+    """The scorer of a validated strategy."""
+    if strategy.type == "MostAllocated":
+        return most_allocated
+    if strategy.type == "RequestedToCapacityRatio" and strategy.requested_to_capacity_ratio is not None:
+        return requested_to_capacity_ratio(strategy.requested_to_capacity_ratio.shape)
+    return least_allocated
+
+
+def least_allocated(requested: Ints, allocatable: Ints, weights: Ints) -> Ints:
+    """More for emptier nodes; nothing for a resource that would be overcommitted."""
+    free = np.maximum(allocatable - requested, 0)
+    return _weighted_mean(free * MAX_NODE_SCORE // np.maximum(allocatable, 1), weights * (allocatable > 0))
+
+
+def most_allocated(requested: Ints, allocatable: Ints, weights: Ints) -> Ints:
+    """More for fuller nodes; pods without requests, which count with defaults, may seem to overfill one."""
+    used = np.minimum(requested, allocatable)
+    return _weighted_mean(used * MAX_NODE_SCORE // np.maximum(allocatable, 1), weights * (allocatable > 0))
+
+
+def requested_to_capacity_ratio(shape: Sequence[ShapePoint]) -> Scorer:
+    """A broken line from utilisation to score; resources that score nothing do not count in the mean."""
+    function = broken_line([(point.utilization, point.score * (MAX_NODE_SCORE // _MAX_SHAPE_SCORE)) for point in shape])
+
+    def score(requested: Ints, allocatable: Ints, weights: Ints) -> Ints:
+        utilization = requested * _MAX_UTILIZATION // np.maximum(allocatable, 1)
+        utilization = np.where(requested > allocatable, _MAX_UTILIZATION, utilization)
+        scores = function(utilization)
+        counted = weights * ((allocatable > 0) & (scores > 0))
+        total, weight = (scores * counted).sum(axis=1), counted.sum(axis=1)
+        mean = np.floor(total / np.maximum(weight, 1) + 0.5).astype(np.int64)
+        return np.where(weight > 0, mean, 0)
+
+    return score
+
+
+def broken_line(points: Sequence[tuple[int, int]]) -> _Function:
+    """The integer function through ``points`` (sorted by x), constant outside; divisions cut towards zero, as Go's."""
+    table = np.array([_on_line(points, x) for x in range(_MAX_UTILIZATION + 1)], dtype=np.int64)
+    return lambda x: table[np.clip(x, 0, _MAX_UTILIZATION)]
+
+
+def _on_line(points: Sequence[tuple[int, int]], x: int) -> int:
+    for index, (right, score) in enumerate(points):
+        if x <= right:
+            if index == 0:
+                return score
+            left, before = points[index - 1]
+            rise = (score - before) * (x - left)
+            return before + (abs(rise) // (right - left)) * (1 if rise >= 0 else -1)
+    return points[-1][1]
+
+
+def _weighted_mean(scores: Ints, weights: Ints) -> Ints:
+    weight = weights.sum(axis=1)
+    mean: Ints = (scores * weights).sum(axis=1) // np.maximum(weight, 1)
+    return mean

@@ -1,0 +1,44 @@
+"""NodeUnschedulable: cordoned nodes take only pods that tolerate their being so."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from koordinator.api.node import Taint
+from koordinator.api.pod import Pod
+from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
+from koordinator.scheduler.engine.framework import (
+    EventKind,
+    FilterPlugin,
+    PodInfo,
+    PreFilterPlugin,
+    PreFilterResult,
+    Reason,
+)
+from koordinator.scheduler.plugins.tolerations import NO_SCHEDULE, tolerated
+
+_TAINT: Final = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
+
+
+class NodeUnschedulable(PreFilterPlugin, FilterPlugin):
+    name = "NodeUnschedulable"
+    reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
+
+    def class_key(self, pod: Pod) -> Hashable:
+        return tolerated(pod.spec.tolerations, _TAINT)
+
+    def pre_filter(self, pod: PodInfo) -> PreFilterResult:
+        return PreFilterResult(skip=tolerated(pod.pod.spec.tolerations, _TAINT))
+
+    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        codes: Ints = self.view.columns.unschedulable[rows].astype(np.int64)
+        return codes
+
+    def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
+        return (Reason("node(s) were unschedulable", unresolvable=True),)
+
+    def wakes_on(self) -> frozenset[str]:
+        return frozenset({EventKind.NODE_ADD, EventKind.NODE_TAINT})

@@ -1,0 +1,14 @@
+"""PrioritySort: the more important pod first, then the one that has waited longer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from koordinator.scheduler.engine.framework import PodInfo, QueueSortPlugin
+
+
+class PrioritySort(QueueSortPlugin):
+    name = "PrioritySort"
+
+    def sort_key(self, pod: PodInfo, queued_at: float) -> tuple[Any, ...]:
+        return -pod.priority, queued_at

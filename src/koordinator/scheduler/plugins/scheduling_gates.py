@@ -1,0 +1,19 @@
+"""SchedulingGates: a pod with gates waits outside the queue until they are removed."""
+
+from __future__ import annotations
+
+from koordinator.api.pod import Pod
+from koordinator.scheduler.engine.framework import EventKind, PreEnqueuePlugin, Reason
+
+
+class SchedulingGates(PreEnqueuePlugin):
+    name = "SchedulingGates"
+
+    def pre_enqueue(self, pod: Pod) -> Reason | None:
+        gates = [gate.name for gate in pod.spec.scheduling_gates]
+        if not gates:
+            return None
+        return Reason(f"waiting for scheduling gates: [{' '.join(gates)}]", unresolvable=True)
+
+    def wakes_on(self) -> frozenset[str]:
+        return frozenset({EventKind.POD_UPDATE})

@@ -1,0 +1,40 @@
+"""Every built-in plugin that exists, by the name that configurations use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+from koordinator.scheduler.engine.framework import Plugin
+from koordinator.scheduler.plugins.default_binder import DefaultBinder, DefaultPreBind
+from koordinator.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
+from koordinator.scheduler.plugins.node_affinity import NodeAffinity
+from koordinator.scheduler.plugins.node_name import NodeName
+from koordinator.scheduler.plugins.node_ports import NodePorts
+from koordinator.scheduler.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
+from koordinator.scheduler.plugins.node_resources.fit import NodeResourcesFit
+from koordinator.scheduler.plugins.node_unschedulable import NodeUnschedulable
+from koordinator.scheduler.plugins.priority_sort import PrioritySort
+from koordinator.scheduler.plugins.scheduling_gates import SchedulingGates
+from koordinator.scheduler.plugins.taint_toleration import TaintToleration
+
+BUILT_IN: Final[Mapping[str, type[Plugin]]] = MappingProxyType(
+    {
+        plugin.name: plugin
+        for plugin in (
+            SchedulingGates,
+            PrioritySort,
+            NodeUnschedulable,
+            NodeName,
+            TaintToleration,
+            NodeAffinity,
+            NodePorts,
+            NodeResourcesFit,
+            NodeResourcesBalancedAllocation,
+            LoadAwareScheduling,
+            DefaultPreBind,
+            DefaultBinder,
+        )
+    }
+)

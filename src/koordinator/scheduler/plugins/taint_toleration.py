@@ -1,0 +1,114 @@
+"""TaintToleration: pods stay off nodes whose taints they do not tolerate, and prefer nodes with fewer soft ones.
+
+Nodes of a cluster share few different sets of taints, so the verdict is found once for each set and looked up by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import msgspec
+import numpy as np
+
+from koordinator.api.node import Node, Taint
+from koordinator.api.pod import Pod, Toleration
+from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
+from koordinator.scheduler.engine.framework import (
+    ClusterView,
+    EventKind,
+    FilterPlugin,
+    Observer,
+    PodInfo,
+    PreFilterPlugin,
+    PreFilterResult,
+    Reason,
+    ScorePlugin,
+    default_normalize,
+)
+from koordinator.scheduler.plugins.tolerations import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, tolerated
+
+_TaintSet = tuple[tuple[str, str, str], ...]
+
+
+@dataclass(slots=True)
+class _Lookup:
+    """One number for each known set of taints; grows as sets become known."""
+
+    of_set: Callable[[Sequence[Taint]], int]
+    values: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+
+
+class TaintToleration(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
+    name = "TaintToleration"
+    reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
+    score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        self._sets: list[list[Taint]] = [[]]
+        self._number_of: dict[_TaintSet, int] = {(): 0}
+        self._set_of_row: Ints = np.zeros(0, dtype=np.int64)
+
+    def on_node(self, row: int, node: Node) -> None:
+        if row >= self._set_of_row.shape[0]:
+            larger = np.zeros(max(64, 2 * row), dtype=np.int64)
+            larger[: self._set_of_row.shape[0]] = self._set_of_row
+            self._set_of_row = larger
+        self._set_of_row[row] = self._number(node.spec.taints)
+
+    def on_node_removed(self, row: int, name: str) -> None:
+        self._set_of_row[row] = 0
+
+    def class_key(self, pod: Pod) -> Hashable:
+        return msgspec.json.encode(pod.spec.tolerations)
+
+    def pre_filter(self, pod: PodInfo) -> PreFilterResult:
+        tolerations = pod.pod.spec.tolerations
+        return PreFilterResult(state=_Lookup(lambda taints: int(_untolerated(tolerations, taints))))
+
+    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        return self._look_up(state, rows)
+
+    def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
+        return (Reason("node(s) had untolerated taint(s)", unresolvable=True),)
+
+    def pre_score(self, pod: PodInfo) -> Any:
+        # Only tolerations of all effects or of the soft one count against soft taints.
+        soft = [each for each in pod.pod.spec.tolerations if each.effect in ("", PREFER_NO_SCHEDULE)]
+        return _Lookup(lambda taints: _untolerated_soft(soft, taints))
+
+    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        return self._look_up(state, rows)
+
+    def normalize(self, raw: Ints, feasible: Mask) -> Ints | None:
+        return default_normalize(raw, feasible, reverse=True)
+
+    def wakes_on(self) -> frozenset[str]:
+        return frozenset({EventKind.NODE_ADD, EventKind.NODE_TAINT})
+
+    def _number(self, taints: Sequence[Taint]) -> int:
+        key: _TaintSet = tuple((taint.key, taint.value, taint.effect) for taint in taints)
+        number = self._number_of.get(key)
+        if number is None:
+            number = self._number_of[key] = len(self._sets)
+            self._sets.append(list(taints))
+        return number
+
+    def _look_up(self, lookup: _Lookup, rows: Rows) -> Ints:
+        known = lookup.values.shape[0]
+        if known < len(self._sets):
+            more = [lookup.of_set(taints) for taints in self._sets[known:]]
+            lookup.values = np.concatenate([lookup.values, np.array(more, dtype=np.int64)])
+        values: Ints = lookup.values[self._set_of_row[rows]]
+        return values
+
+
+def _untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> bool:
+    hard = (taint for taint in taints if taint.effect in (NO_SCHEDULE, NO_EXECUTE))
+    return any(not tolerated(tolerations, taint) for taint in hard)
+
+
+def _untolerated_soft(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> int:
+    return sum(1 for taint in taints if taint.effect == PREFER_NO_SCHEDULE and not tolerated(tolerations, taint))

@@ -1,0 +1,29 @@
+"""Whether tolerations cover a taint (k8s.io/component-helpers, ToleratesTaint)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from koordinator.api.node import Taint
+from koordinator.api.pod import Toleration
+
+NO_SCHEDULE: Final = "NoSchedule"
+NO_EXECUTE: Final = "NoExecute"
+PREFER_NO_SCHEDULE: Final = "PreferNoSchedule"
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Empty effect and key of a toleration match all; the operator defaults to Equal."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator in ("", "Equal"):
+        return toleration.value == taint.value
+    return toleration.operator == "Exists"
+
+
+def tolerated(tolerations: Iterable[Toleration], taint: Taint) -> bool:
+    """Whether any of ``tolerations`` covers ``taint``."""
+    return any(tolerates(toleration, taint) for toleration in tolerations)

@@ -1,0 +1,193 @@
+"""The scheduler put together: informers feed the state and the queue, the loop decides, the binder binds.
+
+Everything is built from the API alone. Before the initial lists are complete nothing is decided, so that a restart or
+a change of leader starts from what the API has and nothing else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any, Final
+
+from koordinator.api.kinds import NODES, PODS, Kind
+from koordinator.api.pod import Pod
+from koordinator.base.clock import Clock
+from koordinator.base.deadline import within
+from koordinator.kube.informer_set import InformerSet
+from koordinator.kube.interface import Client, Malformed
+from koordinator.scheduler.binding import Binder
+from koordinator.scheduler.engine.cluster_state import ClusterState
+from koordinator.scheduler.engine.decision import DecisionLog
+from koordinator.scheduler.engine.engine import Engine
+from koordinator.scheduler.engine.framework import ClusterView, PodInfo
+from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.failure_report import Events, FailureReporter
+from koordinator.scheduler.feed import Feed
+from koordinator.scheduler.loop import SchedulingLoop
+from koordinator.scheduler.metrics import SchedulerMetrics
+from koordinator.scheduler.queue.scheduling_queue import QueueOptions, SchedulingQueue
+from koordinator.scheduler.transforms import node_as_seen, pod_as_seen
+
+logger = logging.getLogger(__name__)
+
+_NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeObjects:
+    """A kind whose objects bear a node's name, and the kind of event that a change of one is."""
+
+    kind: Kind[Any]
+    event: str
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerOptions:
+    """What does not come from the profiles. Seconds."""
+
+    queue: QueueOptions = field(default_factory=QueueOptions)
+    bind_concurrency: int = 32
+    drain_seconds: float = 5.0
+    node_objects: Sequence[NodeObjects] = ()
+
+
+class Scheduler:
+    """One scheduler process without its flags, leadership and HTTP surface.
+
+    ``build_profiles`` makes the plugins on the view that it is given; ``make_pod`` derives a pod's facts on it.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        events: Events,
+        build_profiles: Callable[[ClusterView], Sequence[Profile]],
+        make_pod: Callable[[Pod], PodInfo],
+        view: ClusterView,
+        metrics: SchedulerMetrics,
+        *,
+        clock: Clock,
+        random: Random,
+        options: SchedulerOptions | None = None,
+    ) -> None:
+        self._options = options or SchedulerOptions()
+        self._clock = clock
+        self._client = client
+        self._random = random
+        self.state = ClusterState(view)
+        self.decisions = DecisionLog()
+        profiles = build_profiles(view)
+        for profile in profiles:
+            self.state.add_observers(profile.observers)
+        self.engines: Mapping[str, Engine] = {
+            profile.scheduler_name: Engine(profile, self.state, random) for profile in profiles
+        }
+        self.queue = SchedulingQueue(_sort_key(profiles), self._gate, clock.monotonic, self._options.queue)
+        self._loop = SchedulingLoop(self.engines, self.queue, self.decisions, metrics, clock)
+        self.feed = Feed(self.state, self.queue, make_pod, self.engines.__contains__, self._loop.wake)
+        self._binder = Binder(
+            client,
+            self.state,
+            self._loop.finished,
+            clock=clock,
+            random=random,
+            concurrency=self._options.bind_concurrency,
+        )
+        self._reporter = FailureReporter(client, events, clock)
+        self._loop.attach(self.feed, self._binder, self._reporter, events)
+        self._metrics = metrics
+        metrics.observe_sizes(self.queue.size, self._cache_sizes)
+        self.informers = self._informers()
+
+    @property
+    def synced(self) -> bool:
+        """Whether the state shows the whole cluster."""
+        return not self.informers.not_synced
+
+    async def watch(self) -> None:
+        """Keep the state and the queue current until cancelled; leaders and those that wait to lead alike."""
+        await self.informers.run()
+
+    async def schedule(self, stop: asyncio.Event) -> None:
+        """Wait for the initial lists, then schedule until ``stop``; returns when no binding is under way."""
+        await self.informers.wait_synced()
+        _spare_what_lives_long()
+        logger.info("in sync: %s", ", ".join(f"{count} {name}" for name, count in self._cache_sizes().items()))
+        async with asyncio.TaskGroup() as tasks:
+            binder = tasks.create_task(self._binder.run(), name="binder")
+            reporter = tasks.create_task(self._reporter.run(), name="failure-reporter")
+            loop = tasks.create_task(self._loop.run(), name="scheduling-loop")
+            await stop.wait()
+            loop.cancel()
+            with suppress(TimeoutError):
+                await within(self._clock, self._options.drain_seconds, self._binder.drained())
+            if self._binder.unfinished:
+                logger.warning("%d bindings were still under way when the time to stop was up", self._binder.unfinished)
+            binder.cancel()
+            reporter.cancel()
+
+    def _gate(self, pod: PodInfo) -> str | None:
+        gated = self.engines[pod.pod.spec.scheduler_name].profile.gate(pod.pod)
+        return f"{gated[0]}: {gated[1]}" if gated else None
+
+    def _informers(self) -> InformerSet:
+        informers = InformerSet(self._client, clock=self._clock, random=self._random)
+        feed = self.feed
+        nodes = informers.informer(NODES, transform=node_as_seen)
+        nodes.add_handlers(
+            on_add=lambda node, initial: feed.set_node(node),
+            on_update=lambda old, new: feed.set_node(new),
+            on_delete=lambda node: feed.remove_node(node.metadata.name),
+            on_malformed=self._malformed,
+        )
+        pods = informers.informer(PODS, field_selector=_NOT_FINISHED, transform=pod_as_seen)
+        pods.add_handlers(
+            on_add=lambda pod, initial: feed.set_pod(pod),
+            on_update=lambda old, new: feed.set_pod(new),
+            on_delete=feed.remove_pod,
+            on_malformed=self._malformed,
+        )
+        for node_objects in self._options.node_objects:
+            self._add_node_objects(informers, node_objects)
+        return informers
+
+    def _add_node_objects(self, informers: InformerSet, node_objects: NodeObjects) -> None:
+        feed, kind, event = self.feed, node_objects.kind, node_objects.event
+        informers.informer(kind, absent_is_empty=True).add_handlers(
+            on_add=lambda obj, initial: feed.set_node_object(kind.name, event, obj.metadata.name, obj),
+            on_update=lambda old, new: feed.set_node_object(kind.name, event, new.metadata.name, new),
+            on_delete=lambda obj: feed.set_node_object(kind.name, event, obj.metadata.name, None),
+            on_malformed=self._malformed,
+        )
+
+    def _malformed(self, broken: Malformed) -> None:
+        self._metrics.malformed(broken.kind.name)
+
+    def _cache_sizes(self) -> dict[str, int]:
+        return {
+            "nodes": len(self.state.view.columns.row_of),
+            "pods": self.state.pod_count,
+            "assumed_pods": self.state.assumed_count,
+        }
+
+
+def _sort_key(profiles: Sequence[Profile]) -> Callable[[PodInfo, float], tuple[Any, ...]]:
+    """The order of the one queue that all profiles share."""
+    for profile in profiles:
+        if profile.queue_sort is not None:
+            return profile.queue_sort.sort_key
+    return lambda pod, queued_at: (-pod.priority, queued_at)
+
+
+def _spare_what_lives_long() -> None:
+    """Keep the garbage collector away from the caches: what the initial lists brought is not garbage, and walking
+    through it again and again would stop the world for nothing."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 100)

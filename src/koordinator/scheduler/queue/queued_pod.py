@@ -1,0 +1,57 @@
+"""A pod in the queue, with what its attempts have left behind."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from koordinator.api.pod import Pod
+from koordinator.scheduler.engine.framework import PodInfo
+
+
+class Pool(Enum):
+    """Where a pod waits; the value is the ``queue`` label of upstream's scheduler_pending_pods."""
+
+    ACTIVE = "active"
+    BACKOFF = "backoff"
+    UNSCHEDULABLE = "unschedulable"
+    GATED = "gated"
+    IN_FLIGHT = "in_flight"
+    """Being decided about or bound; not pending for the metric."""
+
+
+NO_KINDS: Final[frozenset[str]] = frozenset()
+
+
+@dataclass(slots=True, eq=False)
+class QueuedPod:
+    """One pod; the queue alone writes it."""
+
+    pod: PodInfo
+    created_at: float
+    """When the queue first saw it, in seconds of the queue's clock."""
+    queued_at: float
+    """When it was last put into the queue: its age among equals."""
+    pool: Pool = Pool.ACTIVE
+    attempts: int = 0
+    rejections: int = 0
+    """Attempts in a row for which no node fitted."""
+    errors: int = 0
+    """Attempts in a row that failed for another reason."""
+    backoff_until: float = 0.0
+    wakes_on: frozenset[str] = field(default=NO_KINDS)
+    reason: str = ""
+    """Why it is parked or gated."""
+    seen: int = 0
+    """Events that had happened when its attempt began."""
+    changed: bool = False
+    """Whether the pod itself changed during its attempt."""
+    ticket: int = 0
+    """Which entry of a heap is the valid one; older ones are skipped."""
+
+
+def may_matter(old: Pod, new: Pod) -> bool:
+    """Whether the change of a waiting pod could change its fate; what its status says about it cannot."""
+    before, after = old.metadata, new.metadata
+    return old.spec != new.spec or before.labels != after.labels or before.annotations != after.annotations

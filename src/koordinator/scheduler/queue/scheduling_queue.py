@@ -1,0 +1,258 @@
+"""The scheduling queue: which pod is tried next, and when a pod that failed is tried again.
+
+A pod is in exactly one pool at any time. A pod for which no node fits is parked with the kinds of event that may free
+it; what happens while it is in flight counts too, so that nothing is missed between a decision and its parking.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from koordinator.scheduler.engine.framework import EventKind, PodInfo
+from koordinator.scheduler.queue.queued_pod import NO_KINDS, Pool, QueuedPod, may_matter
+
+SortKey = Callable[[PodInfo, float], tuple[Any, ...]]
+Gate = Callable[[PodInfo], str | None]
+"""Why the pod must not be queued yet; None lets it in."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOptions:
+    """Seconds."""
+
+    initial_backoff: float = 1.0
+    max_backoff: float = 10.0
+    max_in_unschedulable: float = 300.0
+    """A parked pod is tried again after this long even when nothing happened."""
+
+
+class SchedulingQueue:
+    """``monotonic`` is the clock; nothing here sleeps, see ``next_deadline``."""
+
+    def __init__(
+        self, sort_key: SortKey, gate: Gate, monotonic: Callable[[], float], options: QueueOptions | None = None
+    ) -> None:
+        self._sort_key = sort_key
+        self._gate = gate
+        self._monotonic = monotonic
+        self._options = options or QueueOptions()
+        self._pods: dict[str, QueuedPod] = {}
+        self._sizes: Counter[Pool] = Counter()
+        self._tickets = itertools.count(1)
+        self._active: list[tuple[tuple[Any, ...], int, QueuedPod]] = []
+        self._backoff: list[tuple[float, int, QueuedPod]] = []
+        self._parked: dict[str, QueuedPod] = {}
+        """By uid, in the order of parking."""
+        self._parked_by_kind: dict[str, dict[str, QueuedPod]] = {}
+        self._event_count = 0
+        self._last_event: dict[str, int] = {}
+        """Kind -> number of its last event."""
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._pods
+
+    def get(self, uid: str) -> QueuedPod | None:
+        return self._pods.get(uid)
+
+    def size(self, pool: Pool) -> int:
+        return self._sizes[pool]
+
+    def pods(self) -> Iterable[QueuedPod]:
+        """All pods; a live view."""
+        return self._pods.values()
+
+    def add(self, pod: PodInfo) -> None:
+        """A pod that wants a node is new or has changed."""
+        entry = self._pods.get(pod.uid)
+        if entry is not None:
+            self._update(entry, pod)
+            return
+        now = self._monotonic()
+        entry = self._pods[pod.uid] = QueuedPod(pod, created_at=now, queued_at=now)
+        self._sizes[entry.pool] += 1
+        self._admit(entry)
+
+    def remove(self, uid: str) -> QueuedPod | None:
+        """The pod is gone or has a node. An attempt in flight ends without effect on the queue."""
+        entry = self._pods.pop(uid, None)
+        if entry is not None:
+            self._leave(entry)
+            self._sizes[entry.pool] -= 1
+        return entry
+
+    def pop(self) -> QueuedPod | None:
+        """The next pod to try. When nothing is active, the pod whose back-off ends first, unless it met an error."""
+        self.flush()
+        entry = self._pop_active() or self._pop_backoff()
+        if entry is None:
+            return None
+        self._move(entry, Pool.IN_FLIGHT)
+        entry.attempts += 1
+        entry.seen = self._event_count
+        entry.changed = False
+        return entry
+
+    def park(self, entry: QueuedPod, wakes_on: frozenset[str], reason: str) -> None:
+        """No node fits. If something that helps has happened since the attempt began, the pod is tried again soon."""
+        if self._pods.get(entry.pod.uid) is not entry:
+            return
+        entry.rejections += 1
+        entry.errors = 0
+        entry.reason = reason
+        self._set_backoff(entry, entry.rejections)
+        if self._gated(entry):
+            return
+        if entry.changed or any(self._last_event.get(kind, 0) > entry.seen for kind in wakes_on):
+            self._to_backoff_or_active(entry)
+            return
+        entry.wakes_on = wakes_on
+        self._move(entry, Pool.UNSCHEDULABLE)
+        self._parked[entry.pod.uid] = entry
+        for kind in wakes_on:
+            self._parked_by_kind.setdefault(kind, {})[entry.pod.uid] = entry
+
+    def retry(self, entry: QueuedPod, reason: str) -> None:
+        """The attempt failed by an error (a plugin, the API): try again after a back-off."""
+        if self._pods.get(entry.pod.uid) is not entry:
+            return
+        entry.errors += 1
+        entry.reason = reason
+        self._set_backoff(entry, entry.errors)
+        if not self._gated(entry):
+            self._to_backoff_or_active(entry)
+
+    def on_event(self, kinds: Iterable[str]) -> None:
+        """Something happened in the cluster: wake the parked pods that it may help."""
+        for kind in kinds:
+            self._event_count += 1
+            self._last_event[kind] = self._event_count
+            for entry in list(self._parked_by_kind.get(kind, {}).values()):
+                self._wake(entry)
+
+    def flush(self) -> None:
+        """Move on the pods whose back-off or longest time of parking is over."""
+        now = self._monotonic()
+        while self._backoff:
+            until, ticket, entry = self._backoff[0]
+            if ticket != entry.ticket:
+                heapq.heappop(self._backoff)
+            elif until <= now:
+                heapq.heappop(self._backoff)
+                self._activate(entry)
+            else:
+                break
+        while self._parked:
+            entry = next(iter(self._parked.values()))
+            if entry.queued_at + self._options.max_in_unschedulable > now:
+                break
+            self._wake(entry)
+
+    def next_deadline(self) -> float | None:
+        """When ``flush`` has something to do next, in seconds of the queue's clock."""
+        while self._backoff and self._backoff[0][1] != self._backoff[0][2].ticket:
+            heapq.heappop(self._backoff)
+        deadlines = [self._backoff[0][0]] if self._backoff else []
+        if self._parked:
+            first = next(iter(self._parked.values()))
+            deadlines.append(first.queued_at + self._options.max_in_unschedulable)
+        return min(deadlines, default=None)
+
+    @property
+    def ready(self) -> bool:
+        """Whether ``pop`` would probably return a pod."""
+        return self._sizes[Pool.ACTIVE] > 0 or any(entry.errors == 0 for _, _, entry in self._backoff[:1])
+
+    def _update(self, entry: QueuedPod, pod: PodInfo) -> None:
+        changed = may_matter(entry.pod.pod, pod.pod)
+        entry.pod = pod
+        if not changed:
+            return
+        match entry.pool:
+            case Pool.IN_FLIGHT:
+                entry.changed = True
+            case Pool.UNSCHEDULABLE | Pool.GATED:
+                self._leave(entry)
+                self._admit(entry)
+            case Pool.ACTIVE:
+                self._admit(entry)
+            case Pool.BACKOFF:
+                self._gated(entry)
+
+    def _admit(self, entry: QueuedPod) -> None:
+        if not self._gated(entry):
+            self._to_backoff_or_active(entry)
+
+    def _gated(self, entry: QueuedPod) -> bool:
+        reason = self._gate(entry.pod)
+        if reason is None:
+            return False
+        entry.reason = reason
+        self._move(entry, Pool.GATED)
+        return True
+
+    def _wake(self, entry: QueuedPod) -> None:
+        self._leave(entry)
+        self._to_backoff_or_active(entry)
+
+    def _to_backoff_or_active(self, entry: QueuedPod) -> None:
+        if entry.backoff_until <= self._monotonic():
+            self._activate(entry)
+            return
+        self._move(entry, Pool.BACKOFF)
+        heapq.heappush(self._backoff, (entry.backoff_until, entry.ticket, entry))
+
+    def _activate(self, entry: QueuedPod) -> None:
+        self._move(entry, Pool.ACTIVE)
+        heapq.heappush(self._active, (self._sort_key(entry.pod, entry.queued_at), entry.ticket, entry))
+
+    def _pop_active(self) -> QueuedPod | None:
+        while self._active:
+            _, ticket, entry = heapq.heappop(self._active)
+            if ticket == entry.ticket:
+                return entry
+        return None
+
+    def _pop_backoff(self) -> QueuedPod | None:
+        while self._backoff:
+            _, ticket, entry = self._backoff[0]
+            if ticket == entry.ticket and entry.errors:
+                return None
+            heapq.heappop(self._backoff)
+            if ticket == entry.ticket:
+                return entry
+        return None
+
+    def _set_backoff(self, entry: QueuedPod, failures: int) -> None:
+        options = self._options
+        pause = min(options.initial_backoff * 2.0 ** min(failures - 1, 62), options.max_backoff)
+        entry.queued_at = self._monotonic()
+        entry.backoff_until = entry.queued_at + pause
+
+    def _move(self, entry: QueuedPod, pool: Pool) -> None:
+        """Change the pool; whatever heaps still hold of the entry is void from now on."""
+        self._sizes[entry.pool] -= 1
+        self._sizes[pool] += 1
+        entry.pool = pool
+        entry.ticket = next(self._tickets)
+
+    def _leave(self, entry: QueuedPod) -> None:
+        """Take the entry out of what finds it where it is."""
+        entry.ticket = 0
+        uid = entry.pod.uid
+        if self._parked.pop(uid, None) is None:
+            return
+        for kind in entry.wakes_on:
+            del self._parked_by_kind[kind][uid]
+        entry.wakes_on = NO_KINDS
+
+
+WAKE_EVERYONE = frozenset(value for name, value in vars(EventKind).items() if name.isupper())
+"""Every kind of event: for when it is unknown what has changed, as after a lost watch."""

@@ -1,0 +1,112 @@
+"""How objects look to scheduling, where that differs from what the API has. Nothing here is ever written back.
+
+Names of resources that went out of use are read as their successors, room that a node's annotation reserves is not
+offered, and a label may name another scheduler than the pod's spec does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api import labels as label_keys
+from koordinator.api import resource_names
+from koordinator.api.codec import DecodeError, decode
+from koordinator.api.meta import WireStruct
+from koordinator.api.node import Node
+from koordinator.api.pod import Container, Pod, PodSpec, ResourceList
+from koordinator.api.quantity import Quantity
+
+_TRIMMING_POLICIES: Final = ("", "Default")
+_NOT_TRIMMED: Final = (resource_names.BATCH_CPU, resource_names.BATCH_MEMORY)
+
+
+class NodeReservation(WireStruct):
+    """The annotation node.koordinator.sh/reservation: what a node keeps for programs outside Kubernetes."""
+
+    resources: ResourceList = {}
+    reserved_cpus: str = msgspec.field(default="", name="reservedCPUs")
+    apply_policy: str = ""
+
+
+def node_as_seen(node: Node) -> Node:
+    """The node with current resource names and without what its annotation reserves."""
+    allocatable = resource_names.with_current_names(node.status.allocatable)
+    text = node.metadata.annotations.get(annotation_keys.NODE_RESERVATION)
+    if text:
+        allocatable = _trimmed(allocatable, text)
+    if allocatable is node.status.allocatable:
+        return node
+    return msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, allocatable=dict(allocatable)))
+
+
+def pod_as_seen(pod: Pod) -> Pod:
+    """The pod with current resource names and the scheduler name that counts."""
+    spec = _with_current_names(pod.spec)
+    name = pod.metadata.labels.get(label_keys.SCHEDULER_NAME)
+    if name is None or name == spec.scheduler_name:
+        return pod if spec is pod.spec else msgspec.structs.replace(pod, spec=spec)
+    metadata = msgspec.structs.replace(
+        pod.metadata,
+        annotations={**pod.metadata.annotations, annotation_keys.ORIGINAL_SCHEDULER_NAME: spec.scheduler_name},
+    )
+    return msgspec.structs.replace(pod, metadata=metadata, spec=msgspec.structs.replace(spec, scheduler_name=name))
+
+
+def _with_current_names(spec: PodSpec) -> PodSpec:
+    if not any(map(_is_dated, (*spec.containers, *spec.init_containers))) and not _has_old(spec.overhead):
+        return spec
+    return msgspec.structs.replace(
+        spec,
+        containers=[_renamed(container) for container in spec.containers],
+        init_containers=[_renamed(container) for container in spec.init_containers],
+        overhead=dict(resource_names.with_current_names(spec.overhead)),
+    )
+
+
+def _has_old(resources: Mapping[str, Quantity]) -> bool:
+    return not resource_names.DEPRECATED_NAMES.keys().isdisjoint(resources)
+
+
+def _is_dated(container: Container) -> bool:
+    return _has_old(container.resources.requests) or _has_old(container.resources.limits)
+
+
+def _renamed(container: Container) -> Container:
+    resources = msgspec.structs.replace(
+        container.resources,
+        requests=dict(resource_names.with_current_names(container.resources.requests)),
+        limits=dict(resource_names.with_current_names(container.resources.limits)),
+    )
+    return msgspec.structs.replace(container, resources=resources)
+
+
+def _trimmed(allocatable: Mapping[str, Quantity], text: str) -> Mapping[str, Quantity]:
+    """Less what the annotation reserves; unreadable annotations reserve nothing."""
+    try:
+        reservation = decode(text, NodeReservation)
+        reserved = dict(reservation.resources)
+        if reservation.reserved_cpus:
+            reserved[resource_names.CPU] = Quantity.from_value(_count_cpus(reservation.reserved_cpus))
+    except (DecodeError, ValueError):
+        return allocatable
+    if reservation.apply_policy not in _TRIMMING_POLICIES:
+        return allocatable
+    trimmed = dict(allocatable)
+    for name, amount in reserved.items():
+        if name in trimmed and name not in _NOT_TRIMMED:
+            before = trimmed[name]
+            trimmed[name] = Quantity(max(before.nanos - amount.nanos, 0), before.format)
+    return trimmed
+
+
+def _count_cpus(cpu_list: str) -> int:
+    """How many CPUs a list such as ``0-3,7`` names. Raises ValueError when it is none."""
+    cpus: set[int] = set()
+    for part in cpu_list.split(","):
+        first, dash, last = part.strip().partition("-")
+        cpus.update(range(int(first), int(last) + 1) if dash else (int(first),))
+    return len(cpus)

@@ -1,0 +1,200 @@
+"""The queue's order, its pools and what wakes a parked pod."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from koordinator.scheduler.engine.framework import EventKind, PodInfo
+from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
+from koordinator.scheduler.queue.scheduling_queue import QueueOptions, SchedulingQueue
+from tests.scheduler.fakes import describe, make_pod
+
+WAKES = frozenset({EventKind.POD_DELETE, EventKind.NODE_ADD})
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def by_priority(pod: PodInfo, queued_at: float) -> tuple[Any, ...]:
+    return (-pod.priority, queued_at)
+
+
+def gate(pod: PodInfo) -> str | None:
+    return "waiting for a gate" if "gate" in pod.pod.metadata.labels else None
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def queue(clock: Clock) -> SchedulingQueue:
+    return SchedulingQueue(by_priority, gate, clock, QueueOptions())
+
+
+def add(queue: SchedulingQueue, name: str, **pod: Any) -> None:
+    queue.add(describe(make_pod(name, **pod)))
+
+
+def pop(queue: SchedulingQueue) -> QueuedPod:
+    entry = queue.pop()
+    assert entry is not None
+    return entry
+
+
+def names(queue: SchedulingQueue) -> list[str]:
+    found = []
+    while (entry := queue.pop()) is not None:
+        found.append(entry.pod.pod.metadata.name)
+    return found
+
+
+def test_priority_first_then_age(queue: SchedulingQueue, clock: Clock) -> None:
+    add(queue, "old")
+    clock.now += 1
+    add(queue, "young")
+    add(queue, "urgent", priority=9)
+    assert names(queue) == ["urgent", "old", "young"]
+
+
+def test_equals_come_in_the_order_of_arrival(queue: SchedulingQueue) -> None:
+    for name in "cab":
+        add(queue, name)
+    assert names(queue) == ["c", "a", "b"]
+
+
+def test_a_parked_pod_waits_for_an_event_that_helps(queue: SchedulingQueue, clock: Clock) -> None:
+    add(queue, "p")
+    queue.park(pop(queue), WAKES, "full")
+    clock.now += 5
+    queue.on_event([EventKind.NODE_LABEL])
+    assert queue.pop() is None
+    queue.on_event([EventKind.POD_DELETE])
+    assert names(queue) == ["p"]
+
+
+def test_an_event_during_the_attempt_is_not_missed(queue: SchedulingQueue) -> None:
+    add(queue, "p")
+    entry = pop(queue)
+    queue.on_event([EventKind.NODE_ADD])
+    queue.park(entry, WAKES, "full")
+    assert entry.pool is Pool.BACKOFF
+
+
+def test_an_event_before_the_attempt_does_not_count(queue: SchedulingQueue) -> None:
+    add(queue, "p")
+    queue.on_event([EventKind.NODE_ADD])
+    entry = pop(queue)
+    queue.park(entry, WAKES, "full")
+    assert entry.pool is Pool.UNSCHEDULABLE
+
+
+def test_a_change_of_the_pod_during_its_attempt_is_not_missed(queue: SchedulingQueue) -> None:
+    add(queue, "p", cpu="4")
+    entry = pop(queue)
+    add(queue, "p", cpu="1")
+    queue.park(entry, WAKES, "full")
+    assert entry.pool is Pool.BACKOFF
+
+
+def test_a_change_of_a_parked_pod_wakes_it(queue: SchedulingQueue, clock: Clock) -> None:
+    add(queue, "p", cpu="4")
+    queue.park(pop(queue), WAKES, "full")
+    clock.now += 5
+    add(queue, "p", cpu="1")
+    assert queue.size(Pool.ACTIVE) == 1
+
+
+def test_what_its_status_says_does_not_wake_a_pod(queue: SchedulingQueue) -> None:
+    add(queue, "p")
+    queue.park(pop(queue), WAKES, "full")
+    add(queue, "p")
+    assert queue.size(Pool.UNSCHEDULABLE) == 1
+
+
+def test_errors_back_off_longer_each_time(queue: SchedulingQueue, clock: Clock) -> None:
+    add(queue, "p")
+    pauses = []
+    for _ in range(6):
+        entry = pop(queue)
+        queue.retry(entry, "no answer")
+        assert queue.pop() is None
+        pauses.append(entry.backoff_until - clock.now)
+        clock.now = entry.backoff_until
+    assert pauses == [1, 2, 4, 8, 10, 10]
+
+
+def test_an_idle_scheduler_does_not_wait_for_the_back_off_of_a_pod_without_error(queue: SchedulingQueue) -> None:
+    add(queue, "p")
+    entry = pop(queue)
+    queue.on_event([EventKind.NODE_ADD])
+    queue.park(entry, WAKES, "full")
+    add(queue, "q")
+    assert names(queue) == ["q", "p"]
+
+
+def test_a_forgotten_pod_is_tried_again_after_five_minutes(queue: SchedulingQueue, clock: Clock) -> None:
+    add(queue, "p")
+    queue.park(pop(queue), WAKES, "full")
+    assert queue.next_deadline() == clock.now + 300
+    clock.now += 299
+    assert queue.pop() is None
+    clock.now += 1
+    assert names(queue) == ["p"]
+
+
+def test_the_next_deadline_is_the_end_of_the_first_back_off(queue: SchedulingQueue, clock: Clock) -> None:
+    add(queue, "p")
+    queue.retry(pop(queue), "no answer")
+    assert queue.next_deadline() == clock.now + 1
+
+
+def test_a_gated_pod_stays_out_until_its_gate_is_gone(queue: SchedulingQueue) -> None:
+    add(queue, "p", labels={"gate": "closed"})
+    queue.on_event(WAKES)
+    assert queue.pop() is None
+    assert queue.size(Pool.GATED) == 1
+    add(queue, "p")
+    assert names(queue) == ["p"]
+
+
+def test_a_pod_removed_in_flight_is_not_put_back(queue: SchedulingQueue) -> None:
+    add(queue, "p")
+    entry = pop(queue)
+    queue.remove("uid-p")
+    queue.retry(entry, "no answer")
+    queue.park(entry, WAKES, "full")
+    assert len(queue) == 0
+
+
+def test_a_pod_that_replaced_one_in_flight_is_another(queue: SchedulingQueue) -> None:
+    add(queue, "p")
+    entry = pop(queue)
+    queue.remove("uid-p")
+    add(queue, "p")
+    queue.park(entry, WAKES, "full")
+    assert queue.size(Pool.ACTIVE) == 1
+
+
+def test_a_removed_pod_is_not_woken(queue: SchedulingQueue, clock: Clock) -> None:
+    add(queue, "p")
+    queue.park(pop(queue), WAKES, "full")
+    queue.remove("uid-p")
+    clock.now += 400
+    queue.on_event(WAKES)
+    assert queue.pop() is None
+
+
+def test_a_new_priority_counts_while_waiting(queue: SchedulingQueue) -> None:
+    add(queue, "p")
+    add(queue, "q", priority=5)
+    add(queue, "p", priority=9)
+    assert names(queue) == ["p", "q"]

@@ -1,0 +1,357 @@
+"""The whole scheduler on an API in memory: what is pending gets bound once, whatever becomes of requests and nodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import msgspec
+
+from koordinator.api.kinds import PODS
+from koordinator.api.pod import Pod
+from koordinator.base.clock import ManualClock
+from koordinator.base.metrics import Metrics
+from koordinator.kube.errors import ApiStatusError
+from koordinator.kube.interface import Malformed
+from koordinator.scheduler.engine.columns import CPU, NodeColumns
+from koordinator.scheduler.engine.framework import ClusterView
+from koordinator.scheduler.metrics import SchedulerMetrics
+from koordinator.scheduler.program import Scheduler
+from koordinator.scheduler.queue.queued_pod import Pool
+from tests.scheduler.fake_api import FakeApi, lost, unavailable
+from tests.scheduler.fakes import describe, make_node, make_pod, make_profile
+
+
+class EventList:
+    def __init__(self) -> None:
+        self.notes: list[tuple[str, str, str]] = []
+
+    def pod_event(self, pod: Pod, event_type: str, reason: str, action: str, note: str) -> None:
+        self.notes.append((pod.metadata.name, reason, note))
+
+
+class World:
+    """A running scheduler, its API and its clock."""
+
+    def __init__(self, api: FakeApi) -> None:
+        self.api = api
+        self.clock = ManualClock()
+        self.events = EventList()
+        metrics = Metrics()
+        self.registry = metrics.registry
+        view = ClusterView(NodeColumns())
+        self.scheduler = Scheduler(
+            api.as_client,
+            self.events,
+            lambda view: [make_profile(view)],
+            describe,
+            view,
+            SchedulerMetrics(metrics),
+            clock=self.clock,
+            random=Random(7),
+        )
+        self.stop = asyncio.Event()
+
+    async def settle(self, seconds: float = 0.0) -> None:
+        """Let everything happen that happens within ``seconds``."""
+        for _ in range(20):
+            await self.clock.advance(0)
+        if seconds:
+            await self.clock.advance(seconds)
+            for _ in range(20):
+                await self.clock.advance(0)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        async with asyncio.TaskGroup() as tasks:
+            watch = tasks.create_task(self.scheduler.watch())
+            schedule = tasks.create_task(self.scheduler.schedule(self.stop))
+            try:
+                await self.settle()
+                yield
+                self.stop.set()
+                await self.settle()
+                await schedule
+            finally:
+                schedule.cancel()
+                watch.cancel()
+
+
+def simulate(story: Callable[[World], Awaitable[None]], api: Callable[[], FakeApi] = FakeApi) -> World:
+    """Run a story on a scheduler, and check at its end that the world is as it must always be."""
+
+    async def run() -> World:
+        world = World(api())
+        async with world.running():
+            await story(world)
+            await world.settle()
+        check(world)
+        return world
+
+    return asyncio.run(run())
+
+
+def check(world: World) -> None:
+    """No pod bound twice, no node over its allocatable, and our books equal those of the API."""
+    api, columns = world.api, world.scheduler.state.view.columns
+    pods = [name for name, _ in api.bindings]
+    assert len(pods) == len(set(pods))
+    requested = dict.fromkeys(columns.row_of, 0)
+    for pod in api.objects["pods"].values():
+        if pod.spec.node_name in requested:
+            requested[pod.spec.node_name] += describe(pod).request.amounts.get(CPU, 0)
+    for name, row in columns.row_of.items():
+        assert columns.requested[row, CPU] == requested[name] <= columns.allocatable[row, CPU]
+    assert world.scheduler.state.assumed_count == 0
+
+
+def two_nodes() -> FakeApi:
+    api = FakeApi()
+    api.put(make_node("a"))
+    api.put(make_node("b"))
+    return api
+
+
+def test_pending_pods_are_bound_as_far_as_they_fit() -> None:
+    async def story(world: World) -> None:
+        for number in range(10):
+            world.api.put(make_pod(f"p{number}"))
+        await world.settle()
+        assert len(world.api.placed()) == 8
+
+    world = simulate(story, two_nodes)
+    assert world.scheduler.queue.size(Pool.UNSCHEDULABLE) == 2
+    message = "0/2 nodes are available: 2 Insufficient cpu."
+    assert {(reason, text) for _, reason, text in world.api.conditions} == {("Unschedulable", message)}
+    assert sum(reason == "Scheduled" for _, reason, _ in world.events.notes) == 8
+
+
+def test_the_scheduled_event_names_pod_and_node() -> None:
+    async def story(world: World) -> None:
+        world.api.put(make_node("a"))
+        world.api.put(make_pod("p"))
+
+    world = simulate(story)
+    assert world.events.notes == [("p", "Scheduled", "Successfully assigned default/p to a")]
+
+
+def test_a_deleted_pod_makes_room_for_a_parked_one() -> None:
+    async def story(world: World) -> None:
+        world.api.put(make_node("a", cpu="1"))
+        world.api.put(make_pod("first"))
+        await world.settle()
+        world.api.put(make_pod("second"))
+        await world.settle()
+        assert world.api.placed() == {"first": "a"}
+        world.api.remove("pods", "default/first")
+        await world.settle(2)
+        assert world.api.placed() == {"second": "a"}
+
+    simulate(story)
+
+
+def test_pods_of_other_schedulers_and_deleted_ones_are_left_alone() -> None:
+    async def story(world: World) -> None:
+        world.api.put(make_pod("other", scheduler="default-scheduler"))
+        dying = make_pod("dying")
+        metadata = msgspec.structs.replace(dying.metadata, deletion_timestamp=world.clock.now())
+        world.api.put(msgspec.structs.replace(dying, metadata=metadata))
+        await world.settle()
+
+    world = simulate(story, two_nodes)
+    assert world.api.bindings == []
+
+
+def test_the_label_overrides_the_scheduler_name() -> None:
+    async def story(world: World) -> None:
+        labels = {"scheduling.koordinator.sh/scheduler-name": "koord-scheduler"}
+        world.api.put(make_pod("p", scheduler="default-scheduler", labels=labels))
+
+    assert set(simulate(story, two_nodes).api.placed()) == {"p"}
+
+
+def once(fault: Callable[[], Exception], *, done: bool) -> Callable[[str, bool], Exception | None]:
+    """Fail the first binding of every pod, before or after it is done."""
+    failed: set[str] = set()
+
+    def decide(name: str, is_done: bool) -> Exception | None:
+        if is_done is not done or name in failed:
+            return None
+        failed.add(name)
+        return fault()
+
+    return decide
+
+
+def bind_eight_with(fault: Callable[[str, bool], Exception | None]) -> World:
+    async def story(world: World) -> None:
+        world.api.fault = fault
+        for number in range(8):
+            world.api.put(make_pod(f"p{number}"))
+        await world.settle(30)
+        assert len(world.api.placed()) == 8
+
+    return simulate(story, two_nodes)
+
+
+def test_a_lost_request_is_repeated() -> None:
+    bind_eight_with(once(lost, done=False))
+
+
+def test_a_lost_answer_is_found_to_be_a_success() -> None:
+    world = bind_eight_with(once(lost, done=True))
+    assert sum(reason == "Scheduled" for _, reason, _ in world.events.notes) == 8
+
+
+def test_a_server_that_fails_is_asked_again() -> None:
+    bind_eight_with(once(unavailable, done=False))
+
+
+def test_a_server_that_fails_after_the_fact_is_found_out() -> None:
+    bind_eight_with(once(unavailable, done=True))
+
+
+def test_a_refused_pod_is_tried_again_after_a_back_off() -> None:
+    world = bind_eight_with(once(lambda: ApiStatusError(403, "Forbidden", "not now"), done=False))
+    assert ("SchedulerError", "binding rejected: not now (403 Forbidden)") in {c[1:] for c in world.api.conditions}
+
+
+def test_a_conflict_with_another_scheduler_is_accepted() -> None:
+    async def story(world: World) -> None:
+        def bind_first(name: str, done: bool) -> Exception | None:
+            if not done:
+                pod = world.api.pod(name)
+                spec = msgspec.structs.replace(pod.spec, node_name="b")
+                world.api.put(msgspec.structs.replace(pod, spec=spec))
+            return None
+
+        world.api.put(make_node("a", cpu="8", labels={"rank": "9"}))
+        world.api.put(make_node("b", cpu="8"))
+        await world.settle()
+        world.api.fault = bind_first
+        world.api.put(make_pod("p"))
+        await world.settle(5)
+        assert world.api.placed() == {"p": "b"}
+        assert len(world.scheduler.queue) == 0
+
+    world = simulate(story)
+    assert world.api.bindings == []
+
+
+def test_a_pod_deleted_before_its_binding_is_forgotten() -> None:
+    async def story(world: World) -> None:
+        def delete_first(name: str, done: bool) -> Exception | None:
+            if not done:
+                world.api.remove("pods", f"default/{name}")
+            return None
+
+        world.api.fault = delete_first
+        world.api.put(make_pod("p"))
+        await world.settle(5)
+        assert len(world.scheduler.queue) == 0
+
+    simulate(story, two_nodes)
+
+
+def test_a_pod_created_anew_under_its_name_is_bound_once() -> None:
+    async def story(world: World) -> None:
+        replaced: list[str] = []
+
+        def replace_first(name: str, done: bool) -> Exception | None:
+            if not done and not replaced:
+                replaced.append(name)
+                world.api.remove("pods", f"default/{name}")
+                world.api.put(make_pod(name, uid="another"))
+            return None
+
+        world.api.fault = replace_first
+        world.api.put(make_pod("p"))
+        await world.settle(5)
+        assert set(world.api.placed()) == {"p"}
+
+    assert len(simulate(story, two_nodes).api.bindings) == 1
+
+
+def test_a_node_deleted_between_decision_and_binding_gets_no_pod() -> None:
+    async def story(world: World) -> None:
+        world.api.put(make_node("a", labels={"rank": "9"}))
+        world.api.put(make_node("b"))
+        await world.settle()
+        engine = world.scheduler.engines["koord-scheduler"]
+        decide = engine.decide
+
+        def decide_and_lose_the_node(*arguments: Any) -> Any:
+            result = decide(*arguments)
+            world.scheduler.feed.remove_node("a")
+            return result
+
+        engine.decide = decide_and_lose_the_node  # type: ignore[method-assign, assignment]
+        world.api.put(make_pod("p"))
+        await world.settle(10)
+
+    world = simulate(story)
+    assert world.api.placed() == {"p": "b"}
+
+
+def test_a_restart_continues_from_what_the_api_has() -> None:
+    api = two_nodes
+
+    async def story(world: World) -> None:
+        for number in range(12):
+            world.api.put(make_pod(f"p{number}"))
+        await world.settle()
+
+    first = simulate(story, api)
+    kept = first.api
+
+    async def run() -> World:
+        again = FakeApi()
+        for plural in ("nodes", "pods"):
+            for obj in kept.objects[plural].values():
+                again.put(obj)
+        again.put(make_node("c", cpu="2"))
+        world = World(again)
+        async with world.running():
+            await world.settle()
+        check(world)
+        return world
+
+    second = asyncio.run(run())
+    assert sorted(node for _, node in second.api.bindings) == ["c", "c"]
+    assert len(second.api.placed()) == 10
+
+
+def test_a_stop_waits_for_bindings_under_way() -> None:
+    async def story(world: World) -> None:
+        for number in range(8):
+            world.api.put(make_pod(f"p{number}"))
+        # No turn of the loop for the bindings before the stop.
+        while world.scheduler.state.assumed_count == 0:
+            await asyncio.sleep(0)
+
+    world = simulate(story, two_nodes)
+    assert world.scheduler.state.pod_count == len(world.api.placed())
+
+
+def test_malformed_objects_are_counted() -> None:
+    async def story(world: World) -> None:
+        informer = world.scheduler.informers.informer(
+            PODS, field_selector="status.phase!=Succeeded,status.phase!=Failed"
+        )
+        informer.replace_page([], [Malformed(PODS, "default", "odd", "uid-odd", "1", "spec: expected object")])
+
+    world = simulate(story, two_nodes)
+    assert world.registry.get_sample_value("scheduler_malformed_objects_total", {"kind": "Pod"}) == 1
+
+
+def test_pending_pods_are_told_by_pool() -> None:
+    async def story(world: World) -> None:
+        world.api.put(make_pod("huge", cpu="99"))
+
+    world = simulate(story, two_nodes)
+    assert world.registry.get_sample_value("scheduler_pending_pods", {"queue": "unschedulable"}) == 1
+    labels = {"profile": "koord-scheduler", "result": "unschedulable"}
+    assert world.registry.get_sample_value("scheduler_schedule_attempts_total", labels) == 1
