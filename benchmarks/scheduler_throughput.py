@@ -25,7 +25,8 @@ from koordinator.api.kinds import NODE_METRICS, PODS
 from koordinator.base.errors import KoordinatorError
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.interface import Client, Malformed
-from tests.real.control_plane import ControlPlane, RealPrograms, find_real_programs
+from tests.real.control_plane import ControlPlane
+from tests.real.programs import HOW_TO_GET, RealPrograms, find_real_programs
 
 _PROFILE = Path(__file__).parent / "scheduler_profile.yaml"
 _TIMEOUT = 600.0
@@ -57,7 +58,7 @@ def command(who: str, programs: RealPrograms, configuration: Path, kubeconfig: P
 
 async def measure(who: str, nodes: int, pods: int, programs: RealPrograms) -> Result:
     with tempfile.TemporaryDirectory(prefix="koordinator-benchmark-") as folder:
-        plane = ControlPlane(programs, Path(folder))
+        plane = ControlPlane(programs.kubernetes, Path(folder) / "plane")
         await asyncio.to_thread(plane.start)
         try:
             client = await connect(ClientOptions(kubeconfig=str(plane.kubeconfig), qps=0))
@@ -130,8 +131,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", choices=["ours", "original"])
     options = parser.parse_args(arguments)
     programs = find_real_programs()
-    if isinstance(programs, str):
-        print(json.dumps({"benchmark": "scheduler_throughput", "skipped": programs}))
+    if programs is None:
+        print(json.dumps({"benchmark": "scheduler_throughput", "skipped": HOW_TO_GET}))
         return 0
     report: dict[str, object] = {"benchmark": "scheduler_throughput", "nodes": options.nodes, "pods": options.pods}
     results: dict[str, Result] = {}

@@ -206,7 +206,8 @@ def test_nothing_acknowledged_is_lost_by_kill_9(tmp_path: Path, acknowledged: in
 
     async def replay() -> dict[int, str]:
         store = SqliteStorage(tmp_path / "db")
-        watch, kept = store.watch("/g/k/", after=0), {}
+        watch = store.watch("/g/k/", after=0)
+        kept: dict[int, str] = {}
         while len(kept) < store.revision():
             kept.update((c.revision, f"{c.key} {c.current.value.decode()}") for c in await watch.next() or ())
         await store.close()

@@ -17,8 +17,8 @@ from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import PatchType
 from koordinator.kube.listing import list_all
-from tests.real.conftest import RealPrograms
 from tests.real.control_plane import ControlPlane
+from tests.real.programs import RealPrograms
 
 Body = Callable[[KubeClient, str], Coroutine[Any, Any, Any]]
 

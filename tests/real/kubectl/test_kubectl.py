@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.control_plane import ControlPlane
 from tests.real.kubectl.checks import CHECKS, NAMESPACE, reset
 from tests.real.kubectl.runner import Kubectl
 
@@ -49,8 +48,7 @@ def embedded_kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pa
 @pytest.fixture(scope="module", params=["real", "embedded"])
 def kubectl(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
     if request.param == "real":
-        plane: ControlPlane = request.getfixturevalue("real_cluster")
-        kubeconfig = plane.kubeconfig
+        kubeconfig: Path = request.getfixturevalue("real_cluster")
     else:
         kubeconfig = request.getfixturevalue("embedded_kubeconfig")
     kubectl = Kubectl(kubeconfig, tmp_path_factory.mktemp("kubectl-cache"))
