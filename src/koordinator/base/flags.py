@@ -9,38 +9,16 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from datetime import timedelta
+from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Any, Generic, NoReturn, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
-from koordinator.base.durations import DurationError, format_duration, parse_duration
 from koordinator.base.errors import ConfigurationError
-from koordinator.base.feature_gates import FeatureGates, parse_bool, parse_gates
+from koordinator.base.flag_types import Flag, FlagError, FlagGroup, parse_switch
 
 T = TypeVar("T")
 
 _HELP_WIDTH = 100
-
-
-class FlagError(ConfigurationError):
-    """A command line that cannot be used; names the flag, the value and what is allowed."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Flag(Generic[T]):
-    """One flag; read it with ``values[flag]``."""
-
-    name: str
-    default: T
-    help: str
-    parse: Callable[[str, str], T]
-    placeholder: str
-    shown_default: str
-    bare: str | None = None
-    """What the flag means without a value; None when it needs one."""
-    short: str = ""
 
 
 class FlagValues:
@@ -59,111 +37,6 @@ class FlagValues:
         return flag.name in self._values
 
 
-@dataclass(slots=True)
-class FlagGroup:
-    """Flags under one heading of the help text; made by ``FlagSet.group``."""
-
-    title: str
-    _flag_set: FlagSet
-    flags: list[Flag[Any]] = field(default_factory=list)
-
-    def string(
-        self, name: str, default: str, help: str, *, allowed: Sequence[str] = (), placeholder: str = "string"
-    ) -> Flag[str]:
-        """Any text, or one of ``allowed``."""
-
-        def parse(flag: str, text: str) -> str:
-            if allowed and text not in allowed:
-                raise FlagError(flag, text, f"allowed are {', '.join(allowed)}")
-            return text
-
-        shown = f'"{default}"' if default else ""
-        return self._add(Flag(name, default, help, parse, "|".join(allowed) or placeholder, shown))
-
-    def boolean(self, name: str, default: bool, help: str) -> Flag[bool]:
-        """A switch: ``--name``, ``--name=false``."""
-        return self._add(Flag(name, default, help, _parse_bool, "", "true" if default else "", bare="true"))
-
-    def integer(
-        self,
-        name: str,
-        default: int,
-        help: str,
-        *,
-        minimum: int | None = None,
-        maximum: int | None = None,
-        short: str = "",
-    ) -> Flag[int]:
-        """A whole number within bounds."""
-        parse = _bounded(int, "a whole number", minimum, maximum)
-        return self._add(Flag(name, default, help, parse, "int", str(default), short=short))
-
-    def number(
-        self, name: str, default: float, help: str, *, minimum: float | None = None, maximum: float | None = None
-    ) -> Flag[float]:
-        """A number within bounds."""
-        parse = _bounded(float, "a number", minimum, maximum)
-        return self._add(Flag(name, default, help, parse, "float", f"{default:g}"))
-
-    def duration(
-        self, name: str, default: timedelta, help: str, *, minimum: timedelta | None = None
-    ) -> Flag[timedelta]:
-        """A Go duration."""
-
-        def parse(flag: str, text: str) -> timedelta:
-            try:
-                value = parse_duration(text)
-            except DurationError as error:
-                raise FlagError(flag, text, "write a duration such as 300ms, 15s, 5m or 1h30m") from error
-            if minimum is not None and value < minimum:
-                raise FlagError(flag, text, f"at least {format_duration(minimum)}")
-            return value
-
-        return self._add(Flag(name, default, help, parse, "duration", format_duration(default)))
-
-    def strings(
-        self, name: str, default: Sequence[str], help: str, *, allowed: Sequence[str] = ()
-    ) -> Flag[tuple[str, ...]]:
-        """A list: ``a,b``."""
-
-        def parse(flag: str, text: str) -> tuple[str, ...]:
-            items = tuple(item for item in (part.strip() for part in text.split(",")) if item)
-            for item in items:
-                if allowed and item not in allowed:
-                    raise FlagError(flag, item, f"allowed are {', '.join(allowed)}")
-            return items
-
-        return self._add(Flag(name, tuple(default), help, parse, "strings", ",".join(default)))
-
-    def mapping(self, name: str, help: str) -> Flag[dict[str, str]]:
-        """A map: ``a=b,c=d``."""
-
-        def parse(flag: str, text: str) -> dict[str, str]:
-            pairs = [part.strip().partition("=") for part in text.split(",") if part.strip()]
-            for key, equals, value in pairs:
-                if not equals or not key:
-                    raise FlagError(flag, key + equals + value, "write KEY=VALUE pairs with commas between them")
-            return {key: value for key, _, value in pairs}
-
-        return self._add(Flag(name, {}, help, parse, "key=value,...", ""))
-
-    def feature_gates(self, gates: FeatureGates, name: str = "feature-gates") -> Flag[dict[str, bool]]:
-        """``--feature-gates``: sets the gates while parsing."""
-
-        def parse(flag: str, text: str) -> dict[str, bool]:
-            values = parse_gates(text, flag)
-            gates.set(values, flag)
-            return values
-
-        help_text = "A set of key=value pairs that describe feature gates. Options are:\n" + "\n".join(gates.describe())
-        return self._add(Flag(name, {}, help_text, parse, "A=true,B=false", ""))
-
-    def _add(self, flag: Flag[T]) -> Flag[T]:
-        self._flag_set.register(flag)
-        self.flags.append(flag)
-        return flag
-
-
 class FlagSet:
     """All flags of a program. ``--help`` and ``--version`` are always there."""
 
@@ -176,7 +49,7 @@ class FlagSet:
 
     def group(self, title: str) -> FlagGroup:
         """A new heading of the help text."""
-        group = FlagGroup(title, self)
+        group = FlagGroup(title, self.register)
         self._groups.append(group)
         return group
 
@@ -233,10 +106,10 @@ class FlagSet:
     def help(self) -> str:
         """The help text."""
         lines = [self._description, "", f"Usage:\n  {self._program} [flags]"]
-        own = FlagGroup("Global", self)
+        own = FlagGroup("Global", self.register)
         own.flags = [
-            Flag("help", False, "Show this text.", _parse_bool, "", "", bare="true", short="h"),
-            Flag("version", False, "Show the version.", _parse_bool, "", "", bare="true"),
+            Flag("help", False, "Show this text.", parse_switch, "", "", bare="true", short="h"),
+            Flag("version", False, "Show the version.", parse_switch, "", "", bare="true"),
         ]
         for group in [*self._groups, own]:
             if group.flags:
@@ -270,34 +143,11 @@ def _parse(flag: Flag[Any], text: str) -> Any:
         raise FlagError(error.field, error.value, error.allowed) from error
 
 
-def _parse_bool(flag: str, text: str) -> bool:
-    return parse_bool(flag, text)
-
-
-N = TypeVar("N", int, float)
-
-
-def _bounded(convert: Callable[[str], N], what: str, minimum: N | None, maximum: N | None) -> Callable[[str, str], N]:
-    bounds = [f"at least {minimum}" if minimum is not None else "", f"at most {maximum}" if maximum is not None else ""]
-    allowed = ", ".join(filter(None, [what, *bounds]))
-
-    def parse(flag: str, text: str) -> N:
-        try:
-            value = convert(text)
-        except ValueError as error:
-            raise FlagError(flag, text, allowed) from error
-        if (minimum is not None and value < minimum) or (maximum is not None and value > maximum) or value != value:
-            raise FlagError(flag, text, allowed)
-        return value
-
-    return parse
-
-
 def _help_lines(flag: Flag[Any]) -> list[str]:
     short = f"-{flag.short}, " if flag.short else "    "
     value = "[=true|false]" if flag.bare else f" {flag.placeholder}"
     default = f" (default {flag.shown_default})" if flag.shown_default else ""
-    paragraphs = (flag.help + default).split("\n")
+    paragraphs = (flag.help_text + default).split("\n")
     indent = " " * 12
     return [
         f"  {short}--{flag.name}{value}",

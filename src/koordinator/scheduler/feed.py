@@ -114,7 +114,7 @@ def _resources_differ(old: Pod, new: Pod) -> bool:
     return _granted(old) != _granted(new)
 
 
-def _granted(pod: Pod) -> tuple[list[tuple[str, object, object]], list[tuple[str, str, str]]]:
+def _granted(pod: Pod) -> tuple[object, object]:
     """What containers have been given, and what became of a wish to resize them."""
     status = pod.status
     containers = [

@@ -13,6 +13,7 @@ from typing import Final
 
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
+from koordinator.base.logs import verbosity
 from koordinator.scheduler.binding import Binder, Binding, Outcome, Result
 from koordinator.scheduler.engine.decision import Attempt, DecisionLog, Placement
 from koordinator.scheduler.engine.engine import Engine
@@ -25,6 +26,7 @@ from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 
 logger = logging.getLogger(__name__)
 
+_EACH_DECISION: Final = verbosity(5)
 _SLICE_SECONDS: Final = 0.004
 _LONGEST_PAUSE: Final = 30.0
 
@@ -127,7 +129,7 @@ class SchedulingLoop:
             self._binder.submit(Binding(entry, result, engine, started))
             return
         self._decisions.add(pod.key, Attempt(self._clock.now(), entry.attempts, rejection=result))
-        logger.debug("pod %s fits nowhere: %s", pod.key, result.message)
+        logger.log(_EACH_DECISION, "pod %s fits nowhere: %s", pod.key, result.message)
         self._queue.park(entry, result.wakes_on, result.message)
         self._tell(entry, started, "Unschedulable", result.message)
 
@@ -146,7 +148,7 @@ class SchedulingLoop:
         )
         note = f"Successfully assigned {pod.key} to {placement.node_name}"
         self._events.pod_event(pod.pod, "Normal", "Scheduled", "Binding", note)
-        logger.debug("%s", note)
+        logger.log(_EACH_DECISION, "%s", note)
 
     def _failed(self, entry: QueuedPod, started: float, reason: FailureReason, message: str) -> None:
         self._queue.retry(entry, message)

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from koordinator.cluster.nodes.main import main
+from koordinator.api.kinds import NODES
+from koordinator.cluster.nodes.fleet import Fleet
+from koordinator.cluster.nodes.main import main, run_until
+from koordinator.cluster.nodes.registration import ForeignNodeError
+from koordinator.cluster.nodes.scenario import default_scenario
+from koordinator.kube.interface import Client
+from tests.cluster.nodes.memory_api import MemoryApi
 
 
 def test_a_missing_kubeconfig_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -25,3 +33,26 @@ def test_a_bad_scenario_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_a_bad_flag_is_named(flag: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([flag]) == 1
     assert message in capsys.readouterr().err
+
+
+def test_what_ends_the_fleet_is_a_plain_error() -> None:
+    api = MemoryApi()
+    api.put(NODES, {"metadata": {"name": "small-0"}})
+
+    async def run() -> None:
+        await run_until(asyncio.Event(), Fleet(cast("Client", api), default_scenario()))
+
+    with pytest.raises(ForeignNodeError, match="node small-0 exists and is not simulated"):
+        asyncio.run(run())
+
+
+def test_a_signal_ends_the_fleet_quietly() -> None:
+    async def run() -> None:
+        stop = asyncio.Event()
+        fleet = Fleet(cast("Client", MemoryApi()), default_scenario())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(run_until(stop, fleet))
+            await fleet.wait_registered()
+            stop.set()
+
+    asyncio.run(run())

@@ -62,10 +62,10 @@ def test_another_uid_is_a_conflict() -> None:
 
 
 def test_a_gated_pod_is_not_bound() -> None:
-    with pytest.raises(ApiError, match="non-empty .spec.schedulingGates"):
+    with pytest.raises(ApiError, match="non-empty"):
         _bind(_with_pod(schedulingGates=[{"name": "x.io/wait"}]))
 
 
 def test_a_binding_needs_a_node() -> None:
-    with pytest.raises(ApiError, match="target.name: Required value"):
+    with pytest.raises(ApiError, match="Required value"):
         _bind(_with_pod(), "")

@@ -16,9 +16,9 @@ from tests.cluster.embedded import Verbs, config_map, pod
 MERGE = "application/merge-patch+json"
 
 
-def _put(verbs: Verbs, obj: Document, name: str = "c", **options: bool) -> Document:
+def _put(verbs: Verbs, obj: Document, name: str = "c", *, dry_run: bool = False) -> Document:
     target = verbs.target("configmaps", name)
-    return decode(target.resource, asyncio.run(update(verbs.environment, target, obj, **options)))
+    return decode(target.resource, asyncio.run(update(verbs.environment, target, obj, dry_run=dry_run)))
 
 
 def _created(verbs: Verbs, **metadata: object) -> Document:

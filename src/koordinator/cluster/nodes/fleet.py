@@ -77,9 +77,9 @@ class Fleet:
         )  # fmt: skip
         self._runtime = PodRuntime(
             self._client, self._scenario, self._population, self.time, self._pod_informer.get, self._nodes.get,
-            clock=clock, random=random, concurrency=concurrency,
+            clock=clock, concurrency=concurrency,
         )  # fmt: skip
-        self._orphans = Orphans(self._client, self._pods_of, clock=clock, random=random, concurrency=concurrency)
+        self._orphans = Orphans(self._client, self._pods_of, clock=clock)
 
     @property
     def nodes(self) -> Sequence[str]:
@@ -125,8 +125,8 @@ class Fleet:
             group.create_task(self._pod_informer.run(), name="pod informer")
             group.create_task(self._liveness.leases.run(), name="leases")
             group.create_task(self._liveness.heartbeats.run(), name="heartbeats")
-            group.create_task(self._runtime.agenda.run(), name="pods")
-            group.create_task(self._orphans.agenda.run(), name="orphans")
+            group.create_task(self._runtime.run(), name="pods")
+            group.create_task(self._orphans.run(), name="orphans")
             # A report that knows no pods yet would make busy nodes look idle to the scheduler.
             await self._pod_informer.wait_synced()
             group.create_task(self._sample(), name="sampling")

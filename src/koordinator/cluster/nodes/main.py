@@ -19,7 +19,6 @@ from koordinator.cluster.nodes.fleet import Fleet
 from koordinator.cluster.nodes.scenario import Scenario, default_scenario, load_scenario, scale
 from koordinator.cluster.nodes.scenario_checks import MAX_NODES, check_scenario
 from koordinator.kube.connect import ClientOptions, connect, user_agent
-from koordinator.kube.errors import KubeError
 
 logger = logging.getLogger(__name__)
 
@@ -58,12 +57,13 @@ async def _serve(options: argparse.Namespace, scenario: Scenario) -> None:
         # A wrong address or credential is said at once, not in the log of a loop that keeps trying.
         await client.raw("GET", "/version")
         fleet = Fleet(client, scenario, random=Random(scenario.seed))
-        await _run_until(stop, fleet)
+        await run_until(stop, fleet)
     finally:
         await client.close()
 
 
-async def _run_until(stop: asyncio.Event, fleet: Fleet) -> None:
+async def run_until(stop: asyncio.Event, fleet: Fleet) -> None:
+    """Run the fleet until ``stop`` is set. Raises the KoordinatorError that ended it early."""
     running = asyncio.create_task(fleet.run(), name="fleet")
     stopping = asyncio.create_task(stop.wait(), name="stop")
     try:
@@ -71,21 +71,21 @@ async def _run_until(stop: asyncio.Event, fleet: Fleet) -> None:
         if running.done():
             await running
         logger.info("stopping; the nodes stay registered")
-    except* KubeError as group:
-        raise _first(group) from group
-    except* KoordinatorError as group:
-        raise _first(group) from group
+    except ExceptionGroup as group:
+        expected, unexpected = group.split(KoordinatorError)
+        if expected is None or unexpected is not None:
+            raise
+        raise _first(expected) from group
     finally:
         running.cancel()
         stopping.cancel()
         await asyncio.gather(running, stopping, return_exceptions=True)
 
 
-def _first(group: BaseExceptionGroup[KoordinatorError]) -> KoordinatorError:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
+def _first(group: ExceptionGroup[KoordinatorError]) -> KoordinatorError:
+    error: KoordinatorError | ExceptionGroup[KoordinatorError] = group
+    while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
-    assert isinstance(error, KoordinatorError)
     return error
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from random import Random
 from typing import Any, Final
 
 from koordinator.api.kinds import PODS
@@ -16,7 +15,6 @@ from koordinator.api.pod import Pod, is_finished
 from koordinator.base.clock import Clock
 from koordinator.base.durations import DurationError, parse_duration
 from koordinator.cluster.nodes import pod_status
-from koordinator.cluster.nodes.agenda import Agenda
 from koordinator.cluster.nodes.node_objects import SimulatedNode
 from koordinator.cluster.nodes.noise import Purpose, identity, one_between
 from koordinator.cluster.nodes.pod_addresses import PodAddresses
@@ -26,8 +24,10 @@ from koordinator.cluster.nodes.profile import profile_of
 from koordinator.cluster.nodes.scenario import DurationRange, Scenario
 from koordinator.cluster.nodes.simulated_time import SimulatedTime
 from koordinator.cluster.nodes.usage import Tier
-from koordinator.kube.errors import ApiStatusError
+from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.interface import Client, PatchType
+from koordinator.kube.rate_limiters import ExponentialFailureLimiter
+from koordinator.kube.workqueue import WorkQueue, run_workers
 
 logger = logging.getLogger(__name__)
 
@@ -35,8 +35,12 @@ RUN_TIME_ANNOTATION: Final = "simulation.koordinator.sh/run-time"
 """On a pod with restartPolicy Never or OnFailure: after how long (a Go duration) it succeeds."""
 
 
+_ROUNDING: Final = 0.001
+"""Seconds since the epoch, as floats, are not exact."""
+
+
 class PodRuntime:
-    """Tell it of pods with ``observe`` and ``forget``; ``agenda.run`` does the rest."""
+    """Tell it of pods with ``observe`` and ``forget``; ``run`` does the rest."""
 
     def __init__(
         self,
@@ -48,7 +52,6 @@ class PodRuntime:
         find_node: Callable[[str], SimulatedNode | None],
         *,
         clock: Clock,
-        random: Random,
         concurrency: int,
     ) -> None:
         """``find_pod`` gives a pod by ``namespace/name`` as the API has it, ``find_node`` a node that is simulated."""
@@ -62,7 +65,12 @@ class PodRuntime:
         self._addresses = PodAddresses()
         self._times: dict[str, PodTimes] = {}
         self._delays: dict[str, PodDelays] = {}
-        self.agenda = Agenda(self._act, clock=clock, random=random, concurrency=concurrency)
+        self._concurrency = concurrency
+        self._queue: WorkQueue[str] = WorkQueue(clock, ExponentialFailureLimiter(base=0.5, maximum=30.0))
+
+    async def run(self) -> None:
+        """Do what is due, when it is due, until cancelled."""
+        await run_workers(self._queue, self._act, workers=self._concurrency, on_error=_say_failure)
 
     def observe(self, pod: Pod) -> None:
         """A pod that is bound to a simulated node was added or has changed."""
@@ -85,7 +93,6 @@ class PodRuntime:
         self._delays.pop(uid, None)
         self._population.remove_pod(uid)
         self._addresses.release(uid)
-        self.agenda.cancel(pod.metadata.key)
 
     def _update_population(self, pod: Pod, times: PodTimes) -> None:
         if is_finished(pod):
@@ -97,10 +104,8 @@ class PodRuntime:
 
     def _plan(self, pod: Pod, times: PodTimes) -> None:
         plan = next_step(pod, times, self._delays[pod.metadata.uid])
-        if plan is None:
-            self.agenda.cancel(pod.metadata.key)
-        else:
-            self.agenda.put(pod.metadata.key, self._time.real(plan.at - self._time.now()))
+        if plan is not None:
+            self._queue.add_after(pod.metadata.key, self._time.real(plan.at - self._time.now()))
 
     async def _act(self, key: str) -> None:
         pod = self._find_pod(key)
@@ -110,7 +115,7 @@ class PodRuntime:
         plan = next_step(pod, times, self._delays[pod.metadata.uid])
         if plan is None:
             return
-        if plan.at > self._time.now():
+        if plan.at > self._time.now() + _ROUNDING:
             self._plan(pod, times)
             return
         try:
@@ -174,6 +179,11 @@ class PodRuntime:
         low, high = bounds
         seconds = (low.total_seconds(), high.total_seconds())
         return one_between(self._scenario.seed, identity(pod.metadata.uid), purpose, seconds)
+
+
+def _say_failure(key: str, error: Exception) -> None:
+    unexpected = error if not isinstance(error, KubeError) else None
+    logger.warning("pod %s: %s; trying again soon", key, error, exc_info=unexpected)
 
 
 def _belongs_to_job(pod: Pod) -> bool:
