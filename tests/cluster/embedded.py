@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -77,7 +78,9 @@ class ApiClient:
     async def request(
         self, method: str, path: str, body: Any = None, *, content_type: str = "application/json", **headers: str
     ) -> Answer:
-        data = body if isinstance(body, bytes) or body is None else msgspec.json.encode(body)
+        data = None
+        if body is not None:
+            data = io.BytesIO(body if isinstance(body, bytes) else msgspec.json.encode(body))
         sent = {"Content-Type": content_type, **{name.replace("_", "-"): text for name, text in headers.items()}}
         async with self.session.request(method, self.api.url + path, data=data, headers=sent) as response:
             raw = await response.read()

@@ -12,6 +12,7 @@ from pathlib import Path
 from koordinator.api.kinds import NODES
 from koordinator.base.errors import KoordinatorError
 from koordinator.cli.supervisor import Program
+from koordinator.cluster.nodes.node_objects import FLEET_ANNOTATION
 from koordinator.kube.connect import ClientOptions, connect
 
 PROGRAMS = ("apiserver", "nodes", "scheduler")
@@ -105,11 +106,15 @@ def _nodes_are_there(kubeconfig: Path, count: int) -> Callable[[], Awaitable[boo
         client = await connect(ClientOptions(kubeconfig=str(kubeconfig)))
         try:
             page = await client.list(NODES, limit=1)
+            if len(page.items) + (page.remaining or 0) < count:
+                return False
+            # On a cluster that was there before, other nodes count among these.
+            nodes = await client.list(NODES)
         except KoordinatorError:
             return False
         finally:
             await client.close()
-        return len(page.items) + (page.remaining or 0) >= count
+        return sum(1 for node in nodes.items if FLEET_ANNOTATION in node.metadata.annotations) >= count
 
     return ready
 

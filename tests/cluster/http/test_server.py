@@ -1,0 +1,244 @@
+"""The whole server over HTTPS on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from koordinator.base.errors import ConfigurationError
+from koordinator.cluster.server import EmbeddedApi, ServerOptions
+from tests.cluster.embedded import Answer, ApiClient, config_map, embedded_api, pod
+
+T = TypeVar("T")
+PODS = "/api/v1/namespaces/default/pods"
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+def _run(scenario: Callable[[ApiClient], Awaitable[T]]) -> T:
+    async def main() -> T:
+        async with embedded_api() as client:
+            return await scenario(client)
+
+    return asyncio.run(main())
+
+
+def _answer(method: str, path: str, body: Any = None, **headers: str) -> Answer:
+    return _run(lambda client: client.request(method, path, body, **headers))
+
+
+def test_only_loopback_is_served() -> None:
+    with pytest.raises(ConfigurationError, match="loopback"):
+        EmbeddedApi(ServerOptions(address="0.0.0.0"))
+
+
+@pytest.mark.parametrize("authorization", ["Bearer wrong", "Basic eA==", "Bearer "])
+def test_a_wrong_token_is_unauthorized(authorization: str) -> None:
+    answer = _answer("GET", PODS, Authorization=authorization)
+    assert (answer.status, answer.body["reason"]) == (401, "Unauthorized")
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz?verbose", "/readyz/ping"])
+def test_health_is_told(path: str) -> None:
+    assert _answer("GET", path).status == 200
+
+
+def test_version_is_one_that_clients_of_1_35_accept() -> None:
+    assert _answer("GET", "/version").body["gitVersion"] == "v1.35.0"
+
+
+def test_aggregated_discovery_names_subresources_that_are_served() -> None:
+    accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+    body = _answer("GET", "/api", Accept=accept).body
+    (version,) = body["items"][0]["versions"]
+    (pods,) = [entry for entry in version["resources"] if entry["resource"] == "pods"]
+    assert [entry["subresource"] for entry in pods["subresources"]] == ["binding", "status"]
+
+
+def test_classic_discovery_lists_groups_and_resources() -> None:
+    async def scenario(client: ApiClient) -> tuple[Any, Any]:
+        return await client.get("/apis"), await client.get("/apis/apps/v1")
+
+    groups, resources = _run(scenario)
+    assert "apps" in [group["name"] for group in groups["groups"]]
+    assert "deployments/status" in [entry["name"] for entry in resources["resources"]]
+
+
+@pytest.mark.parametrize("path", ["/apis/none", "/apis/none/v1", "/api/v2", "/nothing", "/api/v1/nothings"])
+def test_what_is_not_served_is_not_found(path: str) -> None:
+    assert _answer("GET", path).body["message"] == "the server could not find the requested resource"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("PUT", PODS), ("POST", "/api/v1/pods"), ("POST", PODS + "/p"), ("GET", "/api/v1/pods/p"), ("POST", "/version")],
+)
+def test_a_method_that_makes_no_sense_is_not_allowed(method: str, path: str) -> None:
+    assert _answer(method, path).status == 405
+
+
+def test_system_objects_are_there() -> None:
+    async def scenario(client: ApiClient) -> tuple[Any, Any]:
+        namespaces = await client.get("/api/v1/namespaces")
+        return namespaces, await client.get("/apis/scheduling.k8s.io/v1/priorityclasses")
+
+    namespaces, classes = _run(scenario)
+    names = [item["metadata"]["name"] for item in namespaces["items"]]
+    assert names == ["default", "kube-node-lease", "kube-public", "kube-system"]
+    assert [item["value"] for item in classes["items"]] == [2_000_000_000, 2_000_001_000]
+
+
+def test_an_unknown_body_format_is_refused() -> None:
+    assert _answer("POST", PODS, b"x", content_type="text/plain").status == 415
+
+
+def test_a_patch_format_that_is_unknown_is_refused() -> None:
+    async def scenario(client: ApiClient) -> Answer:
+        await client.post(PODS, pod("p"))
+        return await client.request("PATCH", PODS + "/p", b"{}", content_type="application/x-patch")
+
+    assert _run(scenario).status == 415
+
+
+def test_a_body_that_is_no_json_is_refused() -> None:
+    assert _answer("POST", PODS, b"{").body["reason"] == "BadRequest"
+
+
+def test_a_body_beyond_the_limit_is_refused() -> None:
+    answer = _answer("POST", CONFIG_MAPS, config_map("c", {"a": "x" * (3 << 20)}))
+    assert (answer.status, answer.body["reason"]) == (413, "RequestEntityTooLarge")
+
+
+def test_yaml_bodies_are_read() -> None:
+    body = b"metadata: {name: c, annotations: {when: '2026-01-01'}}\ndata: {a: b}"
+    assert _answer("POST", CONFIG_MAPS, body, content_type="application/yaml").body["data"] == {"a": "b"}
+
+
+def test_an_unknown_field_is_warned_of() -> None:
+    answer = _answer("POST", PODS, pod("p", nonsense=1))
+    assert answer.headers["Warning"] == '299 - "unknown field \\"spec.nonsense\\""'
+
+
+def test_an_unknown_field_is_refused_in_strict_mode() -> None:
+    answer = _answer("POST", PODS + "?fieldValidation=Strict", pod("p", nonsense=1))
+    assert (answer.status, "strict decoding error" in answer.body["message"]) == (400, True)
+
+
+def test_a_table_has_rows_with_metadata() -> None:
+    async def scenario(client: ApiClient) -> Any:
+        await client.post(PODS, pod("p"))
+        return await client.get(PODS, Accept=TABLE)
+
+    table = _run(scenario)
+    names = [column["name"] for column in table["columnDefinitions"]]
+    (row,) = table["rows"]
+    assert (names[0], row["cells"][0], row["object"]["kind"]) == ("Name", "p", "PartialObjectMetadata")
+
+
+def test_metadata_alone_can_be_asked_for() -> None:
+    async def scenario(client: ApiClient) -> Any:
+        await client.post(PODS, pod("p"))
+        return await client.get(PODS, Accept="application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+
+    body = _run(scenario)
+    assert (body["kind"], set(body["items"][0])) == ("PartialObjectMetadataList", {"kind", "apiVersion", "metadata"})
+
+
+def test_delete_tells_the_uid_that_is_gone() -> None:
+    async def scenario(client: ApiClient) -> tuple[Any, Any]:
+        created = await client.post(CONFIG_MAPS, config_map("c"))
+        return created, (await client.request("DELETE", CONFIG_MAPS + "/c")).body
+
+    created, status = _run(scenario)
+    assert (status["status"], status["details"]["uid"]) == ("Success", created["metadata"]["uid"])
+
+
+def test_a_watch_streams_lines() -> None:
+    async def scenario(client: ApiClient) -> list[tuple[str, str]]:
+        async with client.watch(CONFIG_MAPS) as events:
+            await client.post(CONFIG_MAPS, config_map("c"))
+            first = await anext(events)
+            await client.request("DELETE", CONFIG_MAPS + "/c")
+            return [(event["type"], event["object"]["kind"]) for event in (first, await anext(events))]
+
+    assert _run(scenario) == [("ADDED", "ConfigMap"), ("DELETED", "ConfigMap")]
+
+
+def test_a_watched_table_names_its_columns_once() -> None:
+    async def scenario(client: ApiClient) -> list[int]:
+        async with client.watch(CONFIG_MAPS, Accept=TABLE) as events:
+            await client.post(CONFIG_MAPS, config_map("a"))
+            await client.post(CONFIG_MAPS, config_map("b"))
+            return [len((await anext(events))["object"]["columnDefinitions"]) for _ in range(2)]
+
+    assert _run(scenario) == [3, 0]
+
+
+def test_a_streaming_list_ends_with_a_bookmark() -> None:
+    query = "?sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+
+    async def scenario(client: ApiClient) -> Any:
+        async with client.watch("/api/v1/namespaces" + query) as events:
+            return [await anext(events) for _ in range(5)][-1]
+
+    bookmark = _run(scenario)
+    assert bookmark["type"] == "BOOKMARK"
+    assert bookmark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
+
+
+def test_stop_ends_open_watches() -> None:
+    async def main() -> list[Any]:
+        async with embedded_api() as client, client.watch(CONFIG_MAPS + "?resourceVersion=1") as events:
+            await client.api.stop()
+            return [event async for event in events]
+
+    assert asyncio.run(main()) == []
+
+
+def test_binding_answers_with_a_status() -> None:
+    async def scenario(client: ApiClient) -> list[tuple[int, str]]:
+        await client.post(PODS, pod("p"))
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"name": "n"}}
+        answers = [await client.request("POST", PODS + "/p/binding", binding) for _ in range(2)]
+        return [(answer.status, answer.body["status"]) for answer in answers]
+
+    assert _run(scenario) == [(201, "Success"), (409, "Failure")]
+
+
+def test_events_are_one_collection_in_two_groups() -> None:
+    event = {
+        "metadata": {"name": "e", "namespace": "default"},
+        "regarding": {"kind": "Pod", "name": "p", "namespace": "default"},
+        "reason": "Scheduled",
+        "action": "Binding",
+        "type": "Normal",
+        "note": "placed",
+        "eventTime": "2026-01-01T00:00:00.000000Z",
+        "reportingController": "s",
+        "reportingInstance": "s-1",
+    }
+
+    async def scenario(client: ApiClient) -> Any:
+        await client.post("/apis/events.k8s.io/v1/namespaces/default/events", event)
+        return await client.get("/api/v1/namespaces/default/events?fieldSelector=involvedObject.name=p")
+
+    (found,) = _run(scenario)["items"]
+    assert (found["apiVersion"], found["message"], found["involvedObject"]["name"]) == ("v1", "placed", "p")
+
+
+@pytest.mark.parametrize(
+    ("path", "spec", "expected"),
+    [
+        ("authentication.k8s.io/v1/selfsubjectreviews", {}, {"userInfo"}),
+        ("authentication.k8s.io/v1/tokenreviews", {"token": "wrong"}, {"authenticated", "error"}),
+        ("authorization.k8s.io/v1/selfsubjectaccessreviews", {}, {"allowed"}),
+        ("authorization.k8s.io/v1/subjectaccessreviews", {"user": "admin"}, {"allowed"}),
+        ("authorization.k8s.io/v1/subjectaccessreviews", {"user": "eve"}, {"allowed", "reason"}),
+    ],
+)
+def test_reviews_are_answered(path: str, spec: dict[str, str], expected: set[str]) -> None:
+    answer = _answer("POST", "/apis/" + path, {"spec": spec})
+    assert (answer.status, set(answer.body["status"])) == (201, expected)

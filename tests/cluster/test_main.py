@@ -1,0 +1,120 @@
+"""The program: how it starts, why it does not, and what is left after kill -9."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+
+from tests.cluster.embedded import config_map
+
+
+@contextmanager
+def _server(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A running server; it is ready when the line on stderr is there."""
+    command = [sys.executable, "-m", "koordinator.cluster", f"--data={folder}", f"--kubeconfig={folder}/kubeconfig"]
+    with subprocess.Popen([*command, *arguments], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            assert "ready on https://127.0.0.1:" in process.stderr.readline()
+            yield process
+        finally:
+            process.kill()
+
+
+def _failure(*arguments: str) -> tuple[int, str]:
+    command = [sys.executable, "-m", "koordinator.cluster", *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    return ended.returncode, ended.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_cleanly(tmp_path: Path, number: signal.Signals) -> None:
+    with _server(tmp_path) as process:
+        process.send_signal(number)
+        assert process.wait(10) == 0
+
+
+def test_a_folder_that_is_in_use_is_refused_in_one_line(tmp_path: Path) -> None:
+    with _server(tmp_path):
+        status, text = _failure(f"--data={tmp_path}")
+    assert (status, text) == (1, f"koordinator.cluster: data folder {tmp_path} is in use by another process\n")
+
+
+def test_a_port_that_is_taken_is_refused_in_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        status, text = _failure(f"--port={port}")
+    assert (status, text) == (
+        1,
+        f"koordinator.cluster: cannot listen on 127.0.0.1 port {port}: Address already in use\n",
+    )
+
+
+def test_the_kubeconfig_is_private_and_survives_a_restart(tmp_path: Path) -> None:
+    with _server(tmp_path):
+        first = yaml.safe_load((tmp_path / "kubeconfig").read_text())
+        mode = (tmp_path / "kubeconfig").stat().st_mode & 0o777
+    with _server(tmp_path):
+        second = yaml.safe_load((tmp_path / "kubeconfig").read_text())
+    assert (mode, first["users"]) == (0o600, second["users"])
+
+
+class _Client:
+    def __init__(self, folder: Path) -> None:
+        self._config = yaml.safe_load((folder / "kubeconfig").read_text())
+        self._authority = str(folder / "pki" / "ca.crt")
+
+    def session(self) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cafile=self._authority))
+        token = self._config["users"][0]["user"]["token"]
+        server = self._config["clusters"][0]["cluster"]["server"]
+        return aiohttp.ClientSession(server, connector=connector, headers={"Authorization": f"Bearer {token}"})
+
+
+async def _create_until_killed(client: _Client, process: subprocess.Popen[str], enough: int) -> dict[str, str]:
+    """Eight writers at once; the uids of what was acknowledged."""
+    created: dict[str, str] = {}
+
+    async def write(session: aiohttp.ClientSession, writer: int) -> None:
+        for number in range(10_000):
+            try:
+                obj: Any = config_map(f"c-{writer}-{number}")
+                async with session.post("/api/v1/namespaces/default/configmaps", json=obj) as response:
+                    body = await response.json()
+            except aiohttp.ClientError:
+                return
+            created[body["metadata"]["name"]] = body["metadata"]["uid"]
+            if len(created) == enough:
+                os.kill(process.pid, signal.SIGKILL)
+
+    async with client.session() as session, asyncio.TaskGroup() as group:
+        for writer in range(8):
+            group.create_task(write(session, writer))
+    return created
+
+
+async def _list(client: _Client) -> dict[str, str]:
+    async with client.session() as session, session.get("/api/v1/namespaces/default/configmaps") as response:
+        items = (await response.json())["items"]
+    return {item["metadata"]["name"]: item["metadata"]["uid"] for item in items}
+
+
+def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
+    with _server(tmp_path) as process:
+        created = asyncio.run(_create_until_killed(_Client(tmp_path), process, 200))
+    with _server(tmp_path):
+        found = asyncio.run(_list(_Client(tmp_path)))
+    assert created.items() <= found.items()
