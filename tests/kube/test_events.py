@@ -14,8 +14,8 @@ from koordinator.api.meta import ObjectReference
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.kube.errors import ApiStatusError, TransportError
-from koordinator.kube.event_series import EVENTS_V1, event_name, limit_note, reference_to
-from koordinator.kube.events import EventBroadcaster, EventOptions
+from koordinator.kube.event_series import EVENTS_V1, EventOptions, event_name, limit_note, reference_to
+from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.spam_filter import SpamFilter
 from tests.kube.fake_client import MemoryClient, as_client
 from tests.kube.informer_log import pod

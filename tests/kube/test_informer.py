@@ -99,7 +99,7 @@ def test_raising_handler_stops_neither_the_others_nor_the_informer(
     bench.informer.add_handlers(on_add=lambda obj, initial: seen.append(obj.metadata.name))
     asyncio.run(bench.play())
     assert seen == ["a", "b"]
-    assert bench.informer.statistics.handler_errors == 2
+    assert bench.informer.handler_errors == 2
     assert "handler failing failed on Pod default/a" in caplog.text
 
 

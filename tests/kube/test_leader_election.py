@@ -14,7 +14,8 @@ from koordinator.api.kinds import LEASES
 from koordinator.base.clock import ManualClock
 from koordinator.base.errors import ConfigurationError
 from koordinator.kube.errors import TransportError
-from koordinator.kube.leader_election import LeaderElectionConfig, LeaderElector
+from koordinator.kube.leader_election import LeaderElector
+from koordinator.kube.leader_election_config import LeaderElectionConfig
 from tests.kube.fake_client import MemoryClient, as_client
 
 KEY = ("leases.v1.coordination.k8s.io", "kube-system", "koord-scheduler")

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from koordinator.base.clock import ManualClock
 from koordinator.kube.errors import TransportError
-from koordinator.kube.leader_election import LeaderElectionConfig, LeaderElector
+from koordinator.kube.leader_election import LeaderElector
+from koordinator.kube.leader_election_config import LeaderElectionConfig
 from tests.kube.fake_client import MemoryClient, as_client
 
 

@@ -233,5 +233,5 @@ def test_any_telling_of_a_history_ends_in_its_state_and_is_consistent(seed: int)
 
     bench.informer.add_handlers(on_add=add, on_update=update, on_delete=delete)
     asyncio.run(bench.play())
-    assert bench.informer.statistics.handler_errors == 0
+    assert bench.informer.handler_errors == 0
     assert known == {obj.metadata.name: obj for obj in bench.informer.list()} == history.live

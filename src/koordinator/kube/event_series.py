@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -19,6 +20,26 @@ _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]
 
 EVENTS_V1 = Kind("events.k8s.io", "v1", "events", "Event", Object)
 """Read back for its metadata alone: nothing that the recorder wrote is taken from the server."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventOptions:
+    """Sizes and times (seconds); upstream's where it has them."""
+
+    capacity: int = 10_000
+    """Events that wait to be written; the oldest are dropped beyond it, essential ones last."""
+    series_capacity: int = 20_000
+    """Events whose repetitions are joined; the oldest series end beyond it."""
+    writers: int = 4
+    series_end: float = 360.0
+    series_refresh: float = 1800.0
+    retry_initial: float = 0.5
+    retry_maximum: float = 30.0
+    tries: int = 12
+    """For events that are not essential."""
+    request_deadline: float = 30.0
+    essential_reasons: Collection[str] = frozenset({"Scheduled"})
+    """Neither filtered nor given up while the API server is away."""
 
 
 class EventKey(NamedTuple):

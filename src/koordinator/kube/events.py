@@ -12,8 +12,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import timedelta
 from random import Random
 from typing import Literal
@@ -23,7 +21,7 @@ from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.metrics import Metrics
 from koordinator.kube.errors import ApiStatusError, MalformedObjectError, TransportError
-from koordinator.kube.event_series import EVENTS_V1, EventEntry, EventKey, event_name, limit_note
+from koordinator.kube.event_series import EVENTS_V1, EventEntry, EventKey, EventOptions, event_name, limit_note
 from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.rate_limiters import ExponentialFailureLimiter
 from koordinator.kube.spam_filter import SpamFilter
@@ -32,26 +30,6 @@ from koordinator.kube.workqueue import QueueShutDown, WorkQueue
 logger = logging.getLogger(__name__)
 
 EventType = Literal["Normal", "Warning"]
-
-
-@dataclass(frozen=True, slots=True)
-class EventOptions:
-    """Sizes and times (seconds); upstream's where it has them."""
-
-    capacity: int = 10_000
-    """Events that wait to be written; the oldest are dropped beyond it, essential ones last."""
-    series_capacity: int = 20_000
-    """Events whose repetitions are joined; the oldest series end beyond it."""
-    writers: int = 4
-    series_end: float = 360.0
-    series_refresh: float = 1800.0
-    retry_initial: float = 0.5
-    retry_maximum: float = 30.0
-    tries: int = 12
-    """For events that are not essential."""
-    request_deadline: float = 30.0
-    essential_reasons: Collection[str] = frozenset({"Scheduled"})
-    """Neither filtered nor given up while the API server is away."""
 
 
 class EventRecorder:

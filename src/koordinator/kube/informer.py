@@ -12,12 +12,20 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
 from koordinator.base.clock import Clock, SystemClock
 from koordinator.base.deadline import within
+from koordinator.kube.handlers import (
+    AddHandler,
+    DeleteHandler,
+    HandlerSet,
+    MalformedHandler,
+    Registration,
+    UpdateHandler,
+)
 from koordinator.kube.interface import Client, Malformed, WatchEvent
 from koordinator.kube.reflector import Reflector, ReflectorOptions, ReflectorStatistics, Selection
 from koordinator.kube.store import IndexFunction, Store
@@ -26,32 +34,6 @@ from koordinator.kube.versions import Tombstones, is_older
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=Object)
-T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
-
-
-class AddHandler(Protocol[T_contra]):
-    """``initial``: the object was there before the informer was in sync (or before the handler was registered)."""
-
-    def __call__(self, obj: T_contra, initial: bool, /) -> None: ...
-
-
-UpdateHandler = Callable[[T, T], None]
-"""(old, new) of one uid."""
-DeleteHandler = Callable[[T], None]
-"""The object as handlers saw it last."""
-MalformedHandler = Callable[[Malformed], None]
-"""An object that cannot be decoded, once per version. The last readable version, if any, stays in the store."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Registration(Generic[T]):
-    """One set of handlers; give it to ``remove_handlers`` to stop them."""
-
-    name: str
-    on_add: AddHandler[T] | None
-    on_update: UpdateHandler[T] | None
-    on_delete: DeleteHandler[T] | None
-    on_malformed: MalformedHandler | None
 
 
 @dataclass(slots=True)
@@ -64,7 +46,6 @@ class InformerStatistics:
     ignored: int = 0
     """Events that told nothing new: late, repeated or out of order."""
     malformed: int = 0
-    handler_errors: int = 0
 
 
 class Informer(Generic[T]):
@@ -99,10 +80,7 @@ class Informer(Generic[T]):
         self.transform = transform
         self._resync_period = resync_period
         self._synced = asyncio.Event()
-        self._registrations: list[Registration[T]] = []
-        self._on_add: list[tuple[str, AddHandler[T]]] = []
-        self._on_update: list[tuple[str, UpdateHandler[T]]] = []
-        self._on_delete: list[tuple[str, DeleteHandler[T]]] = []
+        self._handlers: HandlerSet[T] = HandlerSet(kind.name)
         self._malformed: dict[str, Malformed] = {}
         self._tombstones = Tombstones()
         self._listed: set[str] = set()
@@ -142,6 +120,11 @@ class Informer(Generic[T]):
         return tuple(self._malformed.values())
 
     @property
+    def handler_errors(self) -> int:
+        """How often a handler raised."""
+        return self._handlers.errors
+
+    @property
     def reflector_statistics(self) -> ReflectorStatistics:
         return self._reflector.statistics
 
@@ -173,21 +156,19 @@ class Informer(Generic[T]):
     ) -> Registration[T]:
         """Register handlers; they are called in the order of registration. What is here already is added at once."""
         registration = Registration(name or self.kind.plural, on_add, on_update, on_delete, on_malformed)
-        self._registrations.append(registration)
-        self._rebuild_handlers()
+        self._handlers.add(registration)
         if on_add:
             for key, obj in [(key, self.store.get(key)) for key in self.store]:
                 if obj is not None:
-                    self._call(registration.name, key, on_add, obj, True)
+                    self._handlers.call(registration.name, key, on_add, obj, True)
         if on_malformed:
             for malformed in self.malformed:
-                self._call(registration.name, malformed.name, on_malformed, malformed)
+                self._handlers.call(registration.name, malformed.name, on_malformed, malformed)
         return registration
 
     def remove_handlers(self, registration: Registration[T]) -> None:
         """Stop calling these handlers; ValueError when they are not registered."""
-        self._registrations.remove(registration)
-        self._rebuild_handlers()
+        self._handlers.remove(registration)
 
     async def run(self) -> None:
         """Keep the cache current until cancelled. Survives any failure of the API server."""
@@ -305,9 +286,7 @@ class Informer(Generic[T]):
         self._malformed[key] = broken
         self.statistics.malformed += 1
         logger.warning("%s %s is not readable and skipped: %s", self.kind.name, key, broken.error)
-        for registration in self._registrations:
-            if registration.on_malformed is not None:
-                self._call(registration.name, key, registration.on_malformed, broken)
+        self._handlers.malformed(key, broken)
 
     def _take_deletion(self, key: str, uid: str, version: str) -> None:
         self._tombstones.add(uid, version)
@@ -324,32 +303,15 @@ class Informer(Generic[T]):
             return
         self._tombstones.add(old.metadata.uid, version)
         self.statistics.deleted += 1
-        for name, handler in self._on_delete:
-            self._call(name, key, handler, old)
+        self._handlers.deleted(key, old)
 
     def _notify_add(self, key: str, obj: T) -> None:
         self.statistics.added += 1
-        initial = not self._synced.is_set()
-        for name, handler in self._on_add:
-            self._call(name, key, handler, obj, initial)
+        self._handlers.added(key, obj, not self._synced.is_set())
 
     def _notify_update(self, key: str, old: T, new: T) -> None:
         self.statistics.updated += 1
-        for name, handler in self._on_update:
-            self._call(name, key, handler, old, new)
-
-    def _call(self, name: str, key: str, handler: Callable[..., None], *arguments: object) -> None:
-        try:
-            handler(*arguments)
-        except Exception:
-            self.statistics.handler_errors += 1
-            logger.exception("handler %s failed on %s %s", name, self.kind.name, key)
-
-    def _rebuild_handlers(self) -> None:
-        # New lists: a handler may register or remove others while the old list is being walked.
-        self._on_add = [(r.name, r.on_add) for r in self._registrations if r.on_add]
-        self._on_update = [(r.name, r.on_update) for r in self._registrations if r.on_update]
-        self._on_delete = [(r.name, r.on_delete) for r in self._registrations if r.on_delete]
+        self._handlers.updated(key, old, new)
 
 
 def _key_of(broken: Malformed) -> str:

@@ -19,7 +19,7 @@ _COUNTERS: list[tuple[str, str, Callable[[Informer[Any]], int]]] = [
     ("deleted", "Objects that vanished", lambda informer: informer.statistics.deleted),
     ("ignored", "Late, repeated or reordered events", lambda informer: informer.statistics.ignored),
     ("malformed", "Object versions that could not be read", lambda informer: informer.statistics.malformed),
-    ("handler_errors", "Handlers that raised", lambda informer: informer.statistics.handler_errors),
+    ("handler_errors", "Handlers that raised", lambda informer: informer.handler_errors),
     ("lists", "Lists made", lambda informer: informer.reflector_statistics.lists),
     ("watches", "Watches opened", lambda informer: informer.reflector_statistics.watches),
     ("failures", "Lists and watches that failed", lambda informer: informer.reflector_statistics.failures),

@@ -12,58 +12,23 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from enum import Enum, auto
 from random import Random
 from typing import Any
-from uuid import uuid4
 
 from koordinator.api.node import LeaseSpec
 from koordinator.api.timestamps import format_micro_time
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
-from koordinator.base.errors import ConfigurationError
 from koordinator.base.metrics import Metrics
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.interface import Client
+from koordinator.kube.leader_election_config import JITTER_FACTOR
+from koordinator.kube.leader_election_config import LeaderElectionConfig as LeaderElectionConfig
+from koordinator.kube.leader_election_config import make_identity as make_identity
 from koordinator.kube.lease_lock import LeaseLock
 
 logger = logging.getLogger(__name__)
-
-_JITTER_FACTOR = 1.2
-
-
-def make_identity(hostname: str) -> str:
-    """A holder identity that no other process has: the host's name and a random part, as client-go programs do."""
-    return f"{hostname}_{uuid4()}"
-
-
-@dataclass(frozen=True, slots=True)
-class LeaderElectionConfig:
-    """Durations in seconds, with client-go's names and defaults."""
-
-    name: str
-    namespace: str
-    identity: str
-    lease_duration: float = 15.0
-    renew_deadline: float = 10.0
-    retry_period: float = 2.0
-    release_on_cancel: bool = False
-    """Give the lease up when ``run`` ends, so that another need not wait for it to expire."""
-
-    def __post_init__(self) -> None:
-        for field, text in (("name", self.name), ("namespace", self.namespace), ("identity", self.identity)):
-            if not text:
-                raise ConfigurationError(f"leaderElection.{field}", text, "it must not be empty")
-        if int(self.lease_duration) <= self.renew_deadline:
-            # Whole seconds: that is all that the lease tells the others.
-            allowed = f"its whole seconds must be more than renewDeadline ({self.renew_deadline:g}s)"
-            raise ConfigurationError("leaderElection.leaseDuration", self.lease_duration, allowed)
-        if self.retry_period <= 0:
-            raise ConfigurationError("leaderElection.retryPeriod", self.retry_period, "it must be positive")
-        if self.renew_deadline <= _JITTER_FACTOR * self.retry_period:
-            allowed = f"it must be more than 1.2 times retryPeriod ({self.retry_period:g}s)"
-            raise ConfigurationError("leaderElection.renewDeadline", self.renew_deadline, allowed)
 
 
 class _Attempt(Enum):
@@ -154,7 +119,7 @@ class LeaderElector:
         config = self._config
         logger.info("attempting to acquire leader lease %s as %s", self._lock, config.identity)
         while await self._attempt(config.renew_deadline) is not _Attempt.SUCCEEDED:
-            await self._clock.sleep(config.retry_period * (1 + _JITTER_FACTOR * self._random.random()))
+            await self._clock.sleep(config.retry_period * (1 + JITTER_FACTOR * self._random.random()))
         logger.info("acquired lease %s", self._lock)
 
     async def _lead(self, on_started: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -112,9 +112,10 @@ class Store(Generic[T]):
         """Add or replace. An index function that raises leaves the store as it was."""
         if self._indexes:
             old = self._objects.get(key)
-            changes = [(index, index.values_of(old), index.values_of(obj)) for index in self._indexes.values()]
-            for index, before, after in changes:
-                index.replace(key, before, obj, after)
+            # All functions first: one that raises must leave every index as it was.
+            after = [index.values_of(obj) for index in self._indexes.values()]
+            for index, values in zip(self._indexes.values(), after, strict=True):
+                index.replace(key, index.values_of(old), obj, values)
         self._objects[key] = obj
 
     def remove(self, key: str) -> T | None:

@@ -11,9 +11,12 @@ from collections import OrderedDict
 
 def is_older(version: str, than: str) -> bool:
     """Whether ``version`` is certainly older than ``than``."""
-    if version == than or not (version.isdecimal() and than.isdecimal()):
+    if version == than:
         return False
-    return int(version) < int(than)
+    try:
+        return int(version) < int(than)
+    except ValueError:
+        return False
 
 
 def newest(one: str, other: str) -> str:
