@@ -1,0 +1,92 @@
+"""``koord up`` as a person starts it, for tests that talk to what it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from koordinator.api.kinds import PODS
+from koordinator.api.pod import Pod
+from koordinator.kube.client import KubeClient
+from koordinator.kube.connect import ClientOptions, connect
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Up:
+    """A running cluster."""
+
+    process: asyncio.subprocess.Process
+    kubeconfig: Path
+    data: Path
+    scheduler_port: int
+    output: list[str]
+
+    async def client(self) -> KubeClient:
+        return await connect(ClientOptions(kubeconfig=str(self.kubeconfig)))
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@asynccontextmanager
+async def koord_up(data: Path, *arguments: str) -> AsyncIterator[Up]:
+    """Start it on free ports, wait until it says that the cluster is up, interrupt it at the end."""
+    port = free_port()
+    command = ["up", f"--data={data}", "--port=0", f"--scheduler-port={port}", *arguments]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "koordinator.cli.main", *command),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output: list[str] = []
+    try:
+        async with asyncio.timeout(60):
+            await _said(process, output, "The cluster is up")
+        yield Up(process, data / "kubeconfig", data, port, output)
+    finally:
+        if process.returncode is None:
+            process.send_signal(signal.SIGINT)
+        await process.communicate()
+
+
+async def _said(process: asyncio.subprocess.Process, output: list[str], text: str) -> None:
+    assert process.stdout is not None
+    while line := await process.stdout.readline():
+        output.append(line.decode())
+        if text in output[-1]:
+            return
+    raise AssertionError("koord up ended early:\n" + "".join(output))
+
+
+async def eventually(client: KubeClient, name: str, holds: Callable[[Pod], bool], what: str) -> Pod:
+    """The pod of namespace default once ``holds``; fails after half a minute."""
+    pod: Pod | None = None
+    try:
+        async with asyncio.timeout(30):
+            while True:
+                pod = await client.get(PODS, name, "default")
+                if holds(pod):
+                    return pod
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        raise AssertionError(f"{name} was not {what}: {pod}") from None
+
+
+def plain_pod(name: str, **spec: Any) -> dict[str, Any]:
+    """A pod that names no scheduler."""
+    container = {"name": "main", "image": "example", "resources": {"requests": {"cpu": "500m", "memory": "256Mi"}}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container], **spec}}
