@@ -196,6 +196,8 @@ class EmbeddedApi:
     ) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # Go's clients do not resume sessions, and making tickets is a good part of a handshake.
+        context.num_tickets = 0
         context.load_cert_chain(files.certificate, files.key)
         application = Application(environment, TokenAuthenticator(self._token))
         runner = web.ServerRunner(application.server(), shutdown_timeout=_SHUTDOWN_SECONDS)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
+
+import msgspec
 
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
@@ -26,16 +29,19 @@ class Feed:
         make_pod: MakePodInfo,
         is_ours: Callable[[str], bool],
         wake: Callable[[], None],
+        now: Callable[[], datetime],
     ) -> None:
         self._state = state
         self._queue = queue
         self._make_pod = make_pod
         self._is_ours = is_ours
         self._wake = wake
+        self._now = now
 
     def set_pod(self, pod: Pod) -> None:
         """A pod is new or has changed. Pods that have finished are not shown to us: their end is a deletion."""
         if pod.spec.node_name:
+            self._mark_time()
             self._assigned(pod)
         elif pod.metadata.deletion_timestamp is not None or not self._is_ours(pod.spec.scheduler_name):
             self._queue.remove(pod.metadata.uid)
@@ -45,11 +51,13 @@ class Feed:
     def remove_pod(self, pod: Pod) -> None:
         """A pod was deleted or has finished."""
         uid = pod.metadata.uid
+        self._mark_time()
         self._queue.remove(uid)
         if self._state.remove_pod(uid) is not None:
             self._announce(_POD_DELETE)
 
     def set_node(self, node: Node) -> None:
+        self._mark_time()
         kinds = self._state.set_node(node)
         if kinds:
             self._announce(kinds)
@@ -59,8 +67,13 @@ class Feed:
 
     def set_node_object(self, kind: str, event: str, name: str, obj: Object | None) -> None:
         """An object that bears a node's name; ``event`` is the kind of event that it counts as."""
+        self._mark_time()
         self._state.set_node_object(kind, name, obj)
         self._announce((event,))
+
+    def _mark_time(self) -> None:
+        """Observers may ask when it is that something happens."""
+        self._state.view.now = self._now()
 
     def _assigned(self, pod: Pod) -> None:
         uid = pod.metadata.uid
@@ -87,7 +100,14 @@ class Feed:
         """The derived facts anew, but what a pod requests only when something that it follows from has changed."""
         if known is None or known.uid != pod.metadata.uid or _resources_differ(known.pod, pod):
             return self._make_pod(pod)
-        return PodInfo(pod=pod, request=known.request, key=known.key, uid=known.uid, priority=known.priority)
+        return PodInfo(
+            pod=pod,
+            request=known.request,
+            key=known.key,
+            uid=known.uid,
+            priority=known.priority,
+            memo=known.memo if _same_to_plugins(known.pod, pod) else {},
+        )
 
     def _announce_change(self, before: PodInfo, after: PodInfo) -> None:
         if before.request is not after.request and _shrank(before.request, after.request):
@@ -112,6 +132,15 @@ def _resources_differ(old: Pod, new: Pod) -> bool:
     ):
         return True
     return _granted(old) != _granted(new)
+
+
+def _same_to_plugins(old: Pod, new: Pod) -> bool:
+    before, after = old.metadata, new.metadata
+    if before.labels != after.labels or before.annotations != after.annotations:
+        return False
+    if old.spec.node_name == new.spec.node_name:
+        return old.spec == new.spec
+    return msgspec.structs.replace(old.spec, node_name=new.spec.node_name) == new.spec
 
 
 def _granted(pod: Pod) -> tuple[object, object]:

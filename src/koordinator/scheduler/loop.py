@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 _EACH_DECISION: Final = verbosity(5)
 _SLICE_SECONDS: Final = 0.004
+_SAME_ERROR_SECONDS: Final = 60.0
+_ERRORS_REMEMBERED: Final = 100
 _LONGEST_PAUSE: Final = 30.0
 
 
@@ -48,6 +50,8 @@ class SchedulingLoop:
         self._metrics = metrics
         self._clock = clock
         self._work = asyncio.Event()
+        self._logged: dict[str, float] = {}
+        """When an error was last logged, by its text."""
         self._feed: Feed
         self._binder: Binder
         self._reporter: FailureReporter
@@ -120,7 +124,7 @@ class SchedulingLoop:
             if isinstance(result, Placement):
                 engine.assume(result)
         except PluginError as error:
-            logger.warning("pod %s could not be decided about: %s", pod.key, error)
+            self._log_error(pod.key, error)
             self._decisions.add(pod.key, Attempt(self._clock.now(), entry.attempts, error=str(error)))
             self._failed(entry, started, "SchedulerError", str(error))
             return
@@ -132,6 +136,16 @@ class SchedulingLoop:
         logger.log(_EACH_DECISION, "pod %s fits nowhere: %s", pod.key, result.message)
         self._queue.park(entry, result.wakes_on, result.message)
         self._tell(entry, started, "Unschedulable", result.message)
+
+    def _log_error(self, key: str, error: PluginError) -> None:
+        """With its origin, but each only now and then: a plugin that fails does so for one pod after the other."""
+        now, text = self._clock.monotonic(), str(error)
+        if now - self._logged.get(text, float("-inf")) < _SAME_ERROR_SECONDS:
+            return
+        if len(self._logged) >= _ERRORS_REMEMBERED:
+            self._logged.clear()
+        self._logged[text] = now
+        logger.error("pod %s could not be decided about: %s", key, error, exc_info=error.__cause__ or error)
 
     def _bound(self, binding: Binding, outcome: Outcome) -> None:
         entry, placement = binding.entry, binding.placement

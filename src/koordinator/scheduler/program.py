@@ -90,7 +90,7 @@ class Scheduler:
         }
         self.queue = SchedulingQueue(_sort_key(profiles), self._gate, clock.monotonic, self._options.queue)
         self._loop = SchedulingLoop(self.engines, self.queue, self.decisions, metrics, clock)
-        self.feed = Feed(self.state, self.queue, make_pod, self.engines.__contains__, self._loop.wake)
+        self.feed = Feed(self.state, self.queue, make_pod, self.engines.__contains__, self._loop.wake, clock.now)
         self._binder = Binder(
             client,
             self.state,

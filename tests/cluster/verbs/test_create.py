@@ -38,10 +38,7 @@ def test_generated_names_are_cut_and_differ() -> None:
 
 
 def test_a_taken_generated_name_is_drawn_anew() -> None:
-    class Repeating(Verbs):
-        """The first two objects would get the same name."""
-
-    first, second = Repeating(), Repeating()
+    first, second = Verbs(), Verbs()
 
     async def main() -> tuple[str, str]:
         name = (await first.create("configmaps", config_map("", generateName="x-")))["metadata"]["name"]

@@ -20,6 +20,8 @@ from koordinator.cluster.http.reviews import Reviews
 from koordinator.cluster.storage.interface import StorageError
 from koordinator.cluster.verbs.environment import Environment
 
+_MAX_LINE = 64 << 10
+"""Bytes of a request line or header; selectors can be long."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -32,7 +34,14 @@ class Application:
         self._endpoints = Endpoints(environment.registry)
 
     def server(self) -> web.Server:
-        return web.Server(self.handle, request_factory=_request, access_log=None, handler_cancellation=True)
+        return web.Server(
+            self.handle,
+            request_factory=_request,
+            access_log=None,
+            handler_cancellation=True,
+            max_line_size=_MAX_LINE,
+            max_field_size=_MAX_LINE,
+        )
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:

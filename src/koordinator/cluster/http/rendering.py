@@ -40,15 +40,6 @@ def renderer(form: Form, resource: Resource, include_object: str, now: datetime)
     return MetadataRenderer(resource) if form == "metadata" else PlainRenderer(resource)
 
 
-def list_metadata(found: ObjectList) -> Document:
-    metadata: Document = {"resourceVersion": str(found.revision)}
-    if found.continue_token:
-        metadata["continue"] = found.continue_token
-    if found.remaining is not None:
-        metadata["remainingItemCount"] = found.remaining
-    return metadata
-
-
 def events(render: Renderer, batch: Sequence[WatchEvent]) -> bytes:
     """One line per event, all in one write."""
     return b"".join(
@@ -80,9 +71,7 @@ class PlainRenderer:
 
     def many(self, found: ObjectList) -> bytes:
         resource = self._resource
-        head = _encode(
-            {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": list_metadata(found)}
-        )
+        head = _encode({"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": found.metadata()})
         return head[:-1] + b',"items":[' + b",".join([wire(resource, stored) for stored in found.items]) + b"]}"
 
     def event_object(self, stored: Stored) -> bytes:
@@ -104,7 +93,7 @@ class MetadataRenderer:
 
     def many(self, found: ObjectList) -> bytes:
         head = _encode(
-            {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": list_metadata(found)}
+            {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": found.metadata()}
         )
         return head[:-1] + b',"items":[' + b",".join([self.one(stored) for stored in found.items]) + b"]}"
 

@@ -28,12 +28,7 @@ class TableRenderer:
         return _encode(self._table({"resourceVersion": str(stored.revision)}, [self._row(stored)]))
 
     def many(self, found: ObjectList) -> bytes:
-        metadata: Document = {"resourceVersion": str(found.revision)}
-        if found.continue_token:
-            metadata["continue"] = found.continue_token
-        if found.remaining is not None:
-            metadata["remainingItemCount"] = found.remaining
-        return _encode(self._table(metadata, [self._row(stored) for stored in found.items]))
+        return _encode(self._table(found.metadata(), [self._row(stored) for stored in found.items]))
 
     def event_object(self, stored: Stored) -> bytes:
         return self.one(stored)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any, Final
 
 import msgspec
@@ -11,7 +10,7 @@ from koordinator.cluster.errors import bad_request, unsupported_media_type
 from koordinator.cluster.patch.json_patch import apply_json_patch
 from koordinator.cluster.patch.merge import apply_merge_patch
 from koordinator.cluster.patch.strategic import apply_strategic_patch
-from koordinator.cluster.resource import Document, Resource
+from koordinator.cluster.resource import Document, Resource, copied
 from koordinator.cluster.schema.table import kind_type
 
 JSON_PATCH: Final = "application/json-patch+json"
@@ -43,7 +42,7 @@ def apply_patch(content_type: str, original: Document, patch: bytes, resource: R
         return apply_merge_patch(original, _decode(patch, dict, "map[string]interface {}"))
     if media_type == STRATEGIC_PATCH and object_type is not None:
         changes = _decode(patch, dict, "map[string]interface {}", "")
-        return apply_strategic_patch(copy.deepcopy(original), changes, object_type)
+        return apply_strategic_patch(copied(original), changes, object_type)
     raise unsupported_media_type(content_type, accepted_patch_types(resource))
 
 

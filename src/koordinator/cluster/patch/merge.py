@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
-
-from koordinator.cluster.resource import Document
+from koordinator.cluster.resource import Document, copied
 
 
 def apply_merge_patch(original: Document, changes: Document) -> Document:
@@ -17,5 +15,5 @@ def apply_merge_patch(original: Document, changes: Document) -> Document:
             current = merged.get(key)
             merged[key] = apply_merge_patch(current if isinstance(current, dict) else {}, change)
         else:
-            merged[key] = copy.deepcopy(change)
+            merged[key] = copied(change)
     return merged

@@ -1,8 +1,9 @@
 """The write path that both drivers share: preconditions, revisions, and one commit for all writes of a loop turn.
 
 A driver adds nothing but ``_persist``. Writes are grouped by the event loop itself rather than by a writer thread: a
-commit in WAL mode without fsync costs tens of microseconds, less than handing it to a thread and back while the
-interpreter lock is busy (measured: 20 % more CPU per write and a hundredfold worst latency with the thread).
+commit in WAL mode without fsync costs less than handing it to a thread and back. Measured on two cores: with one
+writer at a time the thread takes 20 % more CPU per write and three times the median latency (0.12 ms instead of 0.04);
+with sixteen it takes 4 % more CPU and is as fast.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -10,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from koordinator.cluster.resource import Cause, Column, Document, RequestContext
+from koordinator.cluster.resource import Cause, Column, Document, RequestContext, copied
 from koordinator.cluster.strategy.age import age
 from koordinator.cluster.strategy.metadata import keep_system_metadata, validate_metadata
 from koordinator.cluster.strategy.names import dns_subdomain
@@ -91,7 +90,7 @@ class CustomResourceStrategy:
 
 def _take(obj: Document, old: Document, name: str) -> None:
     if name in old:
-        obj[name] = copy.deepcopy(old[name])
+        obj[name] = copied(old[name])
     else:
         obj.pop(name, None)
 

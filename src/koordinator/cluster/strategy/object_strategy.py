@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from koordinator.cluster.errors import bad_request
-from koordinator.cluster.resource import Cause, Column, Document, RequestContext
+from koordinator.cluster.resource import Cause, Column, Document, RequestContext, copied
 from koordinator.cluster.schema.canonical import WrongType, canonicalize
 from koordinator.cluster.schema.table import ObjectType, kind_type
 from koordinator.cluster.strategy.defaults import apply_defaults
@@ -103,7 +102,7 @@ class ObjectStrategy:
 
     def keep_metadata_on_status_update(self, obj: Document, old: Document) -> None:
         """Most kinds let the status subresource change labels of nobody."""
-        metadata = copy.deepcopy(old.get("metadata") or {})
+        metadata = copied(old.get("metadata") or {})
         for name in ("resourceVersion", "managedFields"):
             if name in obj["metadata"]:
                 metadata[name] = obj["metadata"][name]
@@ -128,6 +127,6 @@ class ObjectStrategy:
 
 def _take(obj: Document, old: Document, name: str) -> None:
     if name in old:
-        obj[name] = copy.deepcopy(old[name])
+        obj[name] = copied(old[name])
     else:
         obj.pop(name, None)

@@ -58,6 +58,8 @@ class PodStrategy(ObjectStrategy):
             obj["status"]["qosClass"] = before
 
     def check(self, obj: Document, old: Document | None) -> list[Cause]:
+        if old is not None and obj["spec"] == old["spec"]:
+            return []  # was checked when it was stored; most updates are of a pod's status or labels
         causes = check_pod_spec(obj["spec"], "spec", obj["metadata"].get("labels") or {})
         return causes if old is None else check_pod_update(obj["spec"], old["spec"], causes)
 

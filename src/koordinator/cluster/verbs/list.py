@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from koordinator.cluster.errors import ApiError, bad_request, expired
+from koordinator.cluster.resource import Document
 from koordinator.cluster.storage.interface import Compacted, Page, Stored
 from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.options import ListOptions
@@ -31,6 +32,15 @@ class ObjectList:
     continue_token: str = ""
     remaining: int | None = None
     """Unknown (None) with selectors."""
+
+    def metadata(self) -> Document:
+        """metav1.ListMeta."""
+        metadata: Document = {"resourceVersion": str(self.revision)}
+        if self.continue_token:
+            metadata["continue"] = self.continue_token
+        if self.remaining is not None:
+            metadata["remainingItemCount"] = self.remaining
+        return metadata
 
 
 class _Token(msgspec.Struct):

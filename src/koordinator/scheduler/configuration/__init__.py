@@ -1,0 +1,17 @@
+"""KubeSchedulerConfiguration: read strictly, defaulted, validated, and resolved into profiles."""
+
+from koordinator.scheduler.configuration.loading import (
+    default_configuration,
+    load_configuration,
+    parse_configuration,
+)
+from koordinator.scheduler.configuration.resolved import ProfileConfiguration, SchedulerConfiguration, not_built
+
+__all__ = [
+    "ProfileConfiguration",
+    "SchedulerConfiguration",
+    "default_configuration",
+    "load_configuration",
+    "not_built",
+    "parse_configuration",
+]

@@ -218,21 +218,21 @@ class Evaluation:
         that depend on other rows are out of date already."""
         for aspects, rows in work:
             if rows.shape[0] == 1:
-                stale |= self._evaluate_row(aspects, rows)
+                stale |= self._evaluate_row(aspects, int(rows[0]))
             elif rows.shape[0]:
                 stale |= self._evaluate_rows(aspects, rows)
         if stale:
             self._normalize()
 
-    def _evaluate_row(self, aspects: int, rows: Rows) -> bool:
+    def _evaluate_row(self, aspects: int, row: int) -> bool:
         """As _evaluate_rows for a single row, without numpy's cost per call where plain integers do."""
-        row, pod, changed = int(rows[0]), self.pod, False
+        pod, changed = self.pod, False
         for index, entry in enumerate(self._filters):
             if entry.reads & aspects:
-                self._codes[index, row] = entry.plugin.filter(pod, entry.state, rows)[0]
+                self._codes[index, row] = entry.plugin.filter_one(pod, entry.state, row)
         for index, score in enumerate(self._scores):
             if score.reads & aspects:
-                value = int(score.plugin.score(pod, score.state, rows)[0])
+                value = score.plugin.score_one(pod, score.state, row)
                 if score.raw is None:
                     self._weighted[index, row] = value * score.weight
                 elif score.raw[row] != value:

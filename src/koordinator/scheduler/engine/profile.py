@@ -64,7 +64,9 @@ class Profile:
 
     @cached_property
     def pre_filter(self) -> tuple[PreFilterPlugin, ...]:
-        return tuple(plugin for plugin in self._named(self.order.pre_filter) if isinstance(plugin, PreFilterPlugin))
+        """Those that are listed, then the filters that prepare themselves there without being listed."""
+        plugins = (*self._named(self.order.pre_filter), *self.filter)
+        return tuple(dict.fromkeys(plugin for plugin in plugins if isinstance(plugin, PreFilterPlugin)))
 
     @cached_property
     def filter(self) -> tuple[FilterPlugin, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Final
@@ -139,6 +140,29 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
         codes[~columns.has_metric[rows] | ~thresholds.any(axis=1)] = 0
         return codes.astype(np.int64)
 
+    def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
+        columns, settings = self._columns, self._settings
+        columns.ensure(self.view.columns.size)
+        incoming, prod = state
+        aggregated = False
+        thresholds, loads = columns.usage_thresholds, columns.load
+        if prod and columns.prod_thresholds[row].any():
+            thresholds, loads = columns.prod_thresholds, columns.prod_load
+        elif columns.aggregates[row]:
+            thresholds, loads, aggregated = columns.aggregated_thresholds, columns.filter_aggregated, True
+        bounds = thresholds[row].tolist()
+        if not columns.has_metric[row] or not any(bounds):
+            return 0
+        if settings.filters_expired and columns.expired[row]:
+            return 0 if settings.passes_expired else _EXPIRED
+        if not columns.reported[row]:
+            return 0
+        load, capacity, added = loads[row].tolist(), columns.capacity[row].tolist(), incoming.tolist()
+        for index, (bound, used, whole, more) in enumerate(zip(bounds, load, capacity, added, strict=True)):
+            if bound > 0 and whole > 0 and math.floor((used + more) / whole * 100 + 0.5) > bound:
+                return _FIRST_RESOURCE + 2 * index + aggregated
+        return 0
+
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         if code == _EXPIRED:
             return (Reason("node(s) nodeMetric expired"),)
@@ -170,6 +194,23 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
         counts = columns.reported[rows] & ~columns.expired[rows]
         return np.where(counts, total // weight, 0)
 
+    def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
+        columns, settings = self._columns, self._settings
+        columns.ensure(self.view.columns.size)
+        if settings.dominant_weight or not columns.reported[row] or columns.expired[row]:
+            return super().score_one(pod, state, row)
+        incoming, prod = state
+        loads = columns.load
+        if prod and settings.scores_prod_usage:
+            loads = columns.prod_load
+        elif settings.score_aggregation is not None:
+            loads = columns.score_aggregated
+        load, capacity, added = loads[row].tolist(), columns.capacity[row].tolist(), incoming.tolist()
+        total = 0
+        for used, whole, more, weight in zip(load, capacity, added, settings.weights, strict=True):
+            total += max(whole - used - more, 0) * MAX_NODE_SCORE // max(whole, 1) * weight
+        return total // sum(settings.weights)
+
     def wakes_on(self) -> frozenset[str]:
         # A new node or a larger one can take the pod as well; the original waits for its first report.
         return frozenset({EventKind.POD_DELETE, EventKind.NODE_METRIC, EventKind.NODE_ADD, EventKind.NODE_ALLOCATABLE})
@@ -183,7 +224,9 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
     def _assigned(self, row: int, pod: PodInfo) -> AssignedPod:
         scheduled = _became_true(pod.pod, "PodScheduled")
         assigned_at = scheduled.timestamp() if scheduled is not None else self._known_since(row, pod.uid)
-        estimate = self._estimate(pod.pod)
+        estimate = pod.memo.get(self.name)
+        if estimate is None:
+            estimate = pod.memo[self.name] = self._estimate(pod.pod)
         return AssignedPod(
             key=pod.key,
             prod=priority_class_with_default(pod.pod) is PriorityClass.PROD,

@@ -17,6 +17,10 @@ Scorer = Callable[[Ints, Ints, Ints], Ints]
 zero leaves the resource out of that row's score."""
 
 
+ScorerOfOne = Callable[[Sequence[int], Sequence[int], Sequence[int]], int | None]
+"""The same for a single node in plain integers; None where it has no answer of its own."""
+
+
 class ResourceWeight(Protocol):
     """A resource to score, and how much it counts."""
 
@@ -33,6 +37,10 @@ class Allocation:
     columns: Rows
     added: Ints
     weights: Ints
+    chosen: tuple[int, ...]
+    """``columns``, and below ``added`` and ``weights``, as plain integers."""
+    amounts: tuple[int, ...]
+    factors: tuple[int, ...]
     non_zero: tuple[tuple[int, int], ...]
     """(position, column of non_zero_requested): where the requests with defaults count instead of the plain ones."""
 
@@ -40,10 +48,17 @@ class Allocation:
 class AllocationScorer:
     """Scores rows of nodes for the resources of a plugin's arguments."""
 
-    def __init__(self, columns: NodeColumns, resources: Sequence[ResourceWeight], scorer: Scorer) -> None:
+    def __init__(
+        self,
+        columns: NodeColumns,
+        resources: Sequence[ResourceWeight],
+        scorer: Scorer,
+        scorer_of_one: ScorerOfOne | None = None,
+    ) -> None:
         self._columns = columns
         self._resources = [(columns.resources.column(each.name), each.name, each.weight) for each in resources]
         self._scorer = scorer
+        self._scorer_of_one = scorer_of_one
 
     def prepare(self, pod: PodInfo, *, non_zero: bool) -> Allocation:
         """The resources that count for this pod: extended ones only if it requests them."""
@@ -62,6 +77,9 @@ class AllocationScorer:
             columns=np.array([column for column, _ in chosen], dtype=np.intp),
             added=np.array(added, dtype=np.int64),
             weights=np.array([weight for _, weight in chosen], dtype=np.int64),
+            chosen=tuple(column for column, _ in chosen),
+            amounts=tuple(added),
+            factors=tuple(weight for _, weight in chosen),
             non_zero=tuple((index, column) for index, (column, _) in enumerate(chosen) if column in with_defaults),
         )
 
@@ -76,6 +94,21 @@ class AllocationScorer:
             requested[:, index] = columns.non_zero_requested[rows, column]
         requested += allocation.added
         return self._scorer(requested, columns.allocatable[cells], allocation.weights)
+
+    def score_one(self, allocation: Allocation, row: int) -> int:
+        """The score of a single row."""
+        columns, chosen = self._columns, allocation.chosen
+        if self._scorer_of_one is not None and chosen:
+            all_requested, all_allocatable = columns.requested[row].tolist(), columns.allocatable[row].tolist()
+            requested = [all_requested[column] for column in chosen]
+            for index, column in allocation.non_zero:
+                requested[index] = columns.non_zero_requested[row, column].item()
+            requested = [amount + more for amount, more in zip(requested, allocation.amounts, strict=True)]
+            allocatable = [all_allocatable[column] for column in chosen]
+            score = self._scorer_of_one(requested, allocatable, allocation.factors)
+            if score is not None:
+                return score
+        return int(self.score(allocation, np.array((row,), dtype=np.intp))[0])
 
 
 def is_scalar(name: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,7 +20,7 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
-        self._scorer = AllocationScorer(view.columns, args.resources, balanced)
+        self._scorer = AllocationScorer(view.columns, args.resources, balanced, balanced_pair)
 
     def class_key(self, pod: Pod) -> Hashable:
         return resources_key(pod)
@@ -32,6 +32,9 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
 
     def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         return self._scorer.score(state, rows)
+
+    def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
+        return self._scorer.score_one(state, row)
 
 
 def balanced(requested: Ints, allocatable: Ints, weights: Ints) -> Ints:
@@ -45,6 +48,16 @@ def balanced(requested: Ints, allocatable: Ints, weights: Ints) -> Ints:
         deviation = _deviation(fractions, present, count)
     scores: Ints = ((1 - deviation) * float(MAX_NODE_SCORE)).astype(np.int64)
     return scores
+
+
+def balanced_pair(requested: Sequence[int], allocatable: Sequence[int], weights: Sequence[int]) -> int | None:
+    """The same for one node and two resources, the usual case; None for any other."""
+    if len(requested) != 2:
+        return None
+    if allocatable[0] <= 0 or allocatable[1] <= 0:
+        return MAX_NODE_SCORE
+    one, other = (min(used / whole, 1.0) for used, whole in zip(requested, allocatable, strict=True))
+    return int((1 - abs((one - other) / 2)) * float(MAX_NODE_SCORE))
 
 
 def _deviation(fractions: Any, present: Any, count: Any) -> Any:

@@ -21,7 +21,7 @@ from koordinator.scheduler.engine.framework import (
     ScorePlugin,
 )
 from koordinator.scheduler.plugins.node_resources.allocation import Allocation, AllocationScorer
-from koordinator.scheduler.plugins.node_resources.strategies import scorer_for
+from koordinator.scheduler.plugins.node_resources.strategies import scorer_for, scorer_of_one_for
 from koordinator.scheduler.plugins.resources_key import resources_key
 
 _UNRESOLVABLE: Final = 1
@@ -49,8 +49,9 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin):
         super().__init__(args, view)
         self._ignored = frozenset(args.ignored_resources)
         self._ignored_groups = frozenset(args.ignored_resource_groups)
+        strategy = args.scoring_strategy
         self._scorer = AllocationScorer(
-            view.columns, args.scoring_strategy.resources, scorer_for(args.scoring_strategy)
+            view.columns, strategy.resources, scorer_for(strategy), scorer_of_one_for(strategy)
         )
 
     def class_key(self, pod: Pod) -> Hashable:
@@ -72,8 +73,6 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin):
         )
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        if rows.shape[0] == 1:
-            return self._filter_one(state, int(rows[0]))
         columns = self.view.columns
         allocatable = columns.allocatable[np.ix_(rows, state.column_array)]
         missing = state.amount_array > allocatable - columns.requested[np.ix_(rows, state.column_array)]
@@ -83,7 +82,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin):
         codes[hopeless] |= _UNRESOLVABLE
         return codes
 
-    def _filter_one(self, state: _Wanted, row: int) -> Ints:
+    def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
         allocatable = self.view.columns.allocatable[row].tolist()
         requested = self.view.columns.requested[row].tolist()
         code = 0
@@ -92,7 +91,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin):
                 code |= 1 << (_FIRST_BIT + index)
                 if column != PODS and amount > allocatable[column]:
                     code |= _UNRESOLVABLE
-        return np.array((code,), dtype=np.int64)
+        return code
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         unresolvable = bool(code & _UNRESOLVABLE)
@@ -109,6 +108,9 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin):
     def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         allocation: Allocation = state
         return self._scorer.score(allocation, rows)
+
+    def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
+        return self._scorer.score_one(state, row)
 
     def wakes_on(self) -> frozenset[str]:
         return frozenset({EventKind.NODE_ADD, EventKind.NODE_ALLOCATABLE, EventKind.POD_DELETE})

@@ -9,7 +9,7 @@ import numpy as np
 
 from koordinator.scheduler.engine.columns import Ints
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
-from koordinator.scheduler.plugins.node_resources.allocation import ResourceWeight, Scorer
+from koordinator.scheduler.plugins.node_resources.allocation import ResourceWeight, Scorer, ScorerOfOne
 
 _Function = Callable[[Ints], Ints]
 
@@ -42,6 +42,11 @@ class Strategy(Protocol):
     def requested_to_capacity_ratio(self) -> Shape | None: ...
 
 
+def scorer_of_one_for(strategy: Strategy) -> ScorerOfOne | None:
+    """The scorer of a single node, for the default strategy."""
+    return least_allocated_of_one if scorer_for(strategy) is least_allocated else None
+
+
 def scorer_for(strategy: Strategy) -> Scorer:
     """The scorer of a validated strategy."""
     if strategy.type == "MostAllocated":
@@ -55,6 +60,16 @@ def least_allocated(requested: Ints, allocatable: Ints, weights: Ints) -> Ints:
     """More for emptier nodes; nothing for a resource that would be overcommitted."""
     free = np.maximum(allocatable - requested, 0)
     return _weighted_mean(free * MAX_NODE_SCORE // np.maximum(allocatable, 1), weights * (allocatable > 0))
+
+
+def least_allocated_of_one(requested: Sequence[int], allocatable: Sequence[int], weights: Sequence[int]) -> int:
+    """As least_allocated, for one node."""
+    total = weight = 0
+    for used, whole, factor in zip(requested, allocatable, weights, strict=True):
+        if whole > 0:
+            weight += factor
+            total += max(whole - used, 0) * MAX_NODE_SCORE // whole * factor
+    return total // weight if weight else 0
 
 
 def most_allocated(requested: Ints, allocatable: Ints, weights: Ints) -> Ints:

@@ -1,0 +1,99 @@
+"""The document as it is written: kubescheduler.config.k8s.io/v1, KubeSchedulerConfiguration, with its defaults."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from koordinator.api.duration import GoDuration
+from koordinator.api.meta import WireStruct
+
+
+def _seconds(seconds: int) -> GoDuration:
+    return GoDuration(seconds=seconds)
+
+
+class Strict(WireStruct, forbid_unknown_fields=True):
+    """Base of component configuration: a field that nobody knows is a mistake."""
+
+
+class LeaderElection(Strict):
+    leader_elect: bool = True
+    lease_duration: GoDuration = _seconds(15)
+    renew_deadline: GoDuration = _seconds(10)
+    retry_period: GoDuration = _seconds(2)
+    resource_lock: str = "leases"
+    resource_name: str = "kube-scheduler"
+    resource_namespace: str = "kube-system"
+
+
+class ClientConnection(Strict):
+    kubeconfig: str = ""
+    accept_content_types: str = ""
+    content_type: str = "application/vnd.kubernetes.protobuf"
+    """Read and ignored: everything is JSON here."""
+    qps: float = 50.0
+    burst: int = 100
+
+
+class PluginEntry(Strict):
+    name: str
+    weight: int = 0
+
+
+class PluginSet(Strict):
+    enabled: list[PluginEntry] = []
+    disabled: list[PluginEntry] = []
+
+
+class Plugins(Strict):
+    """Plugins by extension point; ``multi_point`` stands for all points that a plugin implements."""
+
+    pre_enqueue: PluginSet = PluginSet()
+    queue_sort: PluginSet = PluginSet()
+    pre_filter: PluginSet = PluginSet()
+    filter: PluginSet = PluginSet()
+    post_filter: PluginSet = PluginSet()
+    pre_score: PluginSet = PluginSet()
+    score: PluginSet = PluginSet()
+    reserve: PluginSet = PluginSet()
+    permit: PluginSet = PluginSet()
+    pre_bind: PluginSet = PluginSet()
+    bind: PluginSet = PluginSet()
+    post_bind: PluginSet = PluginSet()
+    multi_point: PluginSet = PluginSet()
+
+
+class PluginConfig(Strict):
+    name: str
+    args: dict[str, Any] = {}
+
+
+class Profile(Strict):
+    scheduler_name: str = "default-scheduler"
+    percentage_of_nodes_to_score: int | None = None
+    plugins: Plugins | None = None
+    plugin_config: list[PluginConfig] = []
+
+
+class KubeSchedulerConfiguration(Strict):
+    api_version: str
+    kind: str
+    parallelism: int = 16
+    leader_election: LeaderElection = LeaderElection()
+    client_connection: ClientConnection = ClientConnection()
+    healthz_bind_address: str = ""
+    """Of v1beta2; read and ignored, --address and --port serve health."""
+    metrics_bind_address: str = ""
+    enable_profiling: bool = True
+    enable_contention_profiling: bool = True
+    percentage_of_nodes_to_score: int | None = None
+    pod_initial_backoff_seconds: int = 1
+    pod_max_backoff_seconds: int = 10
+    profiles: list[Profile] = []
+    extenders: list[dict[str, Any]] = []
+    delay_cache_until_active: bool = False
+
+
+def positive(duration: timedelta) -> bool:
+    return duration > timedelta()

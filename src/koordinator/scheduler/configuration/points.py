@@ -1,0 +1,89 @@
+"""Which plugins there are, upstream's and Koordinator's, and the extension points that each implements.
+
+Plugins that are not built yet stand here too, so that a profile that names them can be told from one with a misspelt
+name. Facts from Kubernetes 1.35 (pkg/scheduler/framework/plugins) and Koordinator 1.8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+POINTS: Final = (
+    "preEnqueue",
+    "queueSort",
+    "preFilter",
+    "filter",
+    "postFilter",
+    "preScore",
+    "score",
+    "reserve",
+    "permit",
+    "preBind",
+    "bind",
+    "postBind",
+)
+
+DEFAULT_PLUGINS: Final[tuple[tuple[str, int], ...]] = (
+    ("SchedulingGates", 0),
+    ("PrioritySort", 0),
+    ("NodeUnschedulable", 0),
+    ("NodeName", 0),
+    ("TaintToleration", 3),
+    ("NodeAffinity", 2),
+    ("NodePorts", 0),
+    ("NodeResourcesFit", 1),
+    ("VolumeRestrictions", 0),
+    ("NodeVolumeLimits", 0),
+    ("VolumeBinding", 0),
+    ("VolumeZone", 0),
+    ("PodTopologySpread", 2),
+    ("InterPodAffinity", 2),
+    ("DynamicResources", 2),
+    ("DefaultPreemption", 0),
+    ("NodeResourcesBalancedAllocation", 1),
+    ("ImageLocality", 1),
+    ("DefaultBinder", 0),
+)
+"""Upstream's multiPoint list with weights."""
+
+
+def _points(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+KNOWN_PLUGINS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
+    {
+        "SchedulingGates": _points("preEnqueue"),
+        "PrioritySort": _points("queueSort"),
+        "NodeUnschedulable": _points("filter"),
+        "NodeName": _points("filter"),
+        "TaintToleration": _points("filter preScore score"),
+        "NodeAffinity": _points("preFilter filter preScore score"),
+        "NodePorts": _points("preFilter filter"),
+        "NodeResourcesFit": _points("preFilter filter preScore score"),
+        "VolumeRestrictions": _points("preFilter filter"),
+        "NodeVolumeLimits": _points("preFilter filter"),
+        "VolumeBinding": _points("preFilter filter preScore score reserve preBind"),
+        "VolumeZone": _points("preFilter filter"),
+        "PodTopologySpread": _points("preFilter filter preScore score"),
+        "InterPodAffinity": _points("preFilter filter preScore score"),
+        "DynamicResources": _points("preEnqueue preFilter filter postFilter score reserve preBind"),
+        "DefaultPreemption": _points("preEnqueue postFilter"),
+        "NodeResourcesBalancedAllocation": _points("preScore score"),
+        "ImageLocality": _points("score"),
+        "DefaultBinder": _points("bind"),
+        "GangScheduling": _points("preEnqueue reserve permit"),
+        "Coscheduling": _points("preEnqueue preFilter postFilter preScore score reserve permit preBind postBind"),
+        "Reservation": _points("preFilter filter postFilter preScore score reserve preBind bind"),
+        "NodeNUMAResource": _points("preFilter filter preScore score reserve preBind"),
+        "DeviceShare": _points("preFilter filter preScore score reserve preBind"),
+        "ElasticQuota": _points("preFilter postFilter reserve"),
+        "LoadAwareScheduling": _points("preFilter filter score reserve"),
+        "SchedulingHint": _points("preFilter"),
+        "NodeResourcesFitPlus": _points("preScore score"),
+        "ScarceResourceAvoidance": _points("preScore score"),
+        "DefaultPreBind": _points("preBind"),
+    }
+)

@@ -1,0 +1,32 @@
+"""YAML in which a key that stands twice in one mapping is an error, not the last one's victory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from koordinator.base.errors import ConfigurationError
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Plain YAML with a check of each mapping."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if key in seen and key_node.tag != "tag:yaml.org,2002:merge":
+                line = key_node.start_mark.line + 1
+                raise ConfigurationError(f"line {line}", key, "a key may stand only once in a mapping")
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+def load_documents(text: str, source: str) -> list[Any]:
+    """All documents of the text that are not empty. Raises ConfigurationError."""
+    try:
+        documents = list(yaml.load_all(text, _StrictLoader))
+    except yaml.YAMLError as error:
+        raise ConfigurationError(source, "the document", f"YAML ({error})") from error
+    return [document for document in documents if document is not None]

@@ -1,0 +1,168 @@
+"""The program koord-scheduler: flags and configuration in, a running scheduler out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+import uvloop
+
+import koordinator
+from koordinator.api.kinds import NODE_METRICS
+from koordinator.base import logs
+from koordinator.base.clock import SystemClock
+from koordinator.base.errors import KoordinatorError
+from koordinator.base.metrics import Metrics
+from koordinator.kube.client import KubeClient
+from koordinator.kube.connect import ClientOptions, connect, user_agent
+from koordinator.kube.events import EventBroadcaster
+from koordinator.kube.leader_election import LeaderElectionConfig, LeaderElector, make_identity
+from koordinator.scheduler import lifetime
+from koordinator.scheduler.configuration import (
+    SchedulerConfiguration,
+    default_configuration,
+    load_configuration,
+    not_built,
+)
+from koordinator.scheduler.engine.columns import NodeColumns
+from koordinator.scheduler.engine.framework import ClusterView, EventKind
+from koordinator.scheduler.engine.pod_info import make_pod_info
+from koordinator.scheduler.metrics import SchedulerMetrics
+from koordinator.scheduler.options import Options, parse_options
+from koordinator.scheduler.plugins.table import BUILT_IN
+from koordinator.scheduler.pod_events import PodEvents
+from koordinator.scheduler.profiles import build_profiles, dump
+from koordinator.scheduler.program import NodeObjects, Scheduler, SchedulerOptions
+from koordinator.scheduler.queue.scheduling_queue import QueueOptions
+
+logger = logging.getLogger(__name__)
+
+_PROGRAM = "koord-scheduler"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run until SIGTERM or SIGINT. 0 after a clean stop, 1 with one line on stderr for everything else."""
+    options = parse_options(sys.argv[1:] if arguments is None else arguments)
+    logs.configure(options.verbosity)
+    try:
+        configuration = load_configuration(Path(options.config)) if options.config else default_configuration()
+        election = _election(options, configuration)
+        if options.write_config_to:
+            Path(options.write_config_to).write_text(dump(configuration), "utf-8")
+            return 0
+        _greet(options, configuration, election)
+        uvloop.run(_run(options, configuration, election))
+    except (KoordinatorError, OSError, ExceptionGroup) as error:
+        cause = _cause(error)
+        if not isinstance(cause, KoordinatorError | OSError):
+            raise
+        sys.stderr.write(f"{_PROGRAM}: {cause}\n")
+        return 1
+    return 0
+
+
+async def _run(options: Options, configuration: SchedulerConfiguration, election: LeaderElectionConfig | None) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    client = await connect(_client_options(options, configuration))
+    try:
+        clock, random, metrics = SystemClock(), Random(), Metrics()
+        metrics.add_process_metrics()
+        host = socket.gethostname()
+        events = EventBroadcaster(client, instance=f"{_PROGRAM}-{host}", clock=clock, random=random, metrics=metrics)
+        scheduler = _scheduler(client, events, options, configuration, metrics)
+        elector = None
+        if election is not None:
+            elector = LeaderElector(
+                client, election, clock=clock, random=random, metrics=metrics, on_overrun=lifetime.end_process
+            )
+        server = lifetime.serve(scheduler, metrics, elector, options.address, options.port) if options.port else None
+        await lifetime.run(scheduler, events, elector, server, stop)
+    finally:
+        await client.close()
+
+
+def _scheduler(
+    client: KubeClient,
+    events: EventBroadcaster,
+    options: Options,
+    configuration: SchedulerConfiguration,
+    metrics: Metrics,
+) -> Scheduler:
+    view = ClusterView(NodeColumns())
+    resources = view.columns.resources
+    queue = QueueOptions(
+        initial_backoff=configuration.pod_initial_backoff_seconds,
+        max_backoff=configuration.pod_max_backoff_seconds,
+        max_in_unschedulable=options.max_in_unschedulable.total_seconds(),
+    )
+    return Scheduler(
+        client,
+        PodEvents(events, [profile.scheduler_name for profile in configuration.profiles]),
+        lambda view: build_profiles(configuration, BUILT_IN, view),
+        lambda pod: make_pod_info(pod, resources),
+        view,
+        SchedulerMetrics(metrics),
+        clock=SystemClock(),
+        random=Random(),
+        options=SchedulerOptions(queue=queue, node_objects=(NodeObjects(NODE_METRICS, EventKind.NODE_METRIC),)),
+    )
+
+
+def _client_options(options: Options, configuration: SchedulerConfiguration) -> ClientOptions:
+    connection = configuration.client_connection
+    return ClientOptions(
+        kubeconfig=connection.kubeconfig or options.kubeconfig,
+        master=options.master,
+        qps=connection.qps if options.qps is None else options.qps,
+        burst=connection.burst if options.burst is None else options.burst,
+        user_agent=user_agent(_PROGRAM),
+    )
+
+
+def _election(options: Options, configuration: SchedulerConfiguration) -> LeaderElectionConfig | None:
+    """The election to take part in; flags win over the configuration. Raises ConfigurationError."""
+    given = configuration.leader_election
+    if not (given.leader_elect if options.leader_elect is None else options.leader_elect):
+        return None
+    return LeaderElectionConfig(
+        name=given.resource_name if options.resource_name is None else options.resource_name,
+        namespace=given.resource_namespace if options.resource_namespace is None else options.resource_namespace,
+        identity=make_identity(socket.gethostname()),
+        lease_duration=(options.lease_duration or given.lease_duration).total_seconds(),
+        renew_deadline=(options.renew_deadline or given.renew_deadline).total_seconds(),
+        retry_period=(options.retry_period or given.retry_period).total_seconds(),
+        release_on_cancel=True,
+    )
+
+
+def _greet(options: Options, configuration: SchedulerConfiguration, election: LeaderElectionConfig | None) -> None:
+    """One line that says what this is, and what of the configuration will not have the expected effect."""
+    missing = not_built(configuration, BUILT_IN)
+    logger.info(
+        "%s %s (process %d): profiles %s; %s",
+        _PROGRAM,
+        koordinator.__version__,
+        os.getpid(),
+        ", ".join(profile.scheduler_name for profile in configuration.profiles),
+        f"lease {election.namespace}/{election.name}" if election else "no leader election",
+    )
+    if missing:
+        logger.warning("plugins of the configuration that are not built yet and left out: %s", ", ".join(missing))
+    for warning in (*configuration.warnings, *options.without_effect):
+        logger.warning("%s", warning)
+
+
+def _cause(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
