@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
+from typing import Final
 
 import msgspec
 
@@ -15,6 +16,7 @@ from koordinator.scheduler.engine.framework import EventKind, PodInfo, PodReques
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 
 MakePodInfo = Callable[[Pod], PodInfo]
+_TOPOLOGY: Final = "topology.kubernetes.io/"
 _POD_ADD = (EventKind.POD_ADD,)
 _POD_DELETE = (EventKind.POD_DELETE,)
 
@@ -136,11 +138,18 @@ def _resources_differ(old: Pod, new: Pod) -> bool:
 
 def _same_to_plugins(old: Pod, new: Pod) -> bool:
     before, after = old.metadata, new.metadata
-    if before.labels != after.labels or before.annotations != after.annotations:
+    if before.annotations != after.annotations or not _same_own_labels(before.labels, after.labels):
         return False
     if old.spec.node_name == new.spec.node_name:
         return old.spec == new.spec
     return msgspec.structs.replace(old.spec, node_name=new.spec.node_name) == new.spec
+
+
+def _same_own_labels(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
+    """The API server adds the topology labels of its node to a pod that is being bound."""
+    if before == after:
+        return True
+    return before == {key: value for key, value in after.items() if not key.startswith(_TOPOLOGY) or key in before}
 
 
 def _granted(pod: Pod) -> tuple[object, object]:

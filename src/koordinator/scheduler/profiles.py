@@ -36,7 +36,8 @@ def dump(configuration: SchedulerConfiguration) -> str:
             "schedulerName": profile.scheduler_name,
             "plugins": _points(profile),
             "pluginConfig": [
-                {"name": name, "args": _plain(arguments)} for name, arguments in sorted(profile.arguments.items())
+                {"name": name, "args": _arguments(name, arguments, configuration.document.api_version)}
+                for name, arguments in sorted(profile.arguments.items())
             ],
         }
         for profile in configuration.profiles
@@ -55,6 +56,10 @@ def _points(profile: ProfileConfiguration) -> dict[str, Any]:
         first, *rest = field.split("_")
         points[first + "".join(part.capitalize() for part in rest)] = {"enabled": enabled, "disabled": [{"name": "*"}]}
     return points
+
+
+def _arguments(name: str, arguments: Any, version: str) -> dict[str, Any]:
+    return {**_plain(arguments), "apiVersion": version, "kind": f"{name}Args"}
 
 
 def _plain(value: Any) -> Any:

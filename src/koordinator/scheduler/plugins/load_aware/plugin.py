@@ -197,7 +197,9 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
         columns, settings = self._columns, self._settings
         columns.ensure(self.view.columns.size)
-        if settings.dominant_weight or not columns.reported[row] or columns.expired[row]:
+        if not columns.reported[row] or columns.expired[row]:
+            return 0
+        if settings.dominant_weight:
             return super().score_one(pod, state, row)
         incoming, prod = state
         loads = columns.load

@@ -1,0 +1,64 @@
+"""The command line of koord-scheduler."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from koordinator.scheduler.options import parse_options
+
+CHART = (
+    "--port=10251",
+    "--authentication-skip-lookup=true",
+    "--v=4",
+    "--feature-gates=ResizePod=true",
+    "--config=/config/koord-scheduler.config",
+    "--enable-network-topology-manager=true",
+)
+
+
+def test_the_arguments_of_the_chart_are_understood() -> None:
+    options = parse_options(CHART)
+    assert (options.port, options.verbosity, options.config) == (10251, 4, "/config/koord-scheduler.config")
+
+
+def test_what_has_no_effect_is_said() -> None:
+    said = parse_options(CHART).without_effect
+    assert [text.split()[0] for text in said] == [
+        "--authentication-skip-lookup",
+        "--enable-network-topology-manager",
+        "feature",
+    ]
+
+
+def test_a_flag_that_switches_off_what_is_not_there_is_not_worth_a_word() -> None:
+    assert parse_options(["--secure-port=0", "--profiling=false"]).without_effect == ()
+
+
+def test_flags_that_were_not_given_leave_the_decision_to_the_configuration() -> None:
+    options = parse_options([])
+    assert (options.leader_elect, options.qps, options.resource_name, options.lease_duration) == (None,) * 4
+
+
+def test_given_flags_are_known_to_be_given() -> None:
+    options = parse_options(["--leader-elect=false", "--leader_elect_lease_duration=30s"])
+    assert (options.leader_elect, options.lease_duration) == (False, timedelta(seconds=30))
+
+
+@pytest.mark.parametrize("argument", ["--port=99999", "--kube-api-qps=fast", "--no-such-flag"])
+def test_nonsense_ends_with_one_line(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse_options([argument])
+    assert ended.value.code == 2
+    assert argument.partition("=")[0] in capsys.readouterr().err
+
+
+def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse_options(["--help"])
+    text = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert "Examples:" in text
+    assert "--leader-elect" in text
+    assert "--secure-port" not in text
