@@ -33,6 +33,7 @@ def test_a_placed_pod_shows_its_best_nodes_and_their_scores() -> None:
                 "node": "b",
                 "evaluatedNodes": 2,
                 "feasibleNodes": 2,
+                "otherNodesRuledOutBy": [],
                 "topNodes": [
                     {"node": "b", "score": 300, "scoreByPlugin": {"Fit": 100, "Rank": 200}},
                     {"node": "a", "score": 200, "scoreByPlugin": {"Fit": 100, "Rank": 100}},

@@ -160,6 +160,8 @@ class SchedulingLoop:
         self._metrics.scheduled(
             binding.engine.profile.scheduler_name, now - binding.started, now - entry.created_at, entry.attempts
         )
+        for name in placement.kept_off_by:
+            self._metrics.kept_off(name)
         note = f"Successfully assigned {pod.key} to {placement.node_name}"
         self._events.pod_event(pod.pod, "Normal", "Scheduled", "Binding", note)
         logger.log(_EACH_DECISION, "%s", note)

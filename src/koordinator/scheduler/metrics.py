@@ -55,6 +55,11 @@ class SchedulerMetrics:
             buckets=exponential_buckets(1, 2, 5),
             stability="STABLE",
         )
+        self._kept_off = metrics.counter(
+            "scheduler_pods_kept_off_nodes_total",
+            "Pods that were placed while a plugin was the first to rule out some other node, by plugin.",
+            ("plugin",),
+        )
         self._malformed = metrics.counter(
             "scheduler_malformed_objects_total",
             "Objects that could not be read and were skipped, by kind.",
@@ -76,6 +81,10 @@ class SchedulerMetrics:
         known[1].observe(attempt)
         self._sli_duration.labels(str(attempts) if attempts < 15 else "15+").observe(since_queued)
         self._pod_attempts.observe(attempts)
+
+    def kept_off(self, plugin: str) -> None:
+        """A pod was placed, and ``plugin`` was the first to rule out some other node for it."""
+        self._kept_off.labels(plugin).inc()
 
     def failed(self, profile: str, reason: str, attempt: float) -> None:
         """An attempt ended without a binding; ``reason`` is that of the PodScheduled condition."""

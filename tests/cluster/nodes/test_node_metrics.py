@@ -17,6 +17,7 @@ from koordinator.api.quantity import Quantity
 from koordinator.cluster.nodes.node_metrics import (
     DEFAULT_DURATIONS,
     CollectPolicy,
+    clearing,
     collect_policy,
     node_metric_statuses,
     resource_map,
@@ -100,6 +101,7 @@ def test_a_finished_pod_stays_while_its_samples_are_in_the_window() -> None:
     population.finish_pod("a")
     population.sample(15.0)
     [still] = node_metric_statuses(population, population.nodes[:1], _POLICY, 15.0, _UPDATED)
+    population.sample(400.0)
     [gone] = node_metric_statuses(population, population.nodes[:1], _POLICY, 400.0, _UPDATED)
     assert (len(still["podsMetric"]), len(gone["podsMetric"])) == (1, 0)
 
@@ -180,3 +182,20 @@ def test_usage_is_cut_to_milli_cpu_and_bytes(cores: float, memory: float, expect
 )
 def test_policy_has_defaults_and_least_values(spec: dict[str, Any], expected: CollectPolicy) -> None:
     assert collect_policy(convert(spec, NodeMetricSpec)) == expected
+
+
+def test_windows_end_at_the_last_sample_since_fast_simulated_time_runs_ahead_of_it() -> None:
+    population = _population(_profile("web-0"))
+    (late,) = node_metric_statuses(population, [population.nodes[0]], _POLICY, 400.0, _UPDATED)
+    (at_once,) = node_metric_statuses(population, [population.nodes[0]], _POLICY, 0.0, _UPDATED)
+    assert late == at_once
+    assert "cpu" in late["nodeMetric"]["nodeUsage"]["resources"]
+
+
+def test_a_merge_patch_takes_back_a_usage_that_is_no_longer_known() -> None:
+    assert clearing({"nodeMetric": {"nodeUsage": {}, "systemUsage": {"resources": {"cpu": "1"}}}}) == {
+        "nodeMetric": {
+            "nodeUsage": {"resources": None, "devices": None},
+            "systemUsage": {"resources": {"cpu": "1"}},
+        }
+    }

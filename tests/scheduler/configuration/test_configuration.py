@@ -122,7 +122,7 @@ REFUSED = {
     HEAD
     + "profiles: [{plugins: {filter: {enabled: [{name: NodeNam}]}}}]": r"filter.enabled\[0\].name: 'NodeNam' .*no such",
     HEAD
-    + "profiles: [{plugins: {score: {enabled: [{name: NodeName}]}}}]": r"'NodeName' .*does not extend score, but filter",
+    + "profiles: [{plugins: {score: {enabled: [{name: NodeName}]}}}]": r"'NodeName' .*not extend score, but filter",
     HEAD + "profiles: [{}, {}]": r"profiles\[1\].schedulerName: 'default-scheduler' .*no other profile",
     HEAD + "profiles: [{plugins: {queueSort: {disabled: [{name: '*'}]}}}]": r"queueSort: .*exactly one plugin",
     HEAD + "profiles: [{plugins: {bind: {disabled: [{name: '*'}]}}}]": r"bind: .*at least one plugin must bind",

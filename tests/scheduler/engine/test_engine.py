@@ -41,6 +41,14 @@ def test_the_node_with_the_highest_score_is_chosen() -> None:
     ]
 
 
+def test_a_placement_names_the_plugins_that_kept_the_pod_off_other_nodes() -> None:
+    nodes = [make_node("fits"), make_node("small", cpu="500m"), make_node("cordoned", cpu="500m", unschedulable=True)]
+    engine, _ = make_engine(nodes)
+    result = engine.decide(describe(make_pod("p")), NOW)
+    assert isinstance(result, Placement)
+    assert result.kept_off_by == ("Unschedulable", "Fit")
+
+
 def test_pods_that_are_alike_share_one_evaluation() -> None:
     engine, state = make_engine([make_node(f"n{number}") for number in range(10)])
     for number in range(5):

@@ -119,15 +119,12 @@ def print_report(day: Day, judged: Sequence[Claim], console: Console | None = No
 
 
 def _by_class(day: Day) -> Table:
-    table = Table("class", "pods", "placed", "nodes used", "most on a node", "requested")
+    table = Table("class", "pods", "placed", "nodes used", "requested over the day")
     for priority_class in PriorityClass:
         pods = [pod for pod in day.pods.values() if pod.priority_class is priority_class]
         if not pods:
             continue
         nodes = [pod.node for pod in pods if pod.node]
         cpu = sum(p.requested.get("cpu", 0) + p.requested.get("kubernetes.io/batch-cpu", 0) for p in pods) / 1000
-        most = max((nodes.count(node) for node in set(nodes)), default=0)
-        table.add_row(
-            priority_class.value, str(len(pods)), str(len(nodes)), str(len(set(nodes))), str(most), f"{cpu:.0f} CPUs"
-        )
+        table.add_row(priority_class.value, str(len(pods)), str(len(nodes)), str(len(set(nodes))), f"{cpu:.0f} CPUs")
     return table

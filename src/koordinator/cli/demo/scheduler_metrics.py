@@ -5,7 +5,7 @@ from __future__ import annotations
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-_KEPT_OFF = "scheduler_pods_placed_despite_ruled_out_nodes_total"
+_KEPT_OFF = "scheduler_pods_kept_off_nodes_total"
 
 
 async def pods_kept_off(port: int, plugin: str) -> int:

@@ -19,6 +19,7 @@ from koordinator.api.nodemetric import NodeMetric
 from koordinator.base.clock import Clock
 from koordinator.cluster.nodes.node_metrics import (
     CollectPolicy,
+    clearing,
     collect_policy,
     default_spec,
     node_metric_statuses,
@@ -119,7 +120,8 @@ class MetricsReporter:
         return True
 
     async def _patch(self, name: str, status: dict[str, Any]) -> NodeMetric:
-        return await self._client.patch(NODE_METRICS, name, {"status": status}, PatchType.MERGE, subresource="status")
+        body = {"status": clearing(status)}
+        return await self._client.patch(NODE_METRICS, name, body, PatchType.MERGE, subresource="status")
 
     async def _create(self, name: str) -> bool:
         node = self._find_node(name)

@@ -39,6 +39,9 @@ class CollectPolicy:
     durations: tuple[timedelta, ...] | None = DEFAULT_DURATIONS
 
 
+_USAGES = ("nodeUsage", "systemUsage")
+
+
 def collect_policy(spec: NodeMetricSpec) -> CollectPolicy:
     """The policy of a NodeMetric: what it leaves out has koordlet's defaults, what is too short its least values."""
     given = spec.metric_collect_policy
@@ -69,7 +72,10 @@ def default_spec(report_seconds: int) -> Document:
 def node_metric_statuses(
     population: Population, nodes: Sequence[str], policy: CollectPolicy, time: float, update_time: datetime
 ) -> list[Document]:
-    """One status for each of ``nodes``, for the windows that end at ``time`` (simulated seconds)."""
+    """One status for each of ``nodes``, for the windows that end with the last sample before ``time`` (simulated
+    seconds): in a fast simulation whole windows pass between two samples."""
+    if population.sampled_at is not None:
+        time = min(time, population.sampled_at)
     rows = np.array([population.node_row(name) for name in nodes], dtype=np.int64)
     since = time - policy.aggregate_seconds
     node_usages = _averages(population.node_samples.window(rows, since, time))
@@ -92,6 +98,15 @@ def node_metric_statuses(
         }
         for index in range(len(nodes))
     ]
+
+
+def clearing(status: Document) -> Document:
+    """The status as a merge patch that also takes back a usage that is empty now."""
+    info = {
+        field: {"resources": None, "devices": None} if field in _USAGES and not value else value
+        for field, value in status["nodeMetric"].items()
+    }
+    return {**status, "nodeMetric": info}
 
 
 def _pod_metrics(population: Population, nodes: Sequence[str], start: float, end: float) -> list[list[Document]]:

@@ -83,6 +83,8 @@ class Population:
         self.system_samples = SampleRing(node_slots)
         self.pod_samples = SampleRing(int(POD_RETENTION / sample_interval) + 2)
         self._last: tuple[float, PodColumns, Usage] | None = None
+        self.sampled_at: float | None = None
+        """When the latest sample was taken; None before the first."""
 
     @property
     def nodes(self) -> Sequence[str]:
@@ -159,6 +161,7 @@ class Population:
         self.system_samples.append(time, live, usage.system_cpu[live], usage.system_memory[live])
         self.pod_samples.append(time, rows, usage.pod_cpu, usage.pod_memory)
         self._last = (time, pods, usage)
+        self.sampled_at = time
 
     def usage_of(self, node: str, time: float) -> NodeUsage:
         """The latest sample of a node; one is worked out for ``time`` when there is none. KeyError: no such node."""

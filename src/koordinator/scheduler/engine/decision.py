@@ -45,6 +45,8 @@ class Placement:
     best_scores: tuple[list[int], ...]
     """Weighted scores of each of ``best_nodes`` by ``plugins``. Kept apart from names: hardly anyone ever looks."""
     plugins: tuple[str, ...]
+    kept_off_by: tuple[str, ...] = ()
+    """The plugins that were the first to rule out some other node."""
 
     @property
     def top(self) -> tuple[ScoredNode, ...]:

@@ -124,12 +124,14 @@ class Engine:
         columns = self._state.view.columns
         names = columns.names
         rows = [row, *evaluation.next_best((row,), _TOP_NODES - 1)]
+        evaluated, feasible = len(columns.row_of), evaluation.feasible_count
         return Placement(
             pod,
             row,
             names[row],
-            evaluated=len(columns.row_of),
-            feasible=evaluation.feasible_count,
+            evaluated=evaluated,
+            feasible=feasible,
+            kept_off_by=evaluation.first_to_rule_out() if feasible < evaluated else (),
             best_nodes=tuple([names[each] for each in rows]),
             best_scores=tuple([evaluation.scores_of(each) for each in rows]),
             plugins=evaluation.score_names,

@@ -161,6 +161,16 @@ class Evaluation:
         """How many nodes pods of the class may go to."""
         return int(np.count_nonzero(self.feasible))
 
+    def first_to_rule_out(self) -> tuple[str, ...]:
+        """The plugins that are the first to rule out some node that was looked at, in the order of the profile."""
+        rows = self._present(
+            np.flatnonzero(self._columns.alive[: self._columns.size] & ~self.feasible[: self._columns.size])
+        )
+        if not rows.size or not self._filters:
+            return ()
+        first = np.unique((self._codes[:, rows] != FEASIBLE).argmax(axis=0))
+        return tuple(self._filters[index].plugin.name for index in first.tolist())
+
     def failures(self) -> list[Failure]:
         """The infeasible rows that were looked at, grouped by the first plugin that rules them out and its code."""
         rows = self._present(np.flatnonzero(self._columns.alive[: self._columns.size]))
