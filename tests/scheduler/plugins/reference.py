@@ -24,6 +24,8 @@ class Machine:
     node: Node
     pods: list[Pod] = field(default_factory=list)
     metric: NodeMetric | None = None
+    updated: float = 0.0
+    """The time of the last report that had one, since the NodeMetric is there."""
 
 
 # Requests.
@@ -254,7 +256,6 @@ def load(machine: Machine, pod: Pod, args: Any, *, prod: bool) -> dict[str, int]
     assert metric is not None
     info = metric.status.node_metric
     assert info is not None
-    updated = metric.status.update_time.timestamp() if metric.status.update_time else 0.0
     reported = {f"{each.namespace}/{each.name}": each for each in metric.status.pods_metric if each.pod_usage.resources}
     sums = dict.fromkeys(RESOURCES, 0)
     for name in RESOURCES:
@@ -267,7 +268,7 @@ def load(machine: Machine, pod: Pod, args: Any, *, prod: bool) -> dict[str, int]
         is_prod = priority_class_with_default(other) is PriorityClass.PROD
         active = is_prod and mine is not None and mine.priority == "koord-prod"
         expected = estimate(other, args.estimated_scaling_factors)
-        force = mine is None or updated - 60 < scheduled_at(other)
+        force = mine is None or machine.updated - 60 < scheduled_at(other)
         for name in RESOURCES:
             used = _amount(mine.pod_usage.resources, name) if mine else 0
             if prod and active:

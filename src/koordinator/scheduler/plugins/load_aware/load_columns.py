@@ -77,11 +77,11 @@ class LoadColumns:
         if self._settings.score_aggregation is not None:
             self.score_aggregated[row] = _aggregated(node, self._settings.score_aggregation)
 
-    def write_report_time(self, row: int, updated: float | None, now: float) -> None:
-        """When the node last reported; None or 0 is never, which is expired."""
+    def write_report_time(self, row: int, since: float | None, now: float) -> None:
+        """From when on the report ages; without a time it has expired already."""
         self.ensure(row)
-        expires = (updated or 0.0) + self._settings.expiration_seconds
-        self.expired[row] = not updated or expires <= now
+        expires = (since or 0.0) + self._settings.expiration_seconds
+        self.expired[row] = since is None or expires <= now
         if not self.expired[row]:
             heapq.heappush(self._expiry, (expires, row))
 

@@ -19,9 +19,12 @@ _DEFAULT_REPORT_SECONDS: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A NodeMetric, as vectors. ``updated`` is in seconds since the epoch, 0 when it never was."""
+    """A NodeMetric, as vectors. Times are in seconds since the epoch."""
 
     updated: float
+    """When the node last said when it reported; 0 when it never did."""
+    expires_from: float | None
+    """What the age of this report is counted from; None when it does not say."""
     interval: float
     measured: bool
     """Whether status.nodeMetric is there at all."""
@@ -120,7 +123,8 @@ def read_report(metric: NodeMetric, settings: Settings, before: Report | None) -
     status, policy = metric.status, metric.spec.metric_collect_policy
     interval = policy.report_interval_seconds if policy and policy.report_interval_seconds else None
     info = status.node_metric
-    updated = status.update_time.timestamp() if status.update_time else (before.updated if before else 0.0)
+    told = status.update_time.timestamp() if status.update_time else None
+    updated = told if told is not None else before.updated if before else 0.0
     measured = {
         f"{pod.namespace}/{pod.name}": (settings.amounts(pod.pod_usage.resources), pod.priority)
         for pod in status.pods_metric
@@ -128,6 +132,7 @@ def read_report(metric: NodeMetric, settings: Settings, before: Report | None) -
     }
     return Report(
         updated=updated,
+        expires_from=told,
         interval=float(interval) if interval else _DEFAULT_REPORT_SECONDS,
         measured=info is not None,
         usage=settings.amounts(info.node_usage.resources if info else {}),

@@ -75,7 +75,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
         node = self._node(row)
         metric = read_report(obj, self._settings, node.metric) if isinstance(obj, NodeMetric) else None
         node.report(metric)
-        self._columns.write_report_time(row, metric.updated if metric else None, self._now())
+        self._columns.write_report_time(row, metric.expires_from if metric else None, self._now())
         self._write(row)
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
@@ -95,7 +95,8 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
             node = self._nodes.get(row)
             if node is not None and node.metric is not None:
                 before = bool(self._columns.expired[row])
-                self._columns.expired[row] = node.metric.updated + self._settings.expiration_seconds <= moment
+                since = node.metric.expires_from
+                self._columns.expired[row] = since is None or since + self._settings.expiration_seconds <= moment
                 if before != self._columns.expired[row]:
                     self.view.columns.touch(row, Aspect.LOAD)
 

@@ -1,0 +1,250 @@
+"""Random small clusters: nodes, pods and reports, and the events that change them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+
+from koordinator.api.meta import ObjectMeta
+from koordinator.api.node import Node, NodeSpec, NodeStatus, Taint
+from koordinator.api.nodemetric import NodeMetric, NodeMetricInfo, NodeMetricStatus, PodMetricInfo, ResourceMap
+from koordinator.api.pod import (
+    Affinity,
+    Container,
+    ContainerPort,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Pod,
+    PodCondition,
+    PodSpec,
+    PodStatus,
+    PreferredSchedulingTerm,
+    ResourceRequirements,
+    Toleration,
+)
+from koordinator.api.quantity import Quantity
+from koordinator.scheduler.configuration import default_configuration
+from koordinator.scheduler.engine.cluster_state import ClusterState
+from koordinator.scheduler.engine.columns import NodeColumns
+from koordinator.scheduler.engine.framework import ClusterView, Observer, Plugin, PodInfo
+from koordinator.scheduler.engine.pod_info import make_pod_info
+from koordinator.scheduler.plugins.table import BUILT_IN
+from tests.scheduler.plugins.reference import Machine
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+EXTENDED = "example.com/widget"
+_ARGUMENTS = default_configuration().profiles[0].arguments
+
+small = st.integers(min_value=0, max_value=4)
+cpus = small.map(lambda count: Quantity.from_milli(count * 500))
+memories = small.map(lambda count: Quantity.from_value(count * 2**28))
+widgets = small.map(Quantity.from_value)
+labels = st.dictionaries(st.sampled_from(["zone", "size"]), st.sampled_from(["a", "b", "1", "2"]))
+effects = st.sampled_from(["NoSchedule", "NoExecute", "PreferNoSchedule"])
+taints = st.builds(Taint, key=st.sampled_from(["x", "y"]), value=st.sampled_from(["", "1"]), effect=effects)
+tolerations = st.builds(
+    Toleration,
+    key=st.sampled_from(["", "x", "y", "node.kubernetes.io/unschedulable"]),
+    operator=st.sampled_from(["", "Equal", "Exists"]),
+    value=st.sampled_from(["", "1"]),
+    effect=st.sampled_from(["", "NoSchedule", "PreferNoSchedule"]),
+)
+requirements = st.one_of(
+    st.builds(
+        NodeSelectorRequirement,
+        key=st.sampled_from(["zone", "size"]),
+        operator=st.sampled_from(["In", "NotIn"]),
+        values=st.lists(st.sampled_from(["a", "b", "1"]), min_size=1, max_size=2),
+    ),
+    st.builds(
+        NodeSelectorRequirement,
+        key=st.sampled_from(["zone", "size"]),
+        operator=st.sampled_from(["Exists", "DoesNotExist"]),
+    ),
+    st.builds(
+        NodeSelectorRequirement, key=st.just("size"), operator=st.sampled_from(["Gt", "Lt"]), values=st.just(["1"])
+    ),
+)
+terms = st.builds(NodeSelectorTerm, match_expressions=st.lists(requirements, max_size=2))
+node_affinities = st.builds(
+    NodeAffinity,
+    required_during_scheduling_ignored_during_execution=st.none()
+    | st.builds(NodeSelector, node_selector_terms=st.lists(terms, min_size=1, max_size=2)),
+    preferred_during_scheduling_ignored_during_execution=st.lists(
+        st.builds(PreferredSchedulingTerm, weight=st.integers(1, 100), preference=terms), max_size=2
+    ),
+)
+ports = st.builds(
+    ContainerPort,
+    container_port=st.just(80),
+    host_port=st.sampled_from([0, 80, 81]),
+    host_ip=st.sampled_from(["", "10.0.0.1", "10.0.0.2"]),
+    protocol=st.sampled_from(["TCP", "UDP"]),
+)
+
+
+@st.composite
+def resource_lists(draw: st.DrawFn) -> dict[str, Quantity]:
+    chosen = draw(st.sets(st.sampled_from(["cpu", "memory", EXTENDED, "kubernetes.io/batch-cpu"])))
+    kinds: Mapping[str, st.SearchStrategy[Quantity]] = {"cpu": cpus, "memory": memories, EXTENDED: widgets}
+    milli = small.map(lambda count: Quantity.from_value(count * 500))
+    return {name: draw(kinds.get(name, milli)) for name in sorted(chosen)}
+
+
+@st.composite
+def nodes(draw: st.DrawFn, name: str) -> Node:
+    allocatable = {
+        "cpu": Quantity.from_milli(draw(small) * 1000),
+        "memory": Quantity.from_value(draw(small) * 2**29),
+        "pods": Quantity.from_value(draw(st.integers(0, 4))),
+        **draw(
+            st.sampled_from(
+                [{}, {EXTENDED: Quantity.from_value(3)}, {"kubernetes.io/batch-cpu": Quantity.from_value(2000)}]
+            )
+        ),
+    }
+    return Node(
+        metadata=ObjectMeta(name=name, uid=name, labels=draw(labels)),
+        spec=NodeSpec(unschedulable=draw(st.booleans()), taints=draw(st.lists(taints, max_size=2))),
+        status=NodeStatus(allocatable=allocatable),
+    )
+
+
+@st.composite
+def pods(draw: st.DrawFn, name: str) -> Pod:
+    requests = draw(resource_lists())
+    limits = {key: amount for key, amount in draw(resource_lists()).items() if key in requests}
+    containers = [
+        Container(
+            name=f"c{index}",
+            resources=ResourceRequirements(requests=requests, limits=limits),
+            ports=draw(st.lists(ports, max_size=1)),
+        )
+        for index in range(draw(st.integers(1, 2)))
+    ]
+    # Whole seconds, as the API has them; on both sides of the reports' times.
+    scheduled = NOW - timedelta(seconds=draw(st.integers(0, 240)))
+    return Pod(
+        metadata=ObjectMeta(name=name, namespace="default", uid=name),
+        spec=PodSpec(
+            containers=containers,
+            priority=draw(st.sampled_from([None, 0, 5500, 9500])),
+            tolerations=draw(st.lists(tolerations, max_size=2)),
+            node_selector=draw(st.sampled_from([{}, {"zone": "a"}])),
+            affinity=draw(st.none() | st.builds(Affinity, node_affinity=node_affinities)),
+        ),
+        status=PodStatus(conditions=[PodCondition(type="PodScheduled", status="True", last_transition_time=scheduled)]),
+    )
+
+
+@st.composite
+def metrics(draw: st.DrawFn, name: str, pod_names: list[str]) -> NodeMetric:
+    def usage() -> ResourceMap:
+        return ResourceMap(
+            resources={
+                "cpu": Quantity.from_milli(draw(st.integers(0, 4000))),
+                "memory": Quantity.from_value(draw(st.integers(0, 2**31))),
+            }
+        )
+
+    reported = [each for each in pod_names if draw(st.booleans())]
+    info = NodeMetricInfo(node_usage=usage(), system_usage=usage()) if draw(st.integers(0, 9)) else None
+    return NodeMetric(
+        metadata=ObjectMeta(name=name),
+        status=NodeMetricStatus(
+            update_time=NOW - timedelta(seconds=draw(st.integers(0, 300))) if draw(st.integers(0, 9)) else None,
+            node_metric=info,
+            pods_metric=[
+                PodMetricInfo(
+                    name=each,
+                    namespace="default",
+                    pod_usage=usage(),
+                    priority=draw(st.sampled_from(["koord-prod", "koord-batch"])),
+                )
+                for each in reported
+            ],
+        ),
+    )
+
+
+class World:
+    """A cluster state with plugins on it, and beside it the plain picture that the reference reads."""
+
+    def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
+        self.view = ClusterView(NodeColumns(), now=NOW)
+        self.state = ClusterState(self.view)
+        given = {**_ARGUMENTS, **(arguments or {})}
+        self.plugins: dict[str, Plugin] = {name: kind(given.get(name), self.view) for name, kind in BUILT_IN.items()}
+        self.state.add_observers(plugin for plugin in self.plugins.values() if isinstance(plugin, Observer))
+        self.machines: dict[str, Machine] = {}
+
+    def info(self, pod: Pod) -> PodInfo:
+        return make_pod_info(pod, self.view.columns.resources)
+
+    def set_node(self, node: Node) -> None:
+        self.state.set_node(node)
+        name = node.metadata.name
+        self.machines[name] = replace(self.machines[name], node=node) if name in self.machines else Machine(node)
+
+    def remove_node(self, name: str) -> None:
+        """With its pods, as the API would have it in the end."""
+        for pod in self.machines.pop(name).pods:
+            self.state.remove_pod(pod.metadata.uid)
+        self.state.set_node_object("NodeMetric", name, None)
+        self.state.remove_node(name)
+
+    def place(self, pod: Pod, name: str) -> None:
+        placed = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=name))
+        self.take(pod.metadata.name)
+        self.state.set_pod(self.info(placed), name)
+        self.machines[name].pods.append(placed)
+
+    def take(self, pod_name: str) -> None:
+        self.state.remove_pod(pod_name)
+        for machine in self.machines.values():
+            machine.pods = [pod for pod in machine.pods if pod.metadata.name != pod_name]
+
+    def report(self, metric: NodeMetric | None, name: str) -> None:
+        self.state.set_node_object("NodeMetric", name, metric)
+        machine = self.machines[name]
+        machine.metric = metric
+        if metric is None:
+            machine.updated = 0.0
+        elif metric.status.update_time is not None:
+            machine.updated = metric.status.update_time.timestamp()
+
+
+NODE_NAMES = ["n0", "n1", "n2"]
+POD_NAMES = ["p0", "p1", "p2", "p3"]
+
+
+@st.composite
+def worlds(draw: st.DrawFn, arguments: Mapping[str, Any] | None = None) -> World:
+    """Up to a dozen events, rows being freed and used again among them."""
+    world = World(arguments)
+    for name in NODE_NAMES:
+        world.set_node(draw(nodes(name)))
+    for _ in range(draw(st.integers(0, 12))):
+        name = draw(st.sampled_from(NODE_NAMES))
+        known = name in world.machines
+        event = draw(st.sampled_from(["node", "place", "place", "take", "report", "report", "forget", "remove"]))
+        if event == "node" or not known:
+            world.set_node(draw(nodes(name)))
+        elif event == "place":
+            world.place(draw(pods(draw(st.sampled_from(POD_NAMES)))), name)
+        elif event == "take":
+            world.take(draw(st.sampled_from(POD_NAMES)))
+        elif event == "report":
+            world.report(draw(metrics(name, POD_NAMES)), name)
+        elif event == "forget":
+            world.report(None, name)
+        else:
+            world.remove_node(name)
+    return world
