@@ -36,6 +36,7 @@ from koordinator.scheduler.engine.framework import ClusterView, EventKind
 from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.options import Options, parse_options
+from koordinator.scheduler.plugins.not_built import STAND_INS
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.pod_events import PodEvents
 from koordinator.scheduler.profiles import build_profiles, dump
@@ -108,7 +109,7 @@ def _scheduler(
     return Scheduler(
         client,
         PodEvents(events, [profile.scheduler_name for profile in configuration.profiles]),
-        lambda view: build_profiles(configuration, BUILT_IN, view),
+        lambda view: build_profiles(configuration, {**STAND_INS, **BUILT_IN}, view),
         lambda pod: make_pod_info(pod, resources),
         view,
         SchedulerMetrics(metrics),

@@ -1,0 +1,106 @@
+"""Stand-ins for plugins that are not built yet: a pod that needs one waits and says so.
+
+Placing such a pod as if it needed nothing would break a promise that its author relies on: replicas side by side that
+must be apart, a volume in another zone, half of a gang. Pods that do not need the plugin never notice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from types import MappingProxyType
+from typing import Final
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api import labels as label_keys
+from koordinator.api import resource_names
+from koordinator.api.pod import Pod
+from koordinator.scheduler.engine.framework import (
+    EventKind,
+    PodInfo,
+    PreFilterPlugin,
+    PreFilterResult,
+    Reason,
+)
+
+_DEVICES: Final = frozenset(
+    {
+        resource_names.GPU,
+        resource_names.GPU_CORE,
+        resource_names.GPU_MEMORY,
+        resource_names.GPU_MEMORY_RATIO,
+        resource_names.GPU_SHARED,
+        resource_names.RDMA,
+        resource_names.FPGA,
+    }
+)
+
+
+def _claims_volumes(pod: Pod) -> bool:
+    return any(volume.persistent_volume_claim or volume.ephemeral for volume in pod.spec.volumes)
+
+
+def _requires_pod_affinity(pod: Pod) -> bool:
+    affinity = pod.spec.affinity
+    sides = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else ()
+    return any(side is not None and side.required_during_scheduling_ignored_during_execution for side in sides)
+
+
+def _must_spread(pod: Pod) -> bool:
+    return any(each.when_unsatisfiable == "DoNotSchedule" for each in pod.spec.topology_spread_constraints)
+
+
+def _claims_devices(pod: Pod) -> bool:
+    return bool(pod.spec.resource_claims)
+
+
+def _asks_for_shared_devices(pod: Pod) -> bool:
+    containers = (*pod.spec.containers, *pod.spec.init_containers)
+    return any(not _DEVICES.isdisjoint(container.resources.requests) for container in containers)
+
+
+def _is_in_a_gang(pod: Pod) -> bool:
+    labels = pod.metadata.labels
+    in_group = labels.get(label_keys.POD_GROUP) or labels.get(label_keys.DEPRECATED_POD_GROUP_NAME)
+    return bool(in_group or pod.metadata.annotations.get(annotation_keys.GANG_NAME))
+
+
+def _requires_a_reservation(pod: Pod) -> bool:
+    return annotation_keys.RESERVATION_AFFINITY in pod.metadata.annotations
+
+
+_NEEDS: Final[Mapping[str, tuple[str, Callable[[Pod], bool]]]] = MappingProxyType(
+    {
+        "VolumeBinding": ("volume claims", _claims_volumes),
+        "InterPodAffinity": ("required pod affinity", _requires_pod_affinity),
+        "PodTopologySpread": ("required topology spread", _must_spread),
+        "DynamicResources": ("resource claims", _claims_devices),
+        "DeviceShare": ("shared devices", _asks_for_shared_devices),
+        "Coscheduling": ("gangs", _is_in_a_gang),
+        "Reservation": ("reservation affinity", _requires_a_reservation),
+    }
+)
+
+
+def _stand_in(plugin: str, what: str, needs: Callable[[Pod], bool]) -> type[PreFilterPlugin]:
+    reason = Reason(
+        f"the pod needs plugin {plugin} ({what}), which this scheduler does not have yet", unresolvable=True
+    )
+
+    class NotBuilt(PreFilterPlugin):
+        name = plugin
+
+        def class_key(self, pod: Pod) -> Hashable:
+            return needs(pod)
+
+        def pre_filter(self, pod: PodInfo) -> PreFilterResult:
+            return PreFilterResult(skip=True, rejection=reason if needs(pod.pod) else None)
+
+        def wakes_on(self) -> frozenset[str]:
+            return frozenset({EventKind.POD_UPDATE})
+
+    return NotBuilt
+
+
+STAND_INS: Final[Mapping[str, type[PreFilterPlugin]]] = MappingProxyType(
+    {plugin: _stand_in(plugin, what, needs) for plugin, (what, needs) in _NEEDS.items()}
+)
