@@ -15,10 +15,10 @@ import pytest
 
 from koordinator.base.clock import Clock, ManualClock
 from koordinator.kube.credentials import TokenFile, fixed_credentials, impersonation_headers
-from koordinator.kube.deadline import Deadlines
 from koordinator.kube.errors import ApiStatusError, CredentialError, KubeconfigError
 from koordinator.kube.exec_credentials import ExecCredentials, check_plugin
 from koordinator.kube.kubeconfig import Cluster, ExecPlugin, ExecVariable, NamedExtension, User
+from koordinator.kube.time_limits import Deadlines
 from koordinator.kube.tls import KeyPair
 from tests.kube.certificates import Authority
 from tests.kube.clients import ImpatientClock, base64, client_with, run

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordinator.base.clock import ManualClock
-from koordinator.kube.rate_limiters import BucketLimiter, ExponentialFailureLimiter
+from koordinator.kube.requeue_delays import BucketLimiter, ExponentialFailureLimiter
 from koordinator.kube.workqueue import QueueShutDown, WorkQueue, run_workers
 
 

@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
-from koordinator.kube.deadline import Deadlines
 from koordinator.kube.decoding import decode_created, decode_list, decode_object
 from koordinator.kube.errors import TransportError
 from koordinator.kube.interface import ListPage, PatchType, WatchEvent
@@ -25,6 +24,7 @@ from koordinator.kube.request import (
     target,
 )
 from koordinator.kube.sender import Sender
+from koordinator.kube.time_limits import Deadlines
 from koordinator.kube.transport import Stream
 from koordinator.kube.watch import LineSplitter, decode_event
 

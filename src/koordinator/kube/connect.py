@@ -16,12 +16,12 @@ from koordinator.kube import connection
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connection import Connection
 from koordinator.kube.credentials import Credentials, TokenFile, fixed_credentials, impersonation_headers
-from koordinator.kube.deadline import Deadlines
 from koordinator.kube.exec_credentials import ExecCredentials, check_plugin
 from koordinator.kube.pooled_transport import PooledTransport
-from koordinator.kube.ratelimit import RateLimiter
+from koordinator.kube.request_rate import RateLimiter
 from koordinator.kube.retry import RetryPolicy
 from koordinator.kube.sender import Sender
+from koordinator.kube.time_limits import Deadlines
 from koordinator.kube.tls import KeyPair, RotatingContext
 from koordinator.kube.transport import AiohttpTransport, Transport
 

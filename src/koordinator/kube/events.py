@@ -23,7 +23,7 @@ from koordinator.base.metrics import Metrics
 from koordinator.kube.errors import ApiStatusError, MalformedObjectError, TransportError
 from koordinator.kube.event_series import EVENTS_V1, EventEntry, EventKey, EventOptions, event_name, limit_note
 from koordinator.kube.interface import Client, PatchType
-from koordinator.kube.rate_limiters import ExponentialFailureLimiter
+from koordinator.kube.requeue_delays import ExponentialFailureLimiter
 from koordinator.kube.spam_filter import SpamFilter
 from koordinator.kube.workqueue import QueueShutDown, WorkQueue
 

@@ -19,9 +19,9 @@ from koordinator.api import codec
 from koordinator.api.meta import WireStruct
 from koordinator.base.clock import Clock
 from koordinator.kube.credentials import bearer
-from koordinator.kube.deadline import Deadlines
 from koordinator.kube.errors import CredentialError, KubeconfigError, TransportError
 from koordinator.kube.kubeconfig import Cluster, ExecPlugin
+from koordinator.kube.time_limits import Deadlines
 from koordinator.kube.tls import KeyPair
 
 logger = logging.getLogger(__name__)

@@ -11,12 +11,12 @@ from multidict import CIMultiDict
 
 from koordinator.base.clock import Clock
 from koordinator.kube.credentials import Credentials
-from koordinator.kube.deadline import Deadlines
 from koordinator.kube.decoding import status_error
 from koordinator.kube.errors import ApiStatusError, CredentialError, KubeError, TransportError
-from koordinator.kube.ratelimit import RateLimiter
 from koordinator.kube.request import JSON, Request
+from koordinator.kube.request_rate import RateLimiter
 from koordinator.kube.retry import RetryPolicy
+from koordinator.kube.time_limits import Deadlines
 from koordinator.kube.tls import RotatingContext
 from koordinator.kube.transport import Stream, Transport
 

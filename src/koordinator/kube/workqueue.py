@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
-from koordinator.kube.rate_limiters import ItemRateLimiter, default_controller_limiter
+from koordinator.kube.requeue_delays import ItemRateLimiter, default_controller_limiter
 
 K = TypeVar("K", bound=Hashable)
 

@@ -16,7 +16,7 @@ from koordinator.base.clock import Clock
 from koordinator.cluster.nodes import pod_status
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.interface import Client, PatchType
-from koordinator.kube.rate_limiters import ExponentialFailureLimiter
+from koordinator.kube.requeue_delays import ExponentialFailureLimiter
 from koordinator.kube.workqueue import WorkQueue, run_workers
 
 logger = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from koordinator.cluster.nodes.simulated_time import SimulatedTime
 from koordinator.cluster.nodes.usage import Tier
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.interface import Client, PatchType
-from koordinator.kube.rate_limiters import ExponentialFailureLimiter
+from koordinator.kube.requeue_delays import ExponentialFailureLimiter
 from koordinator.kube.workqueue import WorkQueue, run_workers
 
 logger = logging.getLogger(__name__)
