@@ -10,6 +10,8 @@ from typing import Final
 
 from koordinator.api.kinds import NAMESPACES, NODES
 from koordinator.api.node import Node
+from koordinator.api.priority import PriorityClass
+from koordinator.api.resource_names import priority_of_extended
 from koordinator.base.backoff import Backoff, BackoffPolicy
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
@@ -115,6 +117,10 @@ class Registration:
 
     async def _adopt(self, node: SimulatedNode, existing: Node) -> None:
         status = node_status(node, self._clock.now(), existing.status.conditions)
+        for field, known in (("capacity", existing.status.capacity), ("allocatable", existing.status.allocatable)):
+            # Overcommitted resources of a node that is there belong to whoever computes them.
+            overcommitted = {name for name in known if priority_of_extended(name) is not PriorityClass.NONE}
+            status[field] = {name: amount for name, amount in status[field].items() if name not in overcommitted}
         patch = {"metadata": node_metadata(node), "status": status}
         await self._client.patch(NODES, node.name, patch, PatchType.STRATEGIC, subresource="status")
 
