@@ -58,8 +58,12 @@ class SqliteStorage(IndexedStorage):
             # The cluster's secrets are in there, whatever the folder lets others read.
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self._connection = sqlite3.connect(path, isolation_level=None)
-            self._open()
-            self._load()
+            try:
+                self._open()
+                self._load()
+            except BaseException:
+                self._connection.close()
+                raise
         except (sqlite3.Error, OSError) as error:
             raise StorageError(f"{path} cannot be used as the cluster's store: {error}") from error
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from typing import Any
 
 from koordinator.api.duration import GoDuration
@@ -70,7 +69,8 @@ class PluginConfig(Strict):
 
 
 class Profile(Strict):
-    scheduler_name: str = "default-scheduler"
+    scheduler_name: str | None = None
+    """Needed where there is more than one profile."""
     percentage_of_nodes_to_score: int | None = None
     plugins: Plugins | None = None
     plugin_config: list[PluginConfig] = []
@@ -82,9 +82,6 @@ class KubeSchedulerConfiguration(Strict):
     parallelism: int = 16
     leader_election: LeaderElection = LeaderElection()
     client_connection: ClientConnection = ClientConnection()
-    healthz_bind_address: str = ""
-    """Of v1beta2; read and ignored, --address and --port serve health."""
-    metrics_bind_address: str = ""
     enable_profiling: bool = True
     enable_contention_profiling: bool = True
     percentage_of_nodes_to_score: int | None = None
@@ -93,7 +90,3 @@ class KubeSchedulerConfiguration(Strict):
     profiles: list[Profile] = []
     extenders: list[dict[str, Any]] = []
     delay_cache_until_active: bool = False
-
-
-def positive(duration: timedelta) -> bool:
-    return duration > timedelta()

@@ -75,6 +75,7 @@ KNOWN_PLUGINS: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
         "ImageLocality": _points("score"),
         "DefaultBinder": _points("bind"),
         "GangScheduling": _points("preEnqueue reserve permit"),
+        "NodeDeclaredFeatures": _points("preFilter filter"),
         "Coscheduling": _points("preEnqueue preFilter postFilter preScore score reserve permit preBind postBind"),
         "Reservation": _points("preFilter filter postFilter preScore score reserve preBind bind"),
         "NodeNUMAResource": _points("preFilter filter preScore score reserve preBind"),

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 import yaml
 
 from koordinator.base.errors import ConfigurationError
+
+
+class _DuplicateKeyError(yaml.YAMLError):
+    def __init__(self, key: Any, line: int) -> None:
+        super().__init__()
+        self.key = key
+        self.line = line
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -16,9 +24,10 @@ class _StrictLoader(yaml.SafeLoader):
         seen: set[Any] = set()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                break  # what is called next refuses it and names the place
             if key in seen and key_node.tag != "tag:yaml.org,2002:merge":
-                line = key_node.start_mark.line + 1
-                raise ConfigurationError(f"line {line}", key, "a key may stand only once in a mapping")
+                raise _DuplicateKeyError(key, key_node.start_mark.line + 1)
             seen.add(key)
         return super().construct_mapping(node, deep)
 
@@ -27,6 +36,9 @@ def load_documents(text: str, source: str) -> list[Any]:
     """All documents of the text that are not empty. Raises ConfigurationError."""
     try:
         documents = list(yaml.load_all(text, _StrictLoader))
+    except _DuplicateKeyError as error:
+        where, allowed = f"{source}: line {error.line}", "a key may stand only once in a mapping"
+        raise ConfigurationError(where, error.key, allowed) from error
     except yaml.YAMLError as error:
         raise ConfigurationError(source, "the document", f"YAML ({error})") from error
     return [document for document in documents if document is not None]
