@@ -6,6 +6,7 @@ from koordinator.scheduler.configuration.loading import (
     parse_configuration,
 )
 from koordinator.scheduler.configuration.resolved import ProfileConfiguration, SchedulerConfiguration, not_built
+from koordinator.scheduler.configuration.writing import write_configuration
 
 __all__ = [
     "ProfileConfiguration",
@@ -14,4 +15,5 @@ __all__ = [
     "load_configuration",
     "not_built",
     "parse_configuration",
+    "write_configuration",
 ]

@@ -8,50 +8,62 @@ plugins keeps multiPoint out of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from koordinator.base.errors import ConfigurationError
 from koordinator.scheduler.configuration.document import PluginEntry, Plugins, PluginSet
 from koordinator.scheduler.configuration.points import DEFAULT_PLUGINS, KNOWN_PLUGINS, POINTS
 from koordinator.scheduler.engine.profile import PluginOrder
 
-_FIELDS = {point: "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in point) for point in POINTS}
-_DEFAULT = tuple(PluginEntry(name=name, weight=weight) for name, weight in DEFAULT_PLUGINS)
-_PRE_BIND_WRITER = "DefaultPreBind"
+_FIELDS: Final = {
+    point: "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in point) for point in POINTS
+}
+_DEFAULT: Final = tuple(PluginEntry(name=name, weight=weight) for name, weight in DEFAULT_PLUGINS)
+_NOT_ORDERED: Final = frozenset({"permit", "bind"})
+_PRE_BIND_WRITER: Final = "DefaultPreBind"
+_WRITTEN_BY_IT: Final = ("Reservation", "NodeNUMAResource", "DeviceShare", "Coscheduling")
+_PREPARED_SCORERS: Final = ("NodeResourcesFitPlus", "ScarceResourceAvoidance")
+"""They score what they find in preScore, and fail every attempt when they stand at only one of the two."""
 
 
-def expand(plugins: Plugins | None, path: str) -> PluginOrder:
-    """The order at each point. Raises ConfigurationError with a path below ``path``."""
+@dataclass(frozen=True, slots=True)
+class Expansion:
+    """The plugins of a profile. ``points`` has all extension points, by their names in the configuration."""
+
+    points: Mapping[str, tuple[str, ...]]
+    weights: Mapping[str, int]
+    """Of the plugins at score."""
+    warnings: tuple[str, ...]
+
+    @property
+    def order(self) -> PluginOrder:
+        names = {_FIELDS[point]: plugins for point, plugins in self.points.items() if point not in _NOT_ORDERED}
+        score = tuple((name, self.weights[name]) for name in self.points["score"])
+        return PluginOrder(**{**names, "score": score})  # type: ignore[arg-type]
+
+    @property
+    def plugins(self) -> tuple[str, ...]:
+        """Every plugin that takes part at any point, in the order of first mention."""
+        return tuple(dict.fromkeys(name for names in self.points.values() for name in names))
+
+
+def expand(plugins: Plugins | None, path: str) -> Expansion:
+    """The plugins at each point. Raises ConfigurationError with a path below ``path``."""
     given = plugins or Plugins()
-    _check_names(given, f"{path}.plugins")
+    path = f"{path}.plugins"
+    _check_names(given, path)
     multi_point = _merge(_DEFAULT, given.multi_point)
     at_point = {point: _at(point, getattr(given, field), multi_point) for point, field in _FIELDS.items()}
     if plugins is not None:
         _append_pre_bind_writer(at_point["preBind"], given.pre_bind)
-    _check_order(at_point, f"{path}.plugins")
-    weights = {entry.name: entry.weight for entry in multi_point} | {
-        entry.name: entry.weight for entry in given.score.enabled if entry.weight
-    }
-    names = {field: tuple(at_point[point]) for point, field in _FIELDS.items() if point not in _NOT_ORDERED}
-    score = tuple((name, weights.get(name) or 1) for name in at_point["score"])
-    return PluginOrder(**{**names, "score": score})  # type: ignore[arg-type]
-
-
-_NOT_ORDERED = frozenset({"score", "permit", "bind"})
-
-
-def plugins_of(plugins: Plugins | None) -> tuple[str, ...]:
-    """Every plugin that takes part at any point, in the order of first mention."""
-    given = plugins or Plugins()
-    multi_point = _merge(_DEFAULT, given.multi_point)
-    found: dict[str, None] = {}
-    for point, field in _FIELDS.items():
-        found.update(dict.fromkeys(_at(point, getattr(given, field), multi_point)))
-    if plugins is not None and _PRE_BIND_WRITER not in found:
-        listed: list[str] = []
-        _append_pre_bind_writer(listed, given.pre_bind)
-        found.update(dict.fromkeys(listed))
-    return tuple(found)
+    _check_order(at_point, path)
+    points = {point: tuple(names) for point, names in at_point.items()}
+    # What stands at the point itself wins, also without a weight: then that is 1, whatever multiPoint says.
+    weights = {entry.name: entry.weight or 1 for entry in (*multi_point, *given.score.enabled)}
+    warnings = [*_unknown_disabled(given, path), *_missing_writer(points, path)]
+    return Expansion(points, {name: weights[name] for name in points["score"]}, tuple(warnings))
 
 
 def _merge(defaults: Sequence[PluginEntry], custom: PluginSet) -> list[PluginEntry]:
@@ -105,3 +117,24 @@ def _check_order(at_point: dict[str, list[str]], path: str) -> None:
         raise ConfigurationError(f"{path}.queueSort", at_point["queueSort"], "exactly one plugin sorts the queue")
     if not at_point["bind"]:
         raise ConfigurationError(f"{path}.bind", [], "at least one plugin must bind")
+    for name in _PREPARED_SCORERS:
+        if (name in at_point["preScore"]) != (name in at_point["score"]):
+            point = "score" if name in at_point["score"] else "preScore"
+            raise ConfigurationError(f"{path}.{point}", name, "enabled at both preScore and score, or at neither")
+
+
+def _unknown_disabled(plugins: Plugins, path: str) -> Iterator[str]:
+    # Not an error for upstream either: files outlive the plugins that they switch off.
+    for point, field in (*_FIELDS.items(), ("multiPoint", "multi_point")):
+        for index, entry in enumerate(getattr(plugins, field).disabled):
+            if entry.name != "*" and entry.name not in KNOWN_PLUGINS:
+                yield f"{path}.{point}.disabled[{index}].name: there is no plugin {entry.name} to disable"
+
+
+def _missing_writer(points: Mapping[str, tuple[str, ...]], path: str) -> Iterator[str]:
+    losing = [name for name in _WRITTEN_BY_IT if name in points["reserve"]]
+    if losing and _PRE_BIND_WRITER not in points["preBind"]:
+        yield (
+            f"{path}.preBind: without {_PRE_BIND_WRITER} nothing that {', '.join(losing)} decide is written to pods, "
+            "and a restart forgets it"
+        )

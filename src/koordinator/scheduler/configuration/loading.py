@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from koordinator.api.codec import DecodeError, convert
 from koordinator.base.errors import ConfigurationError
-from koordinator.scheduler.configuration.argument_checks import check_balanced, check_fit, complete_load_aware
-from koordinator.scheduler.configuration.arguments import (
-    Arguments,
-    LoadAwareSchedulingArgs,
-    NodeAffinityArgs,
-    NodeResourcesBalancedAllocationArgs,
-    NodeResourcesFitArgs,
-)
+from koordinator.scheduler.configuration.argument_kinds import ARGUMENT_KINDS, OLD_VERSIONS, VERSION, make_arguments
+from koordinator.scheduler.configuration.arguments import Arguments
 from koordinator.scheduler.configuration.document import KubeSchedulerConfiguration, Profile
-from koordinator.scheduler.configuration.expansion import expand, plugins_of
+from koordinator.scheduler.configuration.document_checks import complete_document
+from koordinator.scheduler.configuration.expansion import Expansion, expand
 from koordinator.scheduler.configuration.points import KNOWN_PLUGINS
 from koordinator.scheduler.configuration.resolved import ProfileConfiguration, SchedulerConfiguration
+from koordinator.scheduler.configuration.strict_decoding import decode_strictly
 from koordinator.scheduler.configuration.strict_yaml import load_documents
 
-_GROUP: Final = "kubescheduler.config.k8s.io"
-_VERSION: Final = f"{_GROUP}/v1"
-_OLD_VERSIONS: Final = (f"{_GROUP}/v1beta2", f"{_GROUP}/v1beta3")
 _KIND: Final = "KubeSchedulerConfiguration"
 _CONFIG_MAP_KEY: Final = "koord-scheduler-config"
-_UNKNOWN_FIELD: Final = re.compile(r"Object contains unknown field `(.+?)`(?: - at `(.+?)`)?")
-
-_Complete = Callable[[Any, str], Any]
-_ARGUMENTS: Final[Mapping[str, tuple[type[Arguments], _Complete]]] = {
-    "NodeResourcesFit": (NodeResourcesFitArgs, check_fit),
-    "NodeResourcesBalancedAllocation": (NodeResourcesBalancedAllocationArgs, check_balanced),
-    "NodeAffinity": (NodeAffinityArgs, lambda args, path: args),
-    "LoadAwareScheduling": (LoadAwareSchedulingArgs, complete_load_aware),
-}
+_OLD_FIELDS: Final = frozenset({"healthzBindAddress", "metricsBindAddress"})
+"""Of v1beta2 only; the flags --address and --port say where health and metrics are served."""
 
 
 def load_configuration(path: Path) -> SchedulerConfiguration:
@@ -50,126 +34,93 @@ def load_configuration(path: Path) -> SchedulerConfiguration:
 
 def default_configuration() -> SchedulerConfiguration:
     """What runs without a file: the upstream default profile."""
-    return _resolve(KubeSchedulerConfiguration(api_version=_VERSION, kind=_KIND), [])
+    return _resolve(KubeSchedulerConfiguration(api_version=VERSION, kind=_KIND), "", [])
 
 
 def parse_configuration(text: str, source: str) -> SchedulerConfiguration:
-    """Decode, fill in, check and resolve. ``source`` names the text in errors."""
-    warnings: list[str] = []
+    """Decode, fill in, check and resolve. ``source`` names the text in errors and warnings."""
     document = _document(text, source)
+    root = f"{source}: "
+    warnings: list[str] = []
     version = document.get("apiVersion")
-    if version in _OLD_VERSIONS:
-        warnings.append(f"{source}: {version} is read as {_VERSION}")
-    elif version != _VERSION:
-        raise ConfigurationError(f"{source}: apiVersion", version, f"{_VERSION} (older: {', '.join(_OLD_VERSIONS)})")
+    if version in OLD_VERSIONS:
+        warnings.append(f"{root}{version} is read as {VERSION}")
+        document = {name: value for name, value in document.items() if name not in _OLD_FIELDS}
+    elif version != VERSION:
+        raise ConfigurationError(f"{root}apiVersion", version, f"{VERSION} (older: {', '.join(OLD_VERSIONS)})")
     if document.get("kind") != _KIND:
-        raise ConfigurationError(f"{source}: kind", document.get("kind"), _KIND)
-    return _resolve(decode_strictly(document, KubeSchedulerConfiguration, source), warnings)
-
-
-def decode_strictly(document: Any, expected: type[Any], path: str) -> Any:
-    """Turn plain values into ``expected``; an unknown field or a wrong type is a ConfigurationError with its path."""
-    try:
-        return convert(document, expected)
-    except DecodeError as error:
-        unknown = _UNKNOWN_FIELD.search(str(error))
-        if unknown:
-            field, parent = unknown.groups()
-            where = _joined(path, f"{parent or '$'}.{field}")
-            raise ConfigurationError(where, field, "no such field") from error
-        message, _, where = str(error).partition(" - at `")
-        raise ConfigurationError(_joined(path, where.rstrip("`") or "$"), "its value", message) from error
-
-
-def _joined(path: str, inner: str) -> str:
-    return (
-        path + inner.removeprefix("$") if inner.startswith("$[") else f"{path}: {inner.removeprefix('$').lstrip('.')}"
-    )
+        raise ConfigurationError(f"{root}kind", document.get("kind"), _KIND)
+    decoded = decode_strictly({**document, "apiVersion": VERSION}, KubeSchedulerConfiguration, root)
+    return _resolve(decoded, root, warnings)
 
 
 def _document(text: str, source: str) -> dict[str, Any]:
     documents = load_documents(text, source)
-    if len(documents) != 1 or not isinstance(documents[0], dict):
+    if len(documents) != 1:
         raise ConfigurationError(source, f"{len(documents)} documents", f"one {_KIND}")
+    if not isinstance(documents[0], dict):
+        raise ConfigurationError(source, documents[0], f"a {_KIND}")
     document: dict[str, Any] = documents[0]
     if document.get("kind") == "ConfigMap":
-        inner = (document.get("data") or {}).get(_CONFIG_MAP_KEY)
+        data = document.get("data")
+        inner = data.get(_CONFIG_MAP_KEY) if isinstance(data, dict) else None
         if not isinstance(inner, str):
             raise ConfigurationError(f"{source}: data[{_CONFIG_MAP_KEY}]", inner, f"a {_KIND} as text")
         return _document(inner, f"{source}: data[{_CONFIG_MAP_KEY}]")
     return document
 
 
-def _resolve(document: KubeSchedulerConfiguration, warnings: list[str]) -> SchedulerConfiguration:
-    _check(document)
-    given = document.profiles or [Profile()]
-    profiles = tuple(_profile(profile, f"profiles[{index}]") for index, profile in enumerate(given))
-    _check_profiles(profiles)
-    percentages = [document.percentage_of_nodes_to_score, *(each.percentage_of_nodes_to_score for each in given)]
+def _resolve(document: KubeSchedulerConfiguration, root: str, warnings: list[str]) -> SchedulerConfiguration:
+    document = complete_document(document, root)
+    profiles = []
+    for index, profile in enumerate(document.profiles):
+        path = f"{root}profiles[{index}]"
+        expansion = expand(profile.plugins, path)
+        profiles.append(_profile(profile, expansion, path))
+        warnings.extend(expansion.warnings)
+    _check_queue_sort(profiles, root)
+    percentages = [document.percentage_of_nodes_to_score]
+    percentages += [profile.percentage_of_nodes_to_score for profile in document.profiles]
     if any(percentages):
-        warnings.append("percentageOfNodesToScore has no effect: every node is looked at for every pod")
-    return SchedulerConfiguration(document, profiles, tuple(warnings))
+        warnings.append(f"{root}percentageOfNodesToScore has no effect: every node is looked at for every pod")
+    return SchedulerConfiguration(document, tuple(profiles), tuple(warnings))
 
 
-def _check(document: KubeSchedulerConfiguration) -> None:
-    if document.extenders:
-        raise ConfigurationError("extenders", document.extenders, "none: scheduler extenders are not supported")
-    for field, value in (
-        ("parallelism", document.parallelism),
-        ("podInitialBackoffSeconds", document.pod_initial_backoff_seconds),
-    ):
-        if value <= 0:
-            raise ConfigurationError(field, value, "more than 0")
-    if document.pod_max_backoff_seconds < document.pod_initial_backoff_seconds:
-        raise ConfigurationError(
-            "podMaxBackoffSeconds",
-            document.pod_max_backoff_seconds,
-            f"at least podInitialBackoffSeconds ({document.pod_initial_backoff_seconds})",
-        )
-    election = document.leader_election
-    if election.leader_elect and election.resource_lock != "leases":
-        raise ConfigurationError("leaderElection.resourceLock", election.resource_lock, "leases")
-    if election.leader_elect and election.lease_duration <= election.renew_deadline:
-        raise ConfigurationError(
-            "leaderElection.leaseDuration", str(election.lease_duration), "more than leaderElection.renewDeadline"
-        )
-
-
-def _check_profiles(profiles: tuple[ProfileConfiguration, ...]) -> None:
-    seen: set[str] = set()
+def _check_queue_sort(profiles: Sequence[ProfileConfiguration], root: str) -> None:
     for index, profile in enumerate(profiles):
-        path = f"profiles[{index}]"
-        if not profile.scheduler_name or profile.scheduler_name in seen:
-            allowed = "a name that no other profile has"
-            raise ConfigurationError(f"{path}.schedulerName", profile.scheduler_name, allowed)
-        seen.add(profile.scheduler_name)
         if profile.order.queue_sort != profiles[0].order.queue_sort:
             allowed = f"the same as in the first profile ({', '.join(profiles[0].order.queue_sort)})"
-            raise ConfigurationError(f"{path}.plugins.queueSort", list(profile.order.queue_sort), allowed)
+            where = f"{root}profiles[{index}].plugins.queueSort"
+            raise ConfigurationError(where, list(profile.order.queue_sort), allowed)
 
 
-def _profile(profile: Profile, path: str) -> ProfileConfiguration:
-    order = expand(profile.plugins, path)
-    arguments: dict[str, Any] = {}
+def _profile(profile: Profile, expansion: Expansion, path: str) -> ProfileConfiguration:
+    return ProfileConfiguration(
+        scheduler_name=profile.scheduler_name or "",
+        order=expansion.order,
+        permit=expansion.points["permit"],
+        bind=expansion.points["bind"],
+        plugins=expansion.plugins,
+        arguments=_arguments(profile, path),
+    )
+
+
+def _arguments(profile: Profile, path: str) -> dict[str, Arguments]:
+    """Of every plugin that takes arguments, the defaults where none are given."""
+    arguments: dict[str, Arguments] = {}
+    seen: set[str] = set()
     for index, entry in enumerate(profile.plugin_config):
         where = f"{path}.pluginConfig[{index}]"
         if entry.name not in KNOWN_PLUGINS:
-            raise ConfigurationError(f"{where}.name", entry.name, "the name of a plugin")
-        if entry.name in arguments:
+            raise ConfigurationError(
+                f"{where}.name", entry.name, f"no such plugin; there are {', '.join(KNOWN_PLUGINS)}"
+            )
+        if entry.name in seen:
             raise ConfigurationError(f"{where}.name", entry.name, "arguments of a plugin may stand only once")
-        arguments[entry.name] = _arguments(entry.name, entry.args, f"{where}.args")
-    for name in _ARGUMENTS:
+        seen.add(entry.name)
+        if entry.args or entry.name in ARGUMENT_KINDS:
+            arguments[entry.name] = make_arguments(entry.name, entry.args, f"{where}.args")
+    for name in ARGUMENT_KINDS:
         if name not in arguments:
-            arguments[name] = _arguments(name, {}, f"{path}.pluginConfig")
-    return ProfileConfiguration(profile.scheduler_name, order, plugins_of(profile.plugins), arguments)
-
-
-def _arguments(name: str, document: dict[str, Any], path: str) -> Any:
-    kind = document.get("kind")
-    if kind is not None and kind != f"{name}Args":
-        raise ConfigurationError(f"{path}.kind", kind, f"{name}Args")
-    if name not in _ARGUMENTS:
-        # Of a plugin that is not built yet; it is named in a warning and its arguments wait for it.
-        return document
-    expected, complete = _ARGUMENTS[name]
-    return complete(decode_strictly(document, expected, path), path)
+            arguments[name] = make_arguments(name, {}, f"{path}.pluginConfig")
+    return arguments

@@ -16,6 +16,9 @@ class ProfileConfiguration:
 
     scheduler_name: str
     order: PluginOrder
+    permit: tuple[str, ...]
+    bind: tuple[str, ...]
+    """The points that the engine runs by itself; kept so that the configuration can be written whole."""
     plugins: tuple[str, ...]
     """Every plugin that takes part anywhere, in the order of first mention."""
     arguments: Mapping[str, Any]
@@ -37,6 +40,10 @@ class SchedulerConfiguration:
     @property
     def client_connection(self) -> ClientConnection:
         return self.document.client_connection
+
+    @property
+    def parallelism(self) -> int:
+        return self.document.parallelism
 
     @property
     def pod_initial_backoff_seconds(self) -> int:

@@ -1,8 +1,8 @@
 """Plain values into structs, with errors that a person can act on: the exact path, the value, and what is allowed.
 
-The decoder of msgspec names neither the value nor, below a mapping, the key. Structs of the wire ignore fields that they
-do not know, which is right for what an API server sends and wrong for what a person writes. So each level is looked at
-here before it is converted.
+The decoder of msgspec names neither the value nor, below a mapping, the key. Structs of the wire ignore fields that
+they do not know, which is right for what an API server sends and wrong for what a person writes. So each level is
+looked at here before it is converted.
 """
 
 from __future__ import annotations

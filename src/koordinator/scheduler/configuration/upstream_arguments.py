@@ -64,7 +64,7 @@ def check_topology_spread(args: PodTopologySpreadArgs, path: str) -> PodTopology
         allowed = f"one of {', '.join(_DEFAULTING)}"
         raise ConfigurationError(f"{path}.defaultingType", args.defaulting_type, allowed)
     if args.default_constraints and args.defaulting_type != "List":
-        raise ConfigurationError(f"{path}.defaultingType", args.defaulting_type, "List, as defaultConstraints are given")
+        raise ConfigurationError(f"{path}.defaultingType", args.defaulting_type, "List where constraints are given")
     seen: set[tuple[str, str]] = set()
     for index, constraint in enumerate(args.default_constraints):
         where = f"{path}.defaultConstraints[{index}]"

@@ -1,0 +1,104 @@
+"""Defaults and limits of the document itself, outside of plugins (upstream: SetDefaults and Validate of the kind)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from msgspec.structs import replace
+
+from koordinator.base.errors import ConfigurationError
+from koordinator.scheduler.configuration.argument_checks import check_range
+from koordinator.scheduler.configuration.document import (
+    ClientConnection,
+    KubeSchedulerConfiguration,
+    LeaderElection,
+    Profile,
+)
+
+_DEFAULT_NAME = "default-scheduler"
+
+
+def complete_document(document: KubeSchedulerConfiguration, root: str) -> KubeSchedulerConfiguration:
+    """Fill in what is empty and check the rest. Raises ConfigurationError with paths below ``root``."""
+    document = replace(
+        document,
+        client_connection=_complete_connection(document.client_connection),
+        leader_election=_complete_election(document.leader_election),
+        profiles=_complete_profiles(document.profiles),
+    )
+    if document.extenders:
+        allowed = "none: scheduler extenders are not supported"
+        raise ConfigurationError(f"{root}extenders", document.extenders, allowed)
+    check_range(document.client_connection.burst, f"{root}clientConnection.burst", 0)
+    check_range(document.parallelism, f"{root}parallelism", 1)
+    _check_percentage(document.percentage_of_nodes_to_score, root)
+    initial, longest = document.pod_initial_backoff_seconds, document.pod_max_backoff_seconds
+    check_range(initial, f"{root}podInitialBackoffSeconds", 1)
+    if longest < initial:
+        allowed = f"at least podInitialBackoffSeconds ({initial})"
+        raise ConfigurationError(f"{root}podMaxBackoffSeconds", longest, allowed)
+    if document.leader_election.leader_elect:
+        _check_election(document.leader_election, f"{root}leaderElection")
+    _check_profiles(document.profiles, f"{root}profiles")
+    return document
+
+
+def _complete_connection(given: ClientConnection) -> ClientConnection:
+    default = ClientConnection()
+    return replace(
+        given,
+        qps=given.qps or default.qps,
+        burst=given.burst or default.burst,
+        content_type=given.content_type or default.content_type,
+    )
+
+
+def _complete_election(given: LeaderElection) -> LeaderElection:
+    default = LeaderElection()
+    return replace(
+        given,
+        lease_duration=given.lease_duration or default.lease_duration,
+        renew_deadline=given.renew_deadline or default.renew_deadline,
+        retry_period=given.retry_period or default.retry_period,
+        resource_lock=given.resource_lock or default.resource_lock,
+        resource_name=given.resource_name or default.resource_name,
+        resource_namespace=given.resource_namespace or default.resource_namespace,
+    )
+
+
+def _complete_profiles(given: list[Profile]) -> list[Profile]:
+    profiles = given or [Profile()]
+    if len(profiles) == 1 and profiles[0].scheduler_name is None:
+        return [replace(profiles[0], scheduler_name=_DEFAULT_NAME)]
+    return profiles
+
+
+def _check_election(election: LeaderElection, path: str) -> None:
+    if election.resource_lock != "leases":
+        raise ConfigurationError(f"{path}.resourceLock", election.resource_lock, "leases")
+    for field, period in (
+        ("leaseDuration", election.lease_duration),
+        ("renewDeadline", election.renew_deadline),
+        ("retryPeriod", election.retry_period),
+    ):
+        if period <= timedelta():
+            raise ConfigurationError(f"{path}.{field}", str(period), "more than 0s")
+    if election.lease_duration <= election.renew_deadline:
+        allowed = f"more than renewDeadline ({election.renew_deadline})"
+        raise ConfigurationError(f"{path}.leaseDuration", str(election.lease_duration), allowed)
+
+
+def _check_profiles(profiles: list[Profile], path: str) -> None:
+    seen: set[str] = set()
+    for index, profile in enumerate(profiles):
+        where = f"{path}[{index}]"
+        name = profile.scheduler_name
+        if not name or name in seen:
+            raise ConfigurationError(f"{where}.schedulerName", name, "a name that no other profile has")
+        seen.add(name)
+        _check_percentage(profile.percentage_of_nodes_to_score, f"{where}.")
+
+
+def _check_percentage(percentage: int | None, prefix: str) -> None:
+    if percentage is not None:
+        check_range(percentage, f"{prefix}percentageOfNodesToScore", 0, 100)

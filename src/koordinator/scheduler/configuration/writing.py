@@ -1,0 +1,67 @@
+"""The configuration as a file that means the same and leaves nothing to defaults (``--write-config-to``).
+
+Each point is spelled out and multiPoint emptied, so that Go programs that read the file expand it to the same lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from koordinator.api.quantity import Quantity
+from koordinator.base.durations import format_duration
+from koordinator.scheduler.configuration.argument_kinds import VERSION, make_arguments
+from koordinator.scheduler.configuration.points import POINTS
+from koordinator.scheduler.configuration.resolved import ProfileConfiguration, SchedulerConfiguration
+
+_ALL: Final = [{"name": "*"}]
+
+
+def write_configuration(configuration: SchedulerConfiguration) -> str:
+    """YAML that ``parse_configuration`` reads back to the same profiles and settings."""
+    document = _plain(configuration.document)
+    document["profiles"] = [_profile(profile) for profile in configuration.profiles]
+    return yaml.safe_dump(document, sort_keys=False)
+
+
+def _profile(profile: ProfileConfiguration) -> dict[str, Any]:
+    return {
+        "schedulerName": profile.scheduler_name,
+        "plugins": {
+            **{point: {"enabled": _enabled(profile, point), "disabled": _ALL} for point in POINTS},
+            "multiPoint": {"disabled": _ALL},
+        },
+        "pluginConfig": [
+            {"name": name, "args": {**_plain(args), "apiVersion": VERSION, "kind": f"{name}Args"}}
+            for name, args in profile.arguments.items()
+            if name in profile.plugins or args != make_arguments(name, {}, name)
+        ],
+    }
+
+
+def _enabled(profile: ProfileConfiguration, point: str) -> list[dict[str, Any]]:
+    order = profile.order
+    if point == "score":
+        return [{"name": name, "weight": weight} for name, weight in order.score]
+    names = {"permit": profile.permit, "bind": profile.bind}.get(point)
+    if names is None:
+        names = getattr(order, "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in point))
+    return [{"name": name} for name in names]
+
+
+def _plain(value: Any) -> Any:
+    """Wire names, and every field that is set, also where it has its default."""
+    if isinstance(value, msgspec.Struct):
+        fields = ((field.encode_name, getattr(value, field.name)) for field in msgspec.structs.fields(value))
+        return {name: _plain(item) for name, item in fields if item is not None}
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, timedelta):
+        return format_duration(value)
+    return str(value) if isinstance(value, Quantity) else value

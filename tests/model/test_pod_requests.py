@@ -1,0 +1,123 @@
+"""What a pod asks for, against a plain reading of the rules and against worked examples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koordinator.api.codec import convert
+from koordinator.api.pod import Container, Pod, PodSpec, ResourceRequirements
+from koordinator.api.quantity import Quantity
+from koordinator.model.pod_requests import canonical, non_zero_requests, pod_limits, pod_requests
+
+amounts = st.dictionaries(
+    st.sampled_from(["cpu", "memory", "example.com/widget"]),
+    st.integers(0, 5).map(lambda count: Quantity.from_milli(count * 250)),
+)
+requirements = st.builds(ResourceRequirements, requests=amounts, limits=amounts)
+containers = st.lists(st.builds(Container, name=st.just("c"), resources=requirements), min_size=1, max_size=3)
+init_containers = st.lists(
+    st.builds(Container, name=st.just("i"), resources=requirements, restart_policy=st.sampled_from([None, "Always"])),
+    max_size=3,
+)
+pods = st.builds(Pod, spec=st.builds(PodSpec, containers=containers, init_containers=init_containers, overhead=amounts))
+NAMES = ("cpu", "memory", "example.com/widget")
+
+
+def of(pod: Pod, field: str, container: Container, name: str) -> int:
+    amount = getattr(container.resources, field).get(name)
+    return amount.nanos if amount is not None else 0
+
+
+def plainly(pod: Pod, field: str, name: str) -> int:
+    """The most that is needed at once: while each init container runs, or when all others do."""
+    sidecars = 0
+    phases = []
+    for container in pod.spec.init_containers:
+        own = of(pod, field, container, name)
+        if container.restart_policy == "Always":
+            sidecars += own
+            phases.append(sidecars)
+        else:
+            phases.append(sidecars + own)
+    phases.append(sidecars + sum(of(pod, field, container, name) for container in pod.spec.containers))
+    return max(phases)
+
+
+@given(pods)
+def test_requests_are_the_most_that_is_needed_at_once_and_overhead(pod: Pod) -> None:
+    overhead = {name: amount.nanos for name, amount in pod.spec.overhead.items()}
+    found = pod_requests(pod)
+    assert {name: found.get(name, 0) for name in NAMES} == {
+        name: plainly(pod, "requests", name) + overhead.get(name, 0) for name in NAMES
+    }
+
+
+@given(pods)
+def test_limits_take_overhead_only_where_there_is_a_limit(pod: Pod) -> None:
+    containers = (*pod.spec.containers, *pod.spec.init_containers)
+    found = pod_limits(pod)
+    for name in NAMES:
+        overhead = pod.spec.overhead.get(name, Quantity(0)).nanos
+        limited = any(name in container.resources.limits for container in containers)
+        assert found.get(name, 0) == plainly(pod, "limits", name) + (overhead if limited else 0)
+
+
+@given(pods)
+def test_defaults_never_lower_a_request(pod: Pod) -> None:
+    exact, counted = pod_requests(pod), non_zero_requests(pod)
+    assert all(counted[name] >= amount for name, amount in exact.items())
+
+
+def pod(**spec: Any) -> Pod:
+    status = spec.pop("status", {})
+    return convert({"spec": spec, "status": status}, Pod)
+
+
+def container(name: str = "c", **requests: str) -> dict[str, Any]:
+    return {"name": name, "resources": {"requests": requests}}
+
+
+def cpu(found: dict[str, int]) -> int:
+    return canonical("cpu", found["cpu"])
+
+
+def test_a_container_that_names_zero_is_not_given_the_default() -> None:
+    two = pod(containers=[container(cpu="0", memory="0"), container(cpu="0")])
+    assert non_zero_requests(two) == {"cpu": 0, "memory": 200 * 2**20 * 10**9}
+
+
+def test_amounts_for_the_whole_pod_replace_those_of_containers() -> None:
+    whole = pod(containers=[container(cpu="1", memory="1Gi")], resources={"requests": {"cpu": "3"}})
+    assert cpu(pod_requests(whole)) == 3000
+    assert canonical("memory", pod_requests(whole)["memory"]) == 2**30
+
+
+def test_the_whole_pod_cannot_ask_for_extended_resources() -> None:
+    whole = pod(containers=[container()], resources={"requests": {"example.com/widget": "3"}})
+    assert pod_requests(whole) == {}
+
+
+GRANTED = {"name": "c", "resources": {"requests": {"cpu": "2"}}, "allocatedResources": {"cpu": "1500m"}}
+INFEASIBLE = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+RESIZES = {
+    "growing": ("3", [], 3000),
+    "shrinking is counted when it is done": ("1", [], 2000),
+    "what cannot be granted is not counted": ("3", [INFEASIBLE], 2000),
+}
+
+
+@pytest.mark.parametrize("case", RESIZES)
+def test_a_resize_counts_what_is_asked_granted_or_running(case: str) -> None:
+    asked, conditions, expected = RESIZES[case]
+    resized = pod(containers=[container(cpu=asked)], status={"containerStatuses": [GRANTED], "conditions": conditions})
+    assert cpu(pod_requests(resized)) == expected
+    assert cpu(pod_requests(resized, resized=False)) == int(asked) * 1000
+
+
+def test_fractions_of_the_unit_are_rounded_up_once_for_the_whole_pod() -> None:
+    two = pod(containers=[container(cpu="100u"), container(cpu="200u")])
+    assert cpu(pod_requests(two)) == 1
