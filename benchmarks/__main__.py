@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import scheduler_throughput
+from benchmarks import client_transport, scheduler_throughput
 
-BENCHMARKS = (scheduler_throughput,)
+BENCHMARKS = (client_transport, scheduler_throughput)
 
 if __name__ == "__main__":
     sys.exit(max(benchmark.main([]) for benchmark in BENCHMARKS))

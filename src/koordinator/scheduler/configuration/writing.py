@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import yaml
@@ -17,8 +17,6 @@ from koordinator.base.durations import format_duration
 from koordinator.scheduler.configuration.argument_kinds import VERSION, make_arguments
 from koordinator.scheduler.configuration.points import POINTS
 from koordinator.scheduler.configuration.resolved import ProfileConfiguration, SchedulerConfiguration
-
-_ALL: Final = [{"name": "*"}]
 
 
 def write_configuration(configuration: SchedulerConfiguration) -> str:
@@ -32,8 +30,8 @@ def _profile(profile: ProfileConfiguration) -> dict[str, Any]:
     return {
         "schedulerName": profile.scheduler_name,
         "plugins": {
-            **{point: {"enabled": _enabled(profile, point), "disabled": _ALL} for point in POINTS},
-            "multiPoint": {"disabled": _ALL},
+            **{point: {"enabled": _enabled(profile, point), "disabled": _all()} for point in POINTS},
+            "multiPoint": {"disabled": _all()},
         },
         "pluginConfig": [
             {"name": name, "args": {**_plain(args), "apiVersion": VERSION, "kind": f"{name}Args"}}
@@ -41,6 +39,11 @@ def _profile(profile: ProfileConfiguration) -> dict[str, Any]:
             if name in profile.plugins or args != make_arguments(name, {}, name)
         ],
     }
+
+
+def _all() -> list[dict[str, str]]:
+    # A list of its own for each place, or YAML would write anchors.
+    return [{"name": "*"}]
 
 
 def _enabled(profile: ProfileConfiguration, point: str) -> list[dict[str, Any]]:
