@@ -30,6 +30,7 @@ from koordinator.scheduler.configuration import (
     default_configuration,
     load_configuration,
     not_built,
+    write_configuration,
 )
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.framework import ClusterView, EventKind
@@ -39,7 +40,7 @@ from koordinator.scheduler.options import Options, parse_options
 from koordinator.scheduler.plugins.not_built import STAND_INS
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.pod_events import PodEvents
-from koordinator.scheduler.profiles import build_profiles, dump
+from koordinator.scheduler.profiles import build_profiles
 from koordinator.scheduler.program import NodeObjects, Scheduler, SchedulerOptions
 from koordinator.scheduler.queue.scheduling_queue import QueueOptions
 
@@ -56,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         configuration = load_configuration(Path(options.config)) if options.config else default_configuration()
         election = _election(options, configuration)
         if options.write_config_to:
-            Path(options.write_config_to).write_text(dump(configuration), "utf-8")
+            Path(options.write_config_to).write_text(write_configuration(configuration), "utf-8")
             return 0
         _greet(options, configuration, election)
         uvloop.run(_run(options, configuration, election))

@@ -21,7 +21,7 @@ from koordinator.scheduler.configuration.resolved import ProfileConfiguration, S
 
 def write_configuration(configuration: SchedulerConfiguration) -> str:
     """YAML that ``parse_configuration`` reads back to the same profiles and settings."""
-    document = _plain(configuration.document)
+    document = plain_document(configuration.document)
     document["profiles"] = [_profile(profile) for profile in configuration.profiles]
     return yaml.safe_dump(document, sort_keys=False)
 
@@ -34,7 +34,7 @@ def _profile(profile: ProfileConfiguration) -> dict[str, Any]:
             "multiPoint": {"disabled": _all()},
         },
         "pluginConfig": [
-            {"name": name, "args": {**_plain(args), "apiVersion": VERSION, "kind": f"{name}Args"}}
+            {"name": name, "args": {**plain_document(args), "apiVersion": VERSION, "kind": f"{name}Args"}}
             for name, args in profile.arguments.items()
             if name in profile.plugins or args != make_arguments(name, {}, name)
         ],
@@ -56,15 +56,15 @@ def _enabled(profile: ProfileConfiguration, point: str) -> list[dict[str, Any]]:
     return [{"name": name} for name in names]
 
 
-def _plain(value: Any) -> Any:
+def plain_document(value: Any) -> Any:
     """Wire names, and every field that is set, also where it has its default."""
     if isinstance(value, msgspec.Struct):
         fields = ((field.encode_name, getattr(value, field.name)) for field in msgspec.structs.fields(value))
-        return {name: _plain(item) for name, item in fields if item is not None}
+        return {name: plain_document(item) for name, item in fields if item is not None}
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
+        return {key: plain_document(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain_document(item) for item in value]
     if isinstance(value, timedelta):
         return format_duration(value)
     return str(value) if isinstance(value, Quantity) else value
