@@ -27,7 +27,8 @@ _ONE, _TWO = Quantity.parse("1"), Quantity.parse("2")
         (CPU, PriorityClass.FREE, ""),
         (CPU, PriorityClass.PROD, CPU),
         (CPU, PriorityClass.NONE, CPU),
-        (GPU_CORE, PriorityClass.BATCH, GPU_CORE),
+        (GPU_CORE, PriorityClass.BATCH, ""),
+        (GPU_CORE, PriorityClass.PROD, GPU_CORE),
     ],
 )
 def test_the_priority_class_decides_the_resource(name: str, priority: PriorityClass, expected: str) -> None:

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from typing import Final
 
 from koordinator.api.pod import Pod
-from koordinator.api.priority import PriorityClass, priority_class_with_default
+from koordinator.api.priority import priority_class_with_default
 from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, extended_name
 from koordinator.model.pod_requests import canonical, pod_limits, pod_requests
 
 _DEFAULT_CPU: Final = 250
 _DEFAULT_MEMORY: Final = 200 * 2**20
-_RENAMING: Final = (PriorityClass.BATCH, PriorityClass.MID, PriorityClass.FREE)
 _WITHOUT_REQUEST: Final = {
     CPU: _DEFAULT_CPU,
     BATCH_CPU: _DEFAULT_CPU,
@@ -33,7 +32,7 @@ def estimate_pod(pod: Pod, factors: Mapping[str, int]) -> dict[str, int]:
     priority = priority_class_with_default(pod)
     estimate: dict[str, int] = {}
     for resource, factor in factors.items():
-        name = _name_for(resource, priority)
+        name = extended_name(resource, priority)
         if not name:
             continue
         # Batch and mid CPU are counted in milli-CPU as whole units.
@@ -45,9 +44,3 @@ def estimate_pod(pod: Pod, factors: Mapping[str, int]) -> dict[str, int]:
         expected = math.floor(amount * factor / 100 + 0.5)
         estimate[resource] = min(expected, limit) if limit > 0 else expected
     return estimate
-
-
-def _name_for(resource: str, priority: PriorityClass) -> str:
-    if priority not in _RENAMING:
-        return resource
-    return extended_name(resource, priority) if resource in (CPU, MEMORY) else ""
