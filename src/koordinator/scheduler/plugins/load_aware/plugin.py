@@ -10,11 +10,10 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from koordinator.api import annotations as keys
-from koordinator.api.codec import DecodeError, decode
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
-from koordinator.api.pod import Pod, PodCondition, ResourceList, is_finished
+from koordinator.api.pod import Pod, is_finished
 from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.model.load_estimate import estimate_pod
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
@@ -33,6 +32,13 @@ from koordinator.scheduler.engine.framework import (
 )
 from koordinator.scheduler.plugins.load_aware.load_columns import LoadColumns
 from koordinator.scheduler.plugins.load_aware.node_load import AssignedPod, NodeLoad, read_report
+from koordinator.scheduler.plugins.load_aware.objects import (
+    became_true,
+    is_of_daemon_set,
+    scaling_factors,
+    seconds_or,
+    unamplified_allocatable,
+)
 from koordinator.scheduler.plugins.load_aware.settings import Settings, Thresholds, Vector
 from koordinator.scheduler.plugins.resources_key import resources_key
 
@@ -61,7 +67,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
 
     def on_node(self, row: int, node: Node) -> None:
         self._thresholds[row] = self._settings.thresholds_for(node.metadata.annotations.get(keys.USAGE_THRESHOLDS))
-        self._columns.write_node(row, self._settings.amounts(_unamplified(node)), self._thresholds[row])
+        self._columns.write_node(row, self._settings.amounts(unamplified_allocatable(node)), self._thresholds[row])
         self._write(row)
 
     def on_node_removed(self, row: int, name: str) -> None:
@@ -105,14 +111,14 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
     def class_key(self, pod: Pod) -> Hashable:
         custom = pod.metadata.annotations.get(keys.LOAD_ESTIMATED_SCALING_FACTORS)
         return (
-            _of_daemon_set(pod),
+            is_of_daemon_set(pod),
             priority_class_with_default(pod),
             resources_key(pod),
             custom if self._settings.customizable else None,
         )
 
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
-        return PreFilterResult(state=self._incoming(pod.pod), skip=_of_daemon_set(pod.pod))
+        return PreFilterResult(state=self._incoming(pod.pod), skip=is_of_daemon_set(pod.pod))
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         columns, settings = self._columns, self._settings
@@ -225,7 +231,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
         return vector, priority_class_with_default(pod) is PriorityClass.PROD
 
     def _assigned(self, row: int, pod: PodInfo) -> AssignedPod:
-        scheduled = _became_true(pod.pod, "PodScheduled")
+        scheduled = became_true(pod.pod, "PodScheduled")
         assigned_at = scheduled.timestamp() if scheduled is not None else self._known_since(row, pod.uid)
         estimate = pod.memo.get(self.name)
         if estimate is None:
@@ -248,9 +254,9 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
         after_initialized, after_scheduled = settings.seconds_after_initialized, settings.seconds_after_scheduled
         if settings.customizable:
             of_pod = pod.metadata.annotations
-            after_initialized = _seconds(of_pod.get(keys.LOAD_ESTIMATED_SECONDS_AFTER_INITIALIZED), after_initialized)
-            after_scheduled = _seconds(of_pod.get(keys.LOAD_ESTIMATED_SECONDS_AFTER_POD_SCHEDULED), after_scheduled)
-        initialized = _became_true(pod, "Initialized") if after_initialized > 0 else None
+            after_initialized = seconds_or(of_pod.get(keys.LOAD_ESTIMATED_SECONDS_AFTER_INITIALIZED), after_initialized)
+            after_scheduled = seconds_or(of_pod.get(keys.LOAD_ESTIMATED_SECONDS_AFTER_POD_SCHEDULED), after_scheduled)
+        initialized = became_true(pod, "Initialized") if after_initialized > 0 else None
         if initialized is not None:
             return initialized.timestamp() + after_initialized
         return assigned_at + after_scheduled if after_scheduled > 0 else _LONG_AGO
@@ -259,7 +265,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
         factors: Mapping[str, int] = self._settings.factors
         custom = pod.metadata.annotations.get(keys.LOAD_ESTIMATED_SCALING_FACTORS)
         if custom and self._settings.customizable:
-            factors = {**factors, **_factors(custom)}
+            factors = {**factors, **scaling_factors(custom)}
         return self._settings.vector(estimate_pod(pod, factors))
 
     def _node(self, row: int) -> NodeLoad:
@@ -276,38 +282,3 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
 
     def _now(self) -> float:
         return self.view.now.timestamp() if self.view.now is not None else _LONG_AGO
-
-
-def _unamplified(node: Node) -> ResourceList:
-    """Allocatable, with the values from before amplification where the node's annotation has them."""
-    text = node.metadata.annotations.get(keys.RAW_ALLOCATABLE)
-    if not text:
-        return node.status.allocatable
-    try:
-        raw = decode(text, ResourceList)
-    except DecodeError:
-        return node.status.allocatable
-    return {**node.status.allocatable, **raw}
-
-
-def _factors(text: str) -> dict[str, int]:
-    try:
-        return decode(text, dict[str, int])
-    except DecodeError:
-        return {}
-
-
-def _seconds(text: str | None, default: int) -> int:
-    return int(text) if text is not None and text.isascii() and text.isdigit() else default
-
-
-def _became_true(pod: Pod, condition_type: str) -> datetime | None:
-    def holds(condition: PodCondition) -> bool:
-        return condition.type == condition_type and condition.status == "True"
-
-    found = next(filter(holds, pod.status.conditions), None)
-    return found.last_transition_time if found else None
-
-
-def _of_daemon_set(pod: Pod) -> bool:
-    return any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)

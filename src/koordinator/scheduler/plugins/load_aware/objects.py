@@ -1,0 +1,50 @@
+"""What the plugin reads of nodes and pods. An annotation that cannot be read counts as absent."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from koordinator.api import annotations as keys
+from koordinator.api.codec import DecodeError, decode
+from koordinator.api.node import Node
+from koordinator.api.pod import Pod, PodCondition, ResourceList
+
+
+def unamplified_allocatable(node: Node) -> ResourceList:
+    """Allocatable, with the values from before amplification where the node's annotation has them."""
+    text = node.metadata.annotations.get(keys.RAW_ALLOCATABLE)
+    if not text:
+        return node.status.allocatable
+    try:
+        raw = decode(text, ResourceList)
+    except DecodeError:
+        return node.status.allocatable
+    return {**node.status.allocatable, **raw}
+
+
+def scaling_factors(text: str) -> dict[str, int]:
+    """Percent by resource, of a pod's annotation."""
+    try:
+        return decode(text, dict[str, int])
+    except DecodeError:
+        return {}
+
+
+def seconds_or(text: str | None, default: int) -> int:
+    """An annotation's whole seconds, or ``default`` where there is none that is a number of at least 0."""
+    return int(text) if text is not None and text.isascii() and text.isdigit() else default
+
+
+def became_true(pod: Pod, condition_type: str) -> datetime | None:
+    """Since when a condition of the pod holds; None while it does not."""
+
+    def holds(condition: PodCondition) -> bool:
+        return condition.type == condition_type and condition.status == "True"
+
+    found = next(filter(holds, pod.status.conditions), None)
+    return found.last_transition_time if found else None
+
+
+def is_of_daemon_set(pod: Pod) -> bool:
+    """Whether a DaemonSet owns the pod, so that it belongs on its node however busy that is."""
+    return any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)

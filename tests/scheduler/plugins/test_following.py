@@ -1,0 +1,93 @@
+"""The real plugins together: following events row by row ends where looking at everything anew does."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koordinator.api.pod import Pod
+from koordinator.scheduler.configuration import default_configuration
+from koordinator.scheduler.configuration.argument_checks import complete_load_aware
+from koordinator.scheduler.configuration.arguments import LoadAwareSchedulingArgs
+from koordinator.scheduler.engine.evaluation import Evaluation
+from koordinator.scheduler.engine.framework import Observer
+from koordinator.scheduler.engine.profile import PluginOrder, Profile
+from tests.scheduler.plugins.clusters import NODE_NAMES, NOW, POD_NAMES, World, metrics, nodes, pods
+
+LOAD = complete_load_aware(
+    LoadAwareSchedulingArgs(usage_thresholds={"cpu": 60}, prod_usage_thresholds={"memory": 50}), "args"
+)
+FILTERS = (
+    *("NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit"),
+    "LoadAwareScheduling",
+)
+SCORES = ("TaintToleration", "NodeAffinity", "NodeResourcesFit", "NodeResourcesBalancedAllocation")
+STEPS = ("node", "place", "take", "report", "forget", "remove", "later", "look")
+
+
+def make_profile(world: World) -> Profile:
+    (configured,) = default_configuration().profiles
+    scores = tuple((name, weight) for name, weight in configured.order.score if name in SCORES)
+    order = PluginOrder(pre_filter=FILTERS, filter=FILTERS, score=(*scores, ("LoadAwareScheduling", 1)))
+    return Profile("koord-scheduler", {name: world.plugins[name] for name in {*FILTERS, *SCORES}}, order)
+
+
+def tick(world: World, now: datetime) -> None:
+    world.view.now = now
+    for plugin in world.plugins.values():
+        if isinstance(plugin, Observer):
+            plugin.on_time(now)
+
+
+def verdicts(evaluation: Evaluation, world: World) -> dict[str, tuple[int, list[int]]]:
+    """Node -> total and its parts; INFEASIBLE and nothing else where the pod cannot go."""
+    evaluation.refresh()
+    found = {}
+    for name, row in world.view.columns.row_of.items():
+        feasible = bool(evaluation.feasible[row])
+        found[name] = int(evaluation.totals[row]), evaluation.scores_of(row) if feasible else []
+    return found
+
+
+def failures(evaluation: Evaluation, world: World) -> set[tuple[str, str, tuple[str, ...]]]:
+    names = world.view.columns.names
+    return {
+        (names[row], each.plugin.name, tuple(r.text for r in each.plugin.reasons(evaluation.pod, each.state, each.code)))
+        for each in evaluation.failures()
+        for row in each.rows.tolist()
+    }
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_following_events_equals_looking_anew(data: st.DataObject) -> None:
+    arguments: dict[str, Any] = {"LoadAwareScheduling": LOAD}
+    world, now = World(arguments), NOW
+    for name in NODE_NAMES:
+        world.set_node(data.draw(nodes(name)))
+    profile = make_profile(world)
+    incoming: list[Pod] = [data.draw(pods(f"incoming{number}")) for number in range(2)]
+    following = [Evaluation(profile, world.view.columns, world.info(pod)) for pod in incoming]
+    for step in [*data.draw(st.lists(st.sampled_from(STEPS), max_size=12)), "look"]:
+        name = data.draw(st.sampled_from(NODE_NAMES))
+        if step == "later":
+            now += timedelta(seconds=data.draw(st.integers(1, 120)))
+        elif step == "look":
+            tick(world, now)
+            for evaluation, pod in zip(following, incoming, strict=True):
+                anew = Evaluation(profile, world.view.columns, world.info(pod))
+                assert verdicts(evaluation, world) == verdicts(anew, world)
+                assert failures(evaluation, world) == failures(anew, world)
+        elif step == "node" or name not in world.machines:
+            world.set_node(data.draw(nodes(name)))
+        elif step == "place":
+            world.place(data.draw(pods(data.draw(st.sampled_from(POD_NAMES)))), name)
+        elif step == "take":
+            world.take(data.draw(st.sampled_from(POD_NAMES)))
+        elif step in ("report", "forget"):
+            world.report(data.draw(metrics(name, POD_NAMES)) if step == "report" else None, name)
+        else:
+            world.remove_node(name)
