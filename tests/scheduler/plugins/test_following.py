@@ -55,7 +55,11 @@ def verdicts(evaluation: Evaluation, world: World) -> dict[str, tuple[int, list[
 def failures(evaluation: Evaluation, world: World) -> set[tuple[str, str, tuple[str, ...]]]:
     names = world.view.columns.names
     return {
-        (names[row], each.plugin.name, tuple(r.text for r in each.plugin.reasons(evaluation.pod, each.state, each.code)))
+        (
+            names[row],
+            each.plugin.name,
+            tuple(r.text for r in each.plugin.reasons(evaluation.pod, each.state, each.code)),
+        )
         for each in evaluation.failures()
         for row in each.rows.tolist()
     }
