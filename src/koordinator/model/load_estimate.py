@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Final
 
@@ -41,6 +40,6 @@ def estimate_pod(pod: Pod, factors: Mapping[str, int]) -> dict[str, int]:
         if amount == 0:
             estimate[resource] = _WITHOUT_REQUEST.get(name, 0)
             continue
-        expected = math.floor(amount * factor / 100 + 0.5)
+        expected = (amount * factor + 50) // 100
         estimate[resource] = min(expected, limit) if limit > 0 else expected
     return estimate

@@ -21,6 +21,9 @@ _AmountsOf = Callable[[Container, bool], Amounts]
 """(container, whether its status counts) -> amounts of its own that the caller may change."""
 
 _NANO: Final = 10**9
+MOST: Final = 2**56
+"""The largest amount that counts. A hundred times this, and the sum over the pods of a node, stay within 64 bits, so
+that no absurd amount in an object can wrap a sum around."""
 NON_ZERO_DEFAULTS: Final[Mapping[str, int]] = {"cpu": 100 * 10**6, "memory": 200 * 2**20 * _NANO}
 """What a container that requests no CPU or memory is scored with: 100 milli-CPU, 200 MiB."""
 
@@ -67,8 +70,8 @@ def non_zero_requests(pod: Pod) -> Amounts:
 
 
 def canonical(name: str, nanos: int) -> int:
-    """An exact amount in the unit that is counted in (milli-CPU, else whole units), rounded up."""
-    return -(-nanos // (10**6 if name == "cpu" else _NANO))
+    """An exact amount in the unit that is counted in (milli-CPU, else whole units), rounded up, at most ``MOST``."""
+    return min(-(-nanos // (10**6 if name == "cpu" else _NANO)), MOST)
 
 
 def _aggregate(pod: Pod, amounts_of: _AmountsOf) -> Amounts:

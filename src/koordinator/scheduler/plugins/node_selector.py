@@ -15,7 +15,8 @@ from koordinator.api.pod import NodeSelector, NodeSelectorRequirement, NodeSelec
 
 NodePredicate = Callable[[Node], bool]
 _Test = Callable[[str | None], bool]
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,400}")
+_INT64: Final = range(-(2**63), 2**63)
 _NAME_FIELD: Final = "metadata.name"
 
 
@@ -54,11 +55,13 @@ def preferred_score(terms: Sequence[PreferredSchedulingTerm]) -> Callable[[Node]
 
 
 def term_predicate(term: NodeSelectorTerm) -> NodePredicate | None:
-    """All requirements of the term; None for an empty one."""
+    """All requirements of the term; None for one that matches nothing: an empty one or one that cannot be parsed."""
     if not term.match_expressions and not term.match_fields:
         return None
-    labels = [(requirement.key, _test(requirement)) for requirement in term.match_expressions]
-    fields = [_field_test(requirement) for requirement in term.match_fields]
+    labels = [(requirement.key, test) for requirement in term.match_expressions if (test := _test(requirement))]
+    fields = [test for requirement in term.match_fields if (test := _field_test(requirement))]
+    if len(labels) < len(term.match_expressions) or len(fields) < len(term.match_fields):
+        return None
 
     def matches(node: Node) -> bool:
         present = node.metadata.labels
@@ -80,42 +83,46 @@ def node_names(selector: NodeSelector) -> frozenset[str] | None:
     return frozenset(names)
 
 
-def _test(requirement: NodeSelectorRequirement) -> _Test:
+def _test(requirement: NodeSelectorRequirement) -> _Test | None:
+    """None for a requirement that cannot be parsed."""
     values = frozenset(requirement.values)
+    if requirement.operator in ("Gt", "Lt"):
+        return _bound(requirement.values, above=requirement.operator == "Gt")
+    if bool(values) != (requirement.operator in ("In", "NotIn")):
+        return None
     tests: Mapping[str, _Test] = {
         "In": lambda value: value in values,
         "NotIn": lambda value: value not in values,
         "Exists": lambda value: value is not None,
         "DoesNotExist": lambda value: value is None,
-        "Gt": _bound(requirement.values, above=True),
-        "Lt": _bound(requirement.values, above=False),
     }
-    return tests.get(requirement.operator, _never)
+    return tests.get(requirement.operator)
 
 
-def _bound(values: Sequence[str], *, above: bool) -> _Test:
-    if len(values) != 1 or not _INTEGER.fullmatch(values[0]):
-        return _never
-    bound = int(values[0])
+def _bound(values: Sequence[str], *, above: bool) -> _Test | None:
+    bound = _integer(values[0]) if len(values) == 1 else None
+    if bound is None:
+        return None
 
     def test(value: str | None) -> bool:
-        if value is None or not _INTEGER.fullmatch(value):
-            return False
-        return int(value) > bound if above else int(value) < bound
+        found = _integer(value) if value is not None else None
+        return found is not None and (found > bound if above else found < bound)
 
     return test
 
 
-def _field_test(requirement: NodeSelectorRequirement) -> _Test:
+def _integer(text: str) -> int | None:
+    """An integer of 64 bits, which is what Go parses; None for any other text."""
+    number = int(text) if _INTEGER.fullmatch(text) else None
+    return number if number is not None and number in _INT64 else None
+
+
+def _field_test(requirement: NodeSelectorRequirement) -> _Test | None:
     if requirement.key != _NAME_FIELD or len(requirement.values) != 1:
-        return _never
+        return None
     name = requirement.values[0]
     tests: Mapping[str, _Test] = {"In": lambda value: value == name, "NotIn": lambda value: value != name}
-    return tests.get(requirement.operator, _never)
-
-
-def _never(value: str | None) -> bool:
-    return False
+    return tests.get(requirement.operator)
 
 
 def _always(node: Node) -> bool:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from koordinator.scheduler.engine.columns import Ints, Mask
 from koordinator.scheduler.plugins.load_aware.node_load import NodeLoad
-from koordinator.scheduler.plugins.load_aware.settings import AggregatedKey, Settings, Thresholds
+from koordinator.scheduler.plugins.load_aware.settings import LONGEST_WINDOW, AggregatedKey, Settings, Thresholds
 
 _FIRST_ROWS: Final = 64
 
@@ -106,7 +106,7 @@ def _aggregated(node: NodeLoad, key: AggregatedKey) -> list[int]:
     assert node.metric is not None
     usage = node.metric.aggregated.get(key)
     if usage is None:
-        if key[1] != 0:
+        if key[1] != LONGEST_WINDOW:
             return list(node.sums.estimated)
         usage = node.metric.usage
     return [used + delta for used, delta in zip(usage, node.sums.node_delta, strict=True)]

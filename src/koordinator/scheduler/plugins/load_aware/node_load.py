@@ -12,7 +12,7 @@ from typing import Final
 
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.priority import PriorityClass
-from koordinator.scheduler.plugins.load_aware.settings import AggregatedKey, Settings, Vector
+from koordinator.scheduler.plugins.load_aware.settings import LONGEST_WINDOW, AggregatedKey, Settings, Vector
 
 _DEFAULT_REPORT_SECONDS: Final = 60.0
 
@@ -121,7 +121,7 @@ class NodeLoad:
 def read_report(metric: NodeMetric, settings: Settings, before: Report | None) -> Report:
     """A NodeMetric in vectors; one without an update time keeps that of the report before it."""
     status, policy = metric.status, metric.spec.metric_collect_policy
-    interval = policy.report_interval_seconds if policy and policy.report_interval_seconds else None
+    interval = policy.report_interval_seconds if policy else None
     info = status.node_metric
     told = status.update_time.timestamp() if status.update_time else None
     updated = told if told is not None else before.updated if before else 0.0
@@ -133,7 +133,7 @@ def read_report(metric: NodeMetric, settings: Settings, before: Report | None) -
     return Report(
         updated=updated,
         expires_from=told,
-        interval=float(interval) if interval else _DEFAULT_REPORT_SECONDS,
+        interval=float(interval) if interval is not None else _DEFAULT_REPORT_SECONDS,
         measured=info is not None,
         usage=settings.amounts(info.node_usage.resources if info else {}),
         system=settings.amounts(info.system_usage.resources if info else {}),
@@ -150,8 +150,8 @@ def _aggregated(metric: NodeMetric, settings: Settings) -> dict[AggregatedKey, V
         for aggregation, usage in entry.usage.items():
             if usage.resources:
                 vector = settings.amounts(usage.resources)
-                found[aggregation, int(entry.duration.total_seconds())] = vector
-                found[aggregation, 0] = vector
+                found[aggregation, entry.duration] = vector
+                found[aggregation, LONGEST_WINDOW] = vector
     return found
 
 

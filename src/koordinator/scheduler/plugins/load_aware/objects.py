@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
+from typing import Final
 
 from koordinator.api import annotations as keys
 from koordinator.api.codec import DecodeError, decode
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod, PodCondition, ResourceList
+
+_SECONDS: Final = re.compile(r"[+]?[0-9]{1,30}|-0{1,30}")
+_MOST_INT64: Final = 2**63 - 1
 
 
 def unamplified_allocatable(node: Node) -> ResourceList:
@@ -23,16 +28,20 @@ def unamplified_allocatable(node: Node) -> ResourceList:
 
 
 def scaling_factors(text: str) -> dict[str, int]:
-    """Percent by resource, of a pod's annotation."""
+    """Percent by resource, of a pod's annotation; none below 0, by which a pod would hide from the filter."""
     try:
-        return decode(text, dict[str, int])
+        factors = decode(text, dict[str, int])
     except DecodeError:
         return {}
+    return {name: factor for name, factor in factors.items() if 0 <= factor <= _MOST_INT64}
 
 
 def seconds_or(text: str | None, default: int) -> int:
     """An annotation's whole seconds, or ``default`` where there is none that is a number of at least 0."""
-    return int(text) if text is not None and text.isascii() and text.isdigit() else default
+    if text is None or not _SECONDS.fullmatch(text):
+        return default
+    seconds = int(text)
+    return seconds if seconds <= _MOST_INT64 else default
 
 
 def became_true(pod: Pod, condition_type: str) -> datetime | None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from datetime import timedelta
+from typing import Any, Final
 
 from koordinator.api.codec import DecodeError, decode
 from koordinator.api.duration import GoDuration
 from koordinator.api.meta import WireStruct
 from koordinator.api.pod import ResourceList
+from koordinator.api.quantity import Quantity
+from koordinator.model.pod_requests import MOST
 
 Vector = tuple[int, ...]
-AggregatedKey = tuple[str, int]
-"""(aggregation, window in whole seconds); a window of 0 is the longest that has data."""
+AggregatedKey = tuple[str, timedelta]
+"""(aggregation, window); ``LONGEST_WINDOW`` is the longest that has data."""
+LONGEST_WINDOW: Final = timedelta()
 
 
 class AggregatedThresholds(WireStruct):
@@ -77,16 +81,11 @@ class Settings:
         return bool(self.dominant_weight) or any(self.weights)
 
     def vector(self, amounts: Mapping[str, int]) -> Vector:
-        return tuple([amounts.get(name, 0) for name in self.resources])
+        return tuple([_bounded(amounts.get(name, 0)) for name in self.resources])
 
     def amounts(self, resources: ResourceList) -> Vector:
         """CPU in milli-CPU, the rest in whole units; what is not there is zero."""
-        return tuple(
-            [
-                0 if (amount := resources.get(name)) is None else amount.milli if name == "cpu" else amount.value
-                for name in self.resources
-            ]
-        )
+        return tuple([_amount(name, resources.get(name)) for name in self.resources])
 
     def thresholds_for(self, annotation: str | None) -> Thresholds:
         """Those of the arguments, each group replaced by the node's where its annotation has one. An annotation that
@@ -126,4 +125,14 @@ class Settings:
 
 
 def _key(aggregation: str, window: GoDuration | None) -> AggregatedKey:
-    return aggregation, int(window.total_seconds()) if window is not None else 0
+    return aggregation, window if window is not None else LONGEST_WINDOW
+
+
+def _amount(name: str, amount: Quantity | None) -> int:
+    if amount is None:
+        return 0
+    return _bounded(amount.milli if name == "cpu" else amount.value)
+
+
+def _bounded(amount: int) -> int:
+    return max(-MOST, min(amount, MOST))

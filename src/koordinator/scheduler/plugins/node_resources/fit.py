@@ -64,7 +64,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin):
         wanted = {PODS: 1} | {
             column: amount
             for column, amount in sorted(pod.request.amounts.items())
-            if column != PODS and not self._is_ignored(resources.name(column))
+            if column != PODS and not (is_extended(name := resources.name(column)) and self._is_ignored(name))
         }
         columns, amounts = tuple(wanted), tuple(wanted.values())
         bits = np.array([1 << (_FIRST_BIT + index) for index in range(len(columns))], dtype=np.int64)
@@ -116,5 +116,9 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin):
         return frozenset({EventKind.NODE_ADD, EventKind.NODE_ALLOCATABLE, EventKind.POD_DELETE})
 
     def _is_ignored(self, name: str) -> bool:
-        group, slash, _ = name.partition("/")
-        return name in self._ignored or (bool(slash) and group in self._ignored_groups)
+        return name in self._ignored or name.partition("/")[0] in self._ignored_groups
+
+
+def is_extended(name: str) -> bool:
+    """A resource of somebody else's than Kubernetes'; only such ones can be ignored."""
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
