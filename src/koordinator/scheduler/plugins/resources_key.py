@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from koordinator.api.pod import Container, Pod, ResourceRequirements
+from koordinator.api.pod import Container, Pod, ResourceList, ResourceRequirements
 
 
 def resources_key(pod: Pod) -> Hashable:
@@ -13,7 +13,7 @@ def resources_key(pod: Pod) -> Hashable:
     return (
         tuple([_requirements(container.resources) for container in spec.containers]),
         tuple([_container(container) for container in spec.init_containers]),
-        frozenset(spec.overhead.items()) if spec.overhead else None,
+        _amounts(spec.overhead),
         _requirements(spec.resources) if spec.resources is not None else None,
     )
 
@@ -23,4 +23,9 @@ def _container(container: Container) -> Hashable:
 
 
 def _requirements(resources: ResourceRequirements) -> Hashable:
-    return frozenset(resources.requests.items()), frozenset(resources.limits.items())
+    return _amounts(resources.requests), _amounts(resources.limits)
+
+
+def _amounts(amounts: ResourceList) -> Hashable:
+    # In the order of the document, which is the API server's and so the same for like pods.
+    return tuple([(name, quantity.nanos) for name, quantity in amounts.items()])

@@ -1,4 +1,9 @@
-"""The load of all nodes as columns: what filter and score compare, one row a node."""
+"""The load of all nodes as columns: what filter and score compare, one row a node.
+
+Loads and limits lie side by side, so that the same number (``USAGE``, ``PROD``, ``AGGREGATED``) finds a load and the
+thresholds that it is held against. Each row is kept as plain lists as well: most decisions look at a single row, where
+an array costs more to read than it saves.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +18,23 @@ from koordinator.scheduler.engine.columns import Ints, Mask
 from koordinator.scheduler.plugins.load_aware.node_load import NodeLoad
 from koordinator.scheduler.plugins.load_aware.settings import LONGEST_WINDOW, AggregatedKey, Settings, Thresholds
 
+USAGE: Final = 0
+"""All pods: measured usage and what was assigned since."""
+PROD: Final = 1
+"""Pods of the prod class alone."""
+AGGREGATED: Final = 2
+"""Usage aggregated over a window, as the filter wants it."""
+SCORE_AGGREGATED: Final = 3
+"""The same as the score wants it; a load only."""
+CAPACITY: Final = 3
+"""What the node has; a limit only."""
+_KINDS: Final = 4
 _FIRST_ROWS: Final = 64
+_Lists = list[Sequence[int]]
 
 
 class LoadColumns:
-    """Arrays of shape (rows,) and (rows, resources). ``write`` keeps a row current."""
+    """``loads`` and ``limits`` have the shape (rows, kinds, resources). The writers keep a row current."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -29,15 +46,11 @@ class LoadColumns:
         self.expired: Mask = np.zeros(0, dtype=np.bool_)
         self.aggregates: Mask = np.zeros(0, dtype=np.bool_)
         """The filter compares aggregated usage on this node."""
-        self.load: Ints = self._matrix(0)
-        """Measured usage and what was assigned since."""
-        self.prod_load: Ints = self._matrix(0)
-        self.filter_aggregated: Ints = self._matrix(0)
-        self.score_aggregated: Ints = self._matrix(0)
-        self.capacity: Ints = self._matrix(0)
-        self.usage_thresholds: Ints = self._matrix(0)
-        self.prod_thresholds: Ints = self._matrix(0)
-        self.aggregated_thresholds: Ints = self._matrix(0)
+        self.loads: Ints = self._matrix(0)
+        self.limits: Ints = self._matrix(0)
+        self.loads_of: list[_Lists] = []
+        """``loads`` row by row."""
+        self.limits_of: list[_Lists] = []
         self._expiry: list[tuple[float, int]] = []
 
     def ensure(self, row: int) -> None:
@@ -47,35 +60,36 @@ class LoadColumns:
         rows = max(_FIRST_ROWS, 2 * self.rows, row + 1)
         for name in ("reported", "has_metric", "expired", "aggregates"):
             setattr(self, name, _grown(getattr(self, name), np.zeros(rows, dtype=np.bool_)))
-        for name in (
-            *("load", "prod_load", "filter_aggregated", "score_aggregated", "capacity"),
-            *("usage_thresholds", "prod_thresholds", "aggregated_thresholds"),
-        ):
+        for name in ("loads", "limits"):
             setattr(self, name, _grown(getattr(self, name), self._matrix(rows)))
+        for lists in (self.loads_of, self.limits_of):
+            lists.extend([[0] * self._width] * _KINDS for _ in range(rows - self.rows))
         self.rows = rows
 
     def write_node(self, row: int, capacity: Sequence[int], thresholds: Thresholds) -> None:
+        """The node is new or changed."""
         self.ensure(row)
-        self.capacity[row] = capacity
-        self.usage_thresholds[row] = thresholds.usage
-        self.prod_thresholds[row] = thresholds.prod
-        self.aggregated_thresholds[row] = thresholds.aggregated
+        limits: _Lists = [thresholds.usage, thresholds.prod, thresholds.aggregated, capacity]
+        self.limits_of[row] = limits
+        self.limits[row] = limits
         self.aggregates[row] = thresholds.aggregation is not None
 
     def write_load(self, row: int, node: NodeLoad, thresholds: Thresholds) -> None:
+        """What was measured of the node, or which pods are on it, has changed."""
         self.ensure(row)
-        metric, sums = node.metric, node.sums
+        metric = node.metric
         self.has_metric[row] = metric is not None
         self.reported[row] = metric is not None and metric.measured
         if metric is None:
             return
-        self.load[row] = [used + delta for used, delta in zip(metric.usage, sums.node_delta, strict=True)]
-        base = metric.system if self._settings.prod_includes_system else (0,) * self._width
-        self.prod_load[row] = [sum(parts) for parts in zip(base, sums.prod_usage, sums.prod_delta, strict=True)]
-        if thresholds.aggregation is not None:
-            self.filter_aggregated[row] = _aggregated(node, thresholds.aggregation)
-        if self._settings.score_aggregation is not None:
-            self.score_aggregated[row] = _aggregated(node, self._settings.score_aggregation)
+        usage = _sum(metric.usage, node.sums.node_delta)
+        prod = _sum(node.sums.prod_usage, node.sums.prod_delta)
+        if self._settings.prod_includes_system:
+            prod = _sum(prod, metric.system)
+        wanted = thresholds.aggregation, self._settings.score_aggregation
+        aggregated = [usage if key is None else _aggregated(node, key) for key in wanted]
+        self.loads_of[row] = loads = [usage, prod, *aggregated]
+        self.loads[row] = loads
 
     def write_report_time(self, row: int, since: float | None, now: float) -> None:
         """From when on the report ages; without a time it has expired already."""
@@ -93,14 +107,15 @@ class LoadColumns:
         return rows
 
     def clear(self, row: int) -> None:
+        """The node is gone."""
         self.ensure(row)
         self.has_metric[row] = self.reported[row] = self.expired[row] = False
 
     def _matrix(self, rows: int) -> Ints:
-        return np.zeros((rows, self._width), dtype=np.int64)
+        return np.zeros((rows, _KINDS, self._width), dtype=np.int64)
 
 
-def _aggregated(node: NodeLoad, key: AggregatedKey) -> list[int]:
+def _aggregated(node: NodeLoad, key: AggregatedKey) -> Sequence[int]:
     """Aggregated usage plus what was assigned since. Without the window asked for, only the estimates are known; with
     no particular window, plain usage stands in."""
     assert node.metric is not None
@@ -109,7 +124,11 @@ def _aggregated(node: NodeLoad, key: AggregatedKey) -> list[int]:
         if key[1] != LONGEST_WINDOW:
             return list(node.sums.estimated)
         usage = node.metric.usage
-    return [used + delta for used, delta in zip(usage, node.sums.node_delta, strict=True)]
+    return _sum(usage, node.sums.node_delta)
+
+
+def _sum(first: Sequence[int], second: Sequence[int]) -> list[int]:
+    return [one + other for one, other in zip(first, second, strict=True)]
 
 
 def _grown(old: NDArray[np.generic], new: NDArray[np.generic]) -> NDArray[np.generic]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
@@ -30,7 +31,14 @@ from koordinator.scheduler.engine.framework import (
     Reason,
     ScorePlugin,
 )
-from koordinator.scheduler.plugins.load_aware.load_columns import LoadColumns
+from koordinator.scheduler.plugins.load_aware.load_columns import (
+    AGGREGATED,
+    CAPACITY,
+    PROD,
+    SCORE_AGGREGATED,
+    USAGE,
+    LoadColumns,
+)
 from koordinator.scheduler.plugins.load_aware.node_load import AssignedPod, NodeLoad, read_report
 from koordinator.scheduler.plugins.load_aware.objects import (
     became_true,
@@ -46,6 +54,17 @@ _EXPIRED: Final = 1
 _FIRST_RESOURCE: Final = 2
 """Codes from here on: 2 × resource, plus 1 where aggregated usage was compared."""
 _LONG_AGO: Final = 0.0
+_NO_RESOURCE: Final = MAX_NODE_SCORE + 1
+_ESTIMATES_KEPT: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class _Incoming:
+    """A pod that is looking for a node."""
+
+    amounts: Vector
+    """What it is expected to use."""
+    prod: bool
 
 
 class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
@@ -61,7 +80,9 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
         self._columns = LoadColumns(self._settings)
         self._nodes: dict[int, NodeLoad] = {}
         self._thresholds: dict[int, Thresholds] = {}
-        self._weights = np.array(self._settings.weights, dtype=np.int64)
+        self._estimates: dict[Hashable, Vector] = {}
+        # Pods are shared with other profiles, whose plugins may estimate by other factors.
+        self._memo_key = f"{self.name}/{id(self)}"
 
     # Events.
 
@@ -109,65 +130,56 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
     # Decisions.
 
     def class_key(self, pod: Pod) -> Hashable:
-        custom = pod.metadata.annotations.get(keys.LOAD_ESTIMATED_SCALING_FACTORS)
         return (
             is_of_daemon_set(pod),
             priority_class_with_default(pod),
             resources_key(pod),
-            custom if self._settings.customizable else None,
+            self._custom_factors(pod),
         )
 
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
         return PreFilterResult(state=self._incoming(pod.pod), skip=is_of_daemon_set(pod.pod))
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        columns, settings = self._columns, self._settings
+        columns, settings, incoming = self._columns, self._settings, state
         columns.ensure(self.view.columns.size)
-        incoming, prod = state
-        by_prod = columns.prod_thresholds[rows].any(axis=1) if prod else np.zeros(rows.shape[0], dtype=np.bool_)
-        by_aggregate = columns.aggregates[rows] & ~by_prod
-        thresholds = columns.usage_thresholds[rows]
-        load = columns.load[rows]
-        if by_prod.any():
-            thresholds[by_prod] = columns.prod_thresholds[rows[by_prod]]
-            load[by_prod] = columns.prod_load[rows[by_prod]]
-        if by_aggregate.any():
-            thresholds[by_aggregate] = columns.aggregated_thresholds[rows[by_aggregate]]
-            load[by_aggregate] = columns.filter_aggregated[rows[by_aggregate]]
-        capacity = columns.capacity[rows]
-        percent = np.floor((load + incoming) / np.maximum(capacity, 1) * 100 + 0.5)
-        exceeded = (thresholds > 0) & (capacity > 0) & (percent > thresholds)
-        # The first resource in the order of names is the reason.
-        first = exceeded.argmax(axis=1)
-        codes = np.where(exceeded.any(axis=1), _FIRST_RESOURCE + 2 * first + by_aggregate, 0)
+        kinds = np.where(columns.aggregates[rows], AGGREGATED, USAGE)
+        if incoming.prod:
+            kinds[columns.limits[rows, PROD].any(axis=1)] = PROD
+        thresholds, loads = columns.limits[rows, kinds], columns.loads[rows, kinds]
+        codes = np.zeros(rows.shape[0], dtype=np.int64)
+        # The first resource in the order of names is the reason: the last to be written.
+        for index in reversed(range(len(incoming.amounts))):
+            bound, capacity = thresholds[:, index], columns.limits[rows, CAPACITY, index]
+            percent = np.floor((loads[:, index] + incoming.amounts[index]) / np.maximum(capacity, 1) * 100 + 0.5)
+            exceeded = (bound > 0) & (capacity > 0) & (percent > bound)
+            codes[exceeded] = _FIRST_RESOURCE + 2 * index
+        codes[(codes > 0) & (kinds == AGGREGATED)] += 1
         codes[~columns.reported[rows]] = 0
         if settings.filters_expired:
-            expired = columns.expired[rows]
-            codes[expired] = 0 if settings.passes_expired else _EXPIRED
+            codes[columns.expired[rows]] = 0 if settings.passes_expired else _EXPIRED
         codes[~columns.has_metric[rows] | ~thresholds.any(axis=1)] = 0
-        return codes.astype(np.int64)
+        return codes
 
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        columns, settings = self._columns, self._settings
+        columns, settings, incoming = self._columns, self._settings, state
         columns.ensure(self.view.columns.size)
-        incoming, prod = state
-        aggregated = False
-        thresholds, loads = columns.usage_thresholds, columns.load
-        if prod and columns.prod_thresholds[row].any():
-            thresholds, loads = columns.prod_thresholds, columns.prod_load
-        elif columns.aggregates[row]:
-            thresholds, loads, aggregated = columns.aggregated_thresholds, columns.filter_aggregated, True
-        bounds = thresholds[row].tolist()
+        limits = columns.limits_of[row]
+        kind = AGGREGATED if columns.aggregates[row] else USAGE
+        if incoming.prod and any(limits[PROD]):
+            kind = PROD
+        bounds, capacity = limits[kind], limits[CAPACITY]
         if not columns.has_metric[row] or not any(bounds):
             return 0
         if settings.filters_expired and columns.expired[row]:
             return 0 if settings.passes_expired else _EXPIRED
         if not columns.reported[row]:
             return 0
-        load, capacity, added = loads[row].tolist(), columns.capacity[row].tolist(), incoming.tolist()
-        for index, (bound, used, whole, more) in enumerate(zip(bounds, load, capacity, added, strict=True)):
-            if bound > 0 and whole > 0 and math.floor((used + more) / whole * 100 + 0.5) > bound:
-                return _FIRST_RESOURCE + 2 * index + aggregated
+        load = columns.loads_of[row][kind]
+        for index, more in enumerate(incoming.amounts):
+            bound, whole = bounds[index], capacity[index]
+            if bound > 0 and whole > 0 and math.floor((load[index] + more) / whole * 100 + 0.5) > bound:
+                return _FIRST_RESOURCE + 2 * index + (kind == AGGREGATED)
         return 0
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
@@ -181,44 +193,44 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
         return self._incoming(pod.pod) if self._settings.scores else SKIP_SCORE
 
     def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        columns, settings = self._columns, self._settings
+        columns, settings, incoming = self._columns, self._settings, state
         columns.ensure(self.view.columns.size)
-        incoming, prod = state
-        if prod and settings.scores_prod_usage:
-            load = columns.prod_load[rows]
-        elif settings.score_aggregation is not None:
-            load = columns.score_aggregated[rows]
-        else:
-            load = columns.load[rows]
-        capacity = columns.capacity[rows]
-        free = np.maximum(capacity - load - incoming, 0)
-        scores = free * MAX_NODE_SCORE // np.maximum(capacity, 1)
-        total, weight = (scores * self._weights).sum(axis=1), int(self._weights.sum())
-        if settings.dominant_weight:
-            # A resource that the node does not have says nothing about its load.
-            total += np.where(capacity > 0, scores, MAX_NODE_SCORE).min(axis=1) * settings.dominant_weight
-            weight += settings.dominant_weight
+        total, lowest = np.zeros(rows.shape[0], dtype=np.int64), np.full(rows.shape[0], _NO_RESOURCE)
+        for index, weight in enumerate(settings.weights):
+            if not weight and not settings.dominant_weight:
+                continue
+            capacity = columns.limits[rows, CAPACITY, index]
+            free = capacity - columns.loads[rows, self._scored_load(incoming), index] - incoming.amounts[index]
+            score = np.maximum(free, 0) * MAX_NODE_SCORE // np.maximum(capacity, 1)
+            total += score * weight
+            if settings.dominant_weight:
+                # A resource that the node does not have says nothing about its load.
+                lowest = np.where(capacity > 0, np.minimum(score, lowest), lowest)
+        total += np.where(lowest == _NO_RESOURCE, 0, lowest) * settings.dominant_weight
         counts = columns.reported[rows] & ~columns.expired[rows]
-        return np.where(counts, total // weight, 0)
+        return np.where(counts, total // settings.total_weight, 0)
 
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        columns, settings = self._columns, self._settings
+        columns, settings, incoming = self._columns, self._settings, state
         columns.ensure(self.view.columns.size)
         if not columns.reported[row] or columns.expired[row]:
             return 0
-        if settings.dominant_weight:
-            return super().score_one(pod, state, row)
-        incoming, prod = state
-        loads = columns.load
-        if prod and settings.scores_prod_usage:
-            loads = columns.prod_load
-        elif settings.score_aggregation is not None:
-            loads = columns.score_aggregated
-        load, capacity, added = loads[row].tolist(), columns.capacity[row].tolist(), incoming.tolist()
-        total = 0
-        for used, whole, more, weight in zip(load, capacity, added, settings.weights, strict=True):
-            total += max(whole - used - more, 0) * MAX_NODE_SCORE // max(whole, 1) * weight
-        return total // sum(settings.weights)
+        load, capacity = columns.loads_of[row][self._scored_load(incoming)], columns.limits_of[row][CAPACITY]
+        total, lowest = 0, _NO_RESOURCE
+        for index, weight in enumerate(settings.weights):
+            whole = capacity[index]
+            if whole > 0:
+                score = max(whole - load[index] - incoming.amounts[index], 0) * MAX_NODE_SCORE // whole
+                total += score * weight
+                lowest = min(lowest, score)
+        if lowest != _NO_RESOURCE:
+            total += lowest * settings.dominant_weight
+        return total // settings.total_weight
+
+    def _scored_load(self, incoming: _Incoming) -> int:
+        if incoming.prod and self._settings.scores_prod_usage:
+            return PROD
+        return SCORE_AGGREGATED if self._settings.score_aggregation is not None else USAGE
 
     def wakes_on(self) -> frozenset[str]:
         # A new node or a larger one can take the pod as well; the original waits for its first report.
@@ -226,22 +238,22 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
 
     # What events and decisions share.
 
-    def _incoming(self, pod: Pod) -> tuple[Ints, bool]:
-        vector = np.array(self._estimate(pod), dtype=np.int64)
-        return vector, priority_class_with_default(pod) is PriorityClass.PROD
+    def _incoming(self, pod: Pod) -> _Incoming:
+        priority = priority_class_with_default(pod)
+        return _Incoming(self._estimate(pod, priority), priority is PriorityClass.PROD)
 
     def _assigned(self, row: int, pod: PodInfo) -> AssignedPod:
         scheduled = became_true(pod.pod, "PodScheduled")
         assigned_at = scheduled.timestamp() if scheduled is not None else self._known_since(row, pod.uid)
-        estimate = pod.memo.get(self.name)
-        if estimate is None:
-            estimate = pod.memo[self.name] = self._estimate(pod.pod)
+        known: _Incoming | None = pod.memo.get(self._memo_key)
+        if known is None:
+            known = pod.memo[self._memo_key] = self._incoming(pod.pod)
         return AssignedPod(
             key=pod.key,
-            prod=priority_class_with_default(pod.pod) is PriorityClass.PROD,
+            prod=known.prod,
             assigned_at=assigned_at,
             estimated_until=self._estimated_until(pod.pod, assigned_at),
-            estimate=estimate if any(estimate) else None,
+            estimate=known.amounts if any(known.amounts) else None,
         )
 
     def _known_since(self, row: int, uid: str) -> float:
@@ -261,12 +273,24 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
             return initialized.timestamp() + after_initialized
         return assigned_at + after_scheduled if after_scheduled > 0 else _LONG_AGO
 
-    def _estimate(self, pod: Pod) -> Vector:
-        factors: Mapping[str, int] = self._settings.factors
-        custom = pod.metadata.annotations.get(keys.LOAD_ESTIMATED_SCALING_FACTORS)
-        if custom and self._settings.customizable:
-            factors = {**factors, **scaling_factors(custom)}
-        return self._settings.vector(estimate_pod(pod, factors))
+    def _estimate(self, pod: Pod, priority: PriorityClass) -> Vector:
+        """Like pods are many: each kind is estimated once."""
+        custom = self._custom_factors(pod)
+        key = priority, custom, resources_key(pod)
+        estimate = self._estimates.get(key)
+        if estimate is None:
+            factors: Mapping[str, int] = self._settings.factors
+            if custom:
+                factors = {**factors, **scaling_factors(custom)}
+            if len(self._estimates) >= _ESTIMATES_KEPT:
+                self._estimates.clear()
+            estimate = self._estimates[key] = self._settings.vector(estimate_pod(pod, factors))
+        return estimate
+
+    def _custom_factors(self, pod: Pod) -> str | None:
+        if not self._settings.customizable:
+            return None
+        return pod.metadata.annotations.get(keys.LOAD_ESTIMATED_SCALING_FACTORS)
 
     def _node(self, row: int) -> NodeLoad:
         node = self._nodes.get(row)

@@ -63,6 +63,7 @@ class Settings:
         self.resources = tuple(sorted({name for names in named for name in names}))
         self.weights = self.vector(args.resource_weights)
         self.dominant_weight: int = args.dominant_resource_weight or 0
+        self.total_weight = sum(self.weights) + self.dominant_weight
         self.factors: Mapping[str, int] = args.estimated_scaling_factors
         self.expiration_seconds: float = args.node_metric_expiration_seconds
         self.filters_expired: bool = args.filter_expired_node_metrics
