@@ -13,19 +13,18 @@ from koordinator.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from koordinator.api.quantity import Quantity
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import CPU, MEMORY, PODS, Aspect, Ints, Mask, NodeColumns, Rows
+from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import (
-    ClusterView,
-    EventKind,
     FilterPlugin,
-    PodInfo,
-    PodRequest,
     PreFilterPlugin,
     PreFilterResult,
     Reason,
     ScorePlugin,
     default_normalize,
 )
+from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
+from koordinator.scheduler.engine.view import ClusterView
 
 
 def make_node(name: str, cpu: str = "4", memory: str = "8Gi", pods: str = "110", **changes: Any) -> Node:
@@ -69,7 +68,7 @@ class Unschedulable(FilterPlugin):
     name = "Unschedulable"
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
 
-    def class_key(self, pod: Pod) -> Hashable:
+    def class_key(self, pod: PodInfo) -> Hashable:
         return None
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
@@ -94,8 +93,8 @@ class Fit(FilterPlugin, ScorePlugin):
         super().__init__(args, view)
         self.filtered_rows = 0
 
-    def class_key(self, pod: Pod) -> Hashable:
-        return describe(pod).request.non_zero
+    def class_key(self, pod: PodInfo) -> Hashable:
+        return pod.request.non_zero
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         self.filtered_rows += rows.size
@@ -127,14 +126,14 @@ class Rank(ScorePlugin):
     name = "Rank"
     score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
 
-    def class_key(self, pod: Pod) -> Hashable:
+    def class_key(self, pod: PodInfo) -> Hashable:
         return None
 
     def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         nodes = [self.view.columns.nodes[row] for row in rows.tolist()]
         return np.array([int(node.metadata.labels.get("rank", "0")) if node else 0 for node in nodes], dtype=np.int64)
 
-    def normalize(self, raw: Ints, feasible: Mask) -> Ints | None:
+    def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
         return default_normalize(raw, feasible, reverse=False)
 
 
@@ -143,8 +142,9 @@ class OnlyNodes(PreFilterPlugin):
 
     name = "OnlyNodes"
 
-    def class_key(self, pod: Pod) -> Hashable:
-        return pod.metadata.labels.get("only"), pod.metadata.labels.get("never")
+    def class_key(self, pod: PodInfo) -> Hashable:
+        labels = pod.pod.metadata.labels
+        return labels.get("only"), labels.get("never")
 
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
         labels = pod.pod.metadata.labels

@@ -8,7 +8,7 @@ import pytest
 
 from koordinator.scheduler.configuration import load_configuration
 from koordinator.scheduler.engine.columns import NodeColumns
-from koordinator.scheduler.engine.framework import ClusterView
+from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.main import main
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.profiles import build_profiles

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from random import Random
 
-from koordinator.api.kinds import NODE_METRICS, NODES, PODS
+from koordinator.api.kinds import NODES, PODS
 from koordinator.base.clock import SystemClock
 from koordinator.base.metrics import Metrics
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
@@ -17,13 +17,13 @@ from koordinator.kube.events import EventBroadcaster
 from koordinator.scheduler import lifetime
 from koordinator.scheduler.configuration import default_configuration
 from koordinator.scheduler.engine.columns import NodeColumns
-from koordinator.scheduler.engine.framework import ClusterView, EventKind
 from koordinator.scheduler.engine.pod_info import make_pod_info
+from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.pod_events import PodEvents
 from koordinator.scheduler.profiles import build_profiles
-from koordinator.scheduler.program import NodeObjects, Scheduler, SchedulerOptions
+from koordinator.scheduler.program import Scheduler, SchedulerOptions
 
 
 def make_scheduler(client: KubeClient, events: EventBroadcaster) -> Scheduler:
@@ -38,7 +38,7 @@ def make_scheduler(client: KubeClient, events: EventBroadcaster) -> Scheduler:
         clock=SystemClock(),
         random=Random(1),
         # No CRDs are installed: a kind that the server does not have is waited for, not stumbled over.
-        options=SchedulerOptions(node_objects=(NodeObjects(NODE_METRICS, EventKind.NODE_METRIC),)),
+        options=SchedulerOptions(),
     )
 
 

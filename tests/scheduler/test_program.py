@@ -17,7 +17,7 @@ from koordinator.base.metrics import Metrics
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Malformed
 from koordinator.scheduler.engine.columns import CPU, NodeColumns
-from koordinator.scheduler.engine.framework import ClusterView
+from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.program import Scheduler
 from koordinator.scheduler.queue.queued_pod import Pool

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.cluster_state import ClusterState
-from koordinator.scheduler.engine.framework import EventKind, PodInfo, PodRequest
+from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_event
+from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 
 MakePodInfo = Callable[[Pod], PodInfo]
 _TOPOLOGY: Final = "topology.kubernetes.io/"
-_POD_ADD = (EventKind.POD_ADD,)
-_POD_DELETE = (EventKind.POD_DELETE,)
 
 
 class Feed:
@@ -55,23 +55,33 @@ class Feed:
         uid = pod.metadata.uid
         self._mark_time()
         self._queue.remove(uid)
-        if self._state.remove_pod(uid) is not None:
-            self._announce(_POD_DELETE)
+        removed = self._state.remove_pod(uid)
+        if removed is not None:
+            self._announce(ClusterEvent(EventKind.POD_DELETE, removed))
 
     def set_node(self, node: Node) -> None:
         self._mark_time()
-        kinds = self._state.set_node(node)
-        if kinds:
-            self._announce(kinds)
+        old = self._state.node(node.metadata.name)
+        for kind in self._state.set_node(node):
+            self._announce(ClusterEvent(kind, old, node))
 
     def remove_node(self, name: str) -> None:
-        self._state.remove_node(name)
+        old = self._state.node(name)
+        if self._state.remove_node(name):
+            self._announce(ClusterEvent(EventKind.NODE_DELETE, old))
 
-    def set_node_object(self, kind: str, event: str, name: str, obj: Object | None) -> None:
-        """An object that bears a node's name; ``event`` is the kind of event that it counts as."""
+    def set_node_object(self, kind: Kind[Any], name: str, old: Object | None, new: Object | None) -> None:
+        """An object that bears a node's name is new, changed or gone."""
         self._mark_time()
-        self._state.set_node_object(kind, name, obj)
-        self._announce((event,))
+        self._state.set_node_object(kind.name, name, new)
+        self._announce(ClusterEvent(object_event(kind, old, new), old, new))
+
+    def set_object(self, kind: Kind[Any], obj: Object, *, gone: bool = False) -> None:
+        """An object of another kind that plugins watch."""
+        self._mark_time()
+        new = None if gone else obj
+        old = self._state.set_object(kind, obj.metadata.key, new)
+        self._announce(ClusterEvent(object_event(kind, old, new), old, new))
 
     def _mark_time(self) -> None:
         """Observers may ask when it is that something happens."""
@@ -85,7 +95,7 @@ class Feed:
         self._state.set_pod(info, pod.spec.node_name)
         queued = self._queue.remove(uid)
         if moved or queued is not None:
-            self._announce(_POD_ADD)
+            self._announce(ClusterEvent(EventKind.POD_ADD, None, info))
         if known is not None and not moved:
             self._announce_change(known, info)
 
@@ -113,12 +123,12 @@ class Feed:
 
     def _announce_change(self, before: PodInfo, after: PodInfo) -> None:
         if before.request is not after.request and _shrank(before.request, after.request):
-            self._announce(_POD_DELETE)
+            self._announce(ClusterEvent(EventKind.POD_SCALE_DOWN, before, after))
         if before.pod.metadata.labels != after.pod.metadata.labels:
-            self._announce(_POD_ADD)
+            self._announce(ClusterEvent(EventKind.POD_LABEL, before, after))
 
-    def _announce(self, kinds: tuple[str, ...] | frozenset[str]) -> None:
-        self._queue.on_event(kinds)
+    def _announce(self, event: ClusterEvent) -> None:
+        self._queue.on_event(event)
         self._wake()
 
 

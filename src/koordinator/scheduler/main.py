@@ -15,7 +15,6 @@ from random import Random
 import uvloop
 
 import koordinator
-from koordinator.api.kinds import NODE_METRICS
 from koordinator.base import logs
 from koordinator.base.clock import SystemClock
 from koordinator.base.errors import KoordinatorError
@@ -33,15 +32,15 @@ from koordinator.scheduler.configuration import (
     write_configuration,
 )
 from koordinator.scheduler.engine.columns import NodeColumns
-from koordinator.scheduler.engine.framework import ClusterView, EventKind
 from koordinator.scheduler.engine.pod_info import make_pod_info
+from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.options import Options, parse_options
 from koordinator.scheduler.plugins.not_built import STAND_INS
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.pod_events import PodEvents
 from koordinator.scheduler.profiles import build_profiles
-from koordinator.scheduler.program import NodeObjects, Scheduler, SchedulerOptions
+from koordinator.scheduler.program import Scheduler, SchedulerOptions
 from koordinator.scheduler.queue.scheduling_queue import QueueOptions
 
 logger = logging.getLogger(__name__)
@@ -116,7 +115,7 @@ def _scheduler(
         SchedulerMetrics(metrics),
         clock=SystemClock(),
         random=Random(),
-        options=SchedulerOptions(queue=queue, node_objects=(NodeObjects(NODE_METRICS, EventKind.NODE_METRIC),)),
+        options=SchedulerOptions(queue=queue),
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from koordinator.scheduler.configuration import ProfileConfiguration, SchedulerConfiguration
-from koordinator.scheduler.engine.framework import ClusterView, Plugin
+from koordinator.scheduler.engine.framework import Plugin
 from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.view import ClusterView
 
 
 def build_profiles(

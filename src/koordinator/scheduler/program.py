@@ -25,8 +25,9 @@ from koordinator.scheduler.binding import Binder
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import DecisionLog
 from koordinator.scheduler.engine.engine import Engine
-from koordinator.scheduler.engine.framework import ClusterView, PodInfo
+from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.failure_report import Events, FailureReporter
 from koordinator.scheduler.feed import Feed
 from koordinator.scheduler.loop import SchedulingLoop
@@ -40,21 +41,12 @@ _NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 @dataclass(frozen=True, slots=True)
-class NodeObjects:
-    """A kind whose objects bear a node's name, and the kind of event that a change of one is."""
-
-    kind: Kind[Any]
-    event: str
-
-
-@dataclass(frozen=True, slots=True)
 class SchedulerOptions:
     """What does not come from the profiles. Seconds."""
 
     queue: QueueOptions = field(default_factory=QueueOptions)
     bind_concurrency: int = 32
     drain_seconds: float = 5.0
-    node_objects: Sequence[NodeObjects] = ()
 
 
 class Scheduler:
@@ -153,16 +145,28 @@ class Scheduler:
             on_delete=feed.remove_pod,
             on_malformed=self._malformed,
         )
-        for node_objects in self._options.node_objects:
-            self._add_node_objects(informers, node_objects)
+        plugins = [plugin for engine in self.engines.values() for plugin in engine.profile.plugins.values()]
+        for kind in dict.fromkeys(kind for plugin in plugins for kind in plugin.node_objects):
+            self._add_node_objects(informers, kind)
+        for kind in dict.fromkeys(kind for plugin in plugins for kind in plugin.watches):
+            self._add_objects(informers, kind)
         return informers
 
-    def _add_node_objects(self, informers: InformerSet, node_objects: NodeObjects) -> None:
-        feed, kind, event = self.feed, node_objects.kind, node_objects.event
+    def _add_node_objects(self, informers: InformerSet, kind: Kind[Any]) -> None:
+        feed = self.feed
         informers.informer(kind, absent_is_empty=True).add_handlers(
-            on_add=lambda obj, initial: feed.set_node_object(kind.name, event, obj.metadata.name, obj),
-            on_update=lambda old, new: feed.set_node_object(kind.name, event, new.metadata.name, new),
-            on_delete=lambda obj: feed.set_node_object(kind.name, event, obj.metadata.name, None),
+            on_add=lambda obj, initial: feed.set_node_object(kind, obj.metadata.name, None, obj),
+            on_update=lambda old, new: feed.set_node_object(kind, new.metadata.name, old, new),
+            on_delete=lambda obj: feed.set_node_object(kind, obj.metadata.name, obj, None),
+            on_malformed=self._malformed,
+        )
+
+    def _add_objects(self, informers: InformerSet, kind: Kind[Any]) -> None:
+        feed = self.feed
+        informers.informer(kind, absent_is_empty=True).add_handlers(
+            on_add=lambda obj, initial: feed.set_object(kind, obj),
+            on_update=lambda old, new: feed.set_object(kind, new),
+            on_delete=lambda obj: feed.set_object(kind, obj, gone=True),
             on_malformed=self._malformed,
         )
 

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from koordinator.api.node import Node
+from koordinator.scheduler.engine.binding_points import ReservePlugin
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
-from koordinator.scheduler.engine.framework import EventKind, PluginError, PodInfo, ReservePlugin
+from koordinator.scheduler.engine.events import EventKind
+from koordinator.scheduler.engine.framework import PluginError
+from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
 from tests.scheduler.fakes import FirstChoice, Fit, describe, make_node, make_pod, make_profile, make_state
 

@@ -33,8 +33,9 @@ from koordinator.api.quantity import Quantity
 from koordinator.scheduler.configuration import default_configuration
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import NodeColumns
-from koordinator.scheduler.engine.framework import ClusterView, Observer, Plugin, PodInfo
-from koordinator.scheduler.engine.pod_info import make_pod_info
+from koordinator.scheduler.engine.framework import Observer, Plugin
+from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
+from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.table import BUILT_IN
 from tests.scheduler.plugins.reference import Machine
 

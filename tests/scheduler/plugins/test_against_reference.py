@@ -19,13 +19,7 @@ from koordinator.scheduler.configuration.arguments import (
     ResourceSpec,
     ScoringStrategy,
 )
-from koordinator.scheduler.engine.framework import (
-    FilterPlugin,
-    Observer,
-    PreFilterPlugin,
-    ScorePlugin,
-    SkipScore,
-)
+from koordinator.scheduler.engine.framework import FilterPlugin, Observer, PreFilterPlugin, ScorePlugin, SkipScore
 from tests.scheduler.plugins import reference
 from tests.scheduler.plugins.clusters import EXTENDED, NOW, World, pods, worlds
 from tests.scheduler.plugins.reference import Machine, Verdict

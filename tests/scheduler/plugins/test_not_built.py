@@ -9,8 +9,8 @@ import pytest
 from koordinator.api.codec import convert
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.columns import NodeColumns
-from koordinator.scheduler.engine.framework import ClusterView
 from koordinator.scheduler.engine.pod_info import make_pod_info
+from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.not_built import STAND_INS
 from koordinator.scheduler.plugins.table import BUILT_IN
 

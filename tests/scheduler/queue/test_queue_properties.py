@@ -6,14 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from koordinator.scheduler.engine.framework import EventKind
+from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 from tests.scheduler.fakes import describe, make_pod
 from tests.scheduler.queue.test_scheduling_queue import Clock, by_priority, gate
 
 PODS = st.sampled_from(["a", "b", "c", "d"])
-KINDS = st.sampled_from([EventKind.NODE_ADD, EventKind.POD_DELETE, EventKind.NODE_METRIC])
+KINDS = st.sampled_from([EventKind.NODE_ADD, EventKind.POD_DELETE, EventKind.NODE_LABEL])
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -61,7 +61,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(kinds=st.lists(KINDS, max_size=2))
     def event(self, kinds: list[str]) -> None:
-        self.queue.on_event(kinds)
+        for kind in kinds:
+            self.queue.on_event(ClusterEvent(kind))
 
     @rule(seconds=st.sampled_from([0.5, 3.0, 20.0, 400.0]))
     def wait(self, seconds: float) -> None:

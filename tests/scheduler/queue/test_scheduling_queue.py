@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from koordinator.scheduler.engine.framework import EventKind, PodInfo
+from koordinator.scheduler.engine.events import ClusterEvent, EventKind
+from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
 from koordinator.scheduler.queue.scheduling_queue import QueueOptions, SchedulingQueue
 from tests.scheduler.fakes import describe, make_pod
@@ -75,23 +76,23 @@ def test_a_parked_pod_waits_for_an_event_that_helps(queue: SchedulingQueue, cloc
     add(queue, "p")
     queue.park(pop(queue), WAKES, "full")
     clock.now += 5
-    queue.on_event([EventKind.NODE_LABEL])
+    queue.on_event(ClusterEvent(EventKind.NODE_LABEL))
     assert queue.pop() is None
-    queue.on_event([EventKind.POD_DELETE])
+    queue.on_event(ClusterEvent(EventKind.POD_DELETE))
     assert names(queue) == ["p"]
 
 
 def test_an_event_during_the_attempt_is_not_missed(queue: SchedulingQueue) -> None:
     add(queue, "p")
     entry = pop(queue)
-    queue.on_event([EventKind.NODE_ADD])
+    queue.on_event(ClusterEvent(EventKind.NODE_ADD))
     queue.park(entry, WAKES, "full")
     assert entry.pool is Pool.BACKOFF
 
 
 def test_an_event_before_the_attempt_does_not_count(queue: SchedulingQueue) -> None:
     add(queue, "p")
-    queue.on_event([EventKind.NODE_ADD])
+    queue.on_event(ClusterEvent(EventKind.NODE_ADD))
     entry = pop(queue)
     queue.park(entry, WAKES, "full")
     assert entry.pool is Pool.UNSCHEDULABLE
@@ -135,7 +136,7 @@ def test_errors_back_off_longer_each_time(queue: SchedulingQueue, clock: Clock) 
 def test_an_idle_scheduler_does_not_wait_for_the_back_off_of_a_pod_without_error(queue: SchedulingQueue) -> None:
     add(queue, "p")
     entry = pop(queue)
-    queue.on_event([EventKind.NODE_ADD])
+    queue.on_event(ClusterEvent(EventKind.NODE_ADD))
     queue.park(entry, WAKES, "full")
     add(queue, "q")
     assert names(queue) == ["q", "p"]
@@ -159,7 +160,7 @@ def test_the_next_deadline_is_the_end_of_the_first_back_off(queue: SchedulingQue
 
 def test_a_gated_pod_stays_out_until_its_gate_is_gone(queue: SchedulingQueue) -> None:
     add(queue, "p", labels={"gate": "closed"})
-    queue.on_event(WAKES)
+    queue.on_event(ClusterEvent(EventKind.NODE_ADD))
     assert queue.pop() is None
     assert queue.size(Pool.GATED) == 1
     add(queue, "p")
@@ -189,7 +190,7 @@ def test_a_removed_pod_is_not_woken(queue: SchedulingQueue, clock: Clock) -> Non
     queue.park(pop(queue), WAKES, "full")
     queue.remove("uid-p")
     clock.now += 400
-    queue.on_event(WAKES)
+    queue.on_event(ClusterEvent(EventKind.NODE_ADD))
     assert queue.pop() is None
 
 

@@ -9,11 +9,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
+from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
-from koordinator.scheduler.engine.columns import PODS
-from koordinator.scheduler.engine.framework import ClusterView, EventKind, Observer, PodInfo, PodRequest
+from koordinator.api.pod import Pod
+from koordinator.scheduler.engine.columns import PODS, Aspect
+from koordinator.scheduler.engine.events import EventKind
+from koordinator.scheduler.engine.framework import Observer
+from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
+from koordinator.scheduler.engine.view import ClusterView
 
 _NOWHERE = -1
 
@@ -61,6 +67,10 @@ class ClusterState:
 
     def has_node(self, name: str) -> bool:
         return name in self._columns.row_of
+
+    def node(self, name: str) -> Node | None:
+        row = self._columns.row_of.get(name)
+        return self._columns.nodes[row] if row is not None else None
 
     def node_of(self, uid: str) -> str | None:
         """Where the pod is, or is assumed to be."""
@@ -113,6 +123,8 @@ class ClusterState:
         if row is None:
             return False
         pods = self.view.pods_on.pop(row, {})
+        for uid in pods:
+            self.view.labels.remove(row, uid)
         for observer in self._observers:
             observer.on_node_removed(row, name)
         self._columns.remove_node(name)
@@ -137,6 +149,22 @@ class ClusterState:
         if row is not None:
             for observer in self._observers:
                 observer.on_node_object(row, kind, obj)
+
+    # Other objects.
+
+    def set_object(self, kind: Kind[Any], key: str, obj: Object | None) -> Object | None:
+        """An object of a kind that plugins watch is new, changed or (None) gone; returns what it was before."""
+        objects = self.view.objects.setdefault(kind.name, {})
+        old = objects.get(key)
+        if obj is not None:
+            objects[key] = obj
+        elif old is None:
+            return None
+        else:
+            del objects[key]
+        for observer in self._observers:
+            observer.on_object(kind, key, old, obj)
+        return old
 
     # Pods.
 
@@ -183,6 +211,7 @@ class ClusterState:
         pod = placed.pod
         placed.row = row
         self.view.pods_on[row][pod.uid] = pod
+        self.view.labels.add(row, pod)
         self._count(row, pod.request, 1)
         for observer in self._observers:
             observer.on_pod_assigned(row, pod, placed.assumed)
@@ -195,6 +224,10 @@ class ClusterState:
         if placed.row < 0:
             return
         self.view.pods_on[placed.row][pod.uid] = pod
+        if _counts_otherwise(old.pod, pod.pod):
+            self.view.labels.remove(placed.row, pod.uid)
+            self.view.labels.add(placed.row, pod)
+            self._columns.touch(placed.row, Aspect.PODS)
         if old.request is not pod.request and old.request != pod.request:
             self._count(placed.row, old.request, -1)
             self._count(placed.row, pod.request, 1)
@@ -212,6 +245,7 @@ class ClusterState:
                 del self._without_node[placed.node_name]
             return
         del self.view.pods_on[placed.row][pod.uid]
+        self.view.labels.remove(placed.row, pod.uid)
         self._count(placed.row, pod.request, -1)
         for observer in self._observers:
             observer.on_pod_removed(placed.row, pod)
@@ -225,6 +259,12 @@ class ClusterState:
             del self._priorities[old]
         if new is not None:
             self._priorities[new] += 1
+
+
+def _counts_otherwise(old: Pod, new: Pod) -> bool:
+    """Whether the pod belongs to another group of labels now, as far as selectors can see."""
+    before, after = old.metadata, new.metadata
+    return before.labels != after.labels or (before.deletion_timestamp is None) != (after.deletion_timestamp is None)
 
 
 def node_changes(old: Node, new: Node) -> frozenset[str]:

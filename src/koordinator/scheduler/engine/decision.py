@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from koordinator.scheduler.engine.framework import PodInfo
+from koordinator.scheduler.engine.pod_info import PodInfo
 
 
 @dataclass(frozen=True, slots=True)

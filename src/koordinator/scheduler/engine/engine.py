@@ -11,7 +11,8 @@ from typing import Final, Protocol
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.evaluation import Evaluation
-from koordinator.scheduler.engine.framework import Observer, PluginError, PodInfo
+from koordinator.scheduler.engine.framework import Observer, PluginError
+from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.rejection import no_nodes, reject
 

@@ -13,17 +13,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from koordinator.scheduler.engine.class_plan import plan_class
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
-from koordinator.scheduler.engine.framework import (
-    FEASIBLE,
-    FilterPlugin,
-    PodInfo,
-    PreFilterPlugin,
-    PreFilterResult,
-    Reason,
-    ScorePlugin,
-    SkipScore,
-)
+from koordinator.scheduler.engine.framework import FEASIBLE, FilterPlugin
+from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 
 INFEASIBLE: Final = -1
@@ -42,78 +35,30 @@ class Failure:
     rows: Rows
 
 
-@dataclass(slots=True)
-class _Filter:
-    plugin: FilterPlugin
-    state: Any
-    reads: int
-
-
-@dataclass(slots=True)
-class _Score:
-    plugin: ScorePlugin
-    state: Any
-    weight: int
-    reads: int
-    raw: Ints | None
-    """What ``normalize`` starts from; None for a plugin that scores in 0..100 by itself."""
-
-
 class Evaluation:
     """Verdicts and scores of all rows for one class of pods, represented by ``pod``."""
 
     def __init__(self, profile: Profile, columns: NodeColumns, pod: PodInfo) -> None:
         self._columns = columns
         self.pod = pod
-        self.rejection: tuple[str, Reason] | None = None
-        """The plugin that rules out every node before any is looked at, and why."""
-        self.restricted_to: frozenset[str] | None = None
-        self.restricted_by: list[str] = []
+        self.plan = plan = plan_class(profile, pod)
         self.version = -1
         """The version of the columns that everything here is current for."""
-        states = self._pre_filter(profile.pre_filter)
-        self._filters = [
-            _Filter(plugin, states[plugin.name].state if plugin.name in states else None, _mask(plugin.reads))
-            for plugin in profile.filter
-            if plugin.name not in states or not states[plugin.name].skip
-        ]
-        self._scores = self._pre_score(profile.score)
+        self._filters = plan.filters
+        self._scores = plan.scores
         self.score_names = tuple(score.plugin.name for score in self._scores)
         self._normalized = [index for index, score in enumerate(self._scores) if score.raw is not None]
+        self._follows = any(entry.follows for entry in plan.filters) or any(entry.follows for entry in plan.scores)
         self._codes: NDArray[np.int64] = np.zeros((len(self._filters), 0), dtype=np.int64)
         self._weighted: Ints = np.zeros((len(self._scores), 0), dtype=np.int64)
         self.feasible: Mask = np.zeros(0, dtype=np.bool_)
         self.totals: Ints = np.zeros(0, dtype=np.int64)
         """Weighted sum of the scores, INFEASIBLE where the pod cannot go."""
 
-    def _pre_filter(self, plugins: Iterable[PreFilterPlugin]) -> dict[str, PreFilterResult]:
-        results: dict[str, PreFilterResult] = {}
-        for plugin in plugins:
-            result = results[plugin.name] = plugin.pre_filter(self.pod)
-            if result.rejection is not None:
-                self.rejection = plugin.name, result.rejection
-                break
-            if result.node_names is not None:
-                before = self.restricted_to
-                self.restricted_to = result.node_names if before is None else before & result.node_names
-                self.restricted_by.append(plugin.name)
-        return results
-
-    def _pre_score(self, plugins: Iterable[tuple[ScorePlugin, int]]) -> list[_Score]:
-        scores = []
-        for plugin, weight in plugins:
-            state = plugin.pre_score(self.pod)
-            if isinstance(state, SkipScore):
-                continue
-            scales = type(plugin).normalize is not ScorePlugin.normalize
-            raw = np.zeros(0, dtype=np.int64) if scales else None
-            scores.append(_Score(plugin, state, weight, _mask(plugin.score_reads), raw))
-        return scores
-
     def refresh(self) -> None:
         """Bring all rows up to the present version of the columns."""
         columns = self._columns
-        if self.rejection is not None or self.version == columns.version:
+        if self.plan.rejection is not None or self.version == columns.version:
             return
         if self.feasible.shape[0] < columns.size:
             self._grow(columns.alive.shape[0])
@@ -190,10 +135,10 @@ class Evaluation:
 
     def _present(self, rows: Rows) -> Rows:
         """Those of ``rows`` that are looked at for this class."""
-        if self.restricted_to is None:
+        if self.plan.restricted_to is None:
             return rows
         names = self._columns.names
-        return np.array([row for row in rows.tolist() if names[row] in self.restricted_to], dtype=np.intp)
+        return np.array([row for row in rows.tolist() if names[row] in self.plan.restricted_to], dtype=np.intp)
 
     def _follow(self) -> None:
         """Recompute what changed since ``version``."""
@@ -214,14 +159,43 @@ class Evaluation:
             gone = np.flatnonzero((masks > 0) & ~columns.alive[: columns.size]).tolist()
             masks[gone] = 0
             work = [(int(mask), np.flatnonzero(masks == mask)) for mask in np.unique(masks) if mask]
-        if self.restricted_to is not None:
+        reached, stale = self._reached(work, gone) if self._follows else ([], False)
+        if self.plan.restricted_to is not None:
             # A freed row may have been given to a node that this class does not look at.
             gone.extend(row for _, rows in work for row in rows.tolist())
             work = [(mask, self._present(rows)) for mask, rows in work]
         if gone:
             self.feasible[gone] = False
             self.totals[gone] = INFEASIBLE
-        self._evaluate(work, stale=bool(gone and self._normalized))
+        self._evaluate(work, stale=bool(gone and self._normalized) or stale)
+        self._judge_again(reached)
+
+    def _reached(self, work: Iterable[tuple[int, Rows]], gone: list[int]) -> tuple[list[tuple[int, Rows]], bool]:
+        """Tell the plugins that look across nodes what has changed. Returns (index of a filter, the further rows that
+        it has to judge again), and whether scores of other rows are out of date."""
+        changed = [*work, (_EVERYTHING, np.array(gone, dtype=np.intp))]
+        reached, stale = [], False
+        for index, entry in enumerate(self._filters):
+            if entry.follows and (rows := _of_interest(changed, entry.reads)) is not None:
+                further = entry.plugin.follow(self.pod, entry.state, rows)
+                if further is not None and further.shape[0]:
+                    reached.append((index, further))
+        for score in self._scores:
+            if score.follows and (rows := _of_interest(changed, score.reads)) is not None:
+                stale |= score.plugin.follow_score(self.pod, score.state, rows)
+        return reached, stale
+
+    def _judge_again(self, reached: Iterable[tuple[int, Rows]]) -> None:
+        """Rows on which nothing changed, but of which a filter has to think again."""
+        touched = np.zeros(self._columns.size, dtype=np.bool_)
+        for index, rows in reached:
+            rows = self._present(rows[self._columns.alive[rows]])
+            entry = self._filters[index]
+            self._codes[index, rows] = entry.plugin.filter(self.pod, entry.state, rows)
+            touched[rows] = True
+        rows = np.flatnonzero(touched)
+        if rows.shape[0] and self._combine(rows) and self._normalized:
+            self._normalize()
 
     def _evaluate(self, work: Iterable[tuple[int, Rows]], *, stale: bool = False) -> None:
         """Recompute rows in the plugins that read what changed of them: pairs of (aspects, rows). ``stale``: scores
@@ -268,11 +242,16 @@ class Evaluation:
                 elif not np.array_equal(score.raw[rows], values):
                     score.raw[rows] = values
                     changed = True
+        changed |= self._combine(rows)
+        return changed and bool(self._normalized)
+
+    def _combine(self, rows: Rows) -> bool:
+        """Verdicts and totals from what the plugins said of each row; returns whether a verdict has changed."""
         feasible = ~self._codes[:, rows].any(axis=0)
-        changed |= not np.array_equal(self.feasible[rows], feasible)
+        changed = not np.array_equal(self.feasible[rows], feasible)
         self.feasible[rows] = feasible
         self.totals[rows] = np.where(feasible, self._weighted[:, rows].sum(axis=0), INFEASIBLE)
-        return changed and bool(self._normalized)
+        return changed
 
     def _normalize(self) -> None:
         """Scale the scores that depend on each other, and add everything up again."""
@@ -281,7 +260,7 @@ class Evaluation:
         for index in self._normalized:
             score = self._scores[index]
             assert score.raw is not None
-            scaled = score.plugin.normalize(score.raw[:size], feasible)
+            scaled = score.plugin.normalize(self.pod, score.state, score.raw[:size], feasible)
             self._weighted[index, :size] = (score.raw[:size] if scaled is None else scaled) * score.weight
         self.totals[:size] = np.where(feasible, self._weighted[:, :size].sum(axis=0), INFEASIBLE)
 
@@ -296,9 +275,10 @@ class Evaluation:
                 score.raw = np.concatenate([score.raw, np.zeros(capacity - known, dtype=np.int64)])
 
 
-def _mask(aspects: Iterable[Aspect]) -> int:
-    # What reads nothing that changes still has to see a row once: with its node.
-    return sum(1 << aspect for aspect in set(aspects)) or 1 << Aspect.NODE
+def _of_interest(changed: Iterable[tuple[int, Rows]], reads: int) -> Rows | None:
+    """The rows of which an aspect in ``reads`` changed; None when there are none."""
+    parts = [rows for aspects, rows in changed if aspects & reads and rows.shape[0]]
+    return (parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))) if parts else None
 
 
 def _widened(array: Ints, columns: int) -> Ints:

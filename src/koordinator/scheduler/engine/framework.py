@@ -6,23 +6,31 @@ from the protocols of the points that it implements. One instance belongs to one
 
 Filter and Score work on many rows at once: they get an array of row numbers and answer with an array of the same
 length. The engine calls them with all rows when it meets a class of pods for the first time, and afterwards only
-with the rows of which something that the plugin ``reads`` has changed.
+with the rows of which something that the plugin ``reads`` has changed. A plugin whose verdict on one node depends on
+others (topology spread, pod affinity) says which further rows a change reaches, see FilterPlugin.follow.
+
+PostFilter is in ``post_filter``, Reserve to PostBind in ``binding_points``, and Koordinator's own points, around and
+between these, are in ``extender``.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
-from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
+from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
+from koordinator.scheduler.engine.events import ClusterEvent
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
 
 MAX_NODE_SCORE: Final = 100
 FEASIBLE: Final = 0
@@ -38,82 +46,44 @@ class Reason:
     """UnschedulableAndUnresolvable: evicting pods from the node would not help."""
 
 
-@dataclass(frozen=True, slots=True)
-class PodRequest:
-    """What a pod takes of a node. Columns are those of NodeColumns.resources."""
-
-    amounts: Mapping[int, int]
-    """Column -> amount, without zeros, without the pod itself."""
-    non_zero: tuple[int, int]
-    """CPU and memory with the upstream defaults (100 milli-CPU, 200 MiB per container) where nothing is requested."""
-
-
-@dataclass(slots=True)
-class PodInfo:
-    """A pod with all that is derived from it once."""
-
-    pod: Pod
-    request: PodRequest
-    key: str
-    """``namespace/name``."""
-    uid: str
-    priority: int
-    memo: dict[str, Any] = field(default_factory=dict)
-    """What plugins have derived from the pod, by names of their own. It lives as long as spec (but for the node's
-    name), labels and annotations stay the same, so through assuming and binding."""
-
-
-class EventKind:
-    """Names of what may free a parked pod, as plugins list them (upstream: resource/action)."""
-
-    NODE_ADD: Final = "Node/Add"
-    NODE_ALLOCATABLE: Final = "Node/UpdateNodeAllocatable"
-    NODE_LABEL: Final = "Node/UpdateNodeLabel"
-    NODE_TAINT: Final = "Node/UpdateNodeTaint"
-    NODE_CONDITION: Final = "Node/UpdateNodeCondition"
-    POD_DELETE: Final = "Pod/Delete"
-    """An assigned pod went away, finished, or shrank."""
-    POD_ADD: Final = "Pod/Add"
-    """An assigned pod appeared."""
-    POD_UPDATE: Final = "Pod/Update"
-    """The parked pod itself changed."""
-    NODE_METRIC: Final = "NodeMetric"
-
-
 class PluginError(Exception):
     """A plugin could not decide; ends the attempt of this pod, not the program."""
-
-
-@dataclass(slots=True)
-class ClusterView:
-    """What decisions read. The engine owns it; plugins may keep columns of their own beside it (see Observer)."""
-
-    columns: NodeColumns
-    pods_on: dict[int, dict[str, PodInfo]] = field(default_factory=dict)
-    """Row -> uid -> pod, assumed pods included."""
-    now: datetime | None = None
-    """The moment of the decision or the event, set before each one."""
 
 
 class Plugin(ABC):
     """A named member of one profile. ``args`` is the decoded ``pluginConfig`` entry, defaulted and validated."""
 
     name: ClassVar[str]
+    watches: ClassVar[tuple[Kind[Any], ...]] = ()
+    """The kinds, beside pods and nodes, that the plugin reads from ``view.objects``."""
+    node_objects: ClassVar[tuple[Kind[Any], ...]] = ()
+    """The kinds whose objects bear a node's name; they arrive by Observer.on_node_object."""
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         self.args = args
         self.view = view
 
-    def class_key(self, pod: Pod) -> Hashable:
-        """All of the pod that this plugin reads in PreFilter, Filter, PreScore and Score.
+    def class_key(self, pod: PodInfo) -> Hashable:
+        """All of the pod itself that this plugin reads in PreFilter, Filter, PreScore and Score.
 
-        Pods for which every plugin gives equal keys share masks and scores. The default shares nothing.
+        Pods for which every plugin gives equal keys share masks and scores. The default shares nothing. Asked once for
+        each pod (as long as its spec, labels and annotations stay the same).
         """
-        return pod.metadata.uid
+        return pod.uid
+
+    def context_key(self, pod: PodInfo) -> Hashable:
+        """All else that decides about the pod and is not told row by row: the state of its volume claims, whether pods
+        elsewhere mind its labels. Asked before every decision, so it must be quick."""
+        return None
 
     def wakes_on(self) -> frozenset[str]:
         """The event kinds that may make a node pass that this plugin ruled out."""
         return frozenset()
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """Whether ``event``, of a kind that ``wakes_on`` names, may make a node pass for ``pod`` that this plugin ruled
+        out (upstream: a QueueingHint). In doubt True. Like pods share the answer."""
+        return True
 
 
 class Observer:
@@ -144,6 +114,11 @@ class Observer:
     def on_time(self, now: datetime) -> None:
         """A decision is about to be made at ``now``: touch the rows that time alone has changed (a measurement that
         has expired). Called before every decision, so it must be quick when nothing is due."""
+        return
+
+    def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
+        """An object of a kind that the plugin ``watches`` is new (``old`` None), changed or gone (``new`` None);
+        ``view.objects`` shows it already."""
         return
 
 
@@ -189,6 +164,12 @@ class FilterPlugin(Plugin):
         are several times as fast here as arrays of one; worth writing where it is measured to matter."""
         return int(self.filter(pod, state, np.array((row,), dtype=np.intp))[0])
 
+    def follow(self, pod: PodInfo, state: Any, rows: Rows) -> Rows | None:
+        """Something that the plugin ``reads`` has changed on ``rows`` (freed rows among them): bring ``state`` up to
+        date, and return the *other* rows whose verdict this changes; None for none. Called before ``filter`` for
+        ``rows``. Only for plugins whose verdict on a node depends on other nodes."""
+        return None
+
     @abstractmethod
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         """The reasons that ``code`` stands for; a code may stand for several (too little cpu *and* memory)."""
@@ -209,8 +190,14 @@ class ScorePlugin(Plugin):
         """The same for a single row, see FilterPlugin.filter_one."""
         return int(self.score(pod, state, np.array((row,), dtype=np.intp))[0])
 
-    def normalize(self, raw: Ints, feasible: Mask) -> Ints | None:
-        """Scores of all rows (only the feasible ones count) brought to 0..100; None (default): they already are."""
+    def follow_score(self, pod: PodInfo, state: Any, rows: Rows) -> bool:
+        """As FilterPlugin.follow for the state of ``score`` and ``normalize``; returns whether scores of other rows may
+        have changed."""
+        return False
+
+    def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
+        """Scores of all rows (only the feasible ones count) brought to 0..100; None (default): they already are. Called
+        whenever ``raw`` or ``feasible`` or, by ``follow_score``, ``state`` has changed."""
         return None
 
 
@@ -220,29 +207,6 @@ class SkipScore:
 
 SKIP_SCORE: Final = SkipScore()
 """Returned by pre_score when the plugin has no preference about this class of pods."""
-
-
-class ReservePlugin(Plugin):
-    @abstractmethod
-    def reserve(self, pod: PodInfo, row: int) -> None:
-        """The pod will go to ``row``. Raises PluginError to refuse; then, as after any later failure, all reserve
-        plugins' ``unreserve`` run in reverse order."""
-
-    @abstractmethod
-    def unreserve(self, pod: PodInfo, row: int) -> None:
-        """Undo ``reserve``; must also work when it never ran."""
-
-
-class PreBindPlugin(Plugin):
-    @abstractmethod
-    async def pre_bind(self, pod: PodInfo, node_name: str) -> None:
-        """I/O that must be done before the binding. Raises to fail it."""
-
-
-class PostBindPlugin(Plugin):
-    @abstractmethod
-    def post_bind(self, pod: PodInfo, node_name: str) -> None:
-        """The pod is bound."""
 
 
 def default_normalize(raw: Ints, feasible: Mask, *, reverse: bool) -> Ints:

@@ -2,10 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
 from koordinator.api.pod import Pod
 from koordinator.model.pod_requests import canonical, non_zero_requests, pod_requests
 from koordinator.scheduler.engine.columns import ResourceIndex
-from koordinator.scheduler.engine.framework import PodInfo, PodRequest
+
+
+@dataclass(frozen=True, slots=True)
+class PodRequest:
+    """What a pod takes of a node. Columns are those of NodeColumns.resources."""
+
+    amounts: Mapping[int, int]
+    """Column -> amount, without zeros, without the pod itself."""
+    non_zero: tuple[int, int]
+    """CPU and memory with the upstream defaults (100 milli-CPU, 200 MiB per container) where nothing is requested."""
+
+
+@dataclass(slots=True)
+class PodInfo:
+    """A pod with all that is derived from it once."""
+
+    pod: Pod
+    request: PodRequest
+    key: str
+    """``namespace/name``."""
+    uid: str
+    priority: int
+    memo: dict[str, Any] = field(default_factory=dict)
+    """What plugins have derived from the pod, by names of their own. It lives as long as spec (but for the node's
+    name), labels and annotations stay the same, so through assuming and binding."""
 
 
 def make_pod_info(pod: Pod, resources: ResourceIndex) -> PodInfo:

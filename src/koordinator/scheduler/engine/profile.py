@@ -7,19 +7,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from koordinator.api.pod import Pod
+from koordinator.scheduler.engine.binding_points import PostBindPlugin, PreBindPlugin, ReservePlugin
 from koordinator.scheduler.engine.framework import (
     FilterPlugin,
     Observer,
     Plugin,
-    PodInfo,
-    PostBindPlugin,
-    PreBindPlugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
     QueueSortPlugin,
-    ReservePlugin,
     ScorePlugin,
 )
+from koordinator.scheduler.engine.pod_info import PodInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +100,19 @@ class Profile:
         taking_part = [*self.pre_filter, *self.filter, *(plugin for plugin, _ in self.score)]
         return tuple(dict.fromkeys(taking_part))
 
+    @cached_property
+    def _with_context(self) -> tuple[Plugin, ...]:
+        return tuple(plugin for plugin in self._deciding if type(plugin).context_key is not Plugin.context_key)
+
     def class_key(self, pod: PodInfo) -> Hashable:
-        """Equal for pods that every plugin of this profile treats alike."""
-        return tuple([plugin.class_key(pod.pod) for plugin in self._deciding])
+        """Equal for pods that every plugin of this profile treats alike at this moment."""
+        memo = f"class/{self.scheduler_name}"
+        own = pod.memo.get(memo)
+        if own is None:
+            own = pod.memo[memo] = tuple([plugin.class_key(pod) for plugin in self._deciding])
+        if not self._with_context:
+            return own
+        return own, tuple([plugin.context_key(pod) for plugin in self._with_context])
 
     def gate(self, pod: Pod) -> tuple[str, str] | None:
         """The plugin that keeps the pod out of the queue, and why; None lets it in."""

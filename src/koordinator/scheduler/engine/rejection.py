@@ -8,6 +8,7 @@ from typing import Final
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import Rejection, RuledOut
 from koordinator.scheduler.engine.evaluation import Evaluation, Failure
+from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.fit_error import (
     NO_NODES,
     fit_error,
@@ -15,7 +16,8 @@ from koordinator.scheduler.engine.fit_error import (
     preemption_text,
     restricted_text,
 )
-from koordinator.scheduler.engine.framework import EventKind, PodInfo, Reason
+from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 
 _EXAMPLES: Final = 3
@@ -29,17 +31,17 @@ def no_nodes() -> Rejection:
 def reject(profile: Profile, state: ClusterState, evaluation: Evaluation, pod: PodInfo) -> Rejection:
     """Explain an evaluation without a feasible row; ``pod`` is the member of the class that was tried."""
     total = len(state.view.columns.row_of)
-    if evaluation.rejection is not None:
-        return _by_pre_filter(profile, state, evaluation.rejection, pod)
+    if evaluation.plan.rejection is not None:
+        return _by_pre_filter(profile, state, evaluation.plan.rejection, pod)
     failures = [(failure, tuple(failure.plugin.reasons(pod, failure.state, failure.code)))
                 for failure in evaluation.failures()]  # fmt: skip
     ruled_out = [_ruled_out(state, failure, reasons) for failure, reasons in failures]
     plugins = {entry.plugin for entry in ruled_out}
     skipped = total - sum(entry.count for entry in ruled_out)
-    if evaluation.restricted_by and skipped:
-        text = restricted_text(evaluation.restricted_by)
-        ruled_out.append(RuledOut(", ".join(evaluation.restricted_by), (text,), True, skipped, ()))
-        plugins.update(evaluation.restricted_by)
+    if evaluation.plan.restricted_by and skipped:
+        text = restricted_text(evaluation.plan.restricted_by)
+        ruled_out.append(RuledOut(", ".join(evaluation.plan.restricted_by), (text,), True, skipped, ()))
+        plugins.update(evaluation.plan.restricted_by)
     counts: Counter[str] = Counter()
     for entry in ruled_out:
         for text in entry.reasons:

@@ -11,20 +11,19 @@ import numpy as np
 
 from koordinator.api.node import Node
 from koordinator.api.pod import NodeAffinity as NodeAffinityTerms
-from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
+from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import (
     SKIP_SCORE,
-    ClusterView,
-    EventKind,
     FilterPlugin,
-    PodInfo,
     PreFilterPlugin,
     PreFilterResult,
     Reason,
     ScorePlugin,
     default_normalize,
 )
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.node_selector import (
     NodePredicate,
     node_names,
@@ -62,11 +61,12 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin):
             preferred_score(added.preferred_during_scheduling_ignored_during_execution) if added else None
         )
 
-    def class_key(self, pod: Pod) -> Hashable:
-        affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-        if affinity is None and not pod.spec.node_selector:
+    def class_key(self, pod: PodInfo) -> Hashable:
+        spec = pod.pod.spec
+        affinity = spec.affinity.node_affinity if spec.affinity else None
+        if affinity is None and not spec.node_selector:
             return None
-        return tuple(sorted(pod.spec.node_selector.items())), msgspec.json.encode(affinity)
+        return tuple(sorted(spec.node_selector.items())), msgspec.json.encode(affinity)
 
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
         of_pod = required_predicate(pod.pod)
@@ -104,7 +104,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin):
     def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         return self._for_each(lambda node: sum(preference(node) for preference in state) if node else 0, rows)
 
-    def normalize(self, raw: Ints, feasible: Mask) -> Ints | None:
+    def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
         return default_normalize(raw, feasible, reverse=False)
 
     def wakes_on(self) -> frozenset[str]:

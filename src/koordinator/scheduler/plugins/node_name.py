@@ -7,24 +7,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
-from koordinator.scheduler.engine.framework import (
-    EventKind,
-    FilterPlugin,
-    PodInfo,
-    PreFilterPlugin,
-    PreFilterResult,
-    Reason,
-)
+from koordinator.scheduler.engine.events import EventKind
+from koordinator.scheduler.engine.framework import FilterPlugin, PreFilterPlugin, PreFilterResult, Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
 
 
 class NodeName(PreFilterPlugin, FilterPlugin):
     name = "NodeName"
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
 
-    def class_key(self, pod: Pod) -> Hashable:
-        return pod.spec.node_name
+    def class_key(self, pod: PodInfo) -> Hashable:
+        return pod.pod.spec.node_name
 
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
         return PreFilterResult(skip=not pod.pod.spec.node_name)

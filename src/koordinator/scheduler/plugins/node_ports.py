@@ -10,16 +10,10 @@ import numpy as np
 
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
-from koordinator.scheduler.engine.framework import (
-    ClusterView,
-    EventKind,
-    FilterPlugin,
-    Observer,
-    PodInfo,
-    PreFilterPlugin,
-    PreFilterResult,
-    Reason,
-)
+from koordinator.scheduler.engine.events import EventKind
+from koordinator.scheduler.engine.framework import FilterPlugin, Observer, PreFilterPlugin, PreFilterResult, Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
 
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - a value of hostIP, not an address that we bind
 _HostPort = tuple[str, str, int]
@@ -70,8 +64,8 @@ class NodePorts(PreFilterPlugin, FilterPlugin, Observer):
         for counted_row, uid in [key for key in self._counted if key[0] == row]:
             self._forget(counted_row, uid)
 
-    def class_key(self, pod: Pod) -> Hashable:
-        return host_ports(pod)
+    def class_key(self, pod: PodInfo) -> Hashable:
+        return host_ports(pod.pod)
 
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
         ports = host_ports(pod.pod)

@@ -8,16 +8,10 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from koordinator.api.node import Taint
-from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
-from koordinator.scheduler.engine.framework import (
-    EventKind,
-    FilterPlugin,
-    PodInfo,
-    PreFilterPlugin,
-    PreFilterResult,
-    Reason,
-)
+from koordinator.scheduler.engine.events import EventKind
+from koordinator.scheduler.engine.framework import FilterPlugin, PreFilterPlugin, PreFilterResult, Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.plugins.tolerations import NO_SCHEDULE, tolerated
 
 _TAINT: Final = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
@@ -27,8 +21,8 @@ class NodeUnschedulable(PreFilterPlugin, FilterPlugin):
     name = "NodeUnschedulable"
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
 
-    def class_key(self, pod: Pod) -> Hashable:
-        return tolerated(pod.spec.tolerations, _TAINT)
+    def class_key(self, pod: PodInfo) -> Hashable:
+        return tolerated(pod.pod.spec.tolerations, _TAINT)
 
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
         return PreFilterResult(skip=tolerated(pod.pod.spec.tolerations, _TAINT))

@@ -14,13 +14,9 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api import labels as label_keys
 from koordinator.api import resource_names
 from koordinator.api.pod import Pod
-from koordinator.scheduler.engine.framework import (
-    EventKind,
-    PodInfo,
-    PreFilterPlugin,
-    PreFilterResult,
-    Reason,
-)
+from koordinator.scheduler.engine.events import EventKind
+from koordinator.scheduler.engine.framework import PreFilterPlugin, PreFilterResult, Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
 
 _DEVICES: Final = frozenset(
     {
@@ -89,8 +85,8 @@ def _stand_in(plugin: str, what: str, needs: Callable[[Pod], bool]) -> type[PreF
     class NotBuilt(PreFilterPlugin):
         name = plugin
 
-        def class_key(self, pod: Pod) -> Hashable:
-            return needs(pod)
+        def class_key(self, pod: PodInfo) -> Hashable:
+            return needs(pod.pod)
 
         def pre_filter(self, pod: PodInfo) -> PreFilterResult:
             return PreFilterResult(skip=True, rejection=reason if needs(pod.pod) else None)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from koordinator.scheduler.engine.framework import PodInfo, QueueSortPlugin
+from koordinator.scheduler.engine.framework import QueueSortPlugin
+from koordinator.scheduler.engine.pod_info import PodInfo
 
 
 class PrioritySort(QueueSortPlugin):

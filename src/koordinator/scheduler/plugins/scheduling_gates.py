@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from koordinator.api.pod import Pod
-from koordinator.scheduler.engine.framework import EventKind, PreEnqueuePlugin, Reason
+from koordinator.scheduler.engine.events import EventKind
+from koordinator.scheduler.engine.framework import PreEnqueuePlugin, Reason
 
 
 class SchedulingGates(PreEnqueuePlugin):

@@ -13,20 +13,20 @@ import msgspec
 import numpy as np
 
 from koordinator.api.node import Node, Taint
-from koordinator.api.pod import Pod, Toleration
+from koordinator.api.pod import Toleration
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
+from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import (
-    ClusterView,
-    EventKind,
     FilterPlugin,
     Observer,
-    PodInfo,
     PreFilterPlugin,
     PreFilterResult,
     Reason,
     ScorePlugin,
     default_normalize,
 )
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.tolerations import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, tolerated
 
 _TaintSet = tuple[tuple[str, str, str], ...]
@@ -61,8 +61,9 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
     def on_node_removed(self, row: int, name: str) -> None:
         self._set_of_row[row] = 0
 
-    def class_key(self, pod: Pod) -> Hashable:
-        return msgspec.json.encode(pod.spec.tolerations)
+    def class_key(self, pod: PodInfo) -> Hashable:
+        tolerations = pod.pod.spec.tolerations
+        return msgspec.json.encode(tolerations) if tolerations else None
 
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
         tolerations = pod.pod.spec.tolerations
@@ -82,7 +83,7 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
     def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         return self._look_up(state, rows)
 
-    def normalize(self, raw: Ints, feasible: Mask) -> Ints | None:
+    def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
         return default_normalize(raw, feasible, reverse=True)
 
     def wakes_on(self) -> frozenset[str]:

@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Final
 
 from koordinator.api.pod import Pod
-from koordinator.scheduler.engine.framework import PodInfo
+from koordinator.scheduler.engine.pod_info import PodInfo
 
 
 class Pool(Enum):

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from koordinator.scheduler.engine.framework import EventKind, PodInfo
+from koordinator.scheduler.engine.events import ClusterEvent
+from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.queue.queued_pod import NO_KINDS, Pool, QueuedPod, may_matter
 
 SortKey = Callable[[PodInfo, float], tuple[Any, ...]]
@@ -129,13 +130,12 @@ class SchedulingQueue:
         if not self._gated(entry):
             self._to_backoff_or_active(entry)
 
-    def on_event(self, kinds: Iterable[str]) -> None:
+    def on_event(self, event: ClusterEvent) -> None:
         """Something happened in the cluster: wake the parked pods that it may help."""
-        for kind in kinds:
-            self._event_count += 1
-            self._last_event[kind] = self._event_count
-            for entry in list(self._parked_by_kind.get(kind, {}).values()):
-                self._wake(entry)
+        self._event_count += 1
+        self._last_event[event.kind] = self._event_count
+        for entry in list(self._parked_by_kind.get(event.kind, {}).values()):
+            self._wake(entry)
 
     def flush(self) -> None:
         """Move on the pods whose back-off or longest time of parking is over."""
@@ -252,7 +252,3 @@ class SchedulingQueue:
         for kind in entry.wakes_on:
             del self._parked_by_kind[kind][uid]
         entry.wakes_on = NO_KINDS
-
-
-WAKE_EVERYONE = frozenset(value for name, value in vars(EventKind).items() if name.isupper())
-"""Every kind of event: for when it is unknown what has changed, as after a lost watch."""

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from koordinator.api import annotations as keys
+from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
@@ -18,19 +19,19 @@ from koordinator.api.pod import Pod, is_finished
 from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.model.load_estimate import estimate_pod
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
+from koordinator.scheduler.engine.events import EventKind, object_events
 from koordinator.scheduler.engine.framework import (
     MAX_NODE_SCORE,
     SKIP_SCORE,
-    ClusterView,
-    EventKind,
     FilterPlugin,
     Observer,
-    PodInfo,
     PreFilterPlugin,
     PreFilterResult,
     Reason,
     ScorePlugin,
 )
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.load_aware.load_columns import (
     AGGREGATED,
     CAPACITY,
@@ -72,6 +73,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
 
     name = "LoadAwareScheduling"
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.LOAD)
+    node_objects = (NODE_METRICS,)
     score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.LOAD)
 
     def __init__(self, args: Any, view: ClusterView) -> None:
@@ -129,12 +131,12 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
 
     # Decisions.
 
-    def class_key(self, pod: Pod) -> Hashable:
+    def class_key(self, pod: PodInfo) -> Hashable:
         return (
-            is_of_daemon_set(pod),
-            priority_class_with_default(pod),
-            resources_key(pod),
-            self._custom_factors(pod),
+            is_of_daemon_set(pod.pod),
+            priority_class_with_default(pod.pod),
+            resources_key(pod.pod),
+            self._custom_factors(pod.pod),
         )
 
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
@@ -234,7 +236,9 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
 
     def wakes_on(self) -> frozenset[str]:
         # A new node or a larger one can take the pod as well; the original waits for its first report.
-        return frozenset({EventKind.POD_DELETE, EventKind.NODE_METRIC, EventKind.NODE_ADD, EventKind.NODE_ALLOCATABLE})
+        return object_events(NODE_METRICS) | {
+            *(EventKind.POD_DELETE, EventKind.POD_SCALE_DOWN, EventKind.NODE_ADD, EventKind.NODE_ALLOCATABLE),
+        }
 
     # What events and decisions share.
 

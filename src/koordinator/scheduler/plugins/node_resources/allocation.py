@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koordinator.scheduler.engine.columns import CPU, MEMORY, Ints, NodeColumns, Rows
-from koordinator.scheduler.engine.framework import PodInfo
+from koordinator.scheduler.engine.pod_info import PodInfo
 
 Scorer = Callable[[Ints, Ints, Ints], Ints]
 """(requested, allocatable, weights) -> scores. Shapes (rows, resources), the same, (resources,). An allocatable of

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
-from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, SKIP_SCORE, ClusterView, PodInfo, ScorePlugin
+from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, SKIP_SCORE, ScorePlugin
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.node_resources.allocation import AllocationScorer
 from koordinator.scheduler.plugins.resources_key import resources_key
 
@@ -22,8 +23,8 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         super().__init__(args, view)
         self._scorer = AllocationScorer(view.columns, args.resources, balanced, balanced_pair)
 
-    def class_key(self, pod: Pod) -> Hashable:
-        return resources_key(pod)
+    def class_key(self, pod: PodInfo) -> Hashable:
+        return resources_key(pod.pod)
 
     def pre_score(self, pod: PodInfo) -> Any:
         allocation = self._scorer.prepare(pod, non_zero=False)

@@ -8,18 +8,11 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.columns import PODS, Aspect, Ints, Rows
-from koordinator.scheduler.engine.framework import (
-    ClusterView,
-    EventKind,
-    FilterPlugin,
-    PodInfo,
-    PreFilterPlugin,
-    PreFilterResult,
-    Reason,
-    ScorePlugin,
-)
+from koordinator.scheduler.engine.events import EventKind
+from koordinator.scheduler.engine.framework import FilterPlugin, PreFilterPlugin, PreFilterResult, Reason, ScorePlugin
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.node_resources.allocation import Allocation, AllocationScorer
 from koordinator.scheduler.plugins.node_resources.strategies import scorer_for, scorer_of_one_for
 from koordinator.scheduler.plugins.resources_key import resources_key
@@ -54,8 +47,8 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin):
             view.columns, strategy.resources, scorer_for(strategy), scorer_of_one_for(strategy)
         )
 
-    def class_key(self, pod: Pod) -> Hashable:
-        return resources_key(pod)
+    def class_key(self, pod: PodInfo) -> Hashable:
+        return resources_key(pod.pod)
 
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
         resources = self.view.columns.resources
@@ -113,7 +106,9 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin):
         return self._scorer.score_one(state, row)
 
     def wakes_on(self) -> frozenset[str]:
-        return frozenset({EventKind.NODE_ADD, EventKind.NODE_ALLOCATABLE, EventKind.POD_DELETE})
+        return frozenset(
+            {EventKind.NODE_ADD, EventKind.NODE_ALLOCATABLE, EventKind.POD_DELETE, EventKind.POD_SCALE_DOWN}
+        )
 
     def _is_ignored(self, name: str) -> bool:
         return name in self._ignored or name.partition("/")[0] in self._ignored_groups

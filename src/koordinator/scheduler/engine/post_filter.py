@@ -1,0 +1,61 @@
+"""PostFilter: what is done about a pod for which no node passed."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from koordinator.scheduler.engine.columns import Rows
+from koordinator.scheduler.engine.framework import Plugin, Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
+
+
+class FailedAttempt(Protocol):
+    """What PostFilter can ask about an attempt for which no node passed."""
+
+    @property
+    def statuses(self) -> Sequence[NodeStatus]:
+        """Every node that was ruled out, grouped by the plugin that did it first and its reasons."""
+
+    def fits(self, row: int, without: Sequence[PodInfo]) -> bool:
+        """Whether the pod would pass all filters on ``row`` if the pods ``without`` were not there. Nominated pods of
+        at least its priority count as being there."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """Rows that one plugin was the first to rule out, for the same reasons. ``plugin`` is empty for rows that PreFilter
+    left out."""
+
+    plugin: str
+    reasons: tuple[Reason, ...]
+    rows: Rows
+
+    @property
+    def unresolvable(self) -> bool:
+        """Evicting pods from these nodes would not help."""
+        return any(reason.unresolvable for reason in self.reasons)
+
+
+@dataclass(frozen=True, slots=True)
+class PostFilterResult:
+    """A plan: who goes where, and who has to leave for that."""
+
+    message: str = ""
+    """What is added to the message of the failure."""
+    nominated_node: str | None = None
+    """The node that the pod waits for; empty takes a nomination back, None leaves it as it is."""
+    victims: tuple[PodInfo, ...] = ()
+    """To be evicted from the nominated node."""
+
+    @property
+    def found(self) -> bool:
+        return bool(self.nominated_node)
+
+
+class PostFilterPlugin(Plugin):
+    @abstractmethod
+    def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
+        """No node passed: make room, or say why not. The first plugin with a node wins, the others are not asked."""

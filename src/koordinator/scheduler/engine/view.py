@@ -1,0 +1,33 @@
+"""What decisions read: the cluster as columns, as pods on rows, and as objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from koordinator.api.kinds import Kind
+from koordinator.api.meta import Object
+from koordinator.scheduler.engine.columns import NodeColumns
+from koordinator.scheduler.engine.label_groups import LabelGroups
+from koordinator.scheduler.engine.pod_info import PodInfo
+
+
+@dataclass(slots=True)
+class ClusterView:
+    """The engine owns it; plugins may keep columns of their own beside it (see Observer)."""
+
+    columns: NodeColumns
+    pods_on: dict[int, dict[str, PodInfo]] = field(default_factory=dict)
+    """Row -> uid -> pod, assumed pods included."""
+    labels: LabelGroups = field(default_factory=LabelGroups)
+    """The same pods, by namespace and labels."""
+    objects: dict[str, dict[str, Object]] = field(default_factory=dict)
+    """Name of a kind that some plugin watches -> key (``namespace/name``, or the name) -> object."""
+    now: datetime | None = None
+    """The moment of the decision or the event, set before each one."""
+
+    def objects_of(self, kind: Kind[Any]) -> Mapping[str, Any]:
+        """All objects of a kind that some plugin ``watches``, by key."""
+        return self.objects.get(kind.name, {})
