@@ -11,11 +11,13 @@ from koordinator.api.meta import ObjectMeta
 from koordinator.api.node import Node, NodeSpec, NodeStatus
 from koordinator.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from koordinator.api.quantity import Quantity
+from koordinator.scheduler.configuration.upstream_arguments import DefaultPreemptionArgs
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import CPU, MEMORY, PODS, Aspect, Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import (
     FilterPlugin,
+    Plugin,
     PreFilterPlugin,
     PreFilterResult,
     Reason,
@@ -25,6 +27,7 @@ from koordinator.scheduler.engine.framework import (
 from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.default_preemption.plugin import DefaultPreemption
 
 
 def make_node(name: str, cpu: str = "4", memory: str = "8Gi", pods: str = "110", **changes: Any) -> Node:
@@ -159,7 +162,9 @@ class OnlyNodes(PreFilterPlugin):
 
 def make_profile(view: ClusterView, *, preempts: bool = False, name: str = "koord-scheduler") -> Profile:
     """A profile of the plugins above."""
-    plugins = {plugin.name: plugin(None, view) for plugin in (OnlyNodes, Unschedulable, Fit, Rank)}
+    plugins: dict[str, Plugin] = {plugin.name: plugin(None, view) for plugin in (OnlyNodes, Unschedulable, Fit, Rank)}
+    if preempts:
+        plugins["DefaultPreemption"] = DefaultPreemption(DefaultPreemptionArgs(), view)
     order = PluginOrder(
         pre_filter=("OnlyNodes",),
         filter=("Unschedulable", "Fit"),

@@ -132,8 +132,6 @@ class Binder:
     async def _bind(self, binding: Binding) -> Outcome:
         placement = binding.placement
         pod, node_name = placement.pod, placement.node_name
-        for plugin in binding.engine.profile.pre_bind:
-            await plugin.pre_bind(pod, node_name)
         if not self._nodes.has_node(node_name):
             return Outcome(Result.REFUSED, f"node {node_name} was deleted before the pod was bound to it")
         metadata = pod.pod.metadata

@@ -29,9 +29,17 @@ class Events(Protocol):
     """Where events go; must not block."""
 
     def pod_event(
-        self, pod: Pod, event_type: Literal["Normal", "Warning"], reason: str, action: str, note: str
+        self,
+        pod: Pod,
+        event_type: Literal["Normal", "Warning"],
+        reason: str,
+        action: str,
+        note: str,
+        *,
+        reporter: Pod | None = None,
     ) -> None:
-        """Record an event of events.k8s.io about the pod."""
+        """Record an event of events.k8s.io about the pod, in the name of the profile that handles it, or that handles
+        ``reporter``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,8 @@ class Failure:
     pod: Pod
     reason: FailureReason
     message: str
+    nominated_node: str | None = None
+    """The node that the pod waits for; empty takes a nomination back, None leaves it as it is."""
 
 
 class FailureReporter:
@@ -59,18 +69,23 @@ class FailureReporter:
         self._events.pod_event(failure.pod, "Warning", "FailedScheduling", "Scheduling", failure.message)
         if self._is_said(failure):
             return
+        self._enqueue(failure)
+
+    def _enqueue(self, failure: Failure) -> None:
         uid = failure.pod.metadata.uid
-        if uid in self._waiting:
-            self._waiting[uid] = failure
-            return
+        if uid not in self._waiting:
+            self._available.release()
         self._waiting[uid] = failure
-        self._available.release()
 
     def drop(self, uid: str) -> None:
         """The pod got a node or is gone: what was to be said about it is out of date."""
         failure = self._waiting.get(uid)
         if failure is not None:
             self._waiting[uid] = Failure(failure.pod, failure.reason, "")
+
+    def clear_nomination(self, pod: Pod) -> None:
+        """The pod was promised a node and is not any more; its condition stays as it is."""
+        self._enqueue(Failure(pod, "Unschedulable", "", nominated_node=""))
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as workers:
@@ -81,7 +96,7 @@ class FailureReporter:
         while True:
             await self._available.acquire()
             _, failure = self._waiting.popitem(last=False)
-            if failure.message:
+            if failure.message or failure.nominated_node is not None:
                 await self._write(failure)
 
     async def _write(self, failure: Failure) -> None:
@@ -102,7 +117,8 @@ class FailureReporter:
     def _is_said(self, failure: Failure) -> bool:
         condition = scheduled_condition(failure.pod)
         return (
-            condition is not None
+            failure.nominated_node in (None, failure.pod.status.nominated_node_name)
+            and condition is not None
             and condition.status == "False"
             and condition.reason == failure.reason
             and condition.message == failure.message
@@ -129,4 +145,7 @@ def condition_patch(failure: Failure, now: str) -> dict[str, object]:
         condition["observedGeneration"] = metadata.generation
     if before is None or before.status != "False":
         condition["lastTransitionTime"] = now
-    return {"metadata": {"uid": metadata.uid}, "status": {"conditions": [condition]}}
+    status: dict[str, object] = {"conditions": [condition]} if failure.message else {}
+    if failure.nominated_node not in (None, failure.pod.status.nominated_node_name):
+        status["nominatedNodeName"] = failure.nominated_node or None
+    return {"metadata": {"uid": metadata.uid}, "status": status}

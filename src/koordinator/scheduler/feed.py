@@ -49,12 +49,18 @@ class Feed:
             self._queue.remove(pod.metadata.uid)
         else:
             self._pending(pod)
+            return
+        self._state.view.nominations.remove(pod.metadata.uid)
 
     def remove_pod(self, pod: Pod) -> None:
         """A pod was deleted or has finished."""
         uid = pod.metadata.uid
         self._mark_time()
         self._queue.remove(uid)
+        self._state.view.nominations.remove(uid)
+        waiting = self._state.view.waiting.get(uid)
+        if waiting is not None:
+            waiting.reject("", "the pod was deleted")
         removed = self._state.remove_pod(uid)
         if removed is not None:
             self._announce(ClusterEvent(EventKind.POD_DELETE, removed))
@@ -105,8 +111,20 @@ class Feed:
         if entry is None and self._state.node_of(uid) is not None:
             # We know better: the pod has been bound, and this is how it looked before.
             return
-        self._queue.add(self._info(pod, entry.pod if entry else None))
+        info = self._info(pod, entry.pod if entry else None)
+        self._keep_nomination(info, entry.pod.pod if entry else None)
+        self._queue.add(info)
         self._wake()
+
+    def _keep_nomination(self, pod: PodInfo, before: Pod | None) -> None:
+        """What the pod's status says of its nomination counts, unless that is older than what we have decided."""
+        nominations, name = self._state.view.nominations, pod.pod.status.nominated_node_name
+        if name:
+            nominations.set(pod, name)
+        elif before is not None and before.status.nominated_node_name:
+            nominations.remove(pod.uid)
+        elif known := nominations.node_of(pod.uid):
+            nominations.set(pod, known)
 
     def _info(self, pod: Pod, known: PodInfo | None) -> PodInfo:
         """The derived facts anew, but what a pod requests only when something that it follows from has changed."""

@@ -9,20 +9,30 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.logs import verbosity
 from koordinator.scheduler.binding import Binder, Binding, Outcome, Result
-from koordinator.scheduler.engine.decision import Attempt, DecisionLog, Placement
+from koordinator.scheduler.cluster_writer import ApiWriter
+from koordinator.scheduler.engine.decision import Attempt, DecisionLog, Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
-from koordinator.scheduler.engine.framework import PluginError
+from koordinator.scheduler.engine.events import ClusterEvent, EventKind
+from koordinator.scheduler.engine.framework import PluginError, Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.rejection import refused_on_node
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.engine.waiting_pods import Verdict
+from koordinator.scheduler.evictions import Eviction, Evictions
 from koordinator.scheduler.failure_report import Events, Failure, FailureReason, FailureReporter
 from koordinator.scheduler.feed import Feed
 from koordinator.scheduler.metrics import SchedulerMetrics
+from koordinator.scheduler.preparation import Preparation
 from koordinator.scheduler.queue.queued_pod import QueuedPod
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
+from koordinator.scheduler.waiting_room import WaitingRoom
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +41,19 @@ _SLICE_SECONDS: Final = 0.004
 _SAME_ERROR_SECONDS: Final = 60.0
 _ERRORS_REMEMBERED: Final = 100
 _LONGEST_PAUSE: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class LoopParts:
+    """What the loop hands its decisions to."""
+
+    feed: Feed
+    binder: Binder
+    preparation: Preparation
+    evictions: Evictions
+    reporter: FailureReporter
+    events: Events
+    writer: ApiWriter
 
 
 class SchedulingLoop:
@@ -42,6 +65,7 @@ class SchedulingLoop:
         queue: SchedulingQueue,
         decisions: DecisionLog,
         metrics: SchedulerMetrics,
+        view: ClusterView,
         clock: Clock,
     ) -> None:
         self._engines = engines
@@ -52,18 +76,18 @@ class SchedulingLoop:
         self._work = asyncio.Event()
         self._logged: dict[str, float] = {}
         """When an error was last logged, by its text."""
-        self._feed: Feed
-        self._binder: Binder
-        self._reporter: FailureReporter
-        self._events: Events
+        self._view = view
+        self._waiting_room = WaitingRoom(view.waiting, clock.monotonic, self._allowed)
+        self._parts: LoopParts
 
-    def attach(self, feed: Feed, binder: Binder, reporter: FailureReporter, events: Events) -> None:
+    def attach(self, parts: LoopParts) -> None:
         """The parts that in turn call the loop."""
-        self._feed, self._binder, self._reporter, self._events = feed, binder, reporter, events
+        self._parts = parts
 
     def wake(self) -> None:
         """There may be something to do."""
         self._work.set()
+        self._parts.writer.notify()
 
     async def run(self) -> None:
         while True:
@@ -81,9 +105,9 @@ class SchedulingLoop:
         if outcome.result is Result.BOUND:
             self._bound(binding, outcome)
         else:
-            binding.engine.forget(placement)
+            self._forget(binding)
             if outcome.pod is not None and outcome.pod.spec.node_name:
-                self._feed.set_pod(outcome.pod)
+                self._parts.feed.set_pod(outcome.pod)
             if outcome.result is Result.REFUSED:
                 self._failed(entry, binding.started, "SchedulerError", f"binding rejected: {outcome.detail}")
             else:
@@ -93,8 +117,9 @@ class SchedulingLoop:
 
     def _slice(self) -> bool:
         """Decide about pods until the time is up; returns whether there are more."""
-        queue, binder, monotonic = self._queue, self._binder, self._clock.monotonic
+        queue, binder, monotonic = self._queue, self._parts.binder, self._clock.monotonic
         end = monotonic() + _SLICE_SECONDS
+        self._waiting_room.expire()
         while binder.has_room:
             entry = queue.pop()
             if entry is None:
@@ -105,10 +130,12 @@ class SchedulingLoop:
         return False
 
     async def _pause(self) -> None:
-        deadline = self._queue.next_deadline()
-        seconds = _LONGEST_PAUSE
-        if deadline is not None and self._binder.has_room:
-            seconds = min(max(deadline - self._clock.monotonic(), 0.001), _LONGEST_PAUSE)
+        deadlines = [self._queue.next_deadline() if self._parts.binder.has_room else None]
+        deadlines.append(self._waiting_room.next_deadline())
+        now, seconds = self._clock.monotonic(), _LONGEST_PAUSE
+        for deadline in deadlines:
+            if deadline is not None:
+                seconds = min(max(deadline - now, 0.001), seconds)
         try:
             await within(self._clock, seconds, self._work.wait())
         except TimeoutError:
@@ -117,25 +144,91 @@ class SchedulingLoop:
     def _attempt(self, entry: QueuedPod) -> None:
         pod, started = entry.pod, self._clock.monotonic()
         engine = self._engines[pod.pod.spec.scheduler_name]
+        waits: Mapping[str, float] | Rejection = {}
         try:
             result = engine.decide(pod, self._clock.now())
             decided = self._clock.monotonic()
             self._metrics.algorithm(decided - started)
             if isinstance(result, Placement):
                 engine.assume(result)
+                waits = self._permit(engine, result)
         except PluginError as error:
             self._log_error(pod.key, error)
             self._decisions.add(pod.key, Attempt(self._clock.now(), entry.attempts, error=str(error)))
             self._failed(entry, started, "SchedulerError", str(error))
             return
-        if isinstance(result, Placement):
-            self._decisions.add(pod.key, Attempt(self._clock.now(), entry.attempts, placement=result))
-            self._binder.submit(Binding(entry, result, engine, started))
+        if isinstance(result, Rejection):
+            self._rejected(entry, started, result)
             return
-        self._decisions.add(pod.key, Attempt(self._clock.now(), entry.attempts, rejection=result))
-        logger.log(_EACH_DECISION, "pod %s fits nowhere: %s", pod.key, result.message)
-        self._queue.park(entry, result.wakes_on, result.message)
-        self._tell(entry, started, "Unschedulable", result.message)
+        if isinstance(waits, Rejection):
+            self._rejected(entry, started, waits)
+            return
+        self._decisions.add(pod.key, Attempt(self._clock.now(), entry.attempts, placement=result))
+        binding = Binding(entry, result, engine, started)
+        if waits:
+            self._waiting_room.hold(binding, waits)
+        else:
+            self._bind(binding)
+
+    def _permit(self, engine: Engine, placement: Placement) -> Mapping[str, float] | Rejection:
+        try:
+            waits = engine.permit(placement)
+        except PluginError:
+            engine.forget(placement)
+            raise
+        if isinstance(waits, Rejection):
+            engine.forget(placement)
+        return waits
+
+    def _allowed(self, binding: Binding, verdict: Verdict) -> None:
+        """A pod that waited may be bound now, or must not."""
+        if verdict.allowed:
+            self._bind(binding)
+        else:
+            self._forget(binding)
+            profile, node_name = binding.engine.profile, binding.placement.node_name
+            rejection = refused_on_node(profile, verdict.plugin, Reason(verdict.message), node_name)
+            self._rejected(binding.entry, binding.started, rejection)
+        self._work.set()
+
+    def _bind(self, binding: Binding) -> None:
+        parts = self._parts
+        if parts.preparation.is_needed(binding):
+            parts.preparation.submit(binding)
+        else:
+            parts.binder.submit(binding)
+
+    def _forget(self, binding: Binding) -> None:
+        """The pod does not take its room: others may."""
+        binding.engine.forget(binding.placement)
+        self._queue.on_event(ClusterEvent(EventKind.POD_DELETE, binding.placement.pod))
+
+    def _rejected(self, entry: QueuedPod, started: float, rejection: Rejection) -> None:
+        pod, after = entry.pod, rejection.after
+        self._decisions.add(pod.key, Attempt(self._clock.now(), entry.attempts, rejection=rejection))
+        logger.log(_EACH_DECISION, "pod %s fits nowhere: %s", pod.key, rejection.message)
+        if after.nominated_node is not None and pod.uid in self._queue:
+            self._nominate(entry, rejection)
+        self._queue.park(entry, rejection.wakes_on, rejection.message)
+        self._tell(entry, started, "Unschedulable", rejection.message, after.nominated_node)
+
+    def _nominate(self, entry: QueuedPod, rejection: Rejection) -> None:
+        """Promise the pod a node, and make those leave who are in its way; or take a promise back."""
+        pod, after = entry.pod, rejection.after
+        node_name = after.nominated_node or ""
+        self._view.nominations.set(pod, node_name)
+        if after.victims:
+            self._parts.evictions.submit(Eviction(pod, node_name, after.victims, after.plugin))
+        if node_name:
+            self._take_promises_back(pod, node_name)
+
+    def _take_promises_back(self, pod: PodInfo, node_name: str) -> None:
+        """Less important pods that wait for this node would wait for nothing: they look for another one."""
+        for other in list(self._view.nominations.on(node_name)):
+            if other.priority < pod.priority:
+                self._view.nominations.remove(other.uid)
+                self._parts.reporter.clear_nomination(other.pod)
+                self._queue.activate([other.uid])
 
     def _log_error(self, key: str, error: PluginError) -> None:
         """With its origin, but each only now and then: a plugin that fails does so for one pod after the other."""
@@ -153,9 +246,9 @@ class SchedulingLoop:
         for plugin in binding.engine.profile.post_bind:
             plugin.post_bind(pod, placement.node_name)
         self._queue.remove(pod.uid)
-        self._reporter.drop(pod.uid)
+        self._parts.reporter.drop(pod.uid)
         if outcome.pod is not None:
-            self._feed.set_pod(outcome.pod)
+            self._parts.feed.set_pod(outcome.pod)
         now = self._clock.monotonic()
         self._metrics.scheduled(
             binding.engine.profile.scheduler_name, now - binding.started, now - entry.created_at, entry.attempts
@@ -163,15 +256,17 @@ class SchedulingLoop:
         for name in placement.kept_off_by:
             self._metrics.kept_off(name)
         note = f"Successfully assigned {pod.key} to {placement.node_name}"
-        self._events.pod_event(pod.pod, "Normal", "Scheduled", "Binding", note)
+        self._parts.events.pod_event(pod.pod, "Normal", "Scheduled", "Binding", note)
         logger.log(_EACH_DECISION, "%s", note)
 
     def _failed(self, entry: QueuedPod, started: float, reason: FailureReason, message: str) -> None:
         self._queue.retry(entry, message)
         self._tell(entry, started, reason, message)
 
-    def _tell(self, entry: QueuedPod, started: float, reason: FailureReason, message: str) -> None:
+    def _tell(
+        self, entry: QueuedPod, started: float, reason: FailureReason, message: str, nominated_node: str | None = None
+    ) -> None:
         pod = entry.pod.pod
         self._metrics.failed(pod.spec.scheduler_name, reason, self._clock.monotonic() - started)
         if pod.metadata.uid in self._queue:
-            self._reporter.report(Failure(pod, reason, message))
+            self._parts.reporter.report(Failure(pod, reason, message, nominated_node))

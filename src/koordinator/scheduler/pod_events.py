@@ -18,7 +18,16 @@ class PodEvents:
         self._recorders = {name: broadcaster.recorder(name) for name in scheduler_names}
 
     def pod_event(
-        self, pod: Pod, event_type: Literal["Normal", "Warning"], reason: str, action: str, note: str
+        self,
+        pod: Pod,
+        event_type: Literal["Normal", "Warning"],
+        reason: str,
+        action: str,
+        note: str,
+        *,
+        reporter: Pod | None = None,
     ) -> None:
-        """Record an event about the pod; returns at once."""
-        self._recorders[pod.spec.scheduler_name].event(reference_to(PODS, pod), event_type, reason, action, note)
+        """Record an event about the pod, in the name of its own profile or of that which handles ``reporter``. Returns
+        at once."""
+        name = (reporter or pod).spec.scheduler_name
+        self._recorders[name].event(reference_to(PODS, pod), event_type, reason, action, note)

@@ -22,16 +22,19 @@ from koordinator.base.deadline import within
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client, Malformed
 from koordinator.scheduler.binding import Binder
+from koordinator.scheduler.cluster_writer import ApiWriter
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import DecisionLog
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.evictions import Evictions
 from koordinator.scheduler.failure_report import Events, FailureReporter
 from koordinator.scheduler.feed import Feed
-from koordinator.scheduler.loop import SchedulingLoop
+from koordinator.scheduler.loop import LoopParts, SchedulingLoop
 from koordinator.scheduler.metrics import SchedulerMetrics
+from koordinator.scheduler.preparation import Preparation
 from koordinator.scheduler.queue.scheduling_queue import QueueOptions, SchedulingQueue
 from koordinator.scheduler.transforms import node_as_seen, pod_as_seen
 
@@ -81,7 +84,7 @@ class Scheduler:
             profile.scheduler_name: Engine(profile, self.state, random) for profile in profiles
         }
         self.queue = SchedulingQueue(_sort_key(profiles), self._gate, clock.monotonic, self._options.queue)
-        self._loop = SchedulingLoop(self.engines, self.queue, self.decisions, metrics, clock)
+        self._loop = SchedulingLoop(self.engines, self.queue, self.decisions, metrics, view, clock)
         self.feed = Feed(self.state, self.queue, make_pod, self.engines.__contains__, self._loop.wake, clock.now)
         self._binder = Binder(
             client,
@@ -92,7 +95,12 @@ class Scheduler:
             concurrency=self._options.bind_concurrency,
         )
         self._reporter = FailureReporter(client, events, clock)
-        self._loop.attach(self.feed, self._binder, self._reporter, events)
+        self._writer = ApiWriter(client, clock)
+        self._preparation = Preparation(self._writer, self._binder.submit, self._loop.finished, clock)
+        self._evictions = Evictions(client, events, view, clock, random)
+        self._loop.attach(
+            LoopParts(self.feed, self._binder, self._preparation, self._evictions, self._reporter, events, self._writer)
+        )
         self._metrics = metrics
         metrics.observe_sizes(self.queue.size, self._cache_sizes)
         self.informers = self._informers()
@@ -113,7 +121,11 @@ class Scheduler:
         logger.info("in sync: %s", ", ".join(f"{count} {name}" for name, count in self._cache_sizes().items()))
         async with asyncio.TaskGroup() as tasks:
             binder = tasks.create_task(self._binder.run(), name="binder")
-            reporter = tasks.create_task(self._reporter.run(), name="failure-reporter")
+            beside = [
+                tasks.create_task(self._reporter.run(), name="failure-reporter"),
+                tasks.create_task(self._preparation.run(), name="preparation"),
+                tasks.create_task(self._evictions.run(), name="evictions"),
+            ]
             loop = tasks.create_task(self._loop.run(), name="scheduling-loop")
             await stop.wait()
             loop.cancel()
@@ -122,7 +134,8 @@ class Scheduler:
             if self._binder.unfinished:
                 logger.warning("%d bindings were still under way when the time to stop was up", self._binder.unfinished)
             binder.cancel()
-            reporter.cancel()
+            for task in beside:
+                task.cancel()
 
     def _gate(self, pod: PodInfo) -> str | None:
         gated = self.engines[pod.pod.spec.scheduler_name].profile.gate(pod.pod)

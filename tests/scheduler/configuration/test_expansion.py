@@ -36,9 +36,9 @@ def _at_points(profile: ProfileConfiguration) -> dict[str, list[str]]:
         "preScore": list(order.pre_score),
         "score": [f"{name}={weight}" for name, weight in order.score],
         "reserve": list(order.reserve),
-        "permit": list(profile.permit),
+        "permit": list(order.permit),
         "preBind": list(order.pre_bind),
-        "bind": list(profile.bind),
+        "bind": list(order.bind),
         "postBind": list(order.post_bind),
     }
 

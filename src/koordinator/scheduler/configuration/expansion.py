@@ -21,7 +21,6 @@ _FIELDS: Final = {
     point: "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in point) for point in POINTS
 }
 _DEFAULT: Final = tuple(PluginEntry(name=name, weight=weight) for name, weight in DEFAULT_PLUGINS)
-_NOT_ORDERED: Final = frozenset({"permit", "bind"})
 _PRE_BIND_WRITER: Final = "DefaultPreBind"
 _WRITTEN_BY_IT: Final = ("Reservation", "NodeNUMAResource", "DeviceShare", "Coscheduling")
 _PREPARED_SCORERS: Final = ("NodeResourcesFitPlus", "ScarceResourceAvoidance")
@@ -39,7 +38,7 @@ class Expansion:
 
     @property
     def order(self) -> PluginOrder:
-        names = {_FIELDS[point]: plugins for point, plugins in self.points.items() if point not in _NOT_ORDERED}
+        names = {_FIELDS[point]: plugins for point, plugins in self.points.items()}
         score = tuple((name, self.weights[name]) for name in self.points["score"])
         return PluginOrder(**{**names, "score": score})  # type: ignore[arg-type]
 

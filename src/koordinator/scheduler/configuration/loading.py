@@ -98,8 +98,6 @@ def _profile(profile: Profile, expansion: Expansion, path: str) -> ProfileConfig
     return ProfileConfiguration(
         scheduler_name=profile.scheduler_name or "",
         order=expansion.order,
-        permit=expansion.points["permit"],
-        bind=expansion.points["bind"],
         plugins=expansion.plugins,
         arguments=_arguments(profile, path),
     )

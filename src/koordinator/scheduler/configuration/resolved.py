@@ -16,9 +16,6 @@ class ProfileConfiguration:
 
     scheduler_name: str
     order: PluginOrder
-    permit: tuple[str, ...]
-    bind: tuple[str, ...]
-    """The points that the engine runs by itself; kept so that the configuration can be written whole."""
     plugins: tuple[str, ...]
     """Every plugin that takes part anywhere, in the order of first mention."""
     arguments: Mapping[str, Any]

@@ -50,9 +50,7 @@ def _enabled(profile: ProfileConfiguration, point: str) -> list[dict[str, Any]]:
     order = profile.order
     if point == "score":
         return [{"name": name, "weight": weight} for name, weight in order.score]
-    names = {"permit": profile.permit, "bind": profile.bind}.get(point)
-    if names is None:
-        names = getattr(order, "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in point))
+    names = getattr(order, "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in point))
     return [{"name": name} for name in names]
 
 

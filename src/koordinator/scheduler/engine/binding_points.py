@@ -63,6 +63,14 @@ class ClusterWriter(Protocol):
 
 
 class PreBindPlugin(Plugin):
+    time_limit: float = 60.0
+    """Seconds after which ``pre_bind`` is given up."""
+
+    def pre_binds(self, pod: PodInfo, node_name: str) -> bool:
+        """Whether there is anything to do for this pod; most pods then go the short way. Asked before every binding,
+        so it must be quick (upstream: PreBindPreFlight)."""
+        return True
+
     @abstractmethod
     async def pre_bind(self, pod: PodInfo, node_name: str, changes: PodChanges, writer: ClusterWriter) -> None:
         """I/O that must be done before the binding, and what is to be written to the pod. Raises to fail it."""
@@ -79,6 +87,9 @@ class BindOutcome(Enum):
 
 
 class BindPlugin(Plugin):
+    time_limit: float = 60.0
+    """Seconds after which ``bind`` is given up."""
+
     @abstractmethod
     async def bind(self, pod: PodInfo, node_name: str, writer: ClusterWriter) -> BindOutcome:
         """Bind the pod, or leave it to the next plugin. Raises to fail it."""

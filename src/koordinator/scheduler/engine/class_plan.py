@@ -56,12 +56,24 @@ class ClassPlan:
     restricted_to: frozenset[str] | None = None
     """The only nodes that are looked at."""
     restricted_by: list[str] = field(default_factory=list)
+    pod: PodInfo | None = None
+    """What is judged instead of the pod, if a transformer says so."""
 
 
 def plan_class(profile: Profile, pod: PodInfo) -> ClassPlan:
     """Run PreFilter and, unless that ends it, PreScore."""
     plan = ClassPlan()
+    for transformer in profile.pre_filter_transformers:
+        answer = transformer.before_pre_filter(pod)
+        if isinstance(answer, Reason):
+            plan.rejection = transformer.name, answer
+            return plan
+        if answer is not None:
+            plan.pod = pod = answer
     results = _pre_filter(plan, profile.pre_filter, pod)
+    for transformer in profile.pre_filter_transformers:
+        if plan.rejection is None and (reason := transformer.after_pre_filter(pod, plan.restricted_to)) is not None:
+            plan.rejection = transformer.name, reason
     if plan.rejection is not None:
         return plan
     plan.filters = [

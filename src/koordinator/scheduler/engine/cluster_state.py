@@ -7,7 +7,8 @@ are on it and come back, and the API may bind a pod elsewhere than we assumed. T
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +19,7 @@ from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.columns import PODS, Aspect
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import Observer
+from koordinator.scheduler.engine.node_changes import node_changes
 from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
 from koordinator.scheduler.engine.view import ClusterView
 
@@ -184,6 +186,27 @@ class ClusterState:
         self._remove(placed)
         return True
 
+    @contextmanager
+    def supposing(self, row: int, removed: Iterable[PodInfo], added: Iterable[PodInfo]) -> Iterator[None]:
+        """As if ``removed`` were not on ``row`` and ``added`` were, until the end of the block. All observers see it,
+        so every plugin can be asked; everything is as before afterwards."""
+        taken = [self._placed[pod.uid] for pod in removed]
+        for placed in taken:
+            self._remove(placed)
+        node_name = self._columns.names[row]
+        come = [pod for pod in added if pod.uid not in self._placed]
+        for pod in come:
+            self._place(pod, node_name, assumed=True)
+        try:
+            yield
+        finally:
+            for pod in come:
+                self._remove(self._placed[pod.uid])
+            for placed in taken:
+                self._placed[placed.pod.uid] = placed
+                self._priorities[placed.pod.priority] += 1
+                self._occupy(placed, row)
+
     def remove_pod(self, uid: str) -> PodInfo | None:
         """The pod is deleted or finished; returns it if it was on a node."""
         placed = self._placed.get(uid)
@@ -265,25 +288,3 @@ def _counts_otherwise(old: Pod, new: Pod) -> bool:
     """Whether the pod belongs to another group of labels now, as far as selectors can see."""
     before, after = old.metadata, new.metadata
     return before.labels != after.labels or (before.deletion_timestamp is None) != (after.deletion_timestamp is None)
-
-
-def node_changes(old: Node, new: Node) -> frozenset[str]:
-    """The event kinds that turn ``old`` into ``new``; heartbeats alone are none."""
-    kinds: set[str] = set()
-    before, after = old.status, new.status
-    if before.allocatable != after.allocatable or before.capacity != after.capacity:
-        kinds.add(EventKind.NODE_ALLOCATABLE)
-    if old.metadata.labels != new.metadata.labels:
-        kinds.add(EventKind.NODE_LABEL)
-    if old.metadata.annotations != new.metadata.annotations:
-        # What annotations say about a node is about its capacity or its thresholds.
-        kinds.add(EventKind.NODE_ALLOCATABLE)
-    if old.spec != new.spec:
-        kinds.add(EventKind.NODE_TAINT)
-    if _condition_states(old) != _condition_states(new) or before.images != after.images:
-        kinds.add(EventKind.NODE_CONDITION)
-    return frozenset(kinds)
-
-
-def _condition_states(node: Node) -> list[tuple[str, str]]:
-    return [(condition.type, condition.status) for condition in node.status.conditions]

@@ -114,6 +114,10 @@ class NodeColumns:
             touched |= self._versions[aspect, : self.size] > version
         return touched
 
+    def row_version(self, row: int) -> int:
+        """Grows with every change of ``row``."""
+        return int(self._versions[:, row].max())
+
     def touch(self, row: int, aspect: Aspect) -> None:
         """Note that ``aspect`` of ``row`` has changed."""
         self._clock += 1

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import NO_PLAN, PostFilterResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,8 @@ class Rejection:
     plugins: frozenset[str]
     wakes_on: frozenset[str]
     """The kinds of event that may change this."""
+    after: PostFilterResult = NO_PLAN
+    """What PostFilter plugins made of it."""
 
 
 @dataclass(frozen=True, slots=True)

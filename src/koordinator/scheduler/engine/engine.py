@@ -3,31 +3,38 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Final
 
+from koordinator.scheduler.engine.binding_points import Wait
+from koordinator.scheduler.engine.choice import Chooser, RandomSource
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.evaluation import Evaluation
-from koordinator.scheduler.engine.framework import Observer, PluginError
+from koordinator.scheduler.engine.extender import (
+    FindOneNodePlugin,
+    ForgetHandler,
+    PreferNodesPlugin,
+    ReservationNominator,
+    ResizePodPlugin,
+)
+from koordinator.scheduler.engine.failed_attempt import Attempt, Memory
+from koordinator.scheduler.engine.framework import Observer, PluginError, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
-from koordinator.scheduler.engine.rejection import no_nodes, reject
+from koordinator.scheduler.engine.rejection import no_nodes, refused_everywhere, refused_on_node, reject
 
 _TOP_NODES: Final = 3
-
-
-class RandomSource(Protocol):
-    """What is needed of ``random.Random``."""
-
-    def randrange(self, stop: int, /) -> int: ...
 
 
 @dataclass(slots=True)
 class _PodClass:
     evaluation: Evaluation
+    memory: Memory = field(default_factory=dict)
+    """What PostFilter plugins have found out about rows, for all pods of the class."""
     rejections: dict[tuple[int, str | None], Rejection] = field(default_factory=dict)
     """By priority and preemption policy, valid for ``rejected_at``."""
     rejected_at: int = -1
@@ -39,86 +46,129 @@ class Engine:
     def __init__(self, profile: Profile, state: ClusterState, random: RandomSource, *, cells: int = 8_000_000) -> None:
         self.profile = profile
         self._state = state
-        self._random = random
+        self._chooser = Chooser(state, random)
         self._cells = cells
         self._classes: OrderedDict[Hashable, _PodClass] = OrderedDict()
         self._timed = [observer for observer in profile.observers if type(observer).on_time is not Observer.on_time]
+        self._finder = profile.first(FindOneNodePlugin)
+        self._preferring = profile.first(PreferNodesPlugin)
+        self._nominator = profile.first(ReservationNominator)
+        self._resizing = profile.all(ResizePodPlugin)
+        self._forgetting = profile.all(ForgetHandler)
 
     def decide(self, pod: PodInfo, now: datetime) -> Placement | Rejection:
         """Judge all nodes for ``pod`` and choose among the best at random. Changes nothing that another decision sees.
 
         Raises PluginError when a plugin fails.
         """
-        columns = self._state.view.columns
-        self._state.view.now = now
+        view = self._state.view
+        view.now = now
         for observer in self._timed:
             observer.on_time(now)
-        if not columns.row_of:
+        if not view.columns.row_of:
             return no_nodes()
-        key = self._class_key(pod)
-        pod_class = self._classes.get(key)
+        with _as_plugin_error():
+            only = self._finder.find_one_node(pod) if self._finder is not None else None
+            if isinstance(only, Reason):
+                assert self._finder is not None
+                return refused_everywhere(self.profile, self._finder.name, only, len(view.columns.row_of))
+            key = self.profile.class_key(pod)
+        pod_class = self._class_of(key, pod)
         try:
-            if pod_class is None:
-                pod_class = self._add_class(key, pod)
-            else:
-                self._classes.move_to_end(key)
-            pod_class.evaluation.refresh()
-        except Exception as error:
+            with _as_plugin_error():
+                return self._judge(pod_class, pod, only)
+        except PluginError:
             # Half of its rows may be current: nobody may use it again.
             self._classes.pop(key, None)
-            raise (
-                error if isinstance(error, PluginError) else PluginError(f"{type(error).__name__}: {error}")
-            ) from error
-        best = pod_class.evaluation.best()
-        if not best.shape[0]:
-            return self._reject(pod_class, pod)
-        row = int(best[self._random.randrange(best.shape[0])])
-        return self._placement(pod, pod_class.evaluation, row)
+            raise
 
     def assume(self, placement: Placement) -> None:
         """Count the pod on its node and let the Reserve plugins prepare. Raises PluginError, with all undone."""
-        pod = placement.pod
-        self._state.assume(pod, placement.node_name)
+        self._state.assume(placement.pod, placement.node_name)
         try:
-            for plugin in self.profile.reserve:
-                plugin.reserve(pod, placement.row)
-        except Exception as error:
+            with _as_plugin_error():
+                for plugin in self.profile.reserve:
+                    plugin.reserve(placement.pod, placement.row)
+        except PluginError:
             self.forget(placement)
-            raise (
-                error if isinstance(error, PluginError) else PluginError(f"{type(error).__name__}: {error}")
-            ) from error
+            raise
+        if self._nominator is not None:
+            self._nominator.forget_nomination(placement.pod)
+
+    def permit(self, placement: Placement) -> dict[str, float] | Rejection:
+        """Ask the Permit plugins about an assumed pod: those that want it to wait, and for how many seconds at most
+        (none: it may be bound), or a refusal. Raises PluginError. Undoing ``assume`` is the caller's part."""
+        waits: dict[str, float] = {}
+        with _as_plugin_error():
+            for plugin in self.profile.permit:
+                answer = plugin.permit(placement.pod, placement.row)
+                if isinstance(answer, Wait):
+                    waits[plugin.name] = answer.seconds
+                elif answer is not None:
+                    return refused_on_node(self.profile, plugin.name, answer, placement.node_name)
+        return waits
 
     def forget(self, placement: Placement) -> None:
         """Undo ``assume``; nothing but the plugins' reservation when the API has the pod on a node by now."""
         for plugin in reversed(self.profile.reserve):
             plugin.unreserve(placement.pod, placement.row)
         self._state.forget(placement.pod.uid)
+        for handler in self._forgetting:
+            handler.forget_pod(placement.pod)
 
-    def _class_key(self, pod: PodInfo) -> Hashable:
-        try:
-            return self.profile.class_key(pod)
-        except Exception as error:
-            raise PluginError(f"{type(error).__name__}: {error}") from error
+    def _judge(self, pod_class: _PodClass, pod: PodInfo, only: str | None) -> Placement | Rejection:
+        evaluation = pod_class.evaluation
+        evaluation.refresh()
+        attempt = Attempt(self._state, evaluation, pod, pod_class.memory)
+        if only is not None:
+            attempt.only = only
+            row = self._chooser.take(evaluation, pod, attempt, only)
+        else:
+            preferred = self._preferring.prefer_nodes(pod) if self._preferring is not None else ()
+            row = self._chooser.choose(evaluation, pod, attempt, preferred)
+        if row is None:
+            return self._reject(pod_class, pod, attempt)
+        if self._nominator is not None and (reason := self._nominator.nominate(pod, row)) is not None:
+            return refused_on_node(self.profile, self._nominator.name, reason, self._state.view.columns.names[row])
+        for plugin in self._resizing:
+            resized = plugin.resize_pod(pod, row)
+            if isinstance(resized, Reason):
+                return refused_on_node(self.profile, plugin.name, resized, self._state.view.columns.names[row])
+            pod = resized or pod
+        return self._placement(pod, evaluation, row)
 
-    def _add_class(self, key: Hashable, pod: PodInfo) -> _PodClass:
+    def _class_of(self, key: Hashable, pod: PodInfo) -> _PodClass:
+        known = self._classes.get(key)
+        if known is not None:
+            self._classes.move_to_end(key)
+            return known
         rows = max(1, self._state.view.columns.alive.shape[0])
         points = len(self.profile.filter) + 2 * len(self.profile.score) + 2
         while self._classes and (len(self._classes) + 1) * rows * points > self._cells:
             self._classes.popitem(last=False)
-        pod_class = self._classes[key] = _PodClass(Evaluation(self.profile, self._state.view.columns, pod))
+        with _as_plugin_error():
+            evaluation = Evaluation(self.profile, self._state.view.columns, pod)
+        pod_class = self._classes[key] = _PodClass(evaluation)
         return pod_class
 
-    def _reject(self, pod_class: _PodClass, pod: PodInfo) -> Rejection:
+    def _reject(self, pod_class: _PodClass, pod: PodInfo, attempt: Attempt) -> Rejection:
         """The explanation, kept for like pods that are tried before anything has changed."""
-        version = self._state.view.columns.version
-        if pod_class.rejected_at != version:
-            pod_class.rejected_at = version
+        view = self._state.view
+        if pod_class.rejected_at != view.columns.version:
+            pod_class.rejected_at = view.columns.version
             pod_class.rejections.clear()
         variant = pod.priority, pod.pod.spec.preemption_policy
-        rejection = pod_class.rejections.get(variant)
+        alike = not len(view.nominations) and attempt.only is None
+        rejection = pod_class.rejections.get(variant) if alike else None
         if rejection is None:
-            rejection = reject(self.profile, self._state, pod_class.evaluation, pod)
-            pod_class.rejections[variant] = rejection
+            rejection = reject(self.profile, self._state, pod_class.evaluation, pod, attempt)
+            if alike and not rejection.after.found:
+                # Asking what if leaves the columns as they were, at a later version.
+                pod_class.evaluation.refresh()
+                pod_class.rejected_at = view.columns.version
+                pod_class.rejections[variant] = rejection
+        for transformer in self.profile.post_filter_transformers:
+            transformer.after_post_filter(pod, rejection)
         return rejection
 
     def _placement(self, pod: PodInfo, evaluation: Evaluation, row: int) -> Placement:
@@ -137,3 +187,14 @@ class Engine:
             best_scores=tuple([evaluation.scores_of(each) for each in rows]),
             plugins=evaluation.score_names,
         )
+
+
+@contextmanager
+def _as_plugin_error() -> Iterator[None]:
+    """Whatever a plugin raises ends the attempt of its pod, not the program."""
+    try:
+        yield
+    except PluginError:
+        raise
+    except Exception as error:
+        raise PluginError(f"{type(error).__name__}: {error}") from error

@@ -7,32 +7,24 @@ row, the usual case while like pods are placed one after the other, costs one ca
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from contextlib import ExitStack
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from koordinator.scheduler.engine.class_plan import plan_class
+from koordinator.scheduler.engine.adjustment import adjusted
+from koordinator.scheduler.engine.class_plan import PlannedFilter, plan_class
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
-from koordinator.scheduler.engine.framework import FEASIBLE, FilterPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.verdicts import Failure, failures, first_to_rule_out
 
 INFEASIBLE: Final = -1
 """The total of a row that no pod of the class may go to."""
 _FEW_CHANGES: Final = 64
+_OF_PODS: Final = 1 << Aspect.PODS | 1 << Aspect.LOAD
 _EVERYTHING: Final = (1 << len(Aspect)) - 1
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Rows that the same plugin ruled out with the same code."""
-
-    plugin: FilterPlugin
-    state: Any
-    code: int
-    rows: Rows
 
 
 class Evaluation:
@@ -40,8 +32,11 @@ class Evaluation:
 
     def __init__(self, profile: Profile, columns: NodeColumns, pod: PodInfo) -> None:
         self._columns = columns
-        self.pod = pod
         self.plan = plan = plan_class(profile, pod)
+        self.pod = plan.pod or pod
+        self._filter_transformers = profile.filter_transformers
+        self._score_transformers = profile.score_transformers
+        self._transformed = bool(self._filter_transformers or self._score_transformers)
         self.version = -1
         """The version of the columns that everything here is current for."""
         self._filters = plan.filters
@@ -81,19 +76,14 @@ class Evaluation:
     def next_best(self, excluded: Sequence[int], count: int) -> list[int]:
         """Up to ``count`` feasible rows with the highest totals after those of ``excluded``."""
         found: list[int] = []
-        hidden = [(row, int(self.totals[row])) for row in excluded]
-        for row in excluded:
-            self.totals[row] = INFEASIBLE
+        hidden = [(row, self.hide(row)) for row in excluded]
         while len(found) < count:
             row = int(self.totals[: self._columns.size].argmax())
-            total = int(self.totals[row])
-            if total == INFEASIBLE:
+            if self.totals[row] == INFEASIBLE:
                 break
             found.append(row)
-            hidden.append((row, total))
-            self.totals[row] = INFEASIBLE
-        for row, total in hidden:
-            self.totals[row] = total
+            hidden.append((row, self.hide(row)))
+        self.show(hidden)
         return found
 
     def scores_of(self, row: int) -> list[int]:
@@ -106,32 +96,52 @@ class Evaluation:
         """How many nodes pods of the class may go to."""
         return int(np.count_nonzero(self.feasible))
 
+    def hide(self, row: int) -> int:
+        """Take ``row`` out of the choice until ``show``; returns its total."""
+        total = int(self.totals[row])
+        self.totals[row] = INFEASIBLE
+        return total
+
+    def show(self, hidden: Iterable[tuple[int, int]]) -> None:
+        """Put hidden rows (row, total) back."""
+        for row, total in hidden:
+            self.totals[row] = total
+
+    def failure_of(self, row: int) -> Failure | None:
+        """The first plugin that rules out ``row``; None when it is feasible."""
+        found = failures(self._filters, self._codes, np.array((row,), dtype=np.intp)) if not self.feasible[row] else []
+        return found[0] if found else None
+
     def first_to_rule_out(self) -> tuple[str, ...]:
         """The plugins that are the first to rule out some node that was looked at, in the order of the profile."""
-        rows = self._present(
-            np.flatnonzero(self._columns.alive[: self._columns.size] & ~self.feasible[: self._columns.size])
-        )
-        if not rows.size or not self._filters:
-            return ()
-        first = np.unique((self._codes[:, rows] != FEASIBLE).argmax(axis=0))
-        return tuple(self._filters[index].plugin.name for index in first.tolist())
+        return first_to_rule_out(self._filters, self._codes, self._ruled_out())
 
     def failures(self) -> list[Failure]:
         """The infeasible rows that were looked at, grouped by the first plugin that rules them out and its code."""
+        return failures(self._filters, self._codes, self._ruled_out())
+
+    def _ruled_out(self) -> Rows:
         rows = self._present(np.flatnonzero(self._columns.alive[: self._columns.size]))
-        rows = rows[~self.feasible[rows]]
-        if not rows.size or not self._filters:
-            return []
-        codes = self._codes[:, rows]
-        first = (codes != FEASIBLE).argmax(axis=0)
-        code = codes[first, np.arange(rows.size)]
-        groups: list[Failure] = []
-        for index in np.unique(first):
-            entry, of_plugin = self._filters[index], first == index
-            for value in np.unique(code[of_plugin]):
-                members = rows[of_plugin & (code == value)]
-                groups.append(Failure(entry.plugin, entry.state, int(value), members))
-        return groups
+        return rows[~self.feasible[rows]]
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the verdict on each node depends on that node alone."""
+        return not self._follows
+
+    def open_questions(self, row: int, *, added: bool) -> list[PlannedFilter] | None:
+        """The filters that have to be asked again about ``row`` if pods were taken off it (and, with ``added``, others
+        put there); None when another one rules the row out whoever is on it. Current only after ``refresh``."""
+        if self.plan.rejection is not None or not self._present(np.array((row,), dtype=np.intp)).shape[0]:
+            return None
+        questions = []
+        for index, entry in enumerate(self._filters):
+            passes = not self._codes[index, row]
+            if entry.reads & _OF_PODS and not (passes and entry.plugin.monotone and not added):
+                questions.append(entry)
+            elif not passes:
+                return None
+        return questions
 
     def _present(self, rows: Rows) -> Rows:
         """Those of ``rows`` that are looked at for this class."""
@@ -201,7 +211,7 @@ class Evaluation:
         """Recompute rows in the plugins that read what changed of them: pairs of (aspects, rows). ``stale``: scores
         that depend on other rows are out of date already."""
         for aspects, rows in work:
-            if rows.shape[0] == 1:
+            if rows.shape[0] == 1 and not self._transformed:
                 stale |= self._evaluate_row(aspects, int(rows[0]))
             elif rows.shape[0]:
                 stale |= self._evaluate_rows(aspects, rows)
@@ -230,20 +240,37 @@ class Evaluation:
 
     def _evaluate_rows(self, aspects: int, rows: Rows) -> bool:
         """Returns whether scores of other rows depend on what changed here."""
-        pod, changed = self.pod, False
+        if self._transformed:
+            with ExitStack() as seen:
+                for transformer in self._filter_transformers:
+                    seen.enter_context(adjusted(self._columns, transformer.before_filter(self.pod, rows)))
+                self._filter_rows(aspects, rows)
+                for scorer in self._score_transformers:
+                    seen.enter_context(adjusted(self._columns, scorer.before_score(self.pod, rows)))
+                changed = self._score_rows(aspects, rows)
+        else:
+            self._filter_rows(aspects, rows)
+            changed = self._score_rows(aspects, rows)
+        changed |= self._combine(rows)
+        return changed and bool(self._normalized)
+
+    def _filter_rows(self, aspects: int, rows: Rows) -> None:
         for index, entry in enumerate(self._filters):
             if entry.reads & aspects:
-                self._codes[index, rows] = entry.plugin.filter(pod, entry.state, rows)
+                self._codes[index, rows] = entry.plugin.filter(self.pod, entry.state, rows)
+
+    def _score_rows(self, aspects: int, rows: Rows) -> bool:
+        """Returns whether a score that others are scaled by has changed."""
+        changed = False
         for index, score in enumerate(self._scores):
             if score.reads & aspects:
-                values = score.plugin.score(pod, score.state, rows)
+                values = score.plugin.score(self.pod, score.state, rows)
                 if score.raw is None:
                     self._weighted[index, rows] = values * score.weight
                 elif not np.array_equal(score.raw[rows], values):
                     score.raw[rows] = values
                     changed = True
-        changed |= self._combine(rows)
-        return changed and bool(self._normalized)
+        return changed
 
     def _combine(self, rows: Rows) -> bool:
         """Verdicts and totals from what the plugins said of each row; returns whether a verdict has changed."""

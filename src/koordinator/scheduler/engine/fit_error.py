@@ -8,8 +8,7 @@ from typing import Final
 
 NO_NODES: Final = "no nodes available to schedule pods"
 _NOT_HELPFUL: Final = "Preemption is not helpful for scheduling"
-_NO_VICTIMS: Final = "No preemption victims found for incoming pod"
-_NEVER: Final = "not eligible due to preemptionPolicy=Never."
+NO_VICTIMS: Final = "No preemption victims found for incoming pod"
 
 
 def fit_error(node_count: int, reasons: Mapping[str, int], after: str = "") -> str:
@@ -29,16 +28,10 @@ def pre_filter_error(node_count: int, reason: str, after: str = "") -> str:
     return f"{text} {after}" if after else text
 
 
-def preemption_text(node_count: int, without_victims: int, *, never: bool) -> str:
-    """What DefaultPreemption adds when it finds nobody to evict.
-
-    ``without_victims`` counts the nodes where eviction might have helped but nothing is less important than the pod;
-    on all others it would not have helped anyway. ``never``: the pod may not preempt.
-    """
-    if never:
-        return f"preemption: {_NEVER}"
-    reasons = Counter({_NO_VICTIMS: without_victims, _NOT_HELPFUL: node_count - without_victims})
-    return f"preemption: {fit_error(node_count, +reasons)}"
+def preemption_error(node_count: int, reasons: Mapping[str, int], not_helpful: int) -> str:
+    """What DefaultPreemption adds when it finds no node to make room on: ``reasons`` (text -> nodes) for those where it
+    tried, ``not_helpful`` for those where eviction would not have helped anyway."""
+    return f"preemption: {fit_error(node_count, +Counter({**reasons, _NOT_HELPFUL: not_helpful}))}"
 
 
 def restricted_text(plugins: Iterable[str]) -> str:

@@ -154,6 +154,10 @@ class PreFilterResult:
 
 class FilterPlugin(Plugin):
     reads: ClassVar[tuple[Aspect, ...]]
+    monotone: ClassVar[bool] = False
+    """Taking pods off a node never makes it fail here. What reads neither pods nor load is so anyway."""
+    from_columns: ClassVar[bool] = False
+    """Judges by the pod and NodeColumns alone, so that it can be asked about columns as they might be."""
 
     @abstractmethod
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:

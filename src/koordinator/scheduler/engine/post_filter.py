@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol, TypeVar
 
 from koordinator.scheduler.engine.columns import Rows
 from koordinator.scheduler.engine.framework import Plugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
+
+T = TypeVar("T")
 
 
 class FailedAttempt(Protocol):
@@ -22,6 +24,16 @@ class FailedAttempt(Protocol):
     def fits(self, row: int, without: Sequence[PodInfo]) -> bool:
         """Whether the pod would pass all filters on ``row`` if the pods ``without`` were not there. Nominated pods of
         at least its priority count as being there."""
+
+    def least(self, row: int, candidates: Sequence[PodInfo]) -> list[PodInfo] | None:
+        """Those of ``candidates`` that have to leave ``row`` for the pod to pass: all are taken off, then each is let
+        back, from the front, if the pod still passes. None when it does not even pass without all of them."""
+
+    def reasons(self, row: int, without: Sequence[PodInfo]) -> Sequence[Reason]:
+        """Why the pod would not pass on ``row`` even if the pods ``without`` were not there; empty if it would."""
+
+    def remember(self, row: int, question: Hashable, answer: Callable[[], T]) -> T:
+        """``answer()``, kept for like pods until something changes on ``row``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +61,15 @@ class PostFilterResult:
     """The node that the pod waits for; empty takes a nomination back, None leaves it as it is."""
     victims: tuple[PodInfo, ...] = ()
     """To be evicted from the nominated node."""
+    plugin: str = ""
+    """Who made the plan."""
 
     @property
     def found(self) -> bool:
         return bool(self.nominated_node)
+
+
+NO_PLAN: Final = PostFilterResult()
 
 
 class PostFilterPlugin(Plugin):

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
 
 from koordinator.api.pod import Pod
-from koordinator.scheduler.engine.binding_points import PostBindPlugin, PreBindPlugin, ReservePlugin
+from koordinator.scheduler.engine.binding_points import (
+    BindPlugin,
+    PermitPlugin,
+    PostBindPlugin,
+    PreBindPlugin,
+    ReservePlugin,
+)
+from koordinator.scheduler.engine.extender import (
+    FilterTransformer,
+    PostFilterTransformer,
+    PreFilterTransformer,
+    ScoreTransformer,
+)
 from koordinator.scheduler.engine.framework import (
     FilterPlugin,
     Observer,
@@ -18,6 +31,9 @@ from koordinator.scheduler.engine.framework import (
     ScorePlugin,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import PostFilterPlugin
+
+P = TypeVar("P", bound=Plugin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +49,9 @@ class PluginOrder:
     score: tuple[tuple[str, int], ...] = ()
     """With weights."""
     reserve: tuple[str, ...] = ()
+    permit: tuple[str, ...] = ()
     pre_bind: tuple[str, ...] = ()
+    bind: tuple[str, ...] = ()
     post_bind: tuple[str, ...] = ()
 
 
@@ -44,31 +62,16 @@ class Profile:
     scheduler_name: str
     plugins: Mapping[str, Plugin]
     order: PluginOrder
-    preempts: bool = field(init=False)
-    """Whether DefaultPreemption takes part: failure messages then say whether preemption would help, as upstream."""
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "preempts", "DefaultPreemption" in self.order.post_filter)
 
     @cached_property
     def queue_sort(self) -> QueueSortPlugin | None:
-        return next(
-            (plugin for plugin in self._named(self.order.queue_sort) if isinstance(plugin, QueueSortPlugin)), None
-        )
-
-    @cached_property
-    def pre_enqueue(self) -> tuple[PreEnqueuePlugin, ...]:
-        return tuple(plugin for plugin in self._named(self.order.pre_enqueue) if isinstance(plugin, PreEnqueuePlugin))
+        return next(iter(self._at(self.order.queue_sort, QueueSortPlugin)), None)
 
     @cached_property
     def pre_filter(self) -> tuple[PreFilterPlugin, ...]:
         """Those that are listed, then the filters that prepare themselves there without being listed."""
         plugins = (*self._named(self.order.pre_filter), *self.filter)
         return tuple(dict.fromkeys(plugin for plugin in plugins if isinstance(plugin, PreFilterPlugin)))
-
-    @cached_property
-    def filter(self) -> tuple[FilterPlugin, ...]:
-        return tuple(plugin for plugin in self._named(self.order.filter) if isinstance(plugin, FilterPlugin))
 
     @cached_property
     def score(self) -> tuple[tuple[ScorePlugin, int], ...]:
@@ -79,16 +82,60 @@ class Profile:
         )
 
     @cached_property
+    def score_transformers(self) -> tuple[ScoreTransformer, ...]:
+        return self._at([name for name, _ in self.order.score], ScoreTransformer)
+
+    @cached_property
+    def pre_enqueue(self) -> tuple[PreEnqueuePlugin, ...]:
+        return self._at(self.order.pre_enqueue, PreEnqueuePlugin)
+
+    @cached_property
+    def filter(self) -> tuple[FilterPlugin, ...]:
+        return self._at(self.order.filter, FilterPlugin)
+
+    @cached_property
+    def post_filter(self) -> tuple[PostFilterPlugin, ...]:
+        return self._at(self.order.post_filter, PostFilterPlugin)
+
+    @cached_property
     def reserve(self) -> tuple[ReservePlugin, ...]:
-        return tuple(plugin for plugin in self._named(self.order.reserve) if isinstance(plugin, ReservePlugin))
+        return self._at(self.order.reserve, ReservePlugin)
+
+    @cached_property
+    def permit(self) -> tuple[PermitPlugin, ...]:
+        return self._at(self.order.permit, PermitPlugin)
 
     @cached_property
     def pre_bind(self) -> tuple[PreBindPlugin, ...]:
-        return tuple(plugin for plugin in self._named(self.order.pre_bind) if isinstance(plugin, PreBindPlugin))
+        return self._at(self.order.pre_bind, PreBindPlugin)
+
+    @cached_property
+    def bind(self) -> tuple[BindPlugin, ...]:
+        return self._at(self.order.bind, BindPlugin)
 
     @cached_property
     def post_bind(self) -> tuple[PostBindPlugin, ...]:
-        return tuple(plugin for plugin in self._named(self.order.post_bind) if isinstance(plugin, PostBindPlugin))
+        return self._at(self.order.post_bind, PostBindPlugin)
+
+    @cached_property
+    def pre_filter_transformers(self) -> tuple[PreFilterTransformer, ...]:
+        return self._at(self.order.pre_filter, PreFilterTransformer)
+
+    @cached_property
+    def filter_transformers(self) -> tuple[FilterTransformer, ...]:
+        return self._at(self.order.filter, FilterTransformer)
+
+    @cached_property
+    def post_filter_transformers(self) -> tuple[PostFilterTransformer, ...]:
+        return self._at(self.order.post_filter, PostFilterTransformer)
+
+    def all(self, point: type[P]) -> tuple[P, ...]:
+        """The plugins of the profile that implement ``point`` wherever they are listed, in its order."""
+        return self._at(self.plugins, point)
+
+    def first(self, point: type[P]) -> P | None:
+        """The first of them, for points where one is enough."""
+        return next(iter(self.all(point)), None)
 
     @cached_property
     def observers(self) -> tuple[Observer, ...]:
@@ -97,8 +144,9 @@ class Profile:
     @cached_property
     def _deciding(self) -> tuple[Plugin, ...]:
         """The plugins that read the pod to judge nodes."""
-        taking_part = [*self.pre_filter, *self.filter, *(plugin for plugin, _ in self.score)]
-        return tuple(dict.fromkeys(taking_part))
+        judging = (*self.pre_filter, *self.filter, *(plugin for plugin, _ in self.score))
+        transforming = (*self.pre_filter_transformers, *self.filter_transformers, *self.score_transformers)
+        return tuple(dict.fromkeys((*judging, *transforming)))
 
     @cached_property
     def _with_context(self) -> tuple[Plugin, ...]:
@@ -121,6 +169,9 @@ class Profile:
             if reason is not None:
                 return plugin.name, reason.text
         return None
+
+    def _at(self, names: Iterable[str], point: type[P]) -> tuple[P, ...]:
+        return tuple(plugin for plugin in self._named(names) if isinstance(plugin, point))
 
     def _named(self, names: Iterable[str]) -> Iterator[Plugin]:
         return (self.plugins[name] for name in names if name in self.plugins)

@@ -1,4 +1,4 @@
-"""From the failures of an evaluation to a Rejection: counts, examples, the message and what would unblock the pod."""
+"""From what plugins said of every node to a Rejection: counts, examples, the message and what would unblock the pod."""
 
 from __future__ import annotations
 
@@ -7,17 +7,13 @@ from typing import Final
 
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import Rejection, RuledOut
-from koordinator.scheduler.engine.evaluation import Evaluation, Failure
+from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.events import EventKind
-from koordinator.scheduler.engine.fit_error import (
-    NO_NODES,
-    fit_error,
-    pre_filter_error,
-    preemption_text,
-    restricted_text,
-)
+from koordinator.scheduler.engine.failed_attempt import Attempt
+from koordinator.scheduler.engine.fit_error import NO_NODES, fit_error, pre_filter_error, restricted_text
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import NodeStatus, PostFilterResult
 from koordinator.scheduler.engine.profile import Profile
 
 _EXAMPLES: Final = 3
@@ -28,65 +24,77 @@ def no_nodes() -> Rejection:
     return Rejection(NO_NODES, 0, (), frozenset(), frozenset({EventKind.NODE_ADD}))
 
 
-def reject(profile: Profile, state: ClusterState, evaluation: Evaluation, pod: PodInfo) -> Rejection:
-    """Explain an evaluation without a feasible row; ``pod`` is the member of the class that was tried."""
+def refused_on_node(profile: Profile, plugin: str, reason: Reason, node_name: str) -> Rejection:
+    """A plugin refuses the node that was chosen: at Permit, while waiting, or when a reservation is nominated."""
+    ruled_out = (RuledOut(plugin, (reason.text,), reason.unresolvable, 1, (node_name,)),)
+    known = profile.plugins.get(plugin)
+    wakes_on = known.wakes_on() if known is not None else frozenset()
+    return Rejection(fit_error(1, {reason.text: 1}), 1, ruled_out, frozenset({plugin}), wakes_on)
+
+
+def refused_everywhere(profile: Profile, plugin: str, reason: Reason, nodes: int) -> Rejection:
+    """A plugin wants the pod to wait, wherever it might go."""
+    ruled_out = (RuledOut(plugin, (reason.text,), reason.unresolvable, nodes, ()),)
+    wakes_on = profile.plugins[plugin].wakes_on()
+    return Rejection(pre_filter_error(nodes, reason.text), 0, ruled_out, frozenset({plugin}), wakes_on)
+
+
+def reject(profile: Profile, state: ClusterState, evaluation: Evaluation, pod: PodInfo, attempt: Attempt) -> Rejection:
+    """Explain an evaluation without a feasible row, after PostFilter had its say about ``pod``."""
     total = len(state.view.columns.row_of)
-    if evaluation.plan.rejection is not None:
-        return _by_pre_filter(profile, state, evaluation.plan.rejection, pod)
-    failures = [(failure, tuple(failure.plugin.reasons(pod, failure.state, failure.code)))
-                for failure in evaluation.failures()]  # fmt: skip
-    ruled_out = [_ruled_out(state, failure, reasons) for failure, reasons in failures]
-    plugins = {entry.plugin for entry in ruled_out}
+    after = _post_filter(profile, pod, attempt)
+    plan = evaluation.plan
+    if plan.rejection is not None:
+        plugin, reason = plan.rejection
+        ruled_out = [RuledOut(plugin, (reason.text,), reason.unresolvable, total, ())]
+        return _rejection(profile, pre_filter_error(total, reason.text, after.message), 0, ruled_out, after)
+    ruled_out = [_ruled_out(state, status) for status in attempt.statuses]
     skipped = total - sum(entry.count for entry in ruled_out)
-    if evaluation.plan.restricted_by and skipped:
-        text = restricted_text(evaluation.plan.restricted_by)
-        ruled_out.append(RuledOut(", ".join(evaluation.plan.restricted_by), (text,), True, skipped, ()))
-        plugins.update(evaluation.plan.restricted_by)
+    plugins = {entry.plugin for entry in ruled_out}
+    if plan.restricted_by and skipped:
+        text = restricted_text(plan.restricted_by)
+        ruled_out.append(RuledOut(", ".join(plan.restricted_by), (text,), True, skipped, ()))
+        plugins.update(plan.restricted_by)
     counts: Counter[str] = Counter()
     for entry in ruled_out:
         for text in entry.reasons:
             counts[text] += entry.count
-    resolvable = [failure for failure, reasons in failures if not any(reason.unresolvable for reason in reasons)]
-    after = _after(profile, state, pod, [row for failure in resolvable for row in failure.rows.tolist()])
-    return _rejection(profile, fit_error(total, counts, after), total - skipped, ruled_out, plugins)
+    return _rejection(profile, fit_error(total, counts, after.message), total - skipped, ruled_out, after, plugins)
 
 
-def _by_pre_filter(profile: Profile, state: ClusterState, rejection: tuple[str, Reason], pod: PodInfo) -> Rejection:
-    plugin, reason = rejection
-    rows = list(state.view.columns.row_of.values())
-    after = _after(profile, state, pod, [] if reason.unresolvable else rows)
-    ruled_out = [RuledOut(plugin, (reason.text,), reason.unresolvable, len(rows), ())]
-    return _rejection(profile, pre_filter_error(len(rows), reason.text, after), 0, ruled_out, {plugin})
+def _post_filter(profile: Profile, pod: PodInfo, attempt: Attempt) -> PostFilterResult:
+    """The first plugin with a node for the pod wins; what the others say is added up."""
+    messages: list[str] = []
+    nominated: str | None = None
+    for plugin in profile.post_filter:
+        result = plugin.post_filter(pod, attempt)
+        if result.found:
+            return result
+        if result.message:
+            messages.append(result.message)
+        nominated = result.nominated_node if result.nominated_node is not None else nominated
+    return PostFilterResult(", ".join(messages), nominated)
 
 
 def _rejection(
-    profile: Profile, message: str, evaluated: int, ruled_out: list[RuledOut], plugins: set[str]
+    profile: Profile,
+    message: str,
+    evaluated: int,
+    ruled_out: list[RuledOut],
+    after: PostFilterResult,
+    plugins: set[str] | None = None,
 ) -> Rejection:
-    wakes_on = frozenset[str]().union(*(profile.plugins[name].wakes_on() for name in plugins))
-    return Rejection(message, evaluated, tuple(ruled_out), frozenset(plugins), wakes_on)
+    names = plugins if plugins is not None else {entry.plugin for entry in ruled_out}
+    wakes_on = frozenset[str]().union(*(profile.plugins[name].wakes_on() for name in names))
+    return Rejection(message, evaluated, tuple(ruled_out), frozenset(names), wakes_on, after)
 
 
-def _ruled_out(state: ClusterState, failure: Failure, reasons: tuple[Reason, ...]) -> RuledOut:
+def _ruled_out(state: ClusterState, status: NodeStatus) -> RuledOut:
     names = state.view.columns.names
     return RuledOut(
-        failure.plugin.name,
-        tuple(reason.text for reason in reasons),
-        any(reason.unresolvable for reason in reasons),
-        failure.rows.size,
-        tuple(names[row] for row in failure.rows[:_EXAMPLES].tolist()),
+        status.plugin,
+        tuple(reason.text for reason in status.reasons),
+        status.unresolvable,
+        status.rows.size,
+        tuple(names[row] for row in status.rows[:_EXAMPLES].tolist()),
     )
-
-
-def _after(profile: Profile, state: ClusterState, pod: PodInfo, resolvable: list[int]) -> str:
-    """What DefaultPreemption says when it can do nothing. Where it has victims to choose from it says nothing."""
-    if not profile.preempts:
-        return ""
-    total = len(state.view.columns.row_of)
-    if pod.pod.spec.preemption_policy == "Never":
-        return preemption_text(total, 0, never=True)
-    lowest = state.lowest_priority
-    if lowest is not None and lowest < pod.priority:
-        on = state.view.pods_on
-        if any(other.priority < pod.priority for row in resolvable for other in on[row].values()):
-            return ""
-    return preemption_text(total, len(resolvable), never=False)

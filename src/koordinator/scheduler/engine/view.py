@@ -11,7 +11,9 @@ from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.label_groups import LabelGroups
+from koordinator.scheduler.engine.nominations import Nominations
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.waiting_pods import WaitingPods
 
 
 @dataclass(slots=True)
@@ -23,6 +25,12 @@ class ClusterView:
     """Row -> uid -> pod, assumed pods included."""
     labels: LabelGroups = field(default_factory=LabelGroups)
     """The same pods, by namespace and labels."""
+    nominations: Nominations = field(default_factory=Nominations)
+    """Pending pods that were promised a node."""
+    evicting: set[str] = field(default_factory=set)
+    """The uids of pods whose victims are being evicted right now."""
+    waiting: WaitingPods = field(default_factory=WaitingPods)
+    """Pods that have their room and wait for Permit plugins."""
     objects: dict[str, dict[str, Object]] = field(default_factory=dict)
     """Name of a kind that some plugin watches -> key (``namespace/name``, or the name) -> object."""
     now: datetime | None = None

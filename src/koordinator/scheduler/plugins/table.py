@@ -8,6 +8,7 @@ from typing import Final
 
 from koordinator.scheduler.engine.framework import Plugin
 from koordinator.scheduler.plugins.default_binder import DefaultBinder, DefaultPreBind
+from koordinator.scheduler.plugins.default_preemption.plugin import DefaultPreemption
 from koordinator.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
 from koordinator.scheduler.plugins.node_affinity import NodeAffinity
 from koordinator.scheduler.plugins.node_name import NodeName
@@ -33,6 +34,7 @@ BUILT_IN: Final[Mapping[str, type[Plugin]]] = MappingProxyType(
             NodeResourcesFit,
             NodeResourcesBalancedAllocation,
             LoadAwareScheduling,
+            DefaultPreemption,
             DefaultPreBind,
             DefaultBinder,
         )

@@ -130,6 +130,14 @@ class SchedulingQueue:
         if not self._gated(entry):
             self._to_backoff_or_active(entry)
 
+    def activate(self, uids: Iterable[str]) -> None:
+        """Try these pods soon, whatever they wait for."""
+        for uid in uids:
+            entry = self._pods.get(uid)
+            if entry is not None and entry.pool in (Pool.UNSCHEDULABLE, Pool.BACKOFF):
+                self._leave(entry)
+                self._activate(entry)
+
     def on_event(self, event: ClusterEvent) -> None:
         """Something happened in the cluster: wake the parked pods that it may help."""
         self._event_count += 1

@@ -36,6 +36,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin):
 
     name = "NodeResourcesFit"
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS)
+    monotone = from_columns = True
     score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS)
 
     def __init__(self, args: Any, view: ClusterView) -> None:

@@ -1,0 +1,121 @@
+"""Label selectors compiled once and asked many times (apimachinery, LabelSelectorAsSelector).
+
+A selector looks at thousands of pods, so it also tells the labels that a match must have with one exact value: an index
+of pods by label finds the few candidates with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import Final
+
+from koordinator.api.meta import LabelSelector, LabelSelectorRequirement
+from koordinator.base.errors import KoordinatorError
+
+_WITH_VALUES: Final = ("In", "NotIn")
+_OPERATORS: Final = (*_WITH_VALUES, "Exists", "DoesNotExist")
+_NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class SelectorError(KoordinatorError, ValueError):
+    """A selector that cannot be used: an unknown operator, or values where none or some are needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Requirement:
+    key: str
+    operator: str
+    values: frozenset[str]
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value in self.values
+            case "NotIn":
+                return value not in self.values
+            case "Exists":
+                return value is not None
+            case _:
+                return value is None
+
+
+@dataclass(frozen=True)
+class CompiledSelector:
+    """Equal and hashable by what it asks for, as far as it is written in the same way."""
+
+    equalities: frozenset[tuple[str, str]] = frozenset()
+    """Labels that must be there with these values."""
+    others: frozenset[_Requirement] = frozenset()
+    nothing: bool = False
+    """Matches nothing at all: what an absent selector means."""
+
+    @property
+    def empty(self) -> bool:
+        """Asks for nothing, so that it matches everything."""
+        return not (self.equalities or self.others or self.nothing)
+
+    @cached_property
+    def required(self) -> Mapping[str, str]:
+        """Labels that every match has with these values; what else is asked, only ``matches`` tells."""
+        return MappingProxyType(dict(sorted(self.equalities)))
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether labels are as the selector wants them."""
+        if self.nothing:
+            return False
+        for key, value in self.equalities:
+            if labels.get(key) != value:
+                return False
+        return all(requirement.matches(labels) for requirement in self.others)
+
+    def with_labels(self, labels: Mapping[str, str]) -> CompiledSelector:
+        """The same that also asks for ``labels``; what matches nothing stays so."""
+        if self.nothing or not labels:
+            return self
+        return CompiledSelector(self.equalities | frozenset(labels.items()), self.others)
+
+    def also(self, other: CompiledSelector) -> CompiledSelector:
+        """Asks for what both ask for."""
+        return CompiledSelector(
+            self.equalities | other.equalities, self.others | other.others, self.nothing or other.nothing
+        )
+
+
+NOTHING: Final = CompiledSelector(nothing=True)
+"""What an absent selector means."""
+EVERYTHING: Final = CompiledSelector()
+"""What an empty selector means."""
+
+
+def compile_selector(selector: LabelSelector | None) -> CompiledSelector:
+    """An empty selector matches everything, an absent one nothing. Raises SelectorError."""
+    if selector is None:
+        return NOTHING
+    equalities = set(selector.match_labels.items())
+    others: set[_Requirement] = set()
+    for expression in selector.match_expressions:
+        _check(expression)
+        if expression.operator == "In" and len(set(expression.values)) == 1:
+            equalities.add((expression.key, expression.values[0]))
+        else:
+            others.add(_Requirement(expression.key, expression.operator, frozenset(expression.values)))
+    return CompiledSelector(frozenset(equalities), frozenset(others))
+
+
+def required_labels(selector: LabelSelector | None) -> Mapping[str, str]:
+    """The labels that everything that ``selector`` matches has with these values. Raises SelectorError."""
+    return compile_selector(selector).required if selector is not None else _NO_LABELS
+
+
+def _check(requirement: LabelSelectorRequirement) -> None:
+    key, operator = requirement.key, requirement.operator
+    if operator not in _OPERATORS:
+        raise SelectorError(f"{operator!r} of the key {key!r} is not a valid label selector operator")
+    if operator in _WITH_VALUES and not requirement.values:
+        raise SelectorError(f"the operator {operator} of the key {key!r} needs values")
+    if operator not in _WITH_VALUES and requirement.values:
+        raise SelectorError(f"the operator {operator} of the key {key!r} takes no values")

@@ -1,0 +1,67 @@
+"""Columns as they might be: a little more or less taken of some nodes, for as long as a question is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from koordinator.scheduler.engine.columns import PODS, NodeColumns
+from koordinator.scheduler.engine.pod_info import PodInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Adjustment:
+    """What is to be thought taken of a node (negative: free) beyond what is."""
+
+    amounts: Mapping[int, int] = field(default_factory=dict)
+    """Column -> amount; the column of pods counts pods."""
+    non_zero: tuple[int, int] = (0, 0)
+
+
+NO_ADJUSTMENTS: Final[Mapping[int, Adjustment]] = {}
+
+
+def difference(removed: Iterable[PodInfo], added: Iterable[PodInfo]) -> Adjustment:
+    """What changes on a node when pods leave it and others come."""
+    amounts: dict[int, int] = {}
+    cpu = memory = 0
+    for pods, sign in ((removed, -1), (added, 1)):
+        for pod in pods:
+            for column, amount in pod.request.amounts.items():
+                amounts[column] = amounts.get(column, 0) + sign * amount
+            amounts[PODS] = amounts.get(PODS, 0) + sign
+            cpu += sign * pod.request.non_zero[0]
+            memory += sign * pod.request.non_zero[1]
+    return Adjustment(amounts, (cpu, memory))
+
+
+@contextmanager
+def adjusted(columns: NodeColumns, adjustments: Mapping[int, Adjustment]) -> Iterator[None]:
+    """``requested`` is as ``adjustments`` (row -> adjustment) say, until the end of the block. Nobody is told: what is
+    computed meanwhile belongs to whoever asked."""
+    _shift(columns, adjustments, 1)
+    try:
+        yield
+    finally:
+        _shift(columns, adjustments, -1)
+
+
+def shift(columns: NodeColumns, row: int, pod: PodInfo, sign: int) -> None:
+    """Inside such a block: think the pod there, too (1), or take that back (-1)."""
+    requested, non_zero = columns.requested, columns.non_zero_requested
+    for column, amount in pod.request.amounts.items():
+        requested[row, column] += sign * amount
+    requested[row, PODS] += sign
+    non_zero[row, 0] += sign * pod.request.non_zero[0]
+    non_zero[row, 1] += sign * pod.request.non_zero[1]
+
+
+def _shift(columns: NodeColumns, adjustments: Mapping[int, Adjustment], sign: int) -> None:
+    columns.fit_resources()
+    for row, adjustment in adjustments.items():
+        for column, amount in adjustment.amounts.items():
+            columns.requested[row, column] += sign * amount
+        columns.non_zero_requested[row, 0] += sign * adjustment.non_zero[0]
+        columns.non_zero_requested[row, 1] += sign * adjustment.non_zero[1]

@@ -1,0 +1,61 @@
+"""Which of the nodes that passed a pod goes to: the best, unless it was promised one or a plugin prefers some.
+
+Room that was promised to a pod of at least the same importance is left alone: such a node is taken only if the pod fits
+beside those that are to come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from koordinator.scheduler.engine.cluster_state import ClusterState
+from koordinator.scheduler.engine.evaluation import Evaluation
+from koordinator.scheduler.engine.failed_attempt import Attempt, nominated_before
+from koordinator.scheduler.engine.pod_info import PodInfo
+
+
+class RandomSource(Protocol):
+    """What is needed of ``random.Random``."""
+
+    def randrange(self, stop: int, /) -> int: ...
+
+
+class Chooser:
+    """``choose`` for one profile's engine."""
+
+    def __init__(self, state: ClusterState, random: RandomSource) -> None:
+        self._state = state
+        self._random = random
+
+    def choose(self, evaluation: Evaluation, pod: PodInfo, attempt: Attempt, preferred: Iterable[str]) -> int | None:
+        """The row to take; None if there is none, then ``attempt.kept_for_others`` has those that others wait for."""
+        view = self._state.view
+        for name in (view.nominations.node_of(pod.uid), *preferred):
+            row = view.columns.row_of.get(name)
+            if row is not None and evaluation.feasible[row] and self._has_room(pod, row, attempt):
+                return row
+        hidden: list[tuple[int, int]] = []
+        try:
+            while (best := evaluation.best()).shape[0]:
+                row = int(best[self._random.randrange(best.shape[0])])
+                if self._has_room(pod, row, attempt):
+                    return row
+                hidden.append((row, evaluation.hide(row)))
+        finally:
+            evaluation.show(hidden)
+        attempt.kept_for_others = [row for row, _ in hidden]
+        return None
+
+    def take(self, evaluation: Evaluation, pod: PodInfo, attempt: Attempt, name: str) -> int | None:
+        """The row of the node ``name`` if the pod can go there."""
+        row = self._state.view.columns.row_of.get(name)
+        if row is None or not evaluation.feasible[row]:
+            return None
+        if self._has_room(pod, row, attempt):
+            return row
+        attempt.kept_for_others = [row]
+        return None
+
+    def _has_room(self, pod: PodInfo, row: int, attempt: Attempt) -> bool:
+        return not nominated_before(self._state, pod, row) or attempt.fits(row, ())

@@ -1,0 +1,143 @@
+"""Koordinator's extension points around upstream's: hooks before and after a point, and points about reservations.
+
+A hook takes part where its plugin is listed: transformers of PreFilter, Filter, Score and PostFilter at that point, all
+others wherever their plugin is in the profile. The order is the profile's.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from koordinator.scheduler.engine.adjustment import Adjustment
+from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges
+from koordinator.scheduler.engine.columns import Rows
+from koordinator.scheduler.engine.decision import Rejection
+from koordinator.scheduler.engine.framework import Plugin, Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
+
+
+class PreFilterTransformer(Plugin):
+    """Around PreFilter, once for each class of pods."""
+
+    def before_pre_filter(self, pod: PodInfo) -> PodInfo | Reason | None:
+        """Another pod to judge nodes for instead, a reason that rules out every node, or None to go on as it is."""
+        return None
+
+    def after_pre_filter(self, pod: PodInfo, node_names: frozenset[str] | None) -> Reason | None:
+        """``node_names`` are the only nodes that PreFilter left, None for all; a reason rules those out, too."""
+        return None
+
+
+class FilterTransformer(Plugin):
+    @abstractmethod
+    def before_filter(self, pod: PodInfo, rows: Rows) -> Mapping[int, Adjustment]:
+        """Row -> how Filter and Score shall see it for this class of pods; rows that are left out are seen as they are.
+        Asked whenever rows are judged; call ``view.columns.touch`` when the answer for a row has changed."""
+
+
+class ScoreTransformer(Plugin):
+    @abstractmethod
+    def before_score(self, pod: PodInfo, rows: Rows) -> Mapping[int, Adjustment]:
+        """As FilterTransformer.before_filter, for Score alone and on top of it."""
+
+
+class PostFilterTransformer(Plugin):
+    @abstractmethod
+    def after_post_filter(self, pod: PodInfo, rejection: Rejection) -> None:
+        """No node passed, and PostFilter has been asked."""
+
+
+class FindOneNodePlugin(Plugin):
+    @abstractmethod
+    def find_one_node(self, pod: PodInfo) -> str | Reason | None:
+        """The only node that may be considered, a reason why the pod has to wait, or None for no opinion. The first
+        such plugin of a profile is asked, once an attempt."""
+
+
+class PreferNodesPlugin(Plugin):
+    @abstractmethod
+    def prefer_nodes(self, pod: PodInfo) -> Sequence[str]:
+        """Nodes to take before all others, whatever their scores: the first that passes all filters. The first such
+        plugin of a profile is asked, once an attempt."""
+
+
+class NextPodPlugin(Plugin):
+    @abstractmethod
+    def next_pod(self) -> str | None:
+        """The uid of the queued pod to try next, or None for the queue's own order. The first such plugin of the
+        process is asked."""
+
+
+class ResizePodPlugin(Plugin):
+    @abstractmethod
+    def resize_pod(self, pod: PodInfo, row: int) -> PodInfo | Reason | None:
+        """The node is chosen: the pod with what it really takes there, a reason to fail, or None for no change."""
+
+
+class ReservationNominator(Plugin):
+    @abstractmethod
+    def nominate(self, pod: PodInfo, row: int) -> Reason | None:
+        """The node is chosen: settle on the reservation that the pod takes its resources from, if any; a reason fails
+        the attempt."""
+
+    @abstractmethod
+    def forget_nomination(self, pod: PodInfo) -> None:
+        """The pod has taken what was nominated, or will not."""
+
+
+class ReservationRestorePlugin(Plugin):
+    @abstractmethod
+    def restore_reservations(self, pod: PodInfo, matched: Sequence[Any], unmatched: Sequence[Any], row: int) -> Any:
+        """What the plugin has to give back on ``row`` so that ``pod`` may use what ``matched`` hold and cannot use what
+        ``unmatched`` hold."""
+
+
+class ReservationFilterPlugin(Plugin):
+    @abstractmethod
+    def filter_reservation(self, pod: PodInfo, reservation: Any, row: int) -> Reason | None:
+        """Why the pod cannot take from ``reservation``."""
+
+
+class ReservationScorePlugin(Plugin):
+    @abstractmethod
+    def score_reservation(self, pod: PodInfo, reservation: Any, row: int) -> int:
+        """Any scale; brought to 0..100 by the largest of the candidates."""
+
+
+class ReservationPreBindPlugin(Plugin):
+    @abstractmethod
+    async def pre_bind_reservation(
+        self, reservation: Any, node_name: str, changes: PodChanges, writer: ClusterWriter
+    ) -> None:
+        """As PreBindPlugin.pre_bind when a reservation itself gets its node."""
+
+
+class PodPatcher(Plugin):
+    """Upstream has no such point; the original calls it PreBindExtensions."""
+
+    @abstractmethod
+    async def apply_changes(self, pod: PodInfo, changes: PodChanges, writer: ClusterWriter) -> bool:
+        """Write what PreBind plugins want of the pod; False leaves it to the next such plugin."""
+
+
+class Controller(Protocol):
+    """Work beside scheduling that runs while this instance leads."""
+
+    name: str
+
+    async def run(self) -> None:
+        """Until cancelled."""
+
+
+class ControllerProvider(Plugin):
+    @abstractmethod
+    def controllers(self, writer: ClusterWriter) -> Sequence[Controller]:
+        """The plugin's controllers; asked of one profile's instance only."""
+
+
+class ForgetHandler(Plugin):
+    @abstractmethod
+    def forget_pod(self, pod: PodInfo) -> None:
+        """The pod was assumed on a node and is not any more."""

@@ -1,0 +1,158 @@
+"""An attempt for which no node passed, as PostFilter plugins see it: why, and what would be if pods were not there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from koordinator.scheduler.engine.adjustment import adjusted, difference, shift
+from koordinator.scheduler.engine.class_plan import PlannedFilter
+from koordinator.scheduler.engine.cluster_state import ClusterState
+from koordinator.scheduler.engine.evaluation import Evaluation
+from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import NodeStatus
+from koordinator.scheduler.engine.verdicts import Failure
+
+T = TypeVar("T")
+Memory = dict[tuple[int, Hashable], tuple[int, object]]
+"""(row, what was asked) -> (version of the row, answer)."""
+
+
+class Attempt:
+    """Implements FailedAttempt for one pod and the evaluation of its class."""
+
+    def __init__(self, state: ClusterState, evaluation: Evaluation, pod: PodInfo, memory: Memory) -> None:
+        self.kept_for_others: list[int] = []
+        """The rows where the pod would fit if nobody had been promised room there."""
+        self.only: str | None = None
+        """The only node that was looked at, if a plugin had settled on one."""
+        self._state = state
+        self._evaluation = evaluation
+        self._pod = pod
+        self._memory = memory
+
+    @cached_property
+    def statuses(self) -> Sequence[NodeStatus]:
+        """See FailedAttempt."""
+        plan, rows_of = self._evaluation.plan, self._state.view.columns.row_of
+        if plan.rejection is not None:
+            plugin, reason = plan.rejection
+            return (NodeStatus(plugin, (reason,), np.array(list(rows_of.values()), dtype=np.intp)),)
+        if self.only is not None:
+            row = rows_of.get(self.only)
+            failure = self._evaluation.failure_of(row) if row is not None else None
+            return (self._status([failure]),) if failure is not None else ()
+        found = [*self._evaluation.failures(), *map(self._when_promises_are_kept, self.kept_for_others)]
+        grouped: dict[tuple[str, int], list[Failure]] = {}
+        for failure in found:
+            grouped.setdefault((failure.plugin.name, failure.code), []).append(failure)
+        return tuple(self._status(members) for members in grouped.values())
+
+    def _status(self, members: Sequence[Failure]) -> NodeStatus:
+        first = members[0]
+        reasons = tuple(first.plugin.reasons(self._pod, first.state, first.code))
+        return NodeStatus(first.plugin.name, reasons, np.concatenate([each.rows for each in members]))
+
+    def _when_promises_are_kept(self, row: int) -> Failure:
+        with self._state.supposing(row, (), nominated_before(self._state, self._pod, row)):
+            self._evaluation.refresh()
+            failure = self._evaluation.failure_of(row)
+        assert failure is not None
+        return failure
+
+    def fits(self, row: int, without: Sequence[PodInfo]) -> bool:
+        """See FailedAttempt."""
+        added = nominated_before(self._state, self._pod, row)
+        questions = self._evaluation.open_questions(row, added=bool(added))
+        if questions is None:
+            return False
+        if all(entry.plugin.from_columns for entry in questions):
+            with adjusted(self._state.view.columns, {row: difference(without, added)}):
+                return self._passes(questions, row)
+        return self._tried(row, without, added)
+
+    def least(self, row: int, candidates: Sequence[PodInfo]) -> list[PodInfo] | None:
+        """See FailedAttempt."""
+        added = nominated_before(self._state, self._pod, row)
+        questions = self._evaluation.open_questions(row, added=bool(added))
+        if questions is None:
+            return None
+        if all(entry.plugin.from_columns for entry in questions):
+            return self._least_by_columns(row, candidates, added, questions)
+        gone = list(candidates)
+        if not self._tried(row, gone, added):
+            return None
+        for pod in candidates:
+            without = [other for other in gone if other is not pod]
+            if self._tried(row, without, added):
+                gone = without
+        return gone
+
+    def reasons(self, row: int, without: Sequence[PodInfo]) -> Sequence[Reason]:
+        """See FailedAttempt."""
+        with self._state.supposing(row, without, nominated_before(self._state, self._pod, row)):
+            self._evaluation.refresh()
+            failure = self._evaluation.failure_of(row)
+            return failure.plugin.reasons(self._pod, failure.state, failure.code) if failure is not None else ()
+
+    def _least_by_columns(
+        self, row: int, candidates: Sequence[PodInfo], added: Sequence[PodInfo], questions: Sequence[PlannedFilter]
+    ) -> list[PodInfo] | None:
+        columns = self._state.view.columns
+        with adjusted(columns, {row: difference(candidates, added)}):
+            if not self._passes(questions, row):
+                return None
+            back: list[PodInfo] = []
+            gone: list[PodInfo] = []
+            for pod in candidates:
+                shift(columns, row, pod, 1)
+                if self._passes(questions, row):
+                    back.append(pod)
+                else:
+                    shift(columns, row, pod, -1)
+                    gone.append(pod)
+            for pod in back:
+                shift(columns, row, pod, -1)
+        return gone
+
+    def _passes(self, questions: Sequence[PlannedFilter], row: int) -> bool:
+        return not any(entry.plugin.filter_one(self._evaluation.pod, entry.state, row) for entry in questions)
+
+    def _tried(self, row: int, without: Sequence[PodInfo], added: Sequence[PodInfo]) -> bool:
+        with self._state.supposing(row, without, added):
+            self._evaluation.refresh()
+            return bool(self._evaluation.feasible[row])
+
+    def remember(self, row: int, question: Hashable, answer: Callable[[], T]) -> T:
+        """``answer()``, kept for like pods until something changes on ``row``. Asks anew each time when the verdict on
+        a node depends on other nodes, too."""
+        if not self._evaluation.is_local:
+            return answer()
+        nominated = tuple(pod.uid for pod in nominated_before(self._state, self._pod, row))
+        key = row, (question, nominated)
+        version = self._state.view.columns.row_version(row)
+        known = self._memory.get(key)
+        if known is not None and known[0] == version:
+            return known[1]  # type: ignore[return-value]  # the question decides the type
+        found = answer()
+        if len(self._memory) > 2 * len(self._state.view.columns.row_of) + 1000:
+            self._memory.clear()
+        self._memory[key] = self._state.view.columns.row_version(row), found
+        return found
+
+
+def nominated_before(state: ClusterState, pod: PodInfo, row: int) -> list[PodInfo]:
+    """The pods that were promised room on ``row`` and that ``pod`` may not take it from: at least as important, and not
+    on a node yet."""
+    view = state.view
+    if not len(view.nominations):
+        return []
+    return [
+        other
+        for other in view.nominations.on(view.columns.names[row])
+        if other.priority >= pod.priority and other.uid != pod.uid and state.node_of(other.uid) is None
+    ]

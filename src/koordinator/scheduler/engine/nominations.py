@@ -1,0 +1,47 @@
+"""Pods that were promised a node: victims are leaving it, and nobody less important may take the room meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from koordinator.scheduler.engine.pod_info import PodInfo
+
+
+class Nominations:
+    """A pending pod has at most one nominated node."""
+
+    def __init__(self) -> None:
+        self._node_of: dict[str, str] = {}
+        self._on_node: dict[str, dict[str, PodInfo]] = {}
+
+    def __len__(self) -> int:
+        return len(self._node_of)
+
+    def node_of(self, uid: str) -> str:
+        """The node that the pod is nominated to; empty for none."""
+        return self._node_of.get(uid, "")
+
+    def on(self, node_name: str) -> Iterable[PodInfo]:
+        """The pods nominated to the node."""
+        return self._on_node.get(node_name, {}).values()
+
+    @property
+    def nodes(self) -> Iterable[str]:
+        """The nodes that some pod is nominated to."""
+        return self._on_node
+
+    def set(self, pod: PodInfo, node_name: str) -> None:
+        """Nominate the pod, or with an empty name take its nomination back."""
+        self.remove(pod.uid)
+        if node_name:
+            self._node_of[pod.uid] = node_name
+            self._on_node.setdefault(node_name, {})[pod.uid] = pod
+
+    def remove(self, uid: str) -> None:
+        """The pod is bound or gone."""
+        node_name = self._node_of.pop(uid, "")
+        if node_name:
+            on_node = self._on_node[node_name]
+            del on_node[uid]
+            if not on_node:
+                del self._on_node[node_name]

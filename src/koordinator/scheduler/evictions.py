@@ -1,0 +1,139 @@
+"""Makes pods leave so that a more important one fits: tells each why, deletes it, and says so in an event."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from koordinator.api.kinds import PODS
+from koordinator.api.timestamps import format_time
+from koordinator.base.backoff import Backoff, BackoffPolicy
+from koordinator.base.clock import Clock
+from koordinator.kube.errors import ApiStatusError, KubeError
+from koordinator.kube.interface import Client, PatchType
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.failure_report import Events
+from koordinator.scheduler.plugins.default_preemption.plugin import BY_SCHEDULER
+
+logger = logging.getLogger(__name__)
+
+_RETRY: Final = BackoffPolicy(initial=0.2, maximum=5.0)
+_TRIES: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """``victims`` leave ``node_name`` for ``preemptor``."""
+
+    preemptor: PodInfo
+    node_name: str
+    victims: Sequence[PodInfo]
+    plugin: str
+
+
+class Evictions:
+    """``run`` carries out what is submitted, several victims at a time, until cancelled."""
+
+    def __init__(
+        self, client: Client, events: Events, view: ClusterView, clock: Clock, random: Random, *, concurrency: int = 16
+    ) -> None:
+        self._client = client
+        self._events = events
+        self._view = view
+        self._clock = clock
+        self._random = random
+        self._concurrency = concurrency
+        self._arrived: asyncio.Queue[tuple[Eviction, PodInfo]] = asyncio.Queue()
+        self._left: dict[str, int] = {}
+        """Uid of a preemptor -> victims that were not dealt with yet."""
+
+    def submit(self, eviction: Eviction) -> None:
+        """Evict soon. Until it is done the preemptor's uid is in ``view.evicting``."""
+        uid = eviction.preemptor.uid
+        if not eviction.victims:
+            return
+        self._left[uid] = self._left.get(uid, 0) + len(eviction.victims)
+        self._view.evicting.add(uid)
+        for victim in eviction.victims:
+            self._arrived.put_nowait((eviction, victim))
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as workers:
+            for number in range(self._concurrency):
+                workers.create_task(self._work(), name=f"evict-{number}")
+
+    async def _work(self) -> None:
+        while True:
+            eviction, victim = await self._arrived.get()
+            try:
+                await self._evict(eviction, victim)
+            finally:
+                self._done(eviction.preemptor.uid)
+
+    def _done(self, uid: str) -> None:
+        self._left[uid] -= 1
+        if not self._left[uid]:
+            del self._left[uid]
+            self._view.evicting.discard(uid)
+
+    async def _evict(self, eviction: Eviction, victim: PodInfo) -> None:
+        waiting = self._view.waiting.get(victim.uid)
+        if waiting is not None:
+            waiting.reject(eviction.plugin, "preempted")
+        elif victim.pod.metadata.deletion_timestamp is not None or not await self._delete(eviction, victim):
+            return
+        preemptor = eviction.preemptor
+        logger.info("pod %s is evicted from %s for pod %s", victim.key, eviction.node_name, preemptor.key)
+        note = f"Preempted by pod {preemptor.uid} on node {eviction.node_name}"
+        self._events.pod_event(victim.pod, "Normal", "Preempted", "Preempting", note, reporter=preemptor.pod)
+
+    async def _delete(self, eviction: Eviction, victim: PodInfo) -> bool:
+        """Whether the victim is leaving now because of us. Errors are tried again for a while: without its victims gone
+        the preemptor waits, and is decided about anew after some time."""
+        metadata = victim.pod.metadata
+        backoff = Backoff(_RETRY, self._clock, self._random)
+        for _ in range(_TRIES):
+            try:
+                await self._client.patch(
+                    PODS,
+                    metadata.name,
+                    _condition(eviction, victim, format_time(self._clock.now())),
+                    PatchType.STRATEGIC,
+                    metadata.namespace,
+                    subresource="status",
+                )
+                await self._client.delete(PODS, metadata.name, metadata.namespace, uid=metadata.uid)
+            except ApiStatusError as error:
+                if error.is_not_found or error.is_conflict:
+                    # Gone, or another pod of that name: the room is free, or was never this pod's.
+                    return False
+                failure: KubeError = error
+            except KubeError as error:
+                failure = error
+            else:
+                return True
+            logger.warning("pod %s cannot be evicted yet: %s", victim.key, failure)
+            await self._clock.sleep(backoff.next())
+        return False
+
+
+def _condition(eviction: Eviction, victim: PodInfo, now: str) -> dict[str, object]:
+    """A strategic merge patch of the one condition; bound to the uid, so that it cannot hit a namesake."""
+    metadata = victim.pod.metadata
+    name = eviction.preemptor.pod.spec.scheduler_name
+    condition: dict[str, object] = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": BY_SCHEDULER,
+        "message": f"{name}: preempting to accommodate a higher priority pod",
+        "lastTransitionTime": now,
+        "lastProbeTime": None,
+    }
+    if metadata.generation:
+        condition["observedGeneration"] = metadata.generation
+    return {"metadata": {"uid": metadata.uid}, "status": {"conditions": [condition]}}

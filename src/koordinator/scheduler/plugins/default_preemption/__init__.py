@@ -1,0 +1,1 @@
+"""DefaultPreemption: room for an important pod at the cost of less important ones."""

@@ -1,0 +1,130 @@
+"""DefaultPreemption: which pods are evicted from which node so that a more important pod fits.
+
+Kubernetes 1.35, pkg/scheduler/framework/preemption: of the nodes where eviction may help, at least so many as the
+arguments say are tried, from a random one on, and the one where it hurts least is chosen.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from functools import partial
+from typing import Any, ClassVar, Final
+
+from koordinator.api.kinds import POD_DISRUPTION_BUDGETS
+from koordinator.api.workload import PodDisruptionBudget
+from koordinator.scheduler.engine.fit_error import NO_VICTIMS, preemption_error
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import FailedAttempt, PostFilterPlugin, PostFilterResult
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.default_preemption.victims import Candidate, select_victims, start_of
+
+BY_SCHEDULER: Final = "PreemptionByScheduler"
+"""The reason of the condition that an evicted pod gets."""
+_NEVER: Final = "not eligible due to preemptionPolicy=Never."
+_LEAVING: Final = "not eligible due to a terminating pod on the nominated node."
+_SHIFT: Final = 2**31
+
+
+class DefaultPreemption(PostFilterPlugin):
+    name = "DefaultPreemption"
+    watches: ClassVar = (POD_DISRUPTION_BUDGETS,)
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        self._start = 0
+
+    def class_key(self, pod: PodInfo) -> Hashable:
+        return None
+
+    def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
+        refusal = self._not_eligible(pod, attempt)
+        if refusal:
+            return PostFilterResult(f"preemption: {refusal}")
+        hopeful = [row for status in attempt.statuses if not status.unresolvable for row in status.rows.tolist()]
+        candidates, refusals = self._candidates(pod, attempt, hopeful)
+        if candidates:
+            best = choose(candidates)
+            return PostFilterResult("", self.view.columns.names[best.row], best.victims, self.name)
+        nodes = len(self.view.columns.row_of)
+        return PostFilterResult(preemption_error(nodes, refusals, nodes - len(hopeful)), nominated_node="")
+
+    def _not_eligible(self, pod: PodInfo, attempt: FailedAttempt) -> str:
+        """Why the pod may not preempt anybody (now); empty when it may."""
+        if pod.pod.spec.preemption_policy == "Never":
+            return _NEVER
+        if pod.uid in self.view.evicting:
+            return _LEAVING
+        row = self.view.columns.row_of.get(self.view.nominations.node_of(pod.uid))
+        if row is None:
+            return ""
+        if any(status.unresolvable and row in status.rows for status in attempt.statuses):
+            return ""
+        on_node = self.view.pods_on[row].values()
+        return _LEAVING if any(other.priority < pod.priority and leaves(other) for other in on_node) else ""
+
+    def _candidates(
+        self, pod: PodInfo, attempt: FailedAttempt, rows: Sequence[int]
+    ) -> tuple[list[Candidate], Counter[str]]:
+        """Nodes with their victims, enough of them to choose from; if there are none, why not: text -> nodes."""
+        budgets = list(self.view.objects_of(POD_DISRUPTION_BUDGETS).values())
+        question = (
+            "preemption",
+            pod.priority,
+            tuple((each.metadata.uid, each.metadata.resource_version) for each in budgets),
+        )
+        wanted = self._wanted(len(rows))
+        unprotected: list[Candidate] = []
+        protected: list[Candidate] = []
+        refusals: Counter[str] = Counter()
+        for step in range(len(rows)):
+            row = rows[(self._start + step) % len(rows)]
+            found = attempt.remember(row, question, partial(self._on_node, pod, attempt, row, budgets))
+            if isinstance(found, Candidate):
+                (protected if found.violations else unprotected).append(found)
+                if unprotected and len(unprotected) + len(protected) >= wanted:
+                    # The next pod starts where this one has stopped, so that no node is always the first.
+                    self._start += step + 1
+                    break
+            else:
+                refusals.update(found)
+        return unprotected + protected, refusals
+
+    def _on_node(
+        self, pod: PodInfo, attempt: FailedAttempt, row: int, budgets: Sequence[PodDisruptionBudget]
+    ) -> Candidate | tuple[str, ...]:
+        potential = [other for other in self.view.pods_on[row].values() if other.priority < pod.priority]
+        if not potential:
+            return (NO_VICTIMS,)
+        found = select_victims(attempt, row, potential, budgets)
+        if found is not None and found.victims:
+            return found
+        return tuple(reason.text for reason in attempt.reasons(row, potential))
+
+    def _wanted(self, nodes: int) -> int:
+        share: int = nodes * self.args.min_candidate_nodes_percentage // 100
+        least: int = self.args.min_candidate_nodes_absolute
+        return min(max(share, least), nodes)
+
+
+def leaves(pod: PodInfo) -> bool:
+    """Whether the pod is being deleted because a scheduler evicted it."""
+    if pod.pod.metadata.deletion_timestamp is None:
+        return False
+    conditions = [each for each in pod.pod.status.conditions if each.type == "DisruptionTarget"]
+    return bool(conditions) and conditions[0].status == "True" and conditions[0].reason == BY_SCHEDULER
+
+
+def choose(candidates: Sequence[Candidate]) -> Candidate:
+    """The one that hurts least: fewest protected victims, the least important top victim, the smallest sum of
+    priorities, the fewest victims, and last the one whose most important victims have run for the shortest time."""
+    return min(candidates, key=_harm)
+
+
+def _harm(candidate: Candidate) -> tuple[int, int, int, int, float]:
+    priorities = [victim.priority for victim in candidate.victims]
+    highest = max(priorities)
+    # Priorities may be negative: shifted, so that many of them never weigh less than few.
+    total = sum(priority + _SHIFT for priority in priorities)
+    starts = [start_of(victim) for victim in candidate.victims if victim.priority == highest]
+    return candidate.violations, highest, total, len(priorities), -min(starts).timestamp()
