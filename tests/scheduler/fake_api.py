@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from typing import Any, cast
 
 import msgspec
@@ -24,11 +26,13 @@ class FakeApi:
     """Pods and nodes; ``as_client`` is what the scheduler gets."""
 
     def __init__(self) -> None:
-        self.objects: dict[str, dict[str, Any]] = {"nodes": {}, "pods": {}}
+        self.objects: dict[str, dict[str, Any]] = defaultdict(dict)
         self.bindings: list[tuple[str, str]] = []
         """(pod, node) of every binding that was done."""
         self.conditions: list[tuple[str, str, str]] = []
         """(pod, reason, message)."""
+        self.leaving_takes_time = False
+        """A deleted pod stays, marked, until ``remove``."""
         self.fault: Fault = lambda name, done: None
         self._version = 0
         self._log: list[tuple[str, WatchEvent[Any]]] = []
@@ -38,9 +42,9 @@ class FakeApi:
     def as_client(self) -> Client:
         return cast("Client", self)
 
-    def put(self, obj: Node | Pod) -> None:
-        """Create or replace an object."""
-        plural = "nodes" if isinstance(obj, Node) else "pods"
+    def put(self, obj: Object, kind: Kind[Any] | None = None) -> None:
+        """Create or replace a node, a pod, or an object of ``kind``."""
+        plural = kind.plural if kind is not None else "nodes" if isinstance(obj, Node) else "pods"
         known = obj.metadata.key in self.objects[plural]
         self._store(plural, obj, "MODIFIED" if known else "ADDED")
 
@@ -100,18 +104,37 @@ class FakeApi:
 
     async def patch(self, kind: Kind[Any], name: str, body: Any, *arguments: Any, **options: Any) -> Any:
         await asyncio.sleep(0)
-        pod = self.pod(name)
-        (condition,) = body["status"]["conditions"]
-        self.conditions.append((name, condition["reason"], condition["message"]))
-        new = PodCondition(
-            type=condition["type"],
-            status=condition["status"],
-            reason=condition["reason"],
-            message=condition["message"],
-        )
-        status = msgspec.structs.replace(pod.status, conditions=[new])
+        pod = self.objects["pods"].get(f"default/{name}")
+        if pod is None:
+            raise ApiStatusError(404, "NotFound", f"pods {name!r} not found")
+        if body["metadata"]["uid"] != pod.metadata.uid:
+            raise ApiStatusError(409, "Conflict", "the UID in the precondition does not match")
+        status = pod.status
+        if "nominatedNodeName" in body["status"]:
+            status = msgspec.structs.replace(status, nominated_node_name=body["status"]["nominatedNodeName"] or "")
+        for condition in body["status"].get("conditions", ()):
+            self.conditions.append((name, condition["reason"], condition["message"]))
+            new = PodCondition(
+                type=condition["type"],
+                status=condition["status"],
+                reason=condition["reason"],
+                message=condition["message"],
+            )
+            others = [each for each in status.conditions if each.type != new.type]
+            status = msgspec.structs.replace(status, conditions=[*others, new])
         self.put(msgspec.structs.replace(pod, status=status))
         return pod
+
+    async def delete(self, kind: Kind[Any], name: str, namespace: str = "", *, uid: str = "", **options: Any) -> None:
+        await asyncio.sleep(0)
+        pod = self.objects["pods"].get(f"default/{name}")
+        if pod is None or pod.metadata.uid != uid:
+            raise ApiStatusError(404, "NotFound", f"pods {name!r} not found")
+        if self.leaving_takes_time:
+            metadata = msgspec.structs.replace(pod.metadata, deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC))
+            self.put(msgspec.structs.replace(pod, metadata=metadata))
+        else:
+            self.remove("pods", f"default/{name}")
 
     def _raise(self, name: str, *, done: bool) -> None:
         error = self.fault(name, done)

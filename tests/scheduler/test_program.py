@@ -3,116 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from random import Random
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from koordinator.api.kinds import PODS
-from koordinator.api.pod import Pod
-from koordinator.base.clock import ManualClock
-from koordinator.base.metrics import Metrics
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Malformed
-from koordinator.scheduler.engine.columns import CPU, NodeColumns
-from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.metrics import SchedulerMetrics
-from koordinator.scheduler.program import Scheduler
 from koordinator.scheduler.queue.queued_pod import Pool
 from tests.scheduler.fake_api import FakeApi, lost, unavailable
-from tests.scheduler.fakes import describe, make_node, make_pod, make_profile
-
-
-class EventList:
-    def __init__(self) -> None:
-        self.notes: list[tuple[str, str, str]] = []
-
-    def pod_event(self, pod: Pod, event_type: str, reason: str, action: str, note: str) -> None:
-        self.notes.append((pod.metadata.name, reason, note))
-
-
-class World:
-    """A running scheduler, its API and its clock."""
-
-    def __init__(self, api: FakeApi) -> None:
-        self.api = api
-        self.clock = ManualClock()
-        self.events = EventList()
-        metrics = Metrics()
-        self.registry = metrics.registry
-        view = ClusterView(NodeColumns())
-        self.scheduler = Scheduler(
-            api.as_client,
-            self.events,
-            lambda view: [make_profile(view)],
-            describe,
-            view,
-            SchedulerMetrics(metrics),
-            clock=self.clock,
-            random=Random(7),
-        )
-        self.stop = asyncio.Event()
-
-    async def settle(self, seconds: float = 0.0) -> None:
-        """Let everything happen that happens within ``seconds``."""
-        for _ in range(20):
-            await self.clock.advance(0)
-        if seconds:
-            await self.clock.advance(seconds)
-            for _ in range(20):
-                await self.clock.advance(0)
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        async with asyncio.TaskGroup() as tasks:
-            watch = tasks.create_task(self.scheduler.watch())
-            schedule = tasks.create_task(self.scheduler.schedule(self.stop))
-            try:
-                await self.settle()
-                yield
-                self.stop.set()
-                await self.settle()
-                await schedule
-            finally:
-                schedule.cancel()
-                watch.cancel()
-
-
-def simulate(story: Callable[[World], Awaitable[None]], api: Callable[[], FakeApi] = FakeApi) -> World:
-    """Run a story on a scheduler, and check at its end that the world is as it must always be."""
-
-    async def run() -> World:
-        world = World(api())
-        async with world.running():
-            await story(world)
-            await world.settle()
-        check(world)
-        return world
-
-    return asyncio.run(run())
-
-
-def check(world: World) -> None:
-    """No pod bound twice, no node over its allocatable, and our books equal those of the API."""
-    api, columns = world.api, world.scheduler.state.view.columns
-    pods = [name for name, _ in api.bindings]
-    assert len(pods) == len(set(pods))
-    requested = dict.fromkeys(columns.row_of, 0)
-    for pod in api.objects["pods"].values():
-        if pod.spec.node_name in requested:
-            requested[pod.spec.node_name] += describe(pod).request.amounts.get(CPU, 0)
-    for name, row in columns.row_of.items():
-        assert columns.requested[row, CPU] == requested[name] <= columns.allocatable[row, CPU]
-    assert world.scheduler.state.assumed_count == 0
-
-
-def two_nodes() -> FakeApi:
-    api = FakeApi()
-    api.put(make_node("a"))
-    api.put(make_node("b"))
-    return api
+from tests.scheduler.fakes import make_node, make_pod
+from tests.scheduler.world import World, check, simulate, two_nodes
 
 
 def test_pending_pods_are_bound_as_far_as_they_fit() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from koordinator.scheduler.engine.cluster_state import ClusterState
-from koordinator.scheduler.engine.evaluation import Evaluation
+from koordinator.scheduler.engine.evaluation import INFEASIBLE, Evaluation
 from koordinator.scheduler.engine.failed_attempt import Attempt, nominated_before
 from koordinator.scheduler.engine.pod_info import PodInfo
 
@@ -35,16 +35,19 @@ class Chooser:
             row = view.columns.row_of.get(name)
             if row is not None and evaluation.feasible[row] and self._has_room(pod, row, attempt):
                 return row
-        hidden: list[tuple[int, int]] = []
+        passed_over: dict[int, int] = {}
         try:
             while (best := evaluation.best()).shape[0]:
                 row = int(best[self._random.randrange(best.shape[0])])
                 if self._has_room(pod, row, attempt):
                     return row
-                hidden.append((row, evaluation.hide(row)))
+                # Asking may have brought others back that were passed over before.
+                for other in (*passed_over, row):
+                    if evaluation.totals[other] != INFEASIBLE:
+                        passed_over[other] = evaluation.hide(other)
         finally:
-            evaluation.show(hidden)
-        attempt.kept_for_others = [row for row, _ in hidden]
+            evaluation.show(passed_over.items())
+        attempt.kept_for_others = list(passed_over)
         return None
 
     def take(self, evaluation: Evaluation, pod: PodInfo, attempt: Attempt, name: str) -> int | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TypeVar
 
@@ -58,8 +59,7 @@ class Attempt:
         return NodeStatus(first.plugin.name, reasons, np.concatenate([each.rows for each in members]))
 
     def _when_promises_are_kept(self, row: int) -> Failure:
-        with self._state.supposing(row, (), nominated_before(self._state, self._pod, row)):
-            self._evaluation.refresh()
+        with self._supposing(row, (), nominated_before(self._state, self._pod, row)):
             failure = self._evaluation.failure_of(row)
         assert failure is not None
         return failure
@@ -94,8 +94,7 @@ class Attempt:
 
     def reasons(self, row: int, without: Sequence[PodInfo]) -> Sequence[Reason]:
         """See FailedAttempt."""
-        with self._state.supposing(row, without, nominated_before(self._state, self._pod, row)):
-            self._evaluation.refresh()
+        with self._supposing(row, without, nominated_before(self._state, self._pod, row)):
             failure = self._evaluation.failure_of(row)
             return failure.plugin.reasons(self._pod, failure.state, failure.code) if failure is not None else ()
 
@@ -122,9 +121,16 @@ class Attempt:
     def _passes(self, questions: Sequence[PlannedFilter], row: int) -> bool:
         return not any(entry.plugin.filter_one(self._evaluation.pod, entry.state, row) for entry in questions)
 
-    def _tried(self, row: int, without: Sequence[PodInfo], added: Sequence[PodInfo]) -> bool:
+    @contextmanager
+    def _supposing(self, row: int, without: Sequence[PodInfo], added: Sequence[PodInfo]) -> Iterator[None]:
+        """The evaluation shows what would be; what is, again, at the end."""
         with self._state.supposing(row, without, added):
             self._evaluation.refresh()
+            yield
+        self._evaluation.refresh()
+
+    def _tried(self, row: int, without: Sequence[PodInfo], added: Sequence[PodInfo]) -> bool:
+        with self._supposing(row, without, added):
             return bool(self._evaluation.feasible[row])
 
     def remember(self, row: int, question: Hashable, answer: Callable[[], T]) -> T:
@@ -146,13 +152,17 @@ class Attempt:
 
 
 def nominated_before(state: ClusterState, pod: PodInfo, row: int) -> list[PodInfo]:
-    """The pods that were promised room on ``row`` and that ``pod`` may not take it from: at least as important, and not
-    on a node yet."""
+    """The pods that were promised room on ``row`` and that ``pod`` may not take it from: not on a node yet, and more
+    important, or equally so and promised earlier."""
     view = state.view
     if not len(view.nominations):
         return []
-    return [
-        other
-        for other in view.nominations.on(view.columns.names[row])
-        if other.priority >= pod.priority and other.uid != pod.uid and state.node_of(other.uid) is None
-    ]
+    found: list[PodInfo] = []
+    seen = False
+    for other in view.nominations.on(view.columns.names[row]):
+        if other.uid == pod.uid:
+            # Those of its own importance that come later wait for it, or each would wait for the other.
+            seen = True
+        elif other.priority + (not seen) > pod.priority and state.node_of(other.uid) is None:
+            found.append(other)
+    return found

@@ -22,7 +22,7 @@ class Nominations:
         return self._node_of.get(uid, "")
 
     def on(self, node_name: str) -> Iterable[PodInfo]:
-        """The pods nominated to the node."""
+        """The pods nominated to the node, in the order of their nomination."""
         return self._on_node.get(node_name, {}).values()
 
     @property
@@ -32,7 +32,8 @@ class Nominations:
 
     def set(self, pod: PodInfo, node_name: str) -> None:
         """Nominate the pod, or with an empty name take its nomination back."""
-        self.remove(pod.uid)
+        if self._node_of.get(pod.uid) != node_name:
+            self.remove(pod.uid)
         if node_name:
             self._node_of[pod.uid] = node_name
             self._on_node.setdefault(node_name, {})[pod.uid] = pod

@@ -1,0 +1,99 @@
+"""Preemption from decision to binding: who is evicted, what is written, and that promises are kept meanwhile."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tests.scheduler.fake_api import FakeApi
+from tests.scheduler.fakes import make_node, make_pod, make_profile
+from tests.scheduler.world import World, simulate
+
+preempting = partial(make_profile, preempts=True)
+
+
+def full_node() -> FakeApi:
+    api = FakeApi()
+    api.put(make_node("a", cpu="2"))
+    for name in ("low-1", "low-2"):
+        api.put(make_pod(name, priority=1, node="a"))
+    return api
+
+
+def test_an_important_pod_gets_its_place() -> None:
+    async def story(world: World) -> None:
+        world.api.put(make_pod("high", priority=10))
+        await world.settle()
+        await world.settle(2)
+        assert world.api.placed()["high"] == "a"
+        assert len(world.api.placed()) == 2
+
+    world = simulate(story, full_node, preempting)
+    evicted = [note for note in world.events.notes if note[1] == "Preempted"]
+    assert [text for _, _, text in evicted] == ["Preempted by pod uid-high on node a"]
+
+
+def test_victims_are_told_why() -> None:
+    async def story(world: World) -> None:
+        world.api.put(make_pod("high", priority=10))
+        await world.settle()
+
+    world = simulate(story, full_node, preempting)
+    message = "koord-scheduler: preempting to accommodate a higher priority pod"
+    assert [each[1:] for each in world.api.conditions if each[0] != "high"] == [("PreemptionByScheduler", message)]
+
+
+def test_while_the_victim_leaves_the_place_is_kept() -> None:
+    async def story(world: World) -> None:
+        world.api.leaving_takes_time = True
+        world.api.put(make_pod("high", priority=10))
+        await world.settle()
+        assert world.api.pod("high").status.nominated_node_name == "a"
+        world.api.put(make_pod("rival", priority=10))
+        leaving = [name for name in ("low-1", "low-2") if world.api.pod(name).metadata.deletion_timestamp]
+        assert len(leaving) == 1
+        world.api.remove("pods", f"default/{leaving[0]}")
+        await world.settle(2)
+        assert world.api.placed().get("high") == "a"
+        assert "rival" not in world.api.placed()
+
+    world = simulate(story, full_node, preempting)
+    assert world.api.pod("rival").status.nominated_node_name == "a"
+
+
+def test_nobody_is_evicted_twice_for_the_same_pod() -> None:
+    async def story(world: World) -> None:
+        world.api.leaving_takes_time = True
+        world.api.put(make_pod("high", priority=10))
+        await world.settle()
+        for _ in range(3):
+            world.api.put(make_node("b", cpu="0"))
+            await world.settle(11)
+            world.api.remove("nodes", "b")
+        leaving = [name for name in ("low-1", "low-2") if world.api.pod(name).metadata.deletion_timestamp]
+        assert len(leaving) == 1
+
+    simulate(story, full_node, preempting)
+
+
+def test_a_less_important_pod_loses_its_promise() -> None:
+    async def story(world: World) -> None:
+        world.api.leaving_takes_time = True
+        world.api.put(make_pod("middle", cpu="2", priority=5))
+        await world.settle()
+        assert world.api.pod("middle").status.nominated_node_name == "a"
+        world.api.put(make_pod("high", cpu="2", priority=10))
+        await world.settle()
+        await world.settle(2)
+        assert world.api.pod("middle").status.nominated_node_name == ""
+
+    simulate(story, full_node, preempting)
+
+
+def test_a_pod_that_may_not_preempt_waits() -> None:
+    async def story(world: World) -> None:
+        world.api.put(make_pod("polite", priority=10, preemption_policy="Never"))
+        await world.settle()
+        assert len(world.api.placed()) == 2
+
+    world = simulate(story, full_node, preempting)
+    assert world.api.conditions[-1][2].endswith("not eligible due to preemptionPolicy=Never.")
