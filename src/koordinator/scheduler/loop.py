@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
 
@@ -29,6 +30,7 @@ from koordinator.scheduler.evictions import Eviction, Evictions
 from koordinator.scheduler.failure_report import Events, Failure, FailureReason, FailureReporter
 from koordinator.scheduler.feed import Feed
 from koordinator.scheduler.metrics import SchedulerMetrics
+from koordinator.scheduler.plugin_errors import PluginErrors
 from koordinator.scheduler.preparation import Preparation
 from koordinator.scheduler.queue.queued_pod import QueuedPod
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
@@ -38,8 +40,6 @@ logger = logging.getLogger(__name__)
 
 _EACH_DECISION: Final = verbosity(5)
 _SLICE_SECONDS: Final = 0.004
-_SAME_ERROR_SECONDS: Final = 60.0
-_ERRORS_REMEMBERED: Final = 100
 _LONGEST_PAUSE: Final = 30.0
 
 
@@ -66,7 +66,9 @@ class SchedulingLoop:
         decisions: DecisionLog,
         metrics: SchedulerMetrics,
         view: ClusterView,
+        errors: PluginErrors,
         clock: Clock,
+        limit: AbstractContextManager[object],
     ) -> None:
         self._engines = engines
         self._queue = queue
@@ -74,8 +76,8 @@ class SchedulingLoop:
         self._metrics = metrics
         self._clock = clock
         self._work = asyncio.Event()
-        self._logged: dict[str, float] = {}
-        """When an error was last logged, by its text."""
+        self._errors = errors
+        self._limit = limit
         self._view = view
         self._waiting_room = WaitingRoom(view.waiting, clock.monotonic, self._allowed)
         self._parts: LoopParts
@@ -146,14 +148,15 @@ class SchedulingLoop:
         engine = self._engines[pod.pod.spec.scheduler_name]
         waits: Mapping[str, float] | Rejection = {}
         try:
-            result = engine.decide(pod, self._clock.now())
+            with self._limit:
+                result = engine.decide(pod, self._clock.now())
             decided = self._clock.monotonic()
             self._metrics.algorithm(decided - started)
             if isinstance(result, Placement):
                 engine.assume(result)
                 waits = self._permit(engine, result)
         except PluginError as error:
-            self._log_error(pod.key, error)
+            self._errors.of_pod(pod.key, error)
             self._decisions.add(pod.key, Attempt(self._clock.now(), entry.attempts, error=str(error)))
             self._failed(entry, started, "SchedulerError", str(error))
             return
@@ -229,16 +232,6 @@ class SchedulingLoop:
                 self._view.nominations.remove(other.uid)
                 self._parts.reporter.clear_nomination(other.pod)
                 self._queue.activate([other.uid])
-
-    def _log_error(self, key: str, error: PluginError) -> None:
-        """With its origin, but each only now and then: a plugin that fails does so for one pod after the other."""
-        now, text = self._clock.monotonic(), str(error)
-        if now - self._logged.get(text, float("-inf")) < _SAME_ERROR_SECONDS:
-            return
-        if len(self._logged) >= _ERRORS_REMEMBERED:
-            self._logged.clear()
-        self._logged[text] = now
-        logger.error("pod %s could not be decided about: %s", key, error, exc_info=error.__cause__ or error)
 
     def _bound(self, binding: Binding, outcome: Outcome) -> None:
         entry, placement = binding.entry, binding.placement

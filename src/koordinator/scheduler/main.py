@@ -46,6 +46,7 @@ from koordinator.scheduler.queue.scheduling_queue import QueueOptions
 logger = logging.getLogger(__name__)
 
 _PROGRAM = "koord-scheduler"
+_DECISION_SECONDS = 10.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -115,7 +116,7 @@ def _scheduler(
         SchedulerMetrics(metrics),
         clock=SystemClock(),
         random=Random(),
-        options=SchedulerOptions(queue=queue),
+        options=SchedulerOptions(queue=queue, decision_seconds=_DECISION_SECONDS),
     )
 
 

@@ -65,6 +65,11 @@ class SchedulerMetrics:
             "Objects that could not be read and were skipped, by kind.",
             ("kind",),
         )
+        self._plugin_errors = metrics.counter(
+            "scheduler_plugin_errors_total",
+            "Events that a plugin failed to take note of, by plugin and method.",
+            ("plugin", "method"),
+        )
         self._scheduled: dict[str, tuple[Counter, Histogram]] = {}
         """By profile: looking labels up costs more than counting."""
         self.algorithm: Callable[[float], None] = self._algorithm_duration.observe
@@ -91,6 +96,10 @@ class SchedulerMetrics:
         labels = (profile, _RESULTS[reason])
         self._attempts.labels(*labels).inc()
         self._attempt_duration.labels(*labels).observe(attempt)
+
+    def plugin_error(self, plugin: str, method: str) -> None:
+        """A plugin failed to take note of an event."""
+        self._plugin_errors.labels(plugin, method).inc()
 
     def malformed(self, kind: str) -> None:
         self._malformed.labels(kind).inc()

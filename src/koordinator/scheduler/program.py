@@ -10,7 +10,7 @@ import asyncio
 import gc
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Final
@@ -23,6 +23,7 @@ from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client, Malformed
 from koordinator.scheduler.binding import Binder
 from koordinator.scheduler.cluster_writer import ApiWriter
+from koordinator.scheduler.decision_limit import DecisionLimit
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import DecisionLog
 from koordinator.scheduler.engine.engine import Engine
@@ -34,6 +35,7 @@ from koordinator.scheduler.failure_report import Events, FailureReporter
 from koordinator.scheduler.feed import Feed
 from koordinator.scheduler.loop import LoopParts, SchedulingLoop
 from koordinator.scheduler.metrics import SchedulerMetrics
+from koordinator.scheduler.plugin_errors import PluginErrors
 from koordinator.scheduler.preparation import Preparation
 from koordinator.scheduler.queue.scheduling_queue import QueueOptions, SchedulingQueue
 from koordinator.scheduler.transforms import node_as_seen, pod_as_seen
@@ -50,6 +52,8 @@ class SchedulerOptions:
     queue: QueueOptions = field(default_factory=QueueOptions)
     bind_concurrency: int = 32
     drain_seconds: float = 5.0
+    decision_seconds: float = 0.0
+    """A decision that takes longer is given up; 0 for no limit. Needs the main thread and its SIGALRM."""
 
 
 class Scheduler:
@@ -75,7 +79,8 @@ class Scheduler:
         self._clock = clock
         self._client = client
         self._random = random
-        self.state = ClusterState(view)
+        errors = PluginErrors(clock.monotonic, metrics.plugin_error)
+        self.state = ClusterState(view, errors.of_observer)
         self.decisions = DecisionLog()
         profiles = build_profiles(view)
         for profile in profiles:
@@ -84,7 +89,12 @@ class Scheduler:
             profile.scheduler_name: Engine(profile, self.state, random) for profile in profiles
         }
         self.queue = SchedulingQueue(_sort_key(profiles), self._gate, clock.monotonic, self._options.queue)
-        self._loop = SchedulingLoop(self.engines, self.queue, self.decisions, metrics, view, clock)
+        limit = (
+            DecisionLimit(seconds, lambda: self.state.is_whole)
+            if (seconds := self._options.decision_seconds)
+            else nullcontext()
+        )
+        self._loop = SchedulingLoop(self.engines, self.queue, self.decisions, metrics, view, errors, clock, limit)
         self.feed = Feed(self.state, self.queue, make_pod, self.engines.__contains__, self._loop.wake, clock.now)
         self._binder = Binder(
             client,

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+from koordinator.scheduler.engine.board import INFEASIBLE
 from koordinator.scheduler.engine.cluster_state import ClusterState
-from koordinator.scheduler.engine.evaluation import INFEASIBLE, Evaluation
+from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.failed_attempt import Attempt, nominated_before
 from koordinator.scheduler.engine.pod_info import PodInfo
 

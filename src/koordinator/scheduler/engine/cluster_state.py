@@ -20,6 +20,7 @@ from koordinator.scheduler.engine.columns import PODS, Aspect
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import Observer
 from koordinator.scheduler.engine.node_changes import node_changes
+from koordinator.scheduler.engine.observers import Observers, OnError
 from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
 from koordinator.scheduler.engine.view import ClusterView
 
@@ -39,10 +40,11 @@ class _Placed:
 class ClusterState:
     """Turns events into columns and tells the observers."""
 
-    def __init__(self, view: ClusterView) -> None:
+    def __init__(self, view: ClusterView, on_error: OnError | None = None) -> None:
         self.view = view
         self._columns = view.columns
-        self._observers: list[Observer] = []
+        self._observers = Observers(on_error)
+        self._changing = 0
         self._placed: dict[str, _Placed] = {}
         self._without_node: dict[str, dict[str, _Placed]] = {}
         self._node_objects: dict[str, dict[str, Object]] = {}
@@ -50,7 +52,12 @@ class ClusterState:
 
     def add_observers(self, observers: Iterable[Observer]) -> None:
         """Whom to tell; to be called before the first event."""
-        self._observers.extend(observers)
+        self._observers.add(observers)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no change is half done."""
+        return not self._changing
 
     @property
     def pod_count(self) -> int:
@@ -103,19 +110,16 @@ class ClusterState:
             self._columns.nodes[row] = node
             return kinds
         self._columns.set_node(node)
-        for observer in self._observers:
-            observer.on_node(row, node)
+        self._observers.tell("on_node", row, node)
         return kinds
 
     def _add_node(self, node: Node) -> None:
         name = node.metadata.name
         row = self._columns.set_node(node)
         self.view.pods_on[row] = {}
-        for observer in self._observers:
-            observer.on_node(row, node)
+        self._observers.tell("on_node", row, node)
         for kind, obj in self._node_objects.get(name, {}).items():
-            for observer in self._observers:
-                observer.on_node_object(row, kind, obj)
+            self._observers.tell("on_node_object", row, kind, obj)
         for placed in self._without_node.pop(name, {}).values():
             self._occupy(placed, row)
 
@@ -127,8 +131,7 @@ class ClusterState:
         pods = self.view.pods_on.pop(row, {})
         for uid in pods:
             self.view.labels.remove(row, uid)
-        for observer in self._observers:
-            observer.on_node_removed(row, name)
+        self._observers.tell("on_node_removed", row, name)
         self._columns.remove_node(name)
         if pods:
             homeless = self._without_node.setdefault(name, {})
@@ -149,8 +152,7 @@ class ClusterState:
             del self._node_objects[name]
         row = self._columns.row_of.get(name)
         if row is not None:
-            for observer in self._observers:
-                observer.on_node_object(row, kind, obj)
+            self._observers.tell("on_node_object", row, kind, obj)
 
     # Other objects.
 
@@ -164,8 +166,7 @@ class ClusterState:
             return None
         else:
             del objects[key]
-        for observer in self._observers:
-            observer.on_object(kind, key, old, obj)
+        self._observers.tell("on_object", kind, key, old, obj)
         return old
 
     # Pods.
@@ -191,21 +192,31 @@ class ClusterState:
         """As if ``removed`` were not on ``row`` and ``added`` were, until the end of the block. All observers see it,
         so every plugin can be asked; everything is as before afterwards."""
         taken = [self._placed[pod.uid] for pod in removed]
-        for placed in taken:
-            self._remove(placed)
-        node_name = self._columns.names[row]
         come = [pod for pod in added if pod.uid not in self._placed]
-        for pod in come:
-            self._place(pod, node_name, assumed=True)
+        node_name = self._columns.names[row]
+        with self._change():
+            for placed in taken:
+                self._remove(placed)
+            for pod in come:
+                self._place(pod, node_name, assumed=True)
         try:
             yield
         finally:
-            for pod in come:
-                self._remove(self._placed[pod.uid])
-            for placed in taken:
-                self._placed[placed.pod.uid] = placed
-                self._priorities[placed.pod.priority] += 1
-                self._occupy(placed, row)
+            with self._change():
+                for pod in come:
+                    self._remove(self._placed[pod.uid])
+                for placed in taken:
+                    self._placed[placed.pod.uid] = placed
+                    self._priorities[placed.pod.priority] += 1
+                    self._occupy(placed, row)
+
+    @contextmanager
+    def _change(self) -> Iterator[None]:
+        self._changing += 1
+        try:
+            yield
+        finally:
+            self._changing -= 1
 
     def remove_pod(self, uid: str) -> PodInfo | None:
         """The pod is deleted or finished; returns it if it was on a node."""
@@ -236,8 +247,7 @@ class ClusterState:
         self.view.pods_on[row][pod.uid] = pod
         self.view.labels.add(row, pod)
         self._count(row, pod.request, 1)
-        for observer in self._observers:
-            observer.on_pod_assigned(row, pod, placed.assumed)
+        self._observers.tell("on_pod_assigned", row, pod, placed.assumed)
 
     def _update(self, placed: _Placed, pod: PodInfo, *, assumed: bool) -> None:
         old = placed.pod
@@ -254,8 +264,7 @@ class ClusterState:
         if old.request is not pod.request and old.request != pod.request:
             self._count(placed.row, old.request, -1)
             self._count(placed.row, pod.request, 1)
-        for observer in self._observers:
-            observer.on_pod_assigned(placed.row, pod, assumed)
+        self._observers.tell("on_pod_assigned", placed.row, pod, assumed)
 
     def _remove(self, placed: _Placed) -> None:
         pod = placed.pod
@@ -270,8 +279,7 @@ class ClusterState:
         del self.view.pods_on[placed.row][pod.uid]
         self.view.labels.remove(placed.row, pod.uid)
         self._count(placed.row, pod.request, -1)
-        for observer in self._observers:
-            observer.on_pod_removed(placed.row, pod)
+        self._observers.tell("on_pod_removed", placed.row, pod)
 
     def _count(self, row: int, request: PodRequest, sign: int) -> None:
         self._columns.add_request(row, {**request.amounts, PODS: 1}, request.non_zero, sign)

@@ -6,49 +6,37 @@ row, the usual case while like pods are placed one after the other, costs one ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from koordinator.scheduler.engine.adjustment import adjusted
-from koordinator.scheduler.engine.class_plan import PlannedFilter, plan_class
-from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
+from koordinator.scheduler.engine.board import INFEASIBLE, Board
+from koordinator.scheduler.engine.class_plan import plan_class
+from koordinator.scheduler.engine.columns import Aspect, NodeColumns, Rows
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
-from koordinator.scheduler.engine.verdicts import Failure, failures, first_to_rule_out
 
-INFEASIBLE: Final = -1
-"""The total of a row that no pod of the class may go to."""
 _FEW_CHANGES: Final = 64
-_OF_PODS: Final = 1 << Aspect.PODS | 1 << Aspect.LOAD
 _EVERYTHING: Final = (1 << len(Aspect)) - 1
 
 
-class Evaluation:
+class Evaluation(Board):
     """Verdicts and scores of all rows for one class of pods, represented by ``pod``."""
 
     def __init__(self, profile: Profile, columns: NodeColumns, pod: PodInfo) -> None:
-        self._columns = columns
-        self.plan = plan = plan_class(profile, pod)
+        plan = plan_class(profile, pod)
+        super().__init__(plan, columns)
         self.pod = plan.pod or pod
         self._filter_transformers = profile.filter_transformers
         self._score_transformers = profile.score_transformers
         self._transformed = bool(self._filter_transformers or self._score_transformers)
         self.version = -1
         """The version of the columns that everything here is current for."""
-        self._filters = plan.filters
-        self._scores = plan.scores
-        self.score_names = tuple(score.plugin.name for score in self._scores)
         self._normalized = [index for index, score in enumerate(self._scores) if score.raw is not None]
-        self._follows = any(entry.follows for entry in plan.filters) or any(entry.follows for entry in plan.scores)
-        self._codes: NDArray[np.int64] = np.zeros((len(self._filters), 0), dtype=np.int64)
-        self._weighted: Ints = np.zeros((len(self._scores), 0), dtype=np.int64)
-        self.feasible: Mask = np.zeros(0, dtype=np.bool_)
-        self.totals: Ints = np.zeros(0, dtype=np.int64)
-        """Weighted sum of the scores, INFEASIBLE where the pod cannot go."""
+        self._follows = not self.is_local or any(entry.follows for entry in plan.scores)
 
     def refresh(self) -> None:
         """Bring all rows up to the present version of the columns."""
@@ -62,93 +50,6 @@ class Evaluation:
         else:
             self._follow()
         self.version = columns.version
-
-    def best(self) -> Rows:
-        """The feasible rows that share the highest total; empty when there is none."""
-        totals = self.totals[: self._columns.size]
-        if not totals.shape[0]:
-            return np.zeros(0, dtype=np.intp)
-        highest = totals[totals.argmax()]
-        if highest == INFEASIBLE:
-            return np.zeros(0, dtype=np.intp)
-        return np.flatnonzero(totals == highest)
-
-    def next_best(self, excluded: Sequence[int], count: int) -> list[int]:
-        """Up to ``count`` feasible rows with the highest totals after those of ``excluded``."""
-        found: list[int] = []
-        hidden = [(row, self.hide(row)) for row in excluded]
-        while len(found) < count:
-            row = int(self.totals[: self._columns.size].argmax())
-            if self.totals[row] == INFEASIBLE:
-                break
-            found.append(row)
-            hidden.append((row, self.hide(row)))
-        self.show(hidden)
-        return found
-
-    def scores_of(self, row: int) -> list[int]:
-        """Weighted scores of the row, in the order of ``score_names``."""
-        scores: list[int] = self._weighted[:, row].tolist()
-        return scores
-
-    @property
-    def feasible_count(self) -> int:
-        """How many nodes pods of the class may go to."""
-        return int(np.count_nonzero(self.feasible))
-
-    def hide(self, row: int) -> int:
-        """Take ``row`` out of the choice until ``show``; returns its total."""
-        total = int(self.totals[row])
-        self.totals[row] = INFEASIBLE
-        return total
-
-    def show(self, hidden: Iterable[tuple[int, int]]) -> None:
-        """Put hidden rows (row, total) back."""
-        for row, total in hidden:
-            self.totals[row] = total
-
-    def failure_of(self, row: int) -> Failure | None:
-        """The first plugin that rules out ``row``; None when it is feasible."""
-        found = failures(self._filters, self._codes, np.array((row,), dtype=np.intp)) if not self.feasible[row] else []
-        return found[0] if found else None
-
-    def first_to_rule_out(self) -> tuple[str, ...]:
-        """The plugins that are the first to rule out some node that was looked at, in the order of the profile."""
-        return first_to_rule_out(self._filters, self._codes, self._ruled_out())
-
-    def failures(self) -> list[Failure]:
-        """The infeasible rows that were looked at, grouped by the first plugin that rules them out and its code."""
-        return failures(self._filters, self._codes, self._ruled_out())
-
-    def _ruled_out(self) -> Rows:
-        rows = self._present(np.flatnonzero(self._columns.alive[: self._columns.size]))
-        return rows[~self.feasible[rows]]
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the verdict on each node depends on that node alone."""
-        return not self._follows
-
-    def open_questions(self, row: int, *, added: bool) -> list[PlannedFilter] | None:
-        """The filters that have to be asked again about ``row`` if pods were taken off it (and, with ``added``, others
-        put there); None when another one rules the row out whoever is on it. Current only after ``refresh``."""
-        if self.plan.rejection is not None or not self._present(np.array((row,), dtype=np.intp)).shape[0]:
-            return None
-        questions = []
-        for index, entry in enumerate(self._filters):
-            passes = not self._codes[index, row]
-            if entry.reads & _OF_PODS and not (passes and entry.plugin.monotone and not added):
-                questions.append(entry)
-            elif not passes:
-                return None
-        return questions
-
-    def _present(self, rows: Rows) -> Rows:
-        """Those of ``rows`` that are looked at for this class."""
-        if self.plan.restricted_to is None:
-            return rows
-        names = self._columns.names
-        return np.array([row for row in rows.tolist() if names[row] in self.plan.restricted_to], dtype=np.intp)
 
     def _follow(self) -> None:
         """Recompute what changed since ``version``."""
@@ -272,14 +173,6 @@ class Evaluation:
                     changed = True
         return changed
 
-    def _combine(self, rows: Rows) -> bool:
-        """Verdicts and totals from what the plugins said of each row; returns whether a verdict has changed."""
-        feasible = ~self._codes[:, rows].any(axis=0)
-        changed = not np.array_equal(self.feasible[rows], feasible)
-        self.feasible[rows] = feasible
-        self.totals[rows] = np.where(feasible, self._weighted[:, rows].sum(axis=0), INFEASIBLE)
-        return changed
-
     def _normalize(self) -> None:
         """Scale the scores that depend on each other, and add everything up again."""
         size = self._columns.size
@@ -291,24 +184,8 @@ class Evaluation:
             self._weighted[index, :size] = (score.raw[:size] if scaled is None else scaled) * score.weight
         self.totals[:size] = np.where(feasible, self._weighted[:, :size].sum(axis=0), INFEASIBLE)
 
-    def _grow(self, capacity: int) -> None:
-        known = self.feasible.shape[0]
-        self._codes = _widened(self._codes, capacity)
-        self._weighted = _widened(self._weighted, capacity)
-        self.feasible = np.concatenate([self.feasible, np.zeros(capacity - known, dtype=np.bool_)])
-        self.totals = np.concatenate([self.totals, np.full(capacity - known, INFEASIBLE, dtype=np.int64)])
-        for score in self._scores:
-            if score.raw is not None:
-                score.raw = np.concatenate([score.raw, np.zeros(capacity - known, dtype=np.int64)])
-
 
 def _of_interest(changed: Iterable[tuple[int, Rows]], reads: int) -> Rows | None:
     """The rows of which an aspect in ``reads`` changed; None when there are none."""
     parts = [rows for aspects, rows in changed if aspects & reads and rows.shape[0]]
     return (parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))) if parts else None
-
-
-def _widened(array: Ints, columns: int) -> Ints:
-    larger = np.zeros((array.shape[0], columns), dtype=array.dtype)
-    larger[:, : array.shape[1]] = array
-    return larger

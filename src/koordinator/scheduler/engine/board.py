@@ -1,0 +1,140 @@
+"""What is known of all rows for one class of pods: codes, scores, verdicts, totals, and how to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+
+from koordinator.scheduler.engine.class_plan import ClassPlan, PlannedFilter
+from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
+from koordinator.scheduler.engine.verdicts import Failure, failures, first_to_rule_out
+
+INFEASIBLE: Final = -1
+"""The total of a row that no pod of the class may go to."""
+_OF_PODS: Final = 1 << Aspect.PODS | 1 << Aspect.LOAD
+
+
+class Board:
+    """Arrays of shape (rows,) and matrices of shape (plugins, rows); Evaluation keeps them current."""
+
+    def __init__(self, plan: ClassPlan, columns: NodeColumns) -> None:
+        self._columns = columns
+        self.plan = plan
+        self._filters = plan.filters
+        self._scores = plan.scores
+        self.score_names = tuple(score.plugin.name for score in self._scores)
+        self.is_local = not any(entry.follows for entry in plan.filters)
+        """Whether the verdict on each node depends on that node alone."""
+        self._codes: Ints = np.zeros((len(self._filters), 0), dtype=np.int64)
+        self._weighted: Ints = np.zeros((len(self._scores), 0), dtype=np.int64)
+        self.feasible: Mask = np.zeros(0, dtype=np.bool_)
+        self.totals: Ints = np.zeros(0, dtype=np.int64)
+        """Weighted sum of the scores, INFEASIBLE where the pod cannot go."""
+
+    def best(self) -> Rows:
+        """The feasible rows that share the highest total; empty when there is none."""
+        totals = self.totals[: self._columns.size]
+        if not totals.shape[0]:
+            return np.zeros(0, dtype=np.intp)
+        highest = totals[totals.argmax()]
+        if highest == INFEASIBLE:
+            return np.zeros(0, dtype=np.intp)
+        return np.flatnonzero(totals == highest)
+
+    def next_best(self, excluded: Sequence[int], count: int) -> list[int]:
+        """Up to ``count`` feasible rows with the highest totals after those of ``excluded``."""
+        found: list[int] = []
+        hidden = [(row, self.hide(row)) for row in excluded]
+        while len(found) < count:
+            row = int(self.totals[: self._columns.size].argmax())
+            if self.totals[row] == INFEASIBLE:
+                break
+            found.append(row)
+            hidden.append((row, self.hide(row)))
+        self.show(hidden)
+        return found
+
+    def scores_of(self, row: int) -> list[int]:
+        """Weighted scores of the row, in the order of ``score_names``."""
+        scores: list[int] = self._weighted[:, row].tolist()
+        return scores
+
+    @property
+    def feasible_count(self) -> int:
+        """How many nodes pods of the class may go to."""
+        return int(np.count_nonzero(self.feasible))
+
+    def hide(self, row: int) -> int:
+        """Take ``row`` out of the choice until ``show``; returns its total."""
+        total = int(self.totals[row])
+        self.totals[row] = INFEASIBLE
+        return total
+
+    def show(self, hidden: Iterable[tuple[int, int]]) -> None:
+        """Put hidden rows (row, total) back."""
+        for row, total in hidden:
+            self.totals[row] = total
+
+    def failure_of(self, row: int) -> Failure | None:
+        """The first plugin that rules out ``row``; None when it is feasible."""
+        found = failures(self._filters, self._codes, np.array((row,), dtype=np.intp)) if not self.feasible[row] else []
+        return found[0] if found else None
+
+    def first_to_rule_out(self) -> tuple[str, ...]:
+        """The plugins that are the first to rule out some node that was looked at, in the order of the profile."""
+        return first_to_rule_out(self._filters, self._codes, self._ruled_out())
+
+    def failures(self) -> list[Failure]:
+        """The infeasible rows that were looked at, grouped by the first plugin that rules them out and its code."""
+        return failures(self._filters, self._codes, self._ruled_out())
+
+    def _ruled_out(self) -> Rows:
+        rows = self._present(np.flatnonzero(self._columns.alive[: self._columns.size]))
+        return rows[~self.feasible[rows]]
+
+    def open_questions(self, row: int, *, added: bool) -> list[PlannedFilter] | None:
+        """The filters that have to be asked again about ``row`` if pods were taken off it (and, with ``added``, others
+        put there); None when another one rules the row out whoever is on it. Current only after ``refresh``."""
+        if self.plan.rejection is not None or not self._present(np.array((row,), dtype=np.intp)).shape[0]:
+            return None
+        questions = []
+        for index, entry in enumerate(self._filters):
+            passes = not self._codes[index, row]
+            if entry.reads & _OF_PODS and not (passes and entry.plugin.monotone and not added):
+                questions.append(entry)
+            elif not passes:
+                return None
+        return questions
+
+    def _present(self, rows: Rows) -> Rows:
+        """Those of ``rows`` that are looked at for this class."""
+        if self.plan.restricted_to is None:
+            return rows
+        names = self._columns.names
+        return np.array([row for row in rows.tolist() if names[row] in self.plan.restricted_to], dtype=np.intp)
+
+    def _combine(self, rows: Rows) -> bool:
+        """Verdicts and totals from what the plugins said of each row; returns whether a verdict has changed."""
+        feasible = ~self._codes[:, rows].any(axis=0)
+        changed = not np.array_equal(self.feasible[rows], feasible)
+        self.feasible[rows] = feasible
+        self.totals[rows] = np.where(feasible, self._weighted[:, rows].sum(axis=0), INFEASIBLE)
+        return changed
+
+    def _grow(self, capacity: int) -> None:
+        known = self.feasible.shape[0]
+        self._codes = _widened(self._codes, capacity)
+        self._weighted = _widened(self._weighted, capacity)
+        self.feasible = np.concatenate([self.feasible, np.zeros(capacity - known, dtype=np.bool_)])
+        self.totals = np.concatenate([self.totals, np.full(capacity - known, INFEASIBLE, dtype=np.int64)])
+        for score in self._scores:
+            if score.raw is not None:
+                score.raw = np.concatenate([score.raw, np.zeros(capacity - known, dtype=np.int64)])
+
+
+def _widened(array: Ints, columns: int) -> Ints:
+    larger = np.zeros((array.shape[0], columns), dtype=array.dtype)
+    larger[:, : array.shape[1]] = array
+    return larger
