@@ -50,7 +50,7 @@ def verdicts(world: World, name: str, pod: Pod) -> dict[str, Verdict]:
         if prepared.skip:
             return {node: [] for node in world.machines}
         state = prepared.state
-    names = sorted(world.machines)
+    names = sorted(world.machines, key=world.view.columns.row_of.__getitem__)
     rows = np.array([world.view.columns.row_of[node] for node in names], dtype=np.intp)
     codes = plugin.filter(info, state, rows).tolist()
     found: dict[str, Verdict] = {}
@@ -70,7 +70,7 @@ def scores(world: World, name: str, pod: Pod) -> dict[str, int] | None:
     state = plugin.pre_score(info)
     if isinstance(state, SkipScore):
         return None
-    names = sorted(world.machines)
+    names = sorted(world.machines, key=world.view.columns.row_of.__getitem__)
     rows = np.array([world.view.columns.row_of[node] for node in names], dtype=np.intp)
     values = plugin.score(info, state, rows).tolist()
     assert [plugin.score_one(info, state, row) for row in rows.tolist()] == values

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -117,10 +117,12 @@ class Board:
 
     def _combine(self, rows: Rows) -> bool:
         """Verdicts and totals from what the plugins said of each row; returns whether a verdict has changed."""
-        feasible = ~self._codes[:, rows].any(axis=0)
-        changed = not np.array_equal(self.feasible[rows], feasible)
-        self.feasible[rows] = feasible
-        self.totals[rows] = np.where(feasible, self._weighted[:, rows].sum(axis=0), INFEASIBLE)
+        # Where all rows are meant, views are several times as fast as copies by index.
+        where: Any = slice(rows.shape[0]) if rows.shape[0] == self._columns.size else rows
+        feasible = ~np.logical_or.reduce(self._codes[:, where], axis=0)
+        changed = not np.array_equal(self.feasible[where], feasible)
+        self.feasible[where] = feasible
+        self.totals[where] = np.where(feasible, self._weighted[:, where].sum(axis=0), INFEASIBLE)
         return changed
 
     def _grow(self, capacity: int) -> None:

@@ -39,6 +39,16 @@ class Aspect(IntEnum):
     """Measured or expected usage."""
 
 
+Item = TypeVar("Item", bound=np.generic)
+
+
+def at(column: NDArray[Item], rows: Rows) -> NDArray[Item]:
+    """``column[rows]``, to be read only: when all rows are meant this is a view, several times as fast as a copy.
+    ``rows`` ascend."""
+    count = rows.shape[0]
+    return column[:count] if count and rows[-1] == count - 1 else column.take(rows)
+
+
 class ResourceIndex:
     """Resource name -> column. CPU is in milli-CPU, everything else in whole units (bytes, counts)."""
 
@@ -82,9 +92,10 @@ class NodeColumns:
         self._clock = 0
         self.alive: Mask = np.zeros(0, dtype=np.bool_)
         self.unschedulable: Mask = np.zeros(0, dtype=np.bool_)
-        self.allocatable: Ints = np.zeros((0, len(self.resources)), dtype=np.int64)
-        self.requested: Ints = np.zeros((0, len(self.resources)), dtype=np.int64)
-        self.non_zero_requested: Ints = np.zeros((0, 2), dtype=np.int64)
+        self.allocatable: Ints = np.zeros((0, len(self.resources)), dtype=np.int64, order="F")
+        """(rows, resources), as is ``requested``. One resource of all rows lies together: that is what plugins read."""
+        self.requested: Ints = np.zeros((0, len(self.resources)), dtype=np.int64, order="F")
+        self.non_zero_requested: Ints = np.zeros((0, 2), dtype=np.int64, order="F")
         """CPU and memory, pods without a request counted with 100 milli-CPU and 200 MiB."""
         self._versions: Ints = np.zeros((len(Aspect), 0), dtype=np.int64)
         self._changes: list[tuple[int, int]] = []
@@ -194,7 +205,7 @@ class NodeColumns:
         self.allocatable = _grown(self.allocatable, (self._capacity, width))
         self.requested = _grown(self.requested, (self._capacity, width))
         self.non_zero_requested = _grown(self.non_zero_requested, (self._capacity, 2))
-        self._versions = _grown(self._versions, (len(Aspect), self._capacity))
+        self._versions = np.ascontiguousarray(_grown(self._versions, (len(Aspect), self._capacity)))
 
     def fit_resources(self) -> None:
         width = len(self.resources)
@@ -203,10 +214,7 @@ class NodeColumns:
             self.requested = _grown(self.requested, (self._capacity, width))
 
 
-Item = TypeVar("Item", bound=np.generic)
-
-
 def _grown(array: NDArray[Item], shape: tuple[int, ...]) -> NDArray[Item]:
-    larger = np.zeros(shape, dtype=array.dtype)
+    larger = np.zeros(shape, dtype=array.dtype, order="F")
     larger[tuple(slice(0, length) for length in array.shape)] = array
     return larger

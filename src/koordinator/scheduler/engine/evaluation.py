@@ -100,7 +100,7 @@ class Evaluation(Board):
         """Rows on which nothing changed, but of which a filter has to think again."""
         touched = np.zeros(self._columns.size, dtype=np.bool_)
         for index, rows in reached:
-            rows = self._present(rows[self._columns.alive[rows]])
+            rows = self._present(np.unique(rows[self._columns.alive[rows]]))
             entry = self._filters[index]
             self._codes[index, rows] = entry.plugin.filter(self.pod, entry.state, rows)
             touched[rows] = True

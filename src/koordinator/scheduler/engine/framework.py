@@ -161,7 +161,7 @@ class FilterPlugin(Plugin):
 
     @abstractmethod
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        """A reason code for each of ``rows``: FEASIBLE (0), or a positive number that ``reasons`` explains."""
+        """A reason code for each of ``rows``, which ascend: FEASIBLE (0), or a number that ``reasons`` explains."""
 
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
         """The same for a single row: what most decisions ask for, since a placement changes one row. Plain integers

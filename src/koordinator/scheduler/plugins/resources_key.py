@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Final
 
 from koordinator.api.pod import Container, Pod, ResourceList, ResourceRequirements
+from koordinator.scheduler.engine.pod_info import PodInfo
+
+_MEMO: Final = "resources_key"
 
 
-def resources_key(pod: Pod) -> Hashable:
-    """Equal for pods with equal requests and limits container by container."""
+def resources_key(pod: PodInfo) -> Hashable:
+    """Equal for pods with equal requests and limits container by container. Several plugins ask; found once a pod."""
+    key = pod.memo.get(_MEMO)
+    if key is None:
+        key = pod.memo[_MEMO] = _key(pod.pod)
+    return key
+
+
+def _key(pod: Pod) -> tuple[Hashable, ...]:
     spec = pod.spec
     return (
         tuple([_requirements(container.resources) for container in spec.containers]),

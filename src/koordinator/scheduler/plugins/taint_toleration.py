@@ -14,7 +14,7 @@ import numpy as np
 
 from koordinator.api.node import Node, Taint
 from koordinator.api.pod import Toleration
-from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
+from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows, at
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import (
     FilterPlugin,
@@ -102,7 +102,7 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
         if known < len(self._sets):
             more = [lookup.of_set(taints) for taints in self._sets[known:]]
             lookup.values = np.concatenate([lookup.values, np.array(more, dtype=np.int64)])
-        values: Ints = lookup.values[self._set_of_row[rows]]
+        values: Ints = lookup.values.take(at(self._set_of_row, rows))
         return values
 
 

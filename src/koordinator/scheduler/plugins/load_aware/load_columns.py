@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,10 +31,11 @@ CAPACITY: Final = 3
 _KINDS: Final = 4
 _FIRST_ROWS: Final = 64
 _Lists = list[Sequence[int]]
+Item = TypeVar("Item", bound=np.generic)
 
 
 class LoadColumns:
-    """``loads`` and ``limits`` have the shape (rows, kinds, resources). The writers keep a row current."""
+    """``loads`` and ``limits`` have the shape (kinds, resources, rows). The writers keep a row current."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -46,6 +47,8 @@ class LoadColumns:
         self.expired: Mask = np.zeros(0, dtype=np.bool_)
         self.aggregates: Mask = np.zeros(0, dtype=np.bool_)
         """The filter compares aggregated usage on this node."""
+        self.limited: Mask = np.zeros((_KINDS, 0), dtype=np.bool_)
+        """By kind: some threshold is set."""
         self.loads: Ints = self._matrix(0)
         self.limits: Ints = self._matrix(0)
         self.loads_of: list[_Lists] = []
@@ -60,6 +63,7 @@ class LoadColumns:
         rows = max(_FIRST_ROWS, 2 * self.rows, row + 1)
         for name in ("reported", "has_metric", "expired", "aggregates"):
             setattr(self, name, _grown(getattr(self, name), np.zeros(rows, dtype=np.bool_)))
+        self.limited = _grown(self.limited, np.zeros((_KINDS, rows), dtype=np.bool_))
         for name in ("loads", "limits"):
             setattr(self, name, _grown(getattr(self, name), self._matrix(rows)))
         for lists in (self.loads_of, self.limits_of):
@@ -71,7 +75,8 @@ class LoadColumns:
         self.ensure(row)
         limits: _Lists = [thresholds.usage, thresholds.prod, thresholds.aggregated, capacity]
         self.limits_of[row] = limits
-        self.limits[row] = limits
+        self.limits[:, :, row] = limits
+        self.limited[:, row] = [any(amounts) for amounts in limits]
         self.aggregates[row] = thresholds.aggregation is not None
 
     def write_load(self, row: int, node: NodeLoad, thresholds: Thresholds) -> None:
@@ -89,7 +94,7 @@ class LoadColumns:
         wanted = thresholds.aggregation, self._settings.score_aggregation
         aggregated = [usage if key is None else _aggregated(node, key) for key in wanted]
         self.loads_of[row] = loads = [usage, prod, *aggregated]
-        self.loads[row] = loads
+        self.loads[:, :, row] = loads
 
     def write_report_time(self, row: int, since: float | None, now: float) -> None:
         """From when on the report ages; without a time it has expired already."""
@@ -112,7 +117,7 @@ class LoadColumns:
         self.has_metric[row] = self.reported[row] = self.expired[row] = False
 
     def _matrix(self, rows: int) -> Ints:
-        return np.zeros((rows, _KINDS, self._width), dtype=np.int64)
+        return np.zeros((_KINDS, self._width, rows), dtype=np.int64)
 
 
 def _aggregated(node: NodeLoad, key: AggregatedKey) -> Sequence[int]:
@@ -131,6 +136,6 @@ def _sum(first: Sequence[int], second: Sequence[int]) -> list[int]:
     return [one + other for one, other in zip(first, second, strict=True)]
 
 
-def _grown(old: NDArray[np.generic], new: NDArray[np.generic]) -> NDArray[np.generic]:
-    new[: old.shape[0]] = old
+def _grown(old: NDArray[Item], new: NDArray[Item]) -> NDArray[Item]:
+    new[..., : old.shape[-1]] = old
     return new

@@ -18,7 +18,7 @@ from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod, is_finished
 from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.model.load_estimate import estimate_pod
-from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
+from koordinator.scheduler.engine.columns import Aspect, Ints, Rows, at
 from koordinator.scheduler.engine.events import EventKind, object_events
 from koordinator.scheduler.engine.framework import (
     MAX_NODE_SCORE,
@@ -132,35 +132,48 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
     # Decisions.
 
     def class_key(self, pod: PodInfo) -> Hashable:
-        return (
-            is_of_daemon_set(pod.pod),
-            priority_class_with_default(pod.pod),
-            resources_key(pod.pod),
-            self._custom_factors(pod.pod),
-        )
+        return is_of_daemon_set(pod.pod), self._incoming(pod)
 
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
-        return PreFilterResult(state=self._incoming(pod.pod), skip=is_of_daemon_set(pod.pod))
+        return PreFilterResult(state=self._incoming(pod), skip=is_of_daemon_set(pod.pod))
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         columns, settings, incoming = self._columns, self._settings, state
         columns.ensure(self.view.columns.size)
-        kinds = np.where(columns.aggregates[rows], AGGREGATED, USAGE)
-        if incoming.prod:
-            kinds[columns.limits[rows, PROD].any(axis=1)] = PROD
-        thresholds, loads = columns.limits[rows, kinds], columns.loads[rows, kinds]
+        codes = np.zeros(rows.shape[0], dtype=np.int64)
+        judged = columns.has_metric[rows]
+        for kind, where in self._compared(rows, incoming):
+            codes[where] = self._exceeded(kind, rows[where], incoming)
+            judged[where] &= at(columns.limited[kind], rows[where])
+        codes[~at(columns.reported, rows)] = 0
+        if settings.filters_expired:
+            codes[at(columns.expired, rows)] = 0 if settings.passes_expired else _EXPIRED
+        codes[~judged] = 0
+        return codes
+
+    def _compared(self, rows: Rows, incoming: _Incoming) -> list[tuple[int, Any]]:
+        """Which kind of load counts where: pairs of a kind and what selects among ``rows``."""
+        columns = self._columns
+        aggregates = at(columns.aggregates, rows)
+        by_prod = at(columns.limited[PROD], rows) if incoming.prod else np.zeros(rows.shape[0], dtype=np.bool_)
+        if not (aggregates.any() or by_prod.any()):
+            return [(USAGE, slice(None))]
+        kinds = np.where(by_prod, PROD, np.where(aggregates, AGGREGATED, USAGE))
+        return [(int(kind), np.flatnonzero(kinds == kind)) for kind in np.unique(kinds)]
+
+    def _exceeded(self, kind: int, rows: Rows, incoming: _Incoming) -> Ints:
+        columns = self._columns
         codes = np.zeros(rows.shape[0], dtype=np.int64)
         # The first resource in the order of names is the reason: the last to be written.
         for index in reversed(range(len(incoming.amounts))):
-            bound, capacity = thresholds[:, index], columns.limits[rows, CAPACITY, index]
-            percent = np.floor((loads[:, index] + incoming.amounts[index]) / np.maximum(capacity, 1) * 100 + 0.5)
+            bound = at(columns.limits[kind, index], rows)
+            if not bound.any():
+                continue
+            capacity = at(columns.limits[CAPACITY, index], rows)
+            load = at(columns.loads[kind, index], rows) + incoming.amounts[index]
+            percent = np.floor(load / np.maximum(capacity, 1) * 100 + 0.5)
             exceeded = (bound > 0) & (capacity > 0) & (percent > bound)
-            codes[exceeded] = _FIRST_RESOURCE + 2 * index
-        codes[(codes > 0) & (kinds == AGGREGATED)] += 1
-        codes[~columns.reported[rows]] = 0
-        if settings.filters_expired:
-            codes[columns.expired[rows]] = 0 if settings.passes_expired else _EXPIRED
-        codes[~columns.has_metric[rows] | ~thresholds.any(axis=1)] = 0
+            codes[exceeded] = _FIRST_RESOURCE + 2 * index + (kind == AGGREGATED)
         return codes
 
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
@@ -192,25 +205,28 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
         return (Reason(f"node(s) {self._settings.resources[resource]} {usage} exceed threshold"),)
 
     def pre_score(self, pod: PodInfo) -> Any:
-        return self._incoming(pod.pod) if self._settings.scores else SKIP_SCORE
+        return self._incoming(pod) if self._settings.scores else SKIP_SCORE
 
     def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         columns, settings, incoming = self._columns, self._settings, state
         columns.ensure(self.view.columns.size)
         total, lowest = np.zeros(rows.shape[0], dtype=np.int64), np.full(rows.shape[0], _NO_RESOURCE)
+        loads = columns.loads[self._scored_load(incoming)]
         for index, weight in enumerate(settings.weights):
             if not weight and not settings.dominant_weight:
                 continue
-            capacity = columns.limits[rows, CAPACITY, index]
-            free = capacity - columns.loads[rows, self._scored_load(incoming), index] - incoming.amounts[index]
-            score = np.maximum(free, 0) * MAX_NODE_SCORE // np.maximum(capacity, 1)
+            capacity = at(columns.limits[CAPACITY, index], rows)
+            free = np.maximum(capacity - at(loads[index], rows) - incoming.amounts[index], 0)
+            score = free * MAX_NODE_SCORE // np.maximum(capacity, 1)
             total += score * weight
             if settings.dominant_weight:
                 # A resource that the node does not have says nothing about its load.
                 lowest = np.where(capacity > 0, np.minimum(score, lowest), lowest)
-        total += np.where(lowest == _NO_RESOURCE, 0, lowest) * settings.dominant_weight
-        counts = columns.reported[rows] & ~columns.expired[rows]
-        return np.where(counts, total // settings.total_weight, 0)
+        if settings.dominant_weight:
+            total += np.where(lowest == _NO_RESOURCE, 0, lowest) * settings.dominant_weight
+        total //= settings.total_weight
+        total[~at(columns.reported, rows) | at(columns.expired, rows)] = 0
+        return total
 
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
         columns, settings, incoming = self._columns, self._settings, state
@@ -242,16 +258,18 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
 
     # What events and decisions share.
 
-    def _incoming(self, pod: Pod) -> _Incoming:
-        priority = priority_class_with_default(pod)
-        return _Incoming(self._estimate(pod, priority), priority is PriorityClass.PROD)
+    def _incoming(self, pod: PodInfo) -> _Incoming:
+        known: _Incoming | None = pod.memo.get(self._memo_key)
+        if known is None:
+            priority = priority_class_with_default(pod.pod)
+            known = _Incoming(self._estimate(pod, priority), priority is PriorityClass.PROD)
+            pod.memo[self._memo_key] = known
+        return known
 
     def _assigned(self, row: int, pod: PodInfo) -> AssignedPod:
         scheduled = became_true(pod.pod, "PodScheduled")
         assigned_at = scheduled.timestamp() if scheduled is not None else self._known_since(row, pod.uid)
-        known: _Incoming | None = pod.memo.get(self._memo_key)
-        if known is None:
-            known = pod.memo[self._memo_key] = self._incoming(pod.pod)
+        known = self._incoming(pod)
         return AssignedPod(
             key=pod.key,
             prod=known.prod,
@@ -277,9 +295,9 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
             return initialized.timestamp() + after_initialized
         return assigned_at + after_scheduled if after_scheduled > 0 else _LONG_AGO
 
-    def _estimate(self, pod: Pod, priority: PriorityClass) -> Vector:
+    def _estimate(self, pod: PodInfo, priority: PriorityClass) -> Vector:
         """Like pods are many: each kind is estimated once."""
-        custom = self._custom_factors(pod)
+        custom = self._custom_factors(pod.pod)
         key = priority, custom, resources_key(pod)
         estimate = self._estimates.get(key)
         if estimate is None:
@@ -288,7 +306,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
                 factors = {**factors, **scaling_factors(custom)}
             if len(self._estimates) >= _ESTIMATES_KEPT:
                 self._estimates.clear()
-            estimate = self._estimates[key] = self._settings.vector(estimate_pod(pod, factors))
+            estimate = self._estimates[key] = self._settings.vector(estimate_pod(pod.pod, factors))
         return estimate
 
     def _custom_factors(self, pod: Pod) -> str | None:

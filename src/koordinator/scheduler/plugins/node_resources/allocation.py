@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from koordinator.scheduler.engine.columns import CPU, MEMORY, Ints, NodeColumns, Rows
+from koordinator.scheduler.engine.columns import CPU, MEMORY, Ints, NodeColumns, Rows, at
 from koordinator.scheduler.engine.pod_info import PodInfo
 
-Scorer = Callable[[Ints, Ints, Ints], Ints]
-"""(requested, allocatable, weights) -> scores. Shapes (rows, resources), the same, (resources,). An allocatable of
-zero leaves the resource out of that row's score."""
+Scorer = Callable[[Sequence[Ints], Sequence[Ints], Sequence[int]], Ints]
+"""(requested, allocatable, weights) -> scores. One array of shape (rows,) for each resource, the same, one weight for
+each. An allocatable of zero leaves the resource out of that row's score."""
 
 
 ScorerOfOne = Callable[[Sequence[int], Sequence[int], Sequence[int]], int | None]
@@ -34,13 +33,9 @@ class ResourceWeight(Protocol):
 class Allocation:
     """What the pod adds to the resources that are scored for it."""
 
-    columns: Rows
-    added: Ints
-    weights: Ints
-    chosen: tuple[int, ...]
-    """``columns``, and below ``added`` and ``weights``, as plain integers."""
-    amounts: tuple[int, ...]
-    factors: tuple[int, ...]
+    columns: tuple[int, ...]
+    added: tuple[int, ...]
+    weights: tuple[int, ...]
     non_zero: tuple[tuple[int, int], ...]
     """(position, column of non_zero_requested): where the requests with defaults count instead of the plain ones."""
 
@@ -74,38 +69,36 @@ class AllocationScorer:
             pod.request.non_zero[column] if column in with_defaults else amounts.get(column, 0) for column, _ in chosen
         ]
         return Allocation(
-            columns=np.array([column for column, _ in chosen], dtype=np.intp),
-            added=np.array(added, dtype=np.int64),
-            weights=np.array([weight for _, weight in chosen], dtype=np.int64),
-            chosen=tuple(column for column, _ in chosen),
-            amounts=tuple(added),
-            factors=tuple(weight for _, weight in chosen),
+            columns=tuple(column for column, _ in chosen),
+            added=tuple(added),
+            weights=tuple(weight for _, weight in chosen),
             non_zero=tuple((index, column) for index, (column, _) in enumerate(chosen) if column in with_defaults),
         )
 
     def score(self, allocation: Allocation, rows: Rows) -> Ints:
         """One score for each of ``rows``."""
-        if not allocation.columns.shape[0]:
+        if not allocation.columns:
             return np.zeros(rows.shape[0], dtype=np.int64)
         columns = self._columns
-        cells = (rows[:, np.newaxis], allocation.columns)
-        requested: NDArray[np.int64] = columns.requested[cells]
-        for index, column in allocation.non_zero:
-            requested[:, index] = columns.non_zero_requested[rows, column]
-        requested += allocation.added
-        return self._scorer(requested, columns.allocatable[cells], allocation.weights)
+        defaulted = dict(allocation.non_zero)
+        requested = [
+            at((columns.non_zero_requested if index in defaulted else columns.requested)[:, column], rows) + added
+            for index, (column, added) in enumerate(zip(allocation.columns, allocation.added, strict=True))
+        ]
+        allocatable = [at(columns.allocatable[:, column], rows) for column in allocation.columns]
+        return self._scorer(requested, allocatable, allocation.weights)
 
     def score_one(self, allocation: Allocation, row: int) -> int:
         """The score of a single row."""
-        columns, chosen = self._columns, allocation.chosen
+        columns, chosen = self._columns, allocation.columns
         if self._scorer_of_one is not None and chosen:
             all_requested, all_allocatable = columns.requested[row].tolist(), columns.allocatable[row].tolist()
             requested = [all_requested[column] for column in chosen]
             for index, column in allocation.non_zero:
                 requested[index] = columns.non_zero_requested[row, column].item()
-            requested = [amount + more for amount, more in zip(requested, allocation.amounts, strict=True)]
+            requested = [amount + more for amount, more in zip(requested, allocation.added, strict=True)]
             allocatable = [all_allocatable[column] for column in chosen]
-            score = self._scorer_of_one(requested, allocatable, allocation.factors)
+            score = self._scorer_of_one(requested, allocatable, allocation.weights)
             if score is not None:
                 return score
         return int(self.score(allocation, np.array((row,), dtype=np.intp))[0])

@@ -24,12 +24,12 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         self._scorer = AllocationScorer(view.columns, args.resources, balanced, balanced_pair)
 
     def class_key(self, pod: PodInfo) -> Hashable:
-        return resources_key(pod.pod)
+        return resources_key(pod)
 
     def pre_score(self, pod: PodInfo) -> Any:
         allocation = self._scorer.prepare(pod, non_zero=False)
         # A pod that requests nothing would be drawn to one and the same node again and again.
-        return allocation if allocation.added.any() else SKIP_SCORE
+        return allocation if any(allocation.added) else SKIP_SCORE
 
     def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         return self._scorer.score(state, rows)
@@ -38,15 +38,17 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         return self._scorer.score_one(state, row)
 
 
-def balanced(requested: Ints, allocatable: Ints, weights: Ints) -> Ints:
+def balanced(requested: Sequence[Ints], allocatable: Sequence[Ints], weights: Sequence[int]) -> Ints:
     """100 × (1 − standard deviation of the used fractions), resources that a node lacks left out, cut to an integer."""
-    present = allocatable > 0
-    fractions = np.where(present, np.minimum(requested / np.maximum(allocatable, 1), 1.0), 0.0)
-    count = present.sum(axis=1)
-    if fractions.shape[1] == 2:
-        deviation = np.where(count == 2, np.abs((fractions[:, 0] - fractions[:, 1]) / 2), 0.0)
+    present = [whole > 0 for whole in allocatable]
+    fractions = [
+        np.minimum(used / np.maximum(whole, 1), 1.0) for used, whole in zip(requested, allocatable, strict=True)
+    ]
+    if len(fractions) == 2:
+        deviation = np.where(present[0] & present[1], np.abs((fractions[0] - fractions[1]) / 2), 0.0)
     else:
-        deviation = _deviation(fractions, present, count)
+        matrix = np.stack(present, axis=1)
+        deviation = _deviation(np.where(matrix, np.stack(fractions, axis=1), 0.0), matrix, matrix.sum(axis=1))
     scores: Ints = ((1 - deviation) * float(MAX_NODE_SCORE)).astype(np.int64)
     return scores
 

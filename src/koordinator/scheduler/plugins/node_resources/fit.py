@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from koordinator.scheduler.engine.columns import PODS, Aspect, Ints, Rows
+from koordinator.scheduler.engine.columns import PODS, Aspect, Ints, Rows, at
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import FilterPlugin, PreFilterPlugin, PreFilterResult, Reason, ScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -26,9 +26,6 @@ class _Wanted:
     columns: tuple[int, ...]
     """The first is the pod itself."""
     amounts: tuple[int, ...]
-    column_array: Rows
-    amount_array: Ints
-    bits: Ints
 
 
 class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin):
@@ -49,7 +46,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin):
         )
 
     def class_key(self, pod: PodInfo) -> Hashable:
-        return resources_key(pod.pod)
+        return resources_key(pod)
 
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
         resources = self.view.columns.resources
@@ -60,20 +57,19 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin):
             for column, amount in sorted(pod.request.amounts.items())
             if column != PODS and not (is_extended(name := resources.name(column)) and self._is_ignored(name))
         }
-        columns, amounts = tuple(wanted), tuple(wanted.values())
-        bits = np.array([1 << (_FIRST_BIT + index) for index in range(len(columns))], dtype=np.int64)
-        return PreFilterResult(
-            _Wanted(columns, amounts, np.array(columns, dtype=np.intp), np.array(amounts, dtype=np.int64), bits)
-        )
+        return PreFilterResult(_Wanted(tuple(wanted), tuple(wanted.values())))
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         columns = self.view.columns
-        allocatable = columns.allocatable[np.ix_(rows, state.column_array)]
-        missing = state.amount_array > allocatable - columns.requested[np.ix_(rows, state.column_array)]
-        codes: Ints = missing @ state.bits
-        # The number of pods is never what makes a node hopeless.
-        hopeless = (missing[:, 1:] & (state.amount_array[1:] > allocatable[:, 1:])).any(axis=1)
-        codes[hopeless] |= _UNRESOLVABLE
+        codes = np.zeros(rows.shape[0], dtype=np.int64)
+        for index, (column, amount) in enumerate(zip(state.columns, state.amounts, strict=True)):
+            allocatable = at(columns.allocatable[:, column], rows)
+            missing = allocatable - at(columns.requested[:, column], rows) < amount
+            if missing.any():
+                codes[missing] |= 1 << (_FIRST_BIT + index)
+                if column != PODS:
+                    # The number of pods is never what makes a node hopeless.
+                    codes[missing & (allocatable < amount)] |= _UNRESOLVABLE
         return codes
 
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:

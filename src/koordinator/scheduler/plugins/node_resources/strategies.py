@@ -56,10 +56,10 @@ def scorer_for(strategy: Strategy) -> Scorer:
     return least_allocated
 
 
-def least_allocated(requested: Ints, allocatable: Ints, weights: Ints) -> Ints:
+def least_allocated(requested: Sequence[Ints], allocatable: Sequence[Ints], weights: Sequence[int]) -> Ints:
     """More for emptier nodes; nothing for a resource that would be overcommitted."""
-    free = np.maximum(allocatable - requested, 0)
-    return _weighted_mean(free * MAX_NODE_SCORE // np.maximum(allocatable, 1), weights * (allocatable > 0))
+    free = [np.maximum(whole - used, 0) for used, whole in zip(requested, allocatable, strict=True)]
+    return _mean_share(free, allocatable, weights)
 
 
 def least_allocated_of_one(requested: Sequence[int], allocatable: Sequence[int], weights: Sequence[int]) -> int:
@@ -72,22 +72,23 @@ def least_allocated_of_one(requested: Sequence[int], allocatable: Sequence[int],
     return total // weight if weight else 0
 
 
-def most_allocated(requested: Ints, allocatable: Ints, weights: Ints) -> Ints:
+def most_allocated(requested: Sequence[Ints], allocatable: Sequence[Ints], weights: Sequence[int]) -> Ints:
     """More for fuller nodes; pods without requests, which count with defaults, may seem to overfill one."""
-    used = np.minimum(requested, allocatable)
-    return _weighted_mean(used * MAX_NODE_SCORE // np.maximum(allocatable, 1), weights * (allocatable > 0))
+    used = [np.minimum(taken, whole) for taken, whole in zip(requested, allocatable, strict=True)]
+    return _mean_share(used, allocatable, weights)
 
 
 def requested_to_capacity_ratio(shape: Sequence[ShapePoint]) -> Scorer:
     """A broken line from utilisation to score; resources that score nothing do not count in the mean."""
     function = broken_line([(point.utilization, point.score * (MAX_NODE_SCORE // _MAX_SHAPE_SCORE)) for point in shape])
 
-    def score(requested: Ints, allocatable: Ints, weights: Ints) -> Ints:
-        utilization = requested * _MAX_UTILIZATION // np.maximum(allocatable, 1)
-        utilization = np.where(requested > allocatable, _MAX_UTILIZATION, utilization)
-        scores = function(utilization)
-        counted = weights * ((allocatable > 0) & (scores > 0))
-        total, weight = (scores * counted).sum(axis=1), counted.sum(axis=1)
+    def score(requested: Sequence[Ints], allocatable: Sequence[Ints], weights: Sequence[int]) -> Ints:
+        total = weight = np.zeros(requested[0].shape[0], dtype=np.int64)
+        for used, whole, factor in zip(requested, allocatable, weights, strict=True):
+            utilization = used * _MAX_UTILIZATION // np.maximum(whole, 1)
+            scores = function(np.where(used > whole, _MAX_UTILIZATION, utilization))
+            counted = factor * ((whole > 0) & (scores > 0))
+            total, weight = total + scores * counted, weight + counted
         mean = np.floor(total / np.maximum(weight, 1) + 0.5).astype(np.int64)
         return np.where(weight > 0, mean, 0)
 
@@ -111,7 +112,16 @@ def _on_line(points: Sequence[tuple[int, int]], x: int) -> int:
     return points[-1][1]
 
 
-def _weighted_mean(scores: Ints, weights: Ints) -> Ints:
-    weight = weights.sum(axis=1)
-    mean: Ints = (scores * weights).sum(axis=1) // np.maximum(weight, 1)
-    return mean
+def _mean_share(parts: Sequence[Ints], wholes: Sequence[Ints], weights: Sequence[int]) -> Ints:
+    """The weighted mean of part × 100 / whole, over the resources that a node has."""
+    total = np.zeros(parts[0].shape[0], dtype=np.int64)
+    weight: Ints | int = 0
+    for part, whole, factor in zip(parts, wholes, weights, strict=True):
+        present = whole > 0
+        if present.all():
+            total += part * MAX_NODE_SCORE // whole * factor
+            weight = weight + factor
+        else:
+            total += np.where(present, part, 0) * MAX_NODE_SCORE // np.maximum(whole, 1) * factor
+            weight = weight + factor * present
+    return total // np.maximum(weight, 1)
