@@ -210,10 +210,15 @@ class SchedulingLoop:
         pod, after = entry.pod, rejection.after
         self._decisions.add(pod.key, Attempt(self._clock.now(), entry.attempts, rejection=rejection))
         logger.log(_EACH_DECISION, "pod %s fits nowhere: %s", pod.key, rejection.message)
+        handlers = self._engines[pod.pod.spec.scheduler_name].profile.failure_handlers
+        if any(handler.before_failure(pod, rejection.message) for handler in handlers):
+            return
         if after.nominated_node is not None and pod.uid in self._queue:
             self._nominate(entry, rejection)
         self._queue.park(entry, rejection.wakes_on, rejection.message)
         self._tell(entry, started, "Unschedulable", rejection.message, after.nominated_node)
+        for handler in handlers:
+            handler.after_failure(pod, rejection.message)
 
     def _nominate(self, entry: QueuedPod, rejection: Rejection) -> None:
         """Promise the pod a node, and make those leave who are in its way; or take a promise back."""
@@ -253,8 +258,13 @@ class SchedulingLoop:
         logger.log(_EACH_DECISION, "%s", note)
 
     def _failed(self, entry: QueuedPod, started: float, reason: FailureReason, message: str) -> None:
+        handlers = self._engines[entry.pod.pod.spec.scheduler_name].profile.failure_handlers
+        if any(handler.before_failure(entry.pod, message) for handler in handlers):
+            return
         self._queue.retry(entry, message)
         self._tell(entry, started, reason, message)
+        for handler in handlers:
+            handler.after_failure(entry.pod, message)
 
     def _tell(
         self, entry: QueuedPod, started: float, reason: FailureReason, message: str, nominated_node: str | None = None

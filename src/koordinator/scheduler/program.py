@@ -23,10 +23,12 @@ from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client, Malformed
 from koordinator.scheduler.binding import Binder
 from koordinator.scheduler.cluster_writer import ApiWriter
+from koordinator.scheduler.controllers import make_controllers
 from koordinator.scheduler.decision_limit import DecisionLimit
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import DecisionLog
 from koordinator.scheduler.engine.engine import Engine
+from koordinator.scheduler.engine.extender import Controller
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
@@ -52,6 +54,8 @@ class SchedulerOptions:
     queue: QueueOptions = field(default_factory=QueueOptions)
     bind_concurrency: int = 32
     drain_seconds: float = 5.0
+    controller_plugins: Sequence[str] = ("*",)
+    """Whose controllers run, as ``controllers.is_selected`` reads it."""
     decision_seconds: float = 0.0
     """A decision that takes longer is given up; 0 for no limit. Needs the main thread and its SIGALRM."""
 
@@ -136,6 +140,10 @@ class Scheduler:
                 tasks.create_task(self._preparation.run(), name="preparation"),
                 tasks.create_task(self._evictions.run(), name="evictions"),
             ]
+            beside += [
+                tasks.create_task(controller.run(), name=f"{plugin}/{controller.name}")
+                for plugin, controller in self._controllers()
+            ]
             loop = tasks.create_task(self._loop.run(), name="scheduling-loop")
             await stop.wait()
             loop.cancel()
@@ -146,6 +154,10 @@ class Scheduler:
             binder.cancel()
             for task in beside:
                 task.cancel()
+
+    def _controllers(self) -> list[tuple[str, Controller]]:
+        profiles = [engine.profile for engine in self.engines.values()]
+        return make_controllers(profiles, self._options.controller_plugins, self._writer)
 
     def _gate(self, pod: PodInfo) -> str | None:
         gated = self.engines[pod.pod.spec.scheduler_name].profile.gate(pod.pod)

@@ -141,3 +141,15 @@ class ForgetHandler(Plugin):
     @abstractmethod
     def forget_pod(self, pod: PodInfo) -> None:
         """The pod was assumed on a node and is not any more."""
+
+
+class FailureHandler(Plugin):
+    """Around the usual handling of a failed attempt: the pod waits, and its owner is told."""
+
+    def before_failure(self, pod: PodInfo, message: str) -> bool:
+        """True: the plugin has taken care of everything, the pod's place in the queue included."""
+        return False
+
+    def after_failure(self, pod: PodInfo, message: str) -> None:
+        """The pod waits again, and its owner has been told."""
+        return

@@ -16,6 +16,7 @@ from koordinator.scheduler.engine.binding_points import (
     ReservePlugin,
 )
 from koordinator.scheduler.engine.extender import (
+    FailureHandler,
     FilterTransformer,
     PostFilterTransformer,
     PreFilterTransformer,
@@ -128,6 +129,10 @@ class Profile:
     @cached_property
     def post_filter_transformers(self) -> tuple[PostFilterTransformer, ...]:
         return self._at(self.order.post_filter, PostFilterTransformer)
+
+    @cached_property
+    def failure_handlers(self) -> tuple[FailureHandler, ...]:
+        return self.all(FailureHandler)
 
     def all(self, point: type[P]) -> tuple[P, ...]:
         """The plugins of the profile that implement ``point`` wherever they are listed, in its order."""

@@ -33,6 +33,8 @@ class ClusterView:
     """Pods that have their room and wait for Permit plugins."""
     objects: dict[str, dict[str, Object]] = field(default_factory=dict)
     """Name of a kind that some plugin watches -> key (``namespace/name``, or the name) -> object."""
+    shared: dict[str, Any] = field(default_factory=dict)
+    """What plugins derive from all this for every profile at once, by names of their own."""
     now: datetime | None = None
     """The moment of the decision or the event, set before each one."""
 
