@@ -110,6 +110,21 @@ def check(world: World) -> None:
     assert world.scheduler.state.assumed_count == 0
 
 
+def check_nothing_waits_for_nothing(world: World) -> None:
+    """No pod is pending that some node could take, by its CPU and cordons alone."""
+    columns, placed = world.scheduler.state.view.columns, world.api.placed()
+    free = max(
+        (
+            int(columns.allocatable[row, CPU] - columns.requested[row, CPU])
+            for row in columns.row_of.values()
+            if not columns.unschedulable[row]
+        ),
+        default=-1,
+    )
+    waiting = [pod for pod in world.api.objects["pods"].values() if pod.metadata.name not in placed]
+    assert [pod.metadata.name for pod in waiting if describe(pod).request.amounts.get(CPU, 0) <= free] == []
+
+
 def two_nodes() -> FakeApi:
     api = FakeApi()
     api.put(make_node("a"))

@@ -1,0 +1,248 @@
+"""What goes wrong around a scheduler, and that it ends well: no pod bound twice, no node over, nothing left waiting."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Hashable
+from datetime import timedelta
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koordinator.api.kinds import NODE_METRICS
+from koordinator.api.node import Node
+from koordinator.scheduler.decision_limit import DecisionLimit
+from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
+from koordinator.scheduler.engine.framework import FilterPlugin, Observer, Plugin, PluginError, Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.queue.queued_pod import Pool
+from tests.scheduler.fake_api import FakeApi, lost, unavailable
+from tests.scheduler.fakes import describe, make_node, make_pod, make_profile
+from tests.scheduler.world import World, check, check_nothing_waits_for_nothing, simulate, two_nodes
+
+
+class Odd(FilterPlugin, Observer):
+    """Misbehaves for pods and nodes that ask for it."""
+
+    name = "Odd"
+    reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
+
+    def class_key(self, pod: PodInfo) -> Hashable:
+        return pod.pod.metadata.labels.get("odd")
+
+    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        match pod.pod.metadata.labels.get("odd"):
+            case "raise":
+                raise ZeroDivisionError("division by zero")
+            case "loop":
+                while True:
+                    pass
+        return np.zeros(rows.shape[0], dtype=np.int64)
+
+    def reasons(self, pod: PodInfo, state: Any, code: int) -> list[Reason]:
+        return []
+
+    def on_node(self, row: int, node: Node) -> None:
+        if "odd" in node.metadata.labels:
+            raise KeyError("odd")
+
+
+def with_odd(view: ClusterView) -> Profile:
+    base = make_profile(view)
+    plugins: dict[str, Plugin] = {**base.plugins, "Odd": Odd(None, view)}
+    order = base.order
+    return Profile(base.scheduler_name, plugins, type(order)(**{**_fields(order), "filter": (*order.filter, "Odd")}))
+
+
+def _fields(order: Any) -> dict[str, Any]:
+    return {name: getattr(order, name) for name in order.__dataclass_fields__}
+
+
+def end(
+    story: Callable[[World], Any], api: Callable[[], FakeApi] = two_nodes, profile: MakeProfile = with_odd
+) -> World:
+    """Play the story and hold its end against everything that must be true then."""
+
+    async def whole(world: World) -> None:
+        await story(world)
+        await world.settle(12)
+        check_nothing_waits_for_nothing(world)
+
+    return simulate(whole, api, with_odd)
+
+
+def test_a_plugin_that_raises_costs_its_pod_an_attempt() -> None:
+    async def story(world: World) -> None:
+        world.api.put(make_pod("odd", labels={"odd": "raise"}))
+        world.api.put(make_pod("fine"))
+        await world.settle()
+        assert world.api.placed().keys() == {"fine"}
+        assert world.scheduler.queue.size(Pool.BACKOFF) == 1
+        world.api.put(make_pod("odd", labels={}))
+
+    world = end(story)
+    assert ("odd", "SchedulerError", "ZeroDivisionError: division by zero") in world.api.conditions
+    assert world.api.placed().keys() == {"odd", "fine"}
+
+
+def test_an_observer_that_raises_leaves_the_others_and_the_state_intact() -> None:
+    async def story(world: World) -> None:
+        world.api.put(make_node("c", labels={"odd": "", "rank": "9"}))
+        world.api.put(make_pod("p"))
+        await world.settle()
+
+    world = end(story)
+    assert world.api.placed() == {"p": "c"}
+    labels = {"plugin": "Odd", "method": "on_node"}
+    assert world.registry.get_sample_value("scheduler_plugin_errors_total", labels) == 1
+
+
+def test_a_decision_that_never_ends_is_ended() -> None:
+    world = World(two_nodes(), with_odd)
+    engine, state = world.scheduler.engines["koord-scheduler"], world.scheduler.state
+    state.set_node(make_node("a"))
+    limit = DecisionLimit(0.05, lambda: state.is_whole)
+    with pytest.raises(PluginError, match=r"no decision within 0\.05 s; it was in .*Odd\.filter"), limit:
+        engine.decide(describe(make_pod("p", labels={"odd": "loop"})), world.clock.now())
+    with limit:
+        assert engine.decide(describe(make_pod("q")), world.clock.now()) is not None
+
+
+def test_the_wall_clock_may_jump() -> None:
+    async def story(world: World) -> None:
+        world.api.put(make_pod("huge", cpu="9"))
+        await world.settle()
+        for days in (-400, 400):
+            world.clock.set_wall(world.clock.now() + timedelta(days=days))
+            world.api.put(make_pod(f"p{days}"))
+            await world.settle()
+            assert f"p{days}" in world.api.placed()
+
+    end(story)
+
+
+def test_thousands_of_pods_that_fit_nowhere_keep_nobody_waiting() -> None:
+    async def story(world: World) -> None:
+        for number in range(2_000):
+            world.api.put(make_pod(f"huge{number}", cpu="9"))
+        await world.settle(30)
+        assert world.scheduler.queue.size(Pool.UNSCHEDULABLE) == 2_000
+        world.api.put(make_pod("small"))
+        await world.settle()
+        assert world.api.placed().keys() == {"small"}
+
+    end(story)
+
+
+def test_a_node_that_can_take_them_frees_all_who_waited_for_one() -> None:
+    async def story(world: World) -> None:
+        for number in range(50):
+            world.api.put(make_pod(f"huge{number}", cpu="9"))
+        await world.settle()
+        world.api.put(make_node("large", cpu="450", memory="50Gi"))
+        await world.settle(12)
+        assert len(world.api.placed()) == 50
+
+    end(story)
+
+
+def test_malformed_node_metrics_harm_nobody() -> None:
+    async def story(world: World) -> None:
+        odd = NODE_METRICS.type(metadata=make_node("a").metadata)
+        world.scheduler.feed.set_node_object(NODE_METRICS, "a", None, odd)
+        world.scheduler.feed.set_node_object(NODE_METRICS, "of-nobody", None, odd)
+        world.scheduler.feed.set_node_object(NODE_METRICS, "of-nobody", odd, None)
+        world.api.put(make_pod("p"))
+
+    assert end(story).api.placed().keys() == {"p"}
+
+
+def test_a_leader_that_dies_in_the_middle_of_bindings_leaves_nothing_twice() -> None:
+    """Half of its requests arrive after the next leader has begun."""
+
+    async def run() -> None:
+        api = two_nodes()
+        first = World(api, with_odd)
+        late: list[tuple[str, Any]] = []
+        bind = api._bind
+
+        def delayed(name: str, binding: Any) -> None:
+            if len(late) < 3:
+                late.append((name, binding))
+                raise lost()
+            bind(name, binding)
+
+        api._bind = delayed  # type: ignore[method-assign]
+        for number in range(10):
+            api.put(make_pod(f"p{number}"))
+        with pytest.raises(ExceptionGroup):
+            async with first.running():
+                raise RuntimeError("killed")
+        api._bind = bind  # type: ignore[method-assign]
+        second = World(api, with_odd)
+        async with second.running():
+            for name, binding in late:
+                if not api.pod(name).spec.node_name:
+                    bind(name, binding)
+            await second.settle(12)
+            await second.settle(12)
+            check_nothing_waits_for_nothing(second)
+        check(second)
+        assert len(api.placed()) == 8
+
+    asyncio.run(run())
+
+
+faults = st.sampled_from(["lost before", "lost after", "503 before", "503 after", "fine", "fine"])
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("pod"), st.integers(0, 14)),
+        st.tuples(st.just("delete"), st.integers(0, 14)),
+        st.tuples(st.just("node"), st.sampled_from("abc")),
+        st.tuples(st.just("lose node"), st.sampled_from("abc")),
+        st.tuples(st.just("time"), st.integers(0, 7)),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=25)
+@given(steps, st.lists(faults, min_size=1, max_size=8))
+def test_any_mixture_of_faults_ends_well(story: list[tuple[str, Any]], answers: list[str]) -> None:
+    async def play(world: World) -> None:
+        count = 0
+
+        def fault(name: str, done: bool) -> Exception | None:
+            nonlocal count
+            count += not done
+            answer = answers[count % len(answers)]
+            if answer.endswith("after" if done else "before"):
+                return lost() if answer.startswith("lost") else unavailable()
+            return None
+
+        world.api.fault = fault
+        for what, which in story:
+            await act(world, what, which)
+        world.api.fault = lambda name, done: None
+        await world.settle(30)
+
+    end(play)
+
+
+async def act(world: World, what: str, which: Any) -> None:
+    pods, nodes = world.api.objects["pods"], world.api.objects["nodes"]
+    if what == "pod" and f"default/p{which}" not in pods:
+        world.api.put(make_pod(f"p{which}", cpu=str(which % 3 + 1), uid=f"uid-{which}-{world.clock.monotonic()}"))
+    elif what == "delete" and f"default/p{which}" in pods:
+        world.api.remove("pods", f"default/p{which}")
+    elif what == "node":
+        world.api.put(make_node(which))
+    elif what == "lose node" and which in nodes and which not in world.api.placed().values():
+        world.api.remove("nodes", which)
+    elif what == "time":
+        await world.settle(float(which))
