@@ -63,9 +63,7 @@ def _fields(order: Any) -> dict[str, Any]:
     return {name: getattr(order, name) for name in order.__dataclass_fields__}
 
 
-def end(
-    story: Callable[[World], Any], api: Callable[[], FakeApi] = two_nodes, profile: MakeProfile = with_odd
-) -> World:
+def end(story: Callable[[World], Any], api: Callable[[], FakeApi] = two_nodes) -> World:
     """Play the story and hold its end against everything that must be true then."""
 
     async def whole(world: World) -> None:
