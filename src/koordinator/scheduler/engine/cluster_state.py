@@ -260,7 +260,7 @@ class ClusterState:
         if _counts_otherwise(old.pod, pod.pod):
             self.view.labels.remove(placed.row, pod.uid)
             self.view.labels.add(placed.row, pod)
-            self._columns.touch(placed.row, Aspect.PODS)
+            self._columns.touch(placed.row, Aspect.LABELS)
         if old.request is not pod.request and old.request != pod.request:
             self._count(placed.row, old.request, -1)
             self._count(placed.row, pod.request, 1)

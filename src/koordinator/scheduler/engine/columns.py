@@ -37,6 +37,8 @@ class Aspect(IntEnum):
     """The pods that are on the node or assumed to be: requested resources, host ports."""
     LOAD = 2
     """Measured or expected usage."""
+    LABELS = 3
+    """The labels of a pod that is on the node; also when it is being deleted now."""
 
 
 Item = TypeVar("Item", bound=np.generic)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import ExitStack
+from functools import reduce
+from operator import or_
 from typing import Final
 
 import numpy as np
@@ -37,6 +39,7 @@ class Evaluation(Board):
         """The version of the columns that everything here is current for."""
         self._normalized = [index for index, score in enumerate(self._scores) if score.raw is not None]
         self._follows = not self.is_local or any(entry.follows for entry in plan.scores)
+        self._reads = _union(entry.reads for entry in plan.filters) | _union(entry.reads for entry in plan.scores)
 
     def refresh(self) -> None:
         """Bring all rows up to the present version of the columns."""
@@ -59,6 +62,8 @@ class Evaluation(Board):
         gone: list[int] = []
         if changed is not None:
             for row, aspects in changed.items():
+                if not aspects & self._reads:
+                    continue
                 if columns.alive[row]:
                     work.append((aspects, np.array((row,), dtype=np.intp)))
                 else:
@@ -183,6 +188,11 @@ class Evaluation(Board):
             scaled = score.plugin.normalize(self.pod, score.state, score.raw[:size], feasible)
             self._weighted[index, :size] = (score.raw[:size] if scaled is None else scaled) * score.weight
         self.totals[:size] = np.where(feasible, self._weighted[:, :size].sum(axis=0), INFEASIBLE)
+
+
+def _union(masks: Iterable[int]) -> int:
+    # A node that comes or goes concerns every class.
+    return reduce(or_, masks, 1 << Aspect.NODE)
 
 
 def _of_interest(changed: Iterable[tuple[int, Rows]], reads: int) -> Rows | None:

@@ -79,22 +79,28 @@ class LoadColumns:
         self.limited[:, row] = [any(amounts) for amounts in limits]
         self.aggregates[row] = thresholds.aggregation is not None
 
-    def write_load(self, row: int, node: NodeLoad, thresholds: Thresholds) -> None:
-        """What was measured of the node, or which pods are on it, has changed."""
+    def write_load(self, row: int, node: NodeLoad, thresholds: Thresholds) -> bool:
+        """What was measured of the node, or which pods are on it, may have changed; returns whether anything that
+        decisions read did."""
         self.ensure(row)
         metric = node.metric
-        self.has_metric[row] = metric is not None
-        self.reported[row] = metric is not None and metric.measured
+        before = bool(self.has_metric[row]), bool(self.reported[row])
+        now = metric is not None, metric is not None and metric.measured
+        self.has_metric[row], self.reported[row] = now
         if metric is None:
-            return
+            return before != now
         usage = _sum(metric.usage, node.sums.node_delta)
         prod = _sum(node.sums.prod_usage, node.sums.prod_delta)
         if self._settings.prod_includes_system:
             prod = _sum(prod, metric.system)
         wanted = thresholds.aggregation, self._settings.score_aggregation
         aggregated = [usage if key is None else _aggregated(node, key) for key in wanted]
-        self.loads_of[row] = loads = [usage, prod, *aggregated]
+        loads: _Lists = [usage, prod, *aggregated]
+        if self.loads_of[row] == loads:
+            return before != now
+        self.loads_of[row] = loads
         self.loads[:, :, row] = loads
+        return True
 
     def write_report_time(self, row: int, since: float | None, now: float) -> None:
         """From when on the report ages; without a time it has expired already."""

@@ -105,7 +105,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
         metric = read_report(obj, self._settings, node.metric) if isinstance(obj, NodeMetric) else None
         node.report(metric)
         self._columns.write_report_time(row, metric.expires_from if metric else None, self._now())
-        self._write(row)
+        self._write(row, anyway=True)
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
         if is_finished(pod.pod):
@@ -320,11 +320,13 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
             node = self._nodes[row] = NodeLoad(len(self._settings.resources))
         return node
 
-    def _write(self, row: int) -> None:
+    def _write(self, row: int, *, anyway: bool = False) -> None:
+        """Bring the row's columns up to date; rows that look as before need no new decision."""
         node = self._nodes.get(row)
         if node is not None:
-            self._columns.write_load(row, node, self._thresholds.get(row, self._settings.thresholds))
-            self.view.columns.touch(row, Aspect.LOAD)
+            thresholds = self._thresholds.get(row, self._settings.thresholds)
+            if self._columns.write_load(row, node, thresholds) or anyway:
+                self.view.columns.touch(row, Aspect.LOAD)
 
     def _now(self) -> float:
         return self.view.now.timestamp() if self.view.now is not None else _LONG_AGO
