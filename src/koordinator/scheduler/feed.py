@@ -22,7 +22,8 @@ _TOPOLOGY: Final = "topology.kubernetes.io/"
 
 
 class Feed:
-    """``is_ours`` tells by scheduler name which pods to queue; ``wake`` is called when there may be work."""
+    """``is_ours`` tells by scheduler name which pods to queue; ``wake`` is called when there may be work. With
+    ``foreign_nominations``, nodes that other schedulers have promised to their pods are kept for these."""
 
     def __init__(
         self,
@@ -32,6 +33,8 @@ class Feed:
         is_ours: Callable[[str], bool],
         wake: Callable[[], None],
         now: Callable[[], datetime],
+        *,
+        foreign_nominations: bool = False,
     ) -> None:
         self._state = state
         self._queue = queue
@@ -39,18 +42,21 @@ class Feed:
         self._is_ours = is_ours
         self._wake = wake
         self._now = now
+        self._foreign_nominations = foreign_nominations
 
     def set_pod(self, pod: Pod) -> None:
         """A pod is new or has changed. Pods that have finished are not shown to us: their end is a deletion."""
         if pod.spec.node_name:
             self._mark_time()
             self._assigned(pod)
-        elif pod.metadata.deletion_timestamp is not None or not self._is_ours(pod.spec.scheduler_name):
-            self._queue.remove(pod.metadata.uid)
-        else:
+        elif pod.metadata.deletion_timestamp is None and self._is_ours(pod.spec.scheduler_name):
             self._pending(pod)
             return
+        else:
+            self._queue.remove(pod.metadata.uid)
         self._state.view.nominations.remove(pod.metadata.uid)
+        if self._foreign_nominations and pod.status.nominated_node_name and not pod.spec.node_name:
+            self._state.view.nominations.set(self._make_pod(pod), pod.status.nominated_node_name, foreign=True)
 
     def remove_pod(self, pod: Pod) -> None:
         """A pod was deleted or has finished."""

@@ -116,7 +116,11 @@ def _scheduler(
         SchedulerMetrics(metrics),
         clock=SystemClock(),
         random=Random(),
-        options=SchedulerOptions(queue=queue, decision_seconds=_DECISION_SECONDS),
+        options=SchedulerOptions(
+            queue=queue,
+            decision_seconds=_DECISION_SECONDS,
+            foreign_nominations=options.cross_scheduler_nomination,
+        ),
     )
 
 

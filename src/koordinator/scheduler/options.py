@@ -18,6 +18,7 @@ from koordinator.base.flags import FlagSet, FlagValues
 from koordinator.scheduler.unused_flags import SWITCHES, UNUSED_FLAGS
 
 T = TypeVar("T")
+_CROSS_SCHEDULER_NOMINATION: Final = "CrossSchedulerNomination"
 
 _DESCRIPTION: Final = """\
 Places pods that ask for it by spec.schedulerName, in place of kube-scheduler or of the Go koord-scheduler: it reads the
@@ -55,6 +56,7 @@ class Options:
     port: int
     max_in_unschedulable: timedelta
     verbosity: int
+    cross_scheduler_nomination: bool
     without_effect: tuple[str, ...]
     """A sentence for each flag that was given and does nothing."""
 
@@ -98,7 +100,10 @@ class _Flags:
             "Try a pod that fits nowhere again after so long, even when nothing has happened.",
         )
         self.feature_gates = group.string(
-            "feature-gates", "", "Features to switch on or off: NAME=true,NAME=false. None has an effect yet."
+            "feature-gates",
+            "",
+            "Features to switch on or off: NAME=true,NAME=false. One has an effect: "
+            "CrossSchedulerNomination leaves alone the room that other schedulers have promised to their pods.",
         )
 
     def _election(self, group: FlagGroup) -> None:
@@ -141,7 +146,11 @@ def parse_options(arguments: Sequence[str]) -> Options:
         if given.is_set(flag) and given[flag] not in ("0", "false", "")
     ]
     gates = parse_gates(given[flags.feature_gates])
-    without_effect += [f"feature gate {name} has no effect: what it governs is not built yet" for name in gates]
+    without_effect += [
+        f"feature gate {name} has no effect: what it governs is not built yet"
+        for name in gates
+        if name != _CROSS_SCHEDULER_NOMINATION
+    ]
 
     def explicit(flag: Flag[T]) -> T | None:
         return _explicit(given, flag)
@@ -163,6 +172,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
         port=given[flags.port],
         max_in_unschedulable=given[flags.max_in_unschedulable],
         verbosity=given[flags.verbosity],
+        cross_scheduler_nomination=gates.get(_CROSS_SCHEDULER_NOMINATION, False),
         without_effect=tuple(without_effect),
     )
 

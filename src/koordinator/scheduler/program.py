@@ -56,6 +56,8 @@ class SchedulerOptions:
     drain_seconds: float = 5.0
     controller_plugins: Sequence[str] = ("*",)
     """Whose controllers run, as ``controllers.is_selected`` reads it."""
+    foreign_nominations: bool = False
+    """Leave alone what other schedulers have promised to more important pods (gate CrossSchedulerNomination)."""
     decision_seconds: float = 0.0
     """A decision that takes longer is given up; 0 for no limit. Needs the main thread and its SIGALRM."""
 
@@ -99,7 +101,15 @@ class Scheduler:
             else nullcontext()
         )
         self._loop = SchedulingLoop(self.engines, self.queue, self.decisions, metrics, view, errors, clock, limit)
-        self.feed = Feed(self.state, self.queue, make_pod, self.engines.__contains__, self._loop.wake, clock.now)
+        self.feed = Feed(
+            self.state,
+            self.queue,
+            make_pod,
+            self.engines.__contains__,
+            self._loop.wake,
+            clock.now,
+            foreign_nominations=self._options.foreign_nominations,
+        )
         self._binder = Binder(
             client,
             self.state,

@@ -163,6 +163,9 @@ def nominated_before(state: ClusterState, pod: PodInfo, row: int) -> list[PodInf
         if other.uid == pod.uid:
             # Those of its own importance that come later wait for it, or each would wait for the other.
             seen = True
-        elif other.priority + (not seen) > pod.priority and state.node_of(other.uid) is None:
+            continue
+        # Another scheduler does not know of our promises: to equals of it we would wait for each other, too.
+        counts_equals = not seen and not view.nominations.is_foreign(other.uid)
+        if other.priority + counts_equals > pod.priority and state.node_of(other.uid) is None:
             found.append(other)
     return found

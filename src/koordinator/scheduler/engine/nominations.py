@@ -13,6 +13,7 @@ class Nominations:
     def __init__(self) -> None:
         self._node_of: dict[str, str] = {}
         self._on_node: dict[str, dict[str, PodInfo]] = {}
+        self._foreign: set[str] = set()
 
     def __len__(self) -> int:
         return len(self._node_of)
@@ -30,16 +31,23 @@ class Nominations:
         """The nodes that some pod is nominated to."""
         return self._on_node
 
-    def set(self, pod: PodInfo, node_name: str) -> None:
+    def is_foreign(self, uid: str) -> bool:
+        """Whether another scheduler handles the pod."""
+        return uid in self._foreign
+
+    def set(self, pod: PodInfo, node_name: str, *, foreign: bool = False) -> None:
         """Nominate the pod, or with an empty name take its nomination back."""
         if self._node_of.get(pod.uid) != node_name:
             self.remove(pod.uid)
         if node_name:
             self._node_of[pod.uid] = node_name
             self._on_node.setdefault(node_name, {})[pod.uid] = pod
+            if foreign:
+                self._foreign.add(pod.uid)
 
     def remove(self, uid: str) -> None:
         """The pod is bound or gone."""
+        self._foreign.discard(uid)
         node_name = self._node_of.pop(uid, "")
         if node_name:
             on_node = self._on_node[node_name]

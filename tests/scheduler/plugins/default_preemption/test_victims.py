@@ -175,6 +175,13 @@ def test_room_that_was_promised_is_left_alone() -> None:
     assert isinstance(more_important, Placement)
 
 
+def test_what_another_scheduler_has_promised_counts_for_less_important_pods_only() -> None:
+    engine, state = make_engine([make_node("a", cpu="1")])
+    state.view.nominations.set(describe(make_pod("expected", priority=10)), "a", foreign=True)
+    assert rejected(engine, priority=9).message.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert isinstance(engine.decide(describe(make_pod("incoming", priority=10)), NOW), Placement)
+
+
 def test_a_pod_goes_where_it_was_promised_a_place() -> None:
     engine, state = make_engine([make_node("a"), make_node("b", labels={"rank": "0"})])
     incoming = describe(make_pod("incoming", priority=10))
