@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Final
-
-import msgspec
+from typing import Any
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
@@ -15,10 +13,8 @@ from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_event
 from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
+from koordinator.scheduler.pod_facts import PodFacts
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
-
-MakePodInfo = Callable[[Pod], PodInfo]
-_TOPOLOGY: Final = "topology.kubernetes.io/"
 
 
 class Feed:
@@ -29,7 +25,7 @@ class Feed:
         self,
         state: ClusterState,
         queue: SchedulingQueue,
-        make_pod: MakePodInfo,
+        facts: PodFacts,
         is_ours: Callable[[str], bool],
         wake: Callable[[], None],
         now: Callable[[], datetime],
@@ -38,7 +34,7 @@ class Feed:
     ) -> None:
         self._state = state
         self._queue = queue
-        self._make_pod = make_pod
+        self._facts = facts
         self._is_ours = is_ours
         self._wake = wake
         self._now = now
@@ -56,7 +52,7 @@ class Feed:
             self._queue.remove(pod.metadata.uid)
         self._state.view.nominations.remove(pod.metadata.uid)
         if self._foreign_nominations and pod.status.nominated_node_name and not pod.spec.node_name:
-            self._state.view.nominations.set(self._make_pod(pod), pod.status.nominated_node_name, foreign=True)
+            self._state.view.nominations.set(self._facts.of(pod, None), pod.status.nominated_node_name, foreign=True)
 
     def remove_pod(self, pod: Pod) -> None:
         """A pod was deleted or has finished."""
@@ -103,7 +99,7 @@ class Feed:
         uid = pod.metadata.uid
         known = self._state.pod(uid)
         moved = self._state.node_of(uid) != pod.spec.node_name
-        info = self._info(pod, known)
+        info = self._facts.of(pod, known)
         self._state.set_pod(info, pod.spec.node_name)
         queued = self._queue.remove(uid)
         if moved or queued is not None:
@@ -117,7 +113,7 @@ class Feed:
         if entry is None and self._state.node_of(uid) is not None:
             # We know better: the pod has been bound, and this is how it looked before.
             return
-        info = self._info(pod, entry.pod if entry else None)
+        info = self._facts.of(pod, entry.pod if entry else None)
         self._keep_nomination(info, entry.pod.pod if entry else None)
         self._queue.add(info)
         self._wake()
@@ -132,19 +128,6 @@ class Feed:
         elif known := nominations.node_of(pod.uid):
             nominations.set(pod, known)
 
-    def _info(self, pod: Pod, known: PodInfo | None) -> PodInfo:
-        """The derived facts anew, but what a pod requests only when something that it follows from has changed."""
-        if known is None or known.uid != pod.metadata.uid or _resources_differ(known.pod, pod):
-            return self._make_pod(pod)
-        return PodInfo(
-            pod=pod,
-            request=known.request,
-            key=known.key,
-            uid=known.uid,
-            priority=known.priority,
-            memo=known.memo if _same_to_plugins(known.pod, pod) else {},
-        )
-
     def _announce_change(self, before: PodInfo, after: PodInfo) -> None:
         if before.request is not after.request and _shrank(before.request, after.request):
             self._announce(ClusterEvent(EventKind.POD_SCALE_DOWN, before, after))
@@ -154,51 +137,6 @@ class Feed:
     def _announce(self, event: ClusterEvent) -> None:
         self._queue.on_event(event)
         self._wake()
-
-
-def _resources_differ(old: Pod, new: Pod) -> bool:
-    """Binding a pod changes ``nodeName`` alone; what the kubelet has granted to it counts in a resize."""
-    before, after = old.spec, new.spec
-    if before is not after and (
-        before.containers != after.containers
-        or before.init_containers != after.init_containers
-        or before.resources != after.resources
-        or before.overhead != after.overhead
-        or before.priority != after.priority
-    ):
-        return True
-    return _granted(old) != _granted(new)
-
-
-def _same_to_plugins(old: Pod, new: Pod) -> bool:
-    before, after = old.metadata, new.metadata
-    if before.annotations != after.annotations or not _same_own_labels(before.labels, after.labels):
-        return False
-    if old.spec.node_name == new.spec.node_name:
-        return old.spec == new.spec
-    return msgspec.structs.replace(old.spec, node_name=new.spec.node_name) == new.spec
-
-
-def _same_own_labels(before: Mapping[str, str], after: Mapping[str, str]) -> bool:
-    """The API server adds the topology labels of its node to a pod that is being bound."""
-    if before == after:
-        return True
-    return before == {key: value for key, value in after.items() if not key.startswith(_TOPOLOGY) or key in before}
-
-
-def _granted(pod: Pod) -> tuple[object, object]:
-    """What containers have been given, and what became of a wish to resize them."""
-    status = pod.status
-    containers = [
-        (container.name, container.resources, container.allocated_resources)
-        for container in (*status.container_statuses, *status.init_container_statuses)
-    ]
-    conditions = [
-        (condition.type, condition.status, condition.reason)
-        for condition in status.conditions
-        if condition.type == "PodResizePending"
-    ]
-    return containers, conditions
 
 
 def _shrank(before: PodRequest, after: PodRequest) -> bool:

@@ -38,6 +38,7 @@ from koordinator.scheduler.feed import Feed
 from koordinator.scheduler.loop import LoopParts, SchedulingLoop
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.plugin_errors import PluginErrors
+from koordinator.scheduler.pod_facts import PodFacts
 from koordinator.scheduler.preparation import Preparation
 from koordinator.scheduler.queue.scheduling_queue import QueueOptions, SchedulingQueue
 from koordinator.scheduler.transforms import node_as_seen, pod_as_seen
@@ -104,7 +105,7 @@ class Scheduler:
         self.feed = Feed(
             self.state,
             self.queue,
-            make_pod,
+            PodFacts(make_pod, self._treats_equals_alike),
             self.engines.__contains__,
             self._loop.wake,
             clock.now,
@@ -164,6 +165,10 @@ class Scheduler:
             binder.cancel()
             for task in beside:
                 task.cancel()
+
+    def _treats_equals_alike(self, scheduler_name: str) -> bool:
+        engine = self.engines.get(scheduler_name)
+        return engine is not None and engine.profile.treats_equals_alike
 
     def _controllers(self) -> list[tuple[str, Controller]]:
         profiles = [engine.profile for engine in self.engines.values()]

@@ -17,7 +17,7 @@ from koordinator.api import resource_names
 from koordinator.api.codec import DecodeError, decode
 from koordinator.api.meta import WireStruct
 from koordinator.api.node import Node
-from koordinator.api.pod import Container, Pod, PodSpec, ResourceList
+from koordinator.api.pod import Container, Pod, PodSpec, ResourceList, Volume
 from koordinator.api.quantity import Quantity
 
 _TRIMMING_POLICIES: Final = ("", "Default")
@@ -44,8 +44,8 @@ def node_as_seen(node: Node) -> Node:
 
 
 def pod_as_seen(pod: Pod) -> Pod:
-    """The pod with current resource names and the scheduler name that counts."""
-    spec = _with_current_names(pod.spec)
+    """The pod with current resource names and the scheduler name that counts, without volumes that need no node."""
+    spec = _without_plain_volumes(_with_current_names(pod.spec))
     name = pod.metadata.labels.get(label_keys.SCHEDULER_NAME)
     if name is None or name == spec.scheduler_name:
         return pod if spec is pod.spec else msgspec.structs.replace(pod, spec=spec)
@@ -54,6 +54,12 @@ def pod_as_seen(pod: Pod) -> Pod:
         annotations={**pod.metadata.annotations, annotation_keys.ORIGINAL_SCHEDULER_NAME: spec.scheduler_name},
     )
     return msgspec.structs.replace(pod, metadata=metadata, spec=msgspec.structs.replace(spec, scheduler_name=name))
+
+
+def _without_plain_volumes(spec: PodSpec) -> PodSpec:
+    """Volumes that exist with their pod say nothing about nodes, and one of them has another name in each replica."""
+    volumes = [volume for volume in spec.volumes if volume != Volume(name=volume.name)]
+    return spec if len(volumes) == len(spec.volumes) else msgspec.structs.replace(spec, volumes=volumes)
 
 
 def _with_current_names(spec: PodSpec) -> PodSpec:

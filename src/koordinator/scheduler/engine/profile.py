@@ -157,6 +157,12 @@ class Profile:
     def _with_context(self) -> tuple[Plugin, ...]:
         return tuple(plugin for plugin in self._deciding if type(plugin).context_key is not Plugin.context_key)
 
+    @cached_property
+    def treats_equals_alike(self) -> bool:
+        """Whether no plugin looks at the name or the uid of a pod, so that equal pods may share what it derives. Known
+        of the plugins that come with this package alone."""
+        return all(type(plugin).__module__.startswith("koordinator.") for plugin in self._deciding)
+
     def class_key(self, pod: PodInfo) -> Hashable:
         """Equal for pods that every plugin of this profile treats alike at this moment."""
         memo = f"class/{self.scheduler_name}"
