@@ -32,6 +32,8 @@ class Board:
         self.feasible: Mask = np.zeros(0, dtype=np.bool_)
         self.totals: Ints = np.zeros(0, dtype=np.int64)
         """Weighted sum of the scores, INFEASIBLE where the pod cannot go."""
+        self._first_out: tuple[str, ...] | None = None
+        """Kept as long as no row is ruled out anew or otherwise."""
 
     def best(self) -> Rows:
         """The feasible rows that share the highest total; empty when there is none."""
@@ -84,7 +86,9 @@ class Board:
 
     def first_to_rule_out(self) -> tuple[str, ...]:
         """The plugins that are the first to rule out some node that was looked at, in the order of the profile."""
-        return first_to_rule_out(self._filters, self._codes, self._ruled_out())
+        if self._first_out is None:
+            self._first_out = first_to_rule_out(self._filters, self._codes, self._ruled_out())
+        return self._first_out
 
     def failures(self) -> list[Failure]:
         """The infeasible rows that were looked at, grouped by the first plugin that rules them out and its code."""
@@ -121,6 +125,8 @@ class Board:
         where: Any = slice(rows.shape[0]) if rows.shape[0] == self._columns.size else rows
         feasible = ~np.logical_or.reduce(self._codes[:, where], axis=0)
         changed = not np.array_equal(self.feasible[where], feasible)
+        if changed or not feasible.all():
+            self._first_out = None
         self.feasible[where] = feasible
         self.totals[where] = np.where(feasible, self._weighted[:, where].sum(axis=0), INFEASIBLE)
         return changed

@@ -81,6 +81,7 @@ class Evaluation(Board):
             gone.extend(row for _, rows in work for row in rows.tolist())
             work = [(mask, self._present(rows)) for mask, rows in work]
         if gone:
+            self._first_out = None
             self.feasible[gone] = False
             self.totals[gone] = INFEASIBLE
         self._evaluate(work, stale=bool(gone and self._normalized) or stale)
@@ -139,7 +140,10 @@ class Evaluation(Board):
                     score.raw[row] = value
                     changed = True
         feasible = not any(self._codes[:, row].tolist())
-        changed |= bool(self.feasible[row]) != feasible
+        before = bool(self.feasible[row])
+        if not (feasible and before):
+            self._first_out = None
+        changed |= before != feasible
         self.feasible[row] = feasible
         self.totals[row] = sum(self._weighted[:, row].tolist()) if feasible else INFEASIBLE
         return changed and bool(self._normalized)
