@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -69,6 +69,8 @@ class Rejection:
     plugins: frozenset[str]
     wakes_on: frozenset[str]
     """The kinds of event that may change this."""
+    pod_class: int = 0
+    """The number of the class of pods that this holds for; 0 when it holds for this pod alone."""
     after: PostFilterResult = NO_PLAN
     """What PostFilter plugins made of it."""
 
@@ -106,3 +108,7 @@ class DecisionLog:
     def attempts(self, key: str) -> Sequence[Attempt]:
         """What is remembered of the pod, oldest first."""
         return tuple(self._by_pod.get(key, ()))
+
+    def latest(self) -> Iterator[tuple[str, Attempt]]:
+        """Pods (``namespace/name``) with their last attempt, the one that was tried last first."""
+        return ((key, attempts[-1]) for key, attempts in reversed(self._by_pod.items()))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
@@ -33,6 +34,7 @@ _TOP_NODES: Final = 3
 @dataclass(slots=True)
 class _PodClass:
     evaluation: Evaluation
+    number: int
     memory: Memory = field(default_factory=dict)
     """What PostFilter plugins have found out about rows, for all pods of the class."""
     rejections: dict[tuple[int, str | None], Rejection] = field(default_factory=dict)
@@ -48,7 +50,10 @@ class Engine:
         self._state = state
         self._chooser = Chooser(state, random)
         self._cells = cells
+        self.refresh: Callable[[Evaluation], None] = Evaluation.refresh
+        """Brings an evaluation up to date before it decides; may be replaced by one that measures what that takes."""
         self._classes: OrderedDict[Hashable, _PodClass] = OrderedDict()
+        self._numbers = itertools.count(1)
         self._timed = [observer for observer in profile.observers if type(observer).on_time is not Observer.on_time]
         self._finder = profile.first(FindOneNodePlugin)
         self._preferring = profile.first(PreferNodesPlugin)
@@ -118,7 +123,7 @@ class Engine:
 
     def _judge(self, pod_class: _PodClass, pod: PodInfo, only: str | None) -> Placement | Rejection:
         evaluation = pod_class.evaluation
-        evaluation.refresh()
+        self.refresh(evaluation)
         attempt = Attempt(self._state, evaluation, pod, pod_class.memory)
         if only is not None:
             attempt.only = only
@@ -148,7 +153,7 @@ class Engine:
             self._classes.popitem(last=False)
         with _as_plugin_error():
             evaluation = Evaluation(self.profile, self._state.view.columns, pod)
-        pod_class = self._classes[key] = _PodClass(evaluation)
+        pod_class = self._classes[key] = _PodClass(evaluation, next(self._numbers))
         return pod_class
 
     def _reject(self, pod_class: _PodClass, pod: PodInfo, attempt: Attempt) -> Rejection:
@@ -162,6 +167,7 @@ class Engine:
         rejection = pod_class.rejections.get(variant) if alike else None
         if rejection is None:
             rejection = reject(self.profile, self._state, pod_class.evaluation, pod, attempt)
+            rejection = replace(rejection, pod_class=pod_class.number)
             if alike and not rejection.after.found:
                 # Asking what if leaves the columns as they were, at a later version.
                 pod_class.evaluation.refresh()

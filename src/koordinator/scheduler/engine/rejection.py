@@ -86,7 +86,7 @@ def _rejection(
 ) -> Rejection:
     names = plugins if plugins is not None else {entry.plugin for entry in ruled_out}
     wakes_on = frozenset[str]().union(*(profile.plugins[name].wakes_on() for name in names))
-    return Rejection(message, evaluated, tuple(ruled_out), frozenset(names), wakes_on, after)
+    return Rejection(message, evaluated, tuple(ruled_out), frozenset(names), wakes_on, after=after)
 
 
 def _ruled_out(state: ClusterState, status: NodeStatus) -> RuledOut:

@@ -12,7 +12,7 @@ import numpy as np
 from koordinator.api.node import Node
 from koordinator.api.pod import NodeAffinity as NodeAffinityTerms
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
-from koordinator.scheduler.engine.events import EventKind
+from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import (
     SKIP_SCORE,
     FilterPlugin,
@@ -109,6 +109,13 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin):
 
     def wakes_on(self) -> frozenset[str]:
         return frozenset({EventKind.NODE_ADD, EventKind.NODE_LABEL})
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        if event.new is None:
+            return True
+        of_pod = required_predicate(pod.pod)
+        enforced = self._added is None or self._added(event.new)
+        return enforced and (of_pod is None or of_pod(event.new))
 
     def _for_each(self, function: Callable[[Node | None], int], rows: Rows) -> Ints:
         nodes = self.view.columns.nodes

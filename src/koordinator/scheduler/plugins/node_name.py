@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
-from koordinator.scheduler.engine.events import EventKind
+from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import FilterPlugin, PreFilterPlugin, PreFilterResult, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 
@@ -33,3 +33,6 @@ class NodeName(PreFilterPlugin, FilterPlugin):
 
     def wakes_on(self) -> frozenset[str]:
         return frozenset({EventKind.NODE_ADD})
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        return event.new is None or event.new.metadata.name == pod.pod.spec.node_name

@@ -10,7 +10,7 @@ import numpy as np
 
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
-from koordinator.scheduler.engine.events import EventKind
+from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import FilterPlugin, Observer, PreFilterPlugin, PreFilterResult, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
@@ -86,6 +86,12 @@ class NodePorts(PreFilterPlugin, FilterPlugin, Observer):
 
     def wakes_on(self) -> frozenset[str]:
         return frozenset({EventKind.NODE_ADD, EventKind.POD_DELETE})
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        if event.kind != EventKind.POD_DELETE or event.old is None:
+            return True
+        freed = {(protocol, port) for _, protocol, port in host_ports(event.old.pod)}
+        return any((protocol, port) in freed for _, protocol, port in host_ports(pod.pod))
 
     def _forget(self, row: int, uid: str) -> None:
         for address, protocol, port in self._counted.pop((row, uid), ()):

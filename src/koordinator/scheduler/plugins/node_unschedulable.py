@@ -9,7 +9,7 @@ import numpy as np
 
 from koordinator.api.node import Taint
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
-from koordinator.scheduler.engine.events import EventKind
+from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import FilterPlugin, PreFilterPlugin, PreFilterResult, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.plugins.tolerations import NO_SCHEDULE, tolerated
@@ -36,3 +36,6 @@ class NodeUnschedulable(PreFilterPlugin, FilterPlugin):
 
     def wakes_on(self) -> frozenset[str]:
         return frozenset({EventKind.NODE_ADD, EventKind.NODE_TAINT})
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        return event.new is None or not event.new.spec.unschedulable

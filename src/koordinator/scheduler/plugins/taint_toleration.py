@@ -15,7 +15,7 @@ import numpy as np
 from koordinator.api.node import Node, Taint
 from koordinator.api.pod import Toleration
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows, at
-from koordinator.scheduler.engine.events import EventKind
+from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import (
     FilterPlugin,
     Observer,
@@ -88,6 +88,9 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
 
     def wakes_on(self) -> frozenset[str]:
         return frozenset({EventKind.NODE_ADD, EventKind.NODE_TAINT})
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        return event.new is None or not _untolerated(pod.pod.spec.tolerations, event.new.spec.taints)
 
     def _number(self, taints: Sequence[Taint]) -> int:
         key: _TaintSet = tuple((taint.key, taint.value, taint.effect) for taint in taints)

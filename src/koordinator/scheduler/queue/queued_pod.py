@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
@@ -41,8 +42,15 @@ class QueuedPod:
     """Attempts in a row that failed for another reason."""
     backoff_until: float = 0.0
     wakes_on: frozenset[str] = field(default=NO_KINDS)
+    """The kinds of event that may free it."""
     reason: str = ""
     """Why it is parked or gated."""
+    plugins: frozenset[str] = field(default=NO_KINDS)
+    """Those that ruled out its nodes."""
+    group: Hashable = None
+    """Equal for pods that the same events free; None for a pod that is like no other."""
+    popped_at: float = 0.0
+    """When its last attempt began."""
     seen: int = 0
     """Events that had happened when its attempt began."""
     changed: bool = False

@@ -9,13 +9,16 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.queue.active_pods import ActivePods
+from koordinator.scheduler.queue.parking import MayHelp, ParkingLot
 from koordinator.scheduler.queue.queued_pod import NO_KINDS, Pool, QueuedPod, may_matter
+from koordinator.scheduler.queue.recent_events import RecentEvents
 
 SortKey = Callable[[PodInfo, float], tuple[Any, ...]]
 Gate = Callable[[PodInfo], str | None]
@@ -36,7 +39,12 @@ class SchedulingQueue:
     """``monotonic`` is the clock; nothing here sleeps, see ``next_deadline``."""
 
     def __init__(
-        self, sort_key: SortKey, gate: Gate, monotonic: Callable[[], float], options: QueueOptions | None = None
+        self,
+        sort_key: SortKey,
+        gate: Gate,
+        monotonic: Callable[[], float],
+        options: QueueOptions | None = None,
+        may_help: MayHelp = lambda entry, event: True,
     ) -> None:
         self._sort_key = sort_key
         self._gate = gate
@@ -45,14 +53,12 @@ class SchedulingQueue:
         self._pods: dict[str, QueuedPod] = {}
         self._sizes: Counter[Pool] = Counter()
         self._tickets = itertools.count(1)
-        self._active: list[tuple[tuple[Any, ...], int, QueuedPod]] = []
+        self._active = ActivePods()
         self._backoff: list[tuple[float, int, QueuedPod]] = []
-        self._parked: dict[str, QueuedPod] = {}
-        """By uid, in the order of parking."""
-        self._parked_by_kind: dict[str, dict[str, QueuedPod]] = {}
-        self._event_count = 0
-        self._last_event: dict[str, int] = {}
-        """Kind -> number of its last event."""
+        self._parked = ParkingLot(may_help)
+        self._in_flight: dict[str, QueuedPod] = {}
+        """By uid, in the order of their attempts."""
+        self._events = RecentEvents()
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -87,38 +93,54 @@ class SchedulingQueue:
         if entry is not None:
             self._leave(entry)
             self._sizes[entry.pool] -= 1
+            if entry.pool is Pool.IN_FLIGHT:
+                self._land(entry)
         return entry
 
     def pop(self) -> QueuedPod | None:
         """The next pod to try. When nothing is active, the pod whose back-off ends first, unless it met an error."""
         self.flush()
-        entry = self._pop_active() or self._pop_backoff()
+        entry = self._active.pop() or self._pop_backoff()
         if entry is None:
             return None
         self._move(entry, Pool.IN_FLIGHT)
-        entry.attempts += 1
-        entry.seen = self._event_count
-        entry.changed = False
+        self._begin(entry)
         return entry
 
-    def park(self, entry: QueuedPod, wakes_on: frozenset[str], reason: str) -> None:
+    def take(self, uid: str) -> QueuedPod | None:
+        """The pod to try next in spite of the order, wherever it waits; None if it is gated, in flight or unknown."""
+        entry = self._pods.get(uid)
+        if entry is None or entry.pool in (Pool.IN_FLIGHT, Pool.GATED):
+            return None
+        self._leave(entry)
+        self._move(entry, Pool.IN_FLIGHT)
+        self._begin(entry)
+        return entry
+
+    def park(
+        self,
+        entry: QueuedPod,
+        wakes_on: frozenset[str],
+        reason: str,
+        *,
+        plugins: frozenset[str] = NO_KINDS,
+        group: Hashable = None,
+    ) -> None:
         """No node fits. If something that helps has happened since the attempt began, the pod is tried again soon."""
         if self._pods.get(entry.pod.uid) is not entry:
             return
         entry.rejections += 1
         entry.errors = 0
-        entry.reason = reason
+        entry.reason, entry.wakes_on, entry.plugins, entry.group = reason, wakes_on, plugins, group
         self._set_backoff(entry, entry.rejections)
         if self._gated(entry):
             return
-        if entry.changed or any(self._last_event.get(kind, 0) > entry.seen for kind in wakes_on):
+        missed = self._events.since(entry.seen)
+        if entry.changed or missed is None or self._parked.would_free(entry, missed):
             self._to_backoff_or_active(entry)
             return
-        entry.wakes_on = wakes_on
         self._move(entry, Pool.UNSCHEDULABLE)
-        self._parked[entry.pod.uid] = entry
-        for kind in wakes_on:
-            self._parked_by_kind.setdefault(kind, {})[entry.pod.uid] = entry
+        self._parked.add(entry)
 
     def retry(self, entry: QueuedPod, reason: str) -> None:
         """The attempt failed by an error (a plugin, the API): try again after a back-off."""
@@ -140,9 +162,9 @@ class SchedulingQueue:
 
     def on_event(self, event: ClusterEvent) -> None:
         """Something happened in the cluster: wake the parked pods that it may help."""
-        self._event_count += 1
-        self._last_event[event.kind] = self._event_count
-        for entry in list(self._parked_by_kind.get(event.kind, {}).values()):
+        if self._in_flight:
+            self._events.add(event)
+        for entry in self._parked.freed_by(event):
             self._wake(entry)
 
     def flush(self) -> None:
@@ -157,19 +179,17 @@ class SchedulingQueue:
                 self._activate(entry)
             else:
                 break
-        while self._parked:
-            entry = next(iter(self._parked.values()))
-            if entry.queued_at + self._options.max_in_unschedulable > now:
+        while (oldest := self._parked.oldest) is not None:
+            if oldest.queued_at + self._options.max_in_unschedulable > now:
                 break
-            self._wake(entry)
+            self._wake(oldest)
 
     def next_deadline(self) -> float | None:
         """When ``flush`` has something to do next, in seconds of the queue's clock."""
         while self._backoff and self._backoff[0][1] != self._backoff[0][2].ticket:
             heapq.heappop(self._backoff)
         deadlines = [self._backoff[0][0]] if self._backoff else []
-        if self._parked:
-            first = next(iter(self._parked.values()))
+        if (first := self._parked.oldest) is not None:
             deadlines.append(first.queued_at + self._options.max_in_unschedulable)
         return min(deadlines, default=None)
 
@@ -219,14 +239,14 @@ class SchedulingQueue:
 
     def _activate(self, entry: QueuedPod) -> None:
         self._move(entry, Pool.ACTIVE)
-        heapq.heappush(self._active, (self._sort_key(entry.pod, entry.queued_at), entry.ticket, entry))
+        self._active.push(self._sort_key(entry.pod, entry.queued_at), entry)
 
-    def _pop_active(self) -> QueuedPod | None:
-        while self._active:
-            _, ticket, entry = heapq.heappop(self._active)
-            if ticket == entry.ticket:
-                return entry
-        return None
+    def _begin(self, entry: QueuedPod) -> None:
+        entry.attempts += 1
+        entry.popped_at = self._monotonic()
+        entry.seen = self._events.count
+        entry.changed = False
+        self._in_flight[entry.pod.uid] = entry
 
     def _pop_backoff(self) -> QueuedPod | None:
         while self._backoff:
@@ -248,15 +268,18 @@ class SchedulingQueue:
         """Change the pool; whatever heaps still hold of the entry is void from now on."""
         self._sizes[entry.pool] -= 1
         self._sizes[pool] += 1
+        if entry.pool is Pool.IN_FLIGHT:
+            self._land(entry)
         entry.pool = pool
         entry.ticket = next(self._tickets)
+
+    def _land(self, entry: QueuedPod) -> None:
+        """The attempt is over; events that only it had to hear of are forgotten."""
+        self._in_flight.pop(entry.pod.uid, None)
+        first = next(iter(self._in_flight.values()), None)
+        self._events.forget_until(first.seen if first is not None else self._events.count)
 
     def _leave(self, entry: QueuedPod) -> None:
         """Take the entry out of what finds it where it is."""
         entry.ticket = 0
-        uid = entry.pod.uid
-        if self._parked.pop(uid, None) is None:
-            return
-        for kind in entry.wakes_on:
-            del self._parked_by_kind[kind][uid]
-        entry.wakes_on = NO_KINDS
+        self._parked.remove(entry)

@@ -19,7 +19,7 @@ from koordinator.api.pod import Pod, is_finished
 from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.model.load_estimate import estimate_pod
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows, at
-from koordinator.scheduler.engine.events import EventKind, object_events
+from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
 from koordinator.scheduler.engine.framework import (
     MAX_NODE_SCORE,
     SKIP_SCORE,
@@ -32,6 +32,8 @@ from koordinator.scheduler.engine.framework import (
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.explain.explainer import Explainer, Lack
+from koordinator.scheduler.plugins.load_aware.facts import assigned_document, load_facts, over_threshold
 from koordinator.scheduler.plugins.load_aware.load_columns import (
     AGGREGATED,
     CAPACITY,
@@ -50,6 +52,7 @@ from koordinator.scheduler.plugins.load_aware.objects import (
 )
 from koordinator.scheduler.plugins.load_aware.settings import Settings, Thresholds, Vector
 from koordinator.scheduler.plugins.resources_key import resources_key
+from koordinator.scheduler.services.provider import Service, ServiceProvider
 
 _EXPIRED: Final = 1
 _FIRST_RESOURCE: Final = 2
@@ -68,7 +71,7 @@ class _Incoming:
     prod: bool
 
 
-class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
+class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, Explainer, ServiceProvider):
     """Assumed pods reach it as an Observer, so that profiles may list it at Reserve or not."""
 
     name = "LoadAwareScheduling"
@@ -255,6 +258,42 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
         return object_events(NODE_METRICS) | {
             *(EventKind.POD_DELETE, EventKind.POD_SCALE_DOWN, EventKind.NODE_ADD, EventKind.NODE_ALLOCATABLE),
         }
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """Whether the node that the event is about passes now."""
+        about = event.new if event.new is not None else event.old
+        name = (
+            about.pod.spec.node_name if isinstance(about, PodInfo) else about.metadata.name if about is not None else ""
+        )
+        row = self.view.columns.row_of.get(name)
+        return row is None or self.filter_one(pod, self._incoming(pod), row) == 0
+
+    # Answers to people.
+
+    def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
+        if code == _EXPIRED:
+            return ()
+        incoming: _Incoming = state
+        index, aggregated = divmod(code - _FIRST_RESOURCE, 2)
+        by_prod = incoming.prod and bool(self._columns.limited[PROD, row])
+        kind = PROD if by_prod else AGGREGATED if aggregated else USAGE
+        return (over_threshold(self._settings, self._columns, kind, index, row, incoming.amounts[index]),)
+
+    def node_facts(self, row: int) -> Mapping[str, Any] | None:
+        node, thresholds = self._nodes.get(row), self._thresholds.get(row)
+        if node is None or thresholds is None:
+            return None
+        return load_facts(self._settings, self._columns, node, thresholds, row)
+
+    def services(self) -> Mapping[str, Service]:
+        return {"/node/:nodeName": self._node_document}
+
+    def _node_document(self, parameters: Mapping[str, str]) -> Any:
+        row = self.view.columns.row_of.get(parameters["nodeName"])
+        node = self._nodes.get(row) if row is not None else None
+        if row is None or node is None or not (node.pods or node.metric):
+            return {}
+        return assigned_document(self._settings, node, self.view.pods_on.get(row, {}))
 
     # What events and decisions share.
 

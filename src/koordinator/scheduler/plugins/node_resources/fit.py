@@ -8,11 +8,14 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from koordinator.api.node import Node
 from koordinator.scheduler.engine.columns import PODS, Aspect, Ints, Rows, at
-from koordinator.scheduler.engine.events import EventKind
+from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import FilterPlugin, PreFilterPlugin, PreFilterResult, Reason, ScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.explain.amounts import amount_text
+from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.node_resources.allocation import Allocation, AllocationScorer
 from koordinator.scheduler.plugins.node_resources.strategies import scorer_for, scorer_of_one_for
 from koordinator.scheduler.plugins.resources_key import resources_key
@@ -28,7 +31,7 @@ class _Wanted:
     amounts: tuple[int, ...]
 
 
-class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin):
+class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
     """Codes are bit masks: bit 0 when the node could never hold the pod, then one bit for each requested resource."""
 
     name = "NodeResourcesFit"
@@ -92,6 +95,18 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin):
             for column in missing
         )
 
+    def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
+        columns, found = self.view.columns, []
+        for index, (column, amount) in enumerate(zip(state.columns, state.amounts, strict=True)):
+            if code >> (_FIRST_BIT + index) & 1:
+                name, whole = columns.resources.name(column), int(columns.allocatable[row, column])
+                free = whole - int(columns.requested[row, column])
+                text = f"{name}: needs {amount_text(name, amount)}, free {amount_text(name, free)}"
+                if amount > whole:
+                    text += f", has {amount_text(name, whole)} in all"
+                found.append(Lack(text, (amount - free) / amount))
+        return found
+
     def pre_score(self, pod: PodInfo) -> Any:
         return self._scorer.prepare(pod, non_zero=True)
 
@@ -106,6 +121,13 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin):
         return frozenset(
             {EventKind.NODE_ADD, EventKind.NODE_ALLOCATABLE, EventKind.POD_DELETE, EventKind.POD_SCALE_DOWN}
         )
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """Whether the node that the event is about has enough of everything now."""
+        about = event.new if event.new is not None else event.old
+        name = about.metadata.name if isinstance(about, Node) else about.pod.spec.node_name if about is not None else ""
+        row = self.view.columns.row_of.get(name)
+        return row is None or not self.filter_one(pod, self.pre_filter(pod).state, row)
 
     def _is_ignored(self, name: str) -> bool:
         return name in self._ignored or name.partition("/")[0] in self._ignored_groups

@@ -1,0 +1,103 @@
+"""What the plugin says of a node to people: load against thresholds, and the original's document of assigned pods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from koordinator.api.quantity import Format, Quantity
+from koordinator.api.timestamps import format_micro_time
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.explain.amounts import amount_text
+from koordinator.scheduler.explain.explainer import Lack
+from koordinator.scheduler.plugins.load_aware.load_columns import AGGREGATED, CAPACITY, PROD, USAGE, LoadColumns
+from koordinator.scheduler.plugins.load_aware.node_load import NodeLoad
+from koordinator.scheduler.plugins.load_aware.settings import Settings, Thresholds
+
+_KIND_NAMES = {USAGE: "usage", PROD: "prod usage", AGGREGATED: "aggregated usage"}
+
+
+def over_threshold(settings: Settings, columns: LoadColumns, kind: int, index: int, row: int, more: int) -> Lack:
+    """One resource of which ``more`` would take the node over its threshold."""
+    name = settings.resources[index]
+    whole, bound = columns.limits_of[row][CAPACITY][index], columns.limits_of[row][kind][index]
+    load = columns.loads_of[row][kind][index]
+    would_be = (load + more) * 100 / whole
+    text = (
+        f"{name} {_KIND_NAMES[kind]}: {amount_text(name, load)} of {amount_text(name, whole)} now, this pod is "
+        f"expected to use {amount_text(name, more)}: {would_be:.0f} % would exceed the threshold of {bound} %"
+    )
+    return Lack(text, (would_be - bound) / 100)
+
+
+def load_facts(
+    settings: Settings, columns: LoadColumns, node: NodeLoad, thresholds: Thresholds, row: int
+) -> dict[str, Any]:
+    """Measured and expected usage by resource, beside the thresholds in force."""
+    metric = node.metric
+    facts: dict[str, Any] = {"reported": metric is not None and metric.measured, "expired": bool(columns.expired[row])}
+    if metric is None:
+        return facts
+    if metric.updated:
+        facts["reportedAt"] = format_micro_time(datetime.fromtimestamp(metric.updated, UTC))
+    capacity, compared = columns.limits_of[row][CAPACITY], columns.loads_of[row]
+    facts["usage"] = [
+        {
+            "name": name,
+            "measured": amount_text(name, metric.usage[index]),
+            "notMeasuredYet": amount_text(name, node.sums.node_delta[index]),
+            "expected": amount_text(name, compared[USAGE][index]),
+            "expectedPercent": round(compared[USAGE][index] * 100 / capacity[index], 1),
+            "prodPercent": round(compared[PROD][index] * 100 / capacity[index], 1),
+            "threshold": thresholds.usage[index],
+            "prodThreshold": thresholds.prod[index],
+            "aggregatedThreshold": thresholds.aggregated[index],
+        }
+        for index, name in enumerate(settings.resources)
+        if capacity[index] > 0
+    ]
+    return facts
+
+
+def assigned_document(settings: Settings, node: NodeLoad, pods: Mapping[str, PodInfo]) -> dict[str, Any]:
+    """The original's answer about a node: its pods by the time of assignment, and what they add to the report."""
+    assigned = sorted(node.pods.items(), key=lambda item: item[1].assigned_at)
+    document: dict[str, Any] = {
+        "pods": [
+            {"timestamp": datetime.fromtimestamp(known.assigned_at, UTC), "pod": pods[uid].pod}
+            for uid, known in assigned
+            if uid in pods
+        ]
+    }
+    if node.metric is not None:
+        document |= {
+            "prodUsage": _resources(settings, node.sums.prod_usage),
+            "nodeDelta": _resources(settings, node.sums.node_delta),
+            "prodDelta": _resources(settings, node.sums.prod_delta),
+            "nodeEstimated": _resources(settings, node.sums.estimated),
+            **_contributors(node),
+        }
+    return {key: value for key, value in document.items() if value}
+
+
+def _contributors(node: NodeLoad) -> dict[str, list[str]]:
+    """Which pods make up each sum: those that leave something in it when they are alone."""
+    found: dict[str, list[str]] = {"nodeDeltaPods": [], "prodDeltaPods": [], "nodeEstimatedPods": []}
+    for uid, pod in sorted(node.pods.items(), key=lambda item: item[1].key):
+        alone = NodeLoad(node.width, node.metric)
+        alone.assign(uid, pod)
+        sums = alone.sums
+        for name, vector in zip(found, (sums.node_delta, sums.prod_delta, sums.estimated), strict=True):
+            if any(vector):
+                found[name].append(pod.key)
+    return found
+
+
+def _resources(settings: Settings, vector: Sequence[int]) -> dict[str, Quantity]:
+    return {
+        name: Quantity.from_milli(amount)
+        if name == "cpu"
+        else Quantity.from_value(amount, Format.BINARY_SI if name == "memory" else Format.DECIMAL_SI)
+        for name, amount in zip(settings.resources, vector, strict=True)
+    }

@@ -1,0 +1,66 @@
+"""Parked pods, found by what may free them.
+
+Like pods wait for the same: they are parked in groups, and a plugin is asked about an event once for each group. Ten
+thousand replicas that fit nowhere cost an event no more than one of them does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+
+from koordinator.scheduler.engine.events import ClusterEvent
+from koordinator.scheduler.queue.queued_pod import QueuedPod
+
+MayHelp = Callable[[QueuedPod, ClusterEvent], bool]
+"""Whether an event of a kind that the pod's plugins named may free it indeed. Must not raise."""
+
+
+class ParkingLot:
+    """Pods in the order of parking, and by kind of event and group."""
+
+    def __init__(self, may_help: MayHelp) -> None:
+        self._may_help = may_help
+        self._pods: dict[str, QueuedPod] = {}
+        self._by_kind: dict[str, dict[Hashable, dict[str, QueuedPod]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    @property
+    def oldest(self) -> QueuedPod | None:
+        """The pod that was parked first."""
+        return next(iter(self._pods.values()), None)
+
+    def add(self, entry: QueuedPod) -> None:
+        uid, group = entry.pod.uid, _group(entry)
+        self._pods[uid] = entry
+        for kind in entry.wakes_on:
+            self._by_kind.setdefault(kind, {}).setdefault(group, {})[uid] = entry
+
+    def remove(self, entry: QueuedPod) -> bool:
+        """Whether the pod was parked."""
+        uid, group = entry.pod.uid, _group(entry)
+        if self._pods.pop(uid, None) is None:
+            return False
+        for kind in entry.wakes_on:
+            groups = self._by_kind[kind]
+            del groups[group][uid]
+            if not groups[group]:
+                del groups[group]
+        return True
+
+    def freed_by(self, event: ClusterEvent) -> list[QueuedPod]:
+        """The pods that ``event`` may free; they stay parked."""
+        freed: list[QueuedPod] = []
+        for entries in self._by_kind.get(event.kind, {}).values():
+            if self._may_help(next(iter(entries.values())), event):
+                freed.extend(entries.values())
+        return freed
+
+    def would_free(self, entry: QueuedPod, events: Iterable[ClusterEvent]) -> bool:
+        """Whether one of ``events`` may free the pod, which is not parked yet."""
+        return any(event.kind in entry.wakes_on and self._may_help(entry, event) for event in events)
+
+
+def _group(entry: QueuedPod) -> Hashable:
+    return entry.group if entry.group is not None else entry.pod.uid
