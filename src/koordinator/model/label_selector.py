@@ -6,7 +6,7 @@ of pods by label finds the few candidates with it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -57,6 +57,12 @@ class CompiledSelector:
     def empty(self) -> bool:
         """Asks for nothing, so that it matches everything."""
         return not (self.equalities or self.others or self.nothing)
+
+    @cached_property
+    def key(self) -> Hashable:
+        """What it asks for, in plain values: equal for equal selectors."""
+        others = sorted((each.key, each.operator, tuple(sorted(each.values))) for each in self.others)
+        return tuple(sorted(self.equalities)), tuple(others), self.nothing
 
     @cached_property
     def required(self) -> Mapping[str, str]:

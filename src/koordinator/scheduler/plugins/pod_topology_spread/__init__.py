@@ -1,0 +1,1 @@
+"""PodTopologySpread: like pods are spread evenly over zones, nodes or any other domains that node labels define."""

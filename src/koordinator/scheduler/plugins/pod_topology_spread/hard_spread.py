@@ -1,0 +1,130 @@
+"""Filter: where a pod may go without like pods being spread more unevenly than its DoNotSchedule constraints allow.
+
+A node's verdict follows from its domain alone, so there is one for each domain, and a placement changes that of its own
+domain unless it changes what all are compared with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from koordinator.scheduler.engine.columns import Ints, Mask, Rows
+from koordinator.scheduler.engine.framework import FEASIBLE
+from koordinator.scheduler.plugins.pod_topology_spread.constraints import SpreadConstraint
+from koordinator.scheduler.plugins.pod_topology_spread.domain_counts import DomainCounts
+from koordinator.scheduler.plugins.pod_topology_spread.spread import Spread
+
+MISSING_KEY: Final = 1
+TOO_UNEVEN: Final = 2
+
+
+@dataclass(slots=True)
+class _Limit:
+    """How many matching pods a domain may have for another to be placed there, and what follows for each domain."""
+
+    constraint: SpreadConstraint
+    counts: DomainCounts
+    most: int
+    codes: Ints
+    """By domain; the last place, which rows without domain find, says MISSING_KEY."""
+
+    @classmethod
+    def of(cls, constraint: SpreadConstraint, counts: DomainCounts) -> _Limit:
+        most = _most(constraint, counts)
+        return cls(constraint, counts, most, _codes(counts, most))
+
+    def follow(self, touched: Iterable[int]) -> Rows | None:
+        """The counts of the domains ``touched`` have changed: the rows whose verdict changes."""
+        most, pods = _most(self.constraint, self.counts), self.counts.pods
+        if most != self.most or self.codes.shape != pods.shape:
+            before, self.most, self.codes = self.codes, most, _codes(self.counts, most)
+            return self._rows_in(self.codes[: before.shape[0] - 1] != before[:-1])
+        found: Rows | None = None
+        for number in touched:
+            code = FEASIBLE if pods.item(number) <= most else TOO_UNEVEN
+            if self.codes.item(number) != code:
+                self.codes[number] = code
+                rows = np.flatnonzero(self.counts.domain == number)
+                found = rows if found is None else np.union1d(found, rows)
+        return found
+
+    def _rows_in(self, changed: Mask) -> Rows | None:
+        """``changed`` by domain; nothing was said yet about domains beyond."""
+        if not changed.any():
+            return None
+        more = self.codes.shape[0] - changed.shape[0]
+        # New domains have no rows but those that are judged anyway, and no domain is the last place.
+        every = np.concatenate([changed, np.zeros(more, dtype=np.bool_)])
+        return np.flatnonzero(every[self.counts.domain])
+
+
+class HardSpread:
+    """The state of Filter for one class of pods."""
+
+    def __init__(self, spread: Spread, constraints: tuple[SpreadConstraint, ...]) -> None:
+        self._spread = spread
+        self._constraints = constraints
+        self._limits: list[_Limit] = []
+
+    def codes(self, rows: Rows) -> Ints:
+        """FEASIBLE, or what the first constraint that is not met says."""
+        self._build()
+        first, *others = self._limits
+        codes: Ints = first.codes[first.counts.domain[rows]]
+        for limit in others:
+            codes = np.where(codes == FEASIBLE, limit.codes[limit.counts.domain[rows]], codes)
+        return codes
+
+    def code(self, row: int) -> int:
+        """The same for one row."""
+        self._build()
+        for limit in self._limits:
+            code = limit.codes.item(limit.counts.domain.item(row))
+            if code != FEASIBLE:
+                return code
+        return FEASIBLE
+
+    def follow(self, rows: Rows) -> Rows | None:
+        """Bring ``rows`` up to date; returns the other rows whose verdict may change by that."""
+        if not self._limits:
+            return None
+        if self._spread.is_much(rows):
+            return self._rebuild()
+        touched: list[set[int]] = [set() for _ in self._limits]
+        for row in rows.tolist():
+            for numbers, more in zip(touched, self._spread.follow(row), strict=True):
+                numbers.update(more)
+        found: Rows | None = None
+        for limit, numbers in zip(self._limits, touched, strict=True):
+            reached = limit.follow(numbers) if numbers else None
+            if reached is not None:
+                found = reached if found is None else np.union1d(found, reached)
+        if found is None:
+            return None
+        return found[found != rows[0]] if rows.shape[0] == 1 else np.setdiff1d(found, rows)
+
+    def _build(self) -> None:
+        if not self._limits:
+            self._spread.build()
+            self._limits = [_Limit.of(*pair) for pair in zip(self._constraints, self._spread.counts, strict=True)]
+
+    def _rebuild(self) -> Rows:
+        before = self.codes(np.arange(self._limits[0].counts.domain.shape[0]))
+        self._limits = []
+        after = self.codes(np.arange(before.shape[0]))
+        return np.flatnonzero(after != before)
+
+
+def _most(constraint: SpreadConstraint, counts: DomainCounts) -> int:
+    least = counts.least if counts.present >= constraint.min_domains else 0
+    return constraint.max_skew + least - constraint.matches_itself
+
+
+def _codes(counts: DomainCounts, most: int) -> Ints:
+    codes = np.where(counts.pods <= most, FEASIBLE, TOO_UNEVEN)
+    codes[-1] = MISSING_KEY
+    return codes

@@ -1,0 +1,165 @@
+"""PodTopologySpread as a member of a profile: which constraints a pod has, and what is asked about them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from koordinator.api.kinds import Kind
+from koordinator.api.meta import Object
+from koordinator.api.node import Node
+from koordinator.api.pod import TopologySpreadConstraint
+from koordinator.model.label_selector import SelectorError
+from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
+from koordinator.scheduler.engine.events import ClusterEvent
+from koordinator.scheduler.engine.framework import (
+    SKIP_SCORE,
+    FilterPlugin,
+    Observer,
+    PreFilterPlugin,
+    PreFilterResult,
+    Reason,
+    ScorePlugin,
+)
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.pod_topology_spread import hints
+from koordinator.scheduler.plugins.pod_topology_spread.constraints import (
+    NO_CONSTRAINTS,
+    SYSTEM_DEFAULTS,
+    PodConstraints,
+    constraints_key,
+    default_constraints,
+    own_constraints,
+)
+from koordinator.scheduler.plugins.pod_topology_spread.default_selector import READ, DefaultSelectors
+from koordinator.scheduler.plugins.pod_topology_spread.hard_spread import MISSING_KEY, TOO_UNEVEN, HardSpread
+from koordinator.scheduler.plugins.pod_topology_spread.soft_spread import SoftSpread
+from koordinator.scheduler.plugins.pod_topology_spread.spread import Spread
+from koordinator.scheduler.plugins.pod_topology_spread.topologies import Topologies
+
+_TOO_UNEVEN: Final = "node(s) didn't match pod topology spread constraints"
+_REASONS: Final[Mapping[int, Reason]] = {
+    MISSING_KEY: Reason(f"{_TOO_UNEVEN} (missing required label)", unresolvable=True),
+    TOO_UNEVEN: Reason(_TOO_UNEVEN),
+}
+_CONSTRAINTS_MEMO: Final = "PodTopologySpread/constraints"
+_KEY_MEMO: Final = "PodTopologySpread/key"
+
+
+class PodTopologySpread(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
+    name = "PodTopologySpread"
+    watches: ClassVar[tuple[Kind[Any], ...]] = READ
+    reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS, Aspect.LABELS)
+    score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS, Aspect.LABELS)
+    monotone: ClassVar[bool] = True
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        self._by_system = args.defaulting_type == "System"
+        self._defaults: Sequence[TopologySpreadConstraint] = (
+            SYSTEM_DEFAULTS if self._by_system else args.default_constraints
+        )
+        self.topologies = Topologies(view.columns)
+        """The domains of nodes, for all classes of pods."""
+        self.selectors = DefaultSelectors(view)
+
+    def on_node(self, row: int, node: Node) -> None:
+        self.topologies.set_node(row, node)
+
+    def on_node_removed(self, row: int, name: str) -> None:
+        self.topologies.remove_node(row)
+
+    def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
+        self.selectors.on_object(kind, key, old, new)
+
+    def class_key(self, pod: PodInfo) -> Hashable:
+        if not pod.pod.spec.topology_spread_constraints:
+            return None
+        return constraints_key(pod.pod, self.constraints(pod))
+
+    def context_key(self, pod: PodInfo) -> Hashable:
+        """What the defaults mean for the pod, which follows from Services and controllers."""
+        if not self._defaults or pod.pod.spec.topology_spread_constraints:
+            return None
+        constraints = self.constraints(pod)
+        if constraints is NO_CONSTRAINTS:
+            return None
+        known = pod.memo.get(_KEY_MEMO)
+        if known is None or known[0] is not constraints:
+            known = pod.memo[_KEY_MEMO] = constraints, constraints_key(pod.pod, constraints)
+        key: bytes = known[1]
+        return key
+
+    def pre_filter(self, pod: PodInfo) -> PreFilterResult:
+        hard = self.constraints(pod).hard
+        if not hard:
+            return PreFilterResult(skip=True)
+        return PreFilterResult(HardSpread(Spread(self.view, self.topologies, pod, hard), hard))
+
+    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        codes: Ints = state.codes(rows)
+        return codes
+
+    def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
+        code: int = state.code(row)
+        return code
+
+    def follow(self, pod: PodInfo, state: Any, rows: Rows) -> Rows | None:
+        reached: Rows | None = state.follow(rows)
+        return reached
+
+    def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
+        return (_REASONS[code],)
+
+    def pre_score(self, pod: PodInfo) -> Any:
+        constraints = self.constraints(pod)
+        soft, all_keys = constraints.soft, constraints.needs_all_keys
+        if not soft:
+            return SKIP_SCORE
+        spread = Spread(self.view, self.topologies, pod, soft, needs_all_keys=all_keys)
+        return SoftSpread(spread, soft, needs_all_keys=all_keys)
+
+    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        # No node has a score by itself: see normalize.
+        return np.zeros(rows.shape[0], dtype=np.int64)
+
+    def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
+        return 0
+
+    def follow_score(self, pod: PodInfo, state: Any, rows: Rows) -> bool:
+        changed: bool = state.follow(rows)
+        return changed
+
+    def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
+        scores: Ints = state.scores(feasible)
+        return scores
+
+    def wakes_on(self) -> frozenset[str]:
+        return hints.WAKES_ON
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        try:
+            return hints.may_help(pod, self.constraints(pod).hard, event)
+        except SelectorError:
+            return True
+
+    def constraints(self, pod: PodInfo) -> PodConstraints:
+        """The pod's own constraints, else the defaults if it belongs to something. Raises SelectorError."""
+        own = bool(pod.pod.spec.topology_spread_constraints)
+        selector = None if own else self.selectors.selector(pod)
+        known = pod.memo.get(_CONSTRAINTS_MEMO)
+        if known is not None and known[0] is selector:
+            constraints: PodConstraints = known[1]
+            return constraints
+        if selector is None:
+            constraints = own_constraints(pod.pod)
+        elif selector.empty or not self._defaults:
+            constraints = NO_CONSTRAINTS
+        else:
+            labels = pod.pod.metadata.labels
+            constraints = default_constraints(self._defaults, selector, labels, needs_all_keys=not self._by_system)
+        pod.memo[_CONSTRAINTS_MEMO] = selector, constraints
+        return constraints

@@ -1,0 +1,131 @@
+"""Classes of pods that follow events row by row end where looking at everything anew does, and share what they may."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koordinator.api.meta import ObjectMeta
+from koordinator.api.node import Node
+from koordinator.api.pod import Pod
+from tests.scheduler.plugins.pod_topology_spread.dice import Dice
+from tests.scheduler.plugins.pod_topology_spread.reference import HOSTNAME, ZONE
+from tests.scheduler.plugins.pod_topology_spread.worlds import World, class_key, spread, spread_pod
+
+
+@settings(max_examples=200)
+@given(st.integers(0, 2**32))
+def test_following_events_equals_looking_anew(seed: int) -> None:
+    dice = Dice(seed)
+    world = dice.world()
+    incoming = [world.info(dice.incoming_pod(f"incoming{number}")) for number in range(3)]
+    evaluations = {class_key(world, pod): world.evaluation(pod.pod) for pod in incoming}
+    for _ in range(20):
+        dice.step(world)
+        if dice.maybe(0.7):
+            for pod in incoming:
+                key = class_key(world, pod)
+                evaluation = evaluations.setdefault(key, world.evaluation(pod.pod))
+                assert world.judge(evaluation) == world.judge_anew(pod.pod)
+
+
+def zones(world: World, count: int, nodes_each: int) -> None:
+    for number in range(count * nodes_each):
+        labels = {ZONE: f"z{number % count}", HOSTNAME: f"n{number}"}
+        world.set_node(Node(metadata=ObjectMeta(name=f"n{number}", labels=labels)))
+
+
+def reached(world: World, evaluation_pod: Pod, placed: Pod, node: str) -> list[str]:
+    """The other nodes that a placement makes the plugin judge again."""
+    info = world.info(evaluation_pod)
+    state = world.plugin.pre_filter(info).state
+    columns = world.view.columns
+    rows = [columns.row_of[name] for name in columns.row_of]
+    world.plugin.filter(info, state, np.array(rows))
+    world.place(placed, node)
+    found = world.plugin.follow(info, state, np.array([columns.row_of[node]]))
+    return sorted(columns.names[row] for row in found.tolist()) if found is not None else []
+
+
+def test_a_placement_reaches_the_other_nodes_of_its_domain() -> None:
+    world = World()
+    zones(world, 2, 3)
+    pod = spread_pod("p", {"app": "a"}, spread(ZONE))
+    assert reached(world, pod, spread_pod("q", {"app": "a"}), "n0") == ["n2", "n4"]
+
+
+def test_a_placement_that_lets_the_least_rise_reaches_the_other_domains() -> None:
+    world = World()
+    zones(world, 2, 2)
+    world.place(spread_pod("first", {"app": "a"}), "n0")
+    pod = spread_pod("p", {"app": "a"}, spread(ZONE))
+    assert reached(world, pod, spread_pod("q", {"app": "a"}), "n1") == ["n0", "n2"]
+
+
+@pytest.mark.parametrize(("labels", "skew"), [({"app": "b"}, 1), ({"app": "a"}, 5)])
+def test_a_placement_that_decides_nothing_reaches_nobody(labels: dict[str, str], skew: int) -> None:
+    world = World()
+    zones(world, 2, 2)
+    pod = spread_pod("p", {"app": "a"}, spread(ZONE, skew=skew))
+    assert reached(world, pod, spread_pod("q", labels), "n0") == []
+
+
+@pytest.mark.parametrize("at_once", [1, 5, 100])
+def test_any_number_of_changed_rows_is_followed(at_once: int) -> None:
+    world = World()
+    zones(world, 3, 40)
+    pod = spread_pod("p", {"app": "a"}, spread(ZONE), spread(HOSTNAME, "ScheduleAnyway"))
+    evaluation = world.evaluation(pod)
+    world.judge(evaluation)
+    for number in range(100):
+        world.place(spread_pod(f"q{number}", {"app": "a"}), f"n{number * 7 % 120}")
+        if number % at_once == at_once - 1:
+            assert world.judge(evaluation) == world.judge_anew(pod)
+
+
+def test_nodes_that_come_and_go_do_not_use_up_domains() -> None:
+    world = World()
+    zones(world, 2, 2)
+    pod = spread_pod("p", {"app": "a"}, spread(HOSTNAME), spread(HOSTNAME, "ScheduleAnyway"))
+    evaluation = world.evaluation(pod)
+    world.judge(evaluation)
+    topology = world.plugin.topologies.topology(HOSTNAME)
+    before = topology.size
+    for number in range(300):
+        name = f"spot{number}"
+        world.set_node(Node(metadata=ObjectMeta(name=name, labels={ZONE: "z0", HOSTNAME: name})))
+        world.place(spread_pod(f"q{number}", {"app": "a"}), name)
+        assert world.judge(evaluation) == world.judge_anew(pod)
+        world.remove_node(name)
+    assert topology.size <= before + 1
+
+
+def test_a_topology_may_grow_while_it_is_followed() -> None:
+    world = World()
+    zones(world, 1, 1)
+    world.set_node(Node(metadata=ObjectMeta(name="keyless")))
+    pod = spread_pod("p", {"app": "a"}, spread(HOSTNAME), spread(HOSTNAME, "ScheduleAnyway"))
+    evaluation = world.evaluation(pod)
+    for number in range(100):
+        name = f"new{number}"
+        world.set_node(Node(metadata=ObjectMeta(name=name, labels={HOSTNAME: name})))
+        world.place(spread_pod(f"q{number}", {"app": "a"}), name)
+        world.place(spread_pod(f"r{number}", {"app": "a"}), "keyless")
+        assert world.judge(evaluation) == world.judge_anew(pod)
+
+
+def test_a_nameless_zone_is_not_a_missing_one() -> None:
+    world = World()
+    world.set_service("s", {"app": "a"})
+    for name, labels in (("n0", {ZONE: "z"}), ("n1", {}), ("n2", {})):
+        world.set_node(Node(metadata=ObjectMeta(name=name, labels=labels)))
+        world.place(spread_pod(f"on-{name}", {"app": "a"}), name)
+    pod = spread_pod("p", {"app": "a"})
+    evaluation = world.evaluation(pod)
+    before = world.judge(evaluation)
+    world.set_node(Node(metadata=ObjectMeta(name="n1", labels={ZONE: ""})))
+    after = world.judge(evaluation)
+    assert after == world.judge_anew(pod)
+    assert after != before
