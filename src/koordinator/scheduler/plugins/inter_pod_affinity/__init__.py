@@ -1,0 +1,1 @@
+"""InterPodAffinity: pods near pods, and pods away from pods."""

@@ -1,0 +1,163 @@
+"""Domains of a topology key: the nodes with the same value of that label, and sums over the pods on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, TypeVar
+from weakref import WeakValueDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from koordinator.api.node import Node
+from koordinator.scheduler.engine.columns import Ints, NodeColumns, Rows, at
+
+NO_DOMAIN: Final = 0
+"""The number of rows without the label. Nothing ever counts there."""
+Item = TypeVar("Item", bound=np.generic)
+
+
+class Topology:
+    """Numbers for the values of one label of nodes, given out again when the last row of a domain has left it."""
+
+    def __init__(self, key: str, columns: NodeColumns) -> None:
+        self.key = key
+        self.domains: Ints = np.zeros(columns.alive.shape[0], dtype=np.int64)
+        """Row -> number."""
+        self.count = 1
+        """Numbers that have been given out are below this."""
+        self._numbers: dict[str, int] = {}
+        self._values: dict[int, str] = {}
+        self._rows: dict[int, set[int]] = {}
+        self._free: list[int] = []
+        for row in columns.row_of.values():
+            self.set(row, columns.nodes[row])
+
+    def rows(self, domain: int) -> Iterable[int]:
+        """The rows of a domain."""
+        return self._rows.get(domain, ())
+
+    def set(self, row: int, node: Node | None) -> None:
+        """The node of ``row`` is new, changed or (None) gone."""
+        if row >= self.domains.shape[0]:
+            self.domains = grown(self.domains, row + 1)
+        before = int(self.domains[row])
+        value = node.metadata.labels.get(self.key) if node is not None else None
+        if value == self._values.get(before):
+            return
+        if before != NO_DOMAIN:
+            self._leave(row, before)
+        self.domains[row] = self._enter(row, value) if value is not None else NO_DOMAIN
+
+    def _enter(self, row: int, value: str) -> int:
+        number = self._numbers.get(value)
+        if number is None:
+            if self._free:
+                number = self._free.pop()
+            else:
+                number, self.count = self.count, self.count + 1
+            self._numbers[value], self._values[number], self._rows[number] = number, value, set()
+        self._rows[number].add(row)
+        return number
+
+    def _leave(self, row: int, number: int) -> None:
+        rows = self._rows[number]
+        rows.discard(row)
+        if not rows:
+            del self._rows[number]
+            del self._numbers[self._values.pop(number)]
+            self._free.append(number)
+
+
+class Topologies:
+    """Those that some class of pods needs at the moment."""
+
+    def __init__(self, columns: NodeColumns) -> None:
+        self._columns = columns
+        self._by_key: WeakValueDictionary[str, Topology] = WeakValueDictionary()
+
+    def __getitem__(self, key: str) -> Topology:
+        topology = self._by_key.get(key)
+        if topology is None:
+            topology = self._by_key[key] = Topology(key, self._columns)
+        return topology
+
+    def __iter__(self) -> Iterator[Topology]:
+        return iter(self._by_key.values())
+
+
+class DomainSums:
+    """What rows contribute, summed up by domain. A row's contribution moves with it to another domain."""
+
+    def __init__(self, topology: Topology, contributions: Mapping[int, int]) -> None:
+        self.topology = topology
+        rows = np.fromiter(contributions.keys(), dtype=np.intp, count=len(contributions))
+        amounts = np.fromiter(contributions.values(), dtype=np.int64, count=len(contributions))
+        self._domain: Ints = topology.domains.copy()
+        """Row -> the domain to which it contributes."""
+        self._amount: Ints = np.zeros(self._domain.shape[0], dtype=np.int64)
+        self._amount[rows] = np.where(self._domain[rows] == NO_DOMAIN, 0, amounts)
+        self._sums: Ints = np.zeros(topology.count, dtype=np.int64)
+        np.add.at(self._sums, self._domain[rows], self._amount[rows])
+        self._occupied = int(np.count_nonzero(self._sums))
+        self._turned: set[int] = set()
+
+    @property
+    def empty(self) -> bool:
+        """Whether the sum is zero in every domain."""
+        return not self._occupied
+
+    def put(self, row: int, amount: int) -> bool:
+        """``row`` contributes ``amount`` from now on, in the domain in which it is now; returns whether any sum has
+        changed."""
+        if row >= self._amount.shape[0]:
+            self._domain = grown(self._domain, row + 1)
+            self._amount = grown(self._amount, row + 1)
+        domain, before = int(self.topology.domains[row]), int(self._domain[row])
+        if domain == NO_DOMAIN:
+            amount = 0
+        known = int(self._amount[row])
+        if domain == before and amount == known:
+            return False
+        self._amount[row], self._domain[row] = amount, domain
+        if domain == before:
+            self._add(domain, amount - known)
+            return True
+        self._add(before, -known)
+        self._add(domain, amount)
+        return bool(known or amount)
+
+    def turned_rows(self) -> set[int]:
+        """The rows of domains whose sum has become zero, or has stopped being so, since this was asked last."""
+        rows = {row for domain in self._turned for row in self.topology.rows(domain)}
+        self._turned.clear()
+        return rows
+
+    def at(self, rows: Rows) -> Ints:
+        """The sum of the domain of each row; 0 without a domain."""
+        if self._sums.shape[0] < self.topology.count:
+            self._sums = grown(self._sums, self.topology.count)
+        return self._sums.take(at(self.topology.domains, rows))
+
+    def at_row(self, row: int) -> int:
+        """The same for a single row."""
+        domain = int(self.topology.domains[row])
+        return int(self._sums[domain]) if domain < self._sums.shape[0] else 0
+
+    def _add(self, domain: int, amount: int) -> None:
+        if not amount:
+            return
+        if domain >= self._sums.shape[0]:
+            self._sums = grown(self._sums, self.topology.count)
+        before = int(self._sums[domain])
+        self._sums[domain] = before + amount
+        if not before or not before + amount:
+            self._occupied += 1 if not before else -1
+            self._turned ^= {domain}
+
+
+def grown(array: NDArray[Item], length: int) -> NDArray[Item]:
+    """With room for ``length`` items and some more; new ones are zero."""
+    larger = np.zeros(max(64, 2 * array.shape[0], length), dtype=array.dtype)
+    larger[: array.shape[0]] = array
+    return larger

@@ -1,0 +1,114 @@
+"""Verdicts for one class of pods: required affinity and anti-affinity, its own and that of pods on nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows
+from koordinator.scheduler.engine.framework import FEASIBLE, Reason
+from koordinator.scheduler.engine.label_groups import LabelGroups
+from koordinator.scheduler.plugins.inter_pod_affinity.domains import NO_DOMAIN, DomainSums, Topologies
+from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import ExistingTerms
+from koordinator.scheduler.plugins.inter_pod_affinity.tallies import (
+    Carriers,
+    Matching,
+    MatchingAll,
+    OwnTerm,
+    Tally,
+    each_once,
+)
+from koordinator.scheduler.plugins.inter_pod_affinity.terms import Term
+
+AFFINITY: Final = 1
+ANTI_AFFINITY: Final = 2
+OF_EXISTING: Final = 3
+REASONS: Final[Mapping[int, Reason]] = {
+    AFFINITY: Reason("node(s) didn't match pod affinity rules", unresolvable=True),
+    ANTI_AFFINITY: Reason("node(s) didn't match pod anti-affinity rules"),
+    OF_EXISTING: Reason("node(s) didn't satisfy existing pods anti-affinity rules"),
+}
+"""By code; the smaller code counts when several hold, as upstream checks them in this order."""
+_ALL: Final = slice(None)
+
+
+class FilterState:
+    """What Filter knows of all rows for one class of pods."""
+
+    def __init__(
+        self,
+        topologies: Topologies,
+        *,
+        affinity: Sequence[OwnTerm],
+        anti_affinity: Sequence[OwnTerm],
+        blocking: frozenset[Term],
+        matches_itself: bool,
+        labels: LabelGroups,
+        existing: ExistingTerms,
+    ) -> None:
+        self._matches_itself = matches_itself
+        self._affinity = Tally(topologies, MatchingAll(labels, affinity))
+        against = (
+            (ANTI_AFFINITY, Matching(labels, anti_affinity, each_once)),
+            (OF_EXISTING, Carriers(existing, blocking, each_once)),
+        )
+        self._against = [(code, Tally(topologies, source)) for code, source in against if source.keys]
+        self._tallies = [*([self._affinity] if affinity else ()), *(tally for _, tally in self._against)]
+
+    def verdicts(self, rows: Rows) -> Ints:
+        """A code for each row."""
+        codes = np.zeros(rows.shape[0], dtype=np.int64)
+        for code, tally in reversed(self._against):
+            for _, sums in tally.sums:
+                codes[sums.at(rows) > 0] = code
+        if self._affinity.sums:
+            codes[~self._near(rows)] = AFFINITY
+        return codes
+
+    def verdict(self, row: int) -> int:
+        """The code of one row."""
+        if self._affinity.sums and not self._near_row(row):
+            return AFFINITY
+        for code, tally in self._against:
+            for _, sums in tally.sums:
+                if sums.at_row(row) > 0:
+                    return code
+        return FEASIBLE
+
+    def follow(self, rows: Sequence[int], columns: NodeColumns) -> Rows | None:
+        """Something has changed on ``rows``; returns the rows of which the verdict may be another now."""
+        first = self._first_of_its_kind
+        reached: set[int] = set()
+        for tally in self._tallies:
+            if tally.follow(rows):
+                for _, sums in tally.sums:
+                    reached |= sums.turned_rows()
+        if first != self._first_of_its_kind:
+            return np.flatnonzero(columns.alive[: columns.size])
+        reached.difference_update(rows)
+        return np.fromiter(reached, dtype=np.intp, count=len(reached)) if reached else None
+
+    @property
+    def _first_of_its_kind(self) -> bool:
+        """Whether the pod wants to be near pods like itself and there are none yet: then it may go anywhere where the
+        topology is known, or none of them could ever start."""
+        return self._matches_itself and _empty(self._affinity.sums)
+
+    def _near(self, rows: Rows) -> Mask:
+        near: Mask = np.ones(rows.shape[0], dtype=np.bool_)
+        for _, sums in self._affinity.sums:
+            near &= sums.topology.domains[rows] != NO_DOMAIN
+            if not self._first_of_its_kind:
+                near &= sums.at(rows) > 0
+        return near
+
+    def _near_row(self, row: int) -> bool:
+        if self._first_of_its_kind:
+            return all(sums.topology.domains[row] != NO_DOMAIN for _, sums in self._affinity.sums)
+        return all(sums.at_row(row) > 0 for _, sums in self._affinity.sums)
+
+
+def _empty(sums: Iterable[tuple[str, DomainSums]]) -> bool:
+    return all(each.empty for _, each in sums)

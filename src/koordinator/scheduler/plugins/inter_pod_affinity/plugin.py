@@ -1,0 +1,229 @@
+"""The plugin: terms of pods on nodes kept by events, and for each class of pods what they and its own terms say."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+from weakref import WeakValueDictionary
+
+from koordinator.api.kinds import NAMESPACES, Kind
+from koordinator.api.meta import Object
+from koordinator.api.node import Node
+from koordinator.scheduler.configuration.upstream_arguments import InterPodAffinityArgs
+from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
+from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
+from koordinator.scheduler.engine.framework import (
+    SKIP_SCORE,
+    FilterPlugin,
+    Observer,
+    PreFilterPlugin,
+    PreFilterResult,
+    Reason,
+    ScorePlugin,
+)
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.inter_pod_affinity.domains import Topologies
+from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import ExistingTerms
+from koordinator.scheduler.plugins.inter_pod_affinity.filtering import REASONS, FilterState
+from koordinator.scheduler.plugins.inter_pod_affinity.hints import Waiting
+from koordinator.scheduler.plugins.inter_pod_affinity.matching import NO_MATCHES, Matcher, Matches
+from koordinator.scheduler.plugins.inter_pod_affinity.namespaces import NamespaceSelection
+from koordinator.scheduler.plugins.inter_pod_affinity.scoring import ScoreState
+from koordinator.scheduler.plugins.inter_pod_affinity.tallies import OwnTerm
+from koordinator.scheduler.plugins.inter_pod_affinity.terms import NO_TERMS, PodTerms, TermReader
+
+_NAMESPACE_EVENTS: Final = object_events(NAMESPACES)
+_NODE_EVENTS: Final = frozenset({EventKind.NODE_ADD, EventKind.NODE_LABEL, EventKind.NODE_DELETE})
+_POD_EVENTS: Final = frozenset({EventKind.POD_ADD, EventKind.POD_LABEL, EventKind.POD_DELETE})
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class _Context:
+    """The terms of a pod with what depends on the cluster or on its labels. What would be equal is the same object."""
+
+    affinity: tuple[OwnTerm, ...] = ()
+    anti_affinity: tuple[OwnTerm, ...] = ()
+    preferred: tuple[OwnTerm, ...] = ()
+    matches_itself: bool = False
+    """It has a required affinity and is itself what it wants to be near to."""
+
+
+_NO_CONTEXT: Final = _Context()
+
+
+class InterPodAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
+    name = "InterPodAffinity"
+    watches = (NAMESPACES,)
+    reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS, Aspect.LABELS)
+    score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS, Aspect.LABELS)
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        settings = args if isinstance(args, InterPodAffinityArgs) else InterPodAffinityArgs()
+        self._ignores_preferences = settings.ignore_preferred_terms_of_existing_pods
+        # Pods are shared with other profiles, whose plugins have terms of their own.
+        memo_key = f"{self.name}/{id(self)}"
+        self._reader = TermReader(f"{memo_key}/terms", settings.hard_pod_affinity_weight)
+        self._namespaces = NamespaceSelection(view)
+        self._existing = ExistingTerms()
+        self._matcher = Matcher(f"{memo_key}/labels", view, self._reader, self._existing, self._namespaces)
+        self._context_key = f"{memo_key}/context"
+        self._topologies = Topologies(view.columns)
+        self._contexts: WeakValueDictionary[Hashable, _Context] = WeakValueDictionary()
+
+    # Events.
+
+    def on_node(self, row: int, node: Node) -> None:
+        for topology in self._topologies:
+            topology.set(row, node)
+
+    def on_node_removed(self, row: int, name: str) -> None:
+        self._existing.clear(row)
+        for topology in self._topologies:
+            topology.set(row, None)
+
+    def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
+        if self._existing.set(row, pod.uid, self._reader.of(pod).for_others):
+            self.view.columns.touch(row, Aspect.PODS)
+
+    def on_pod_removed(self, row: int, pod: PodInfo) -> None:
+        self._existing.remove(pod.uid)
+
+    def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
+        if kind.name == NAMESPACES.name:
+            self._namespaces.on_namespace(old, new)
+
+    # Decisions.
+
+    def class_key(self, pod: PodInfo) -> Hashable:
+        terms = self._reader.of(pod)
+        return None if terms is NO_TERMS else terms
+
+    def context_key(self, pod: PodInfo) -> Hashable:
+        terms = self._reader.of(pod)
+        if terms is NO_TERMS:
+            matches = self._matches(pod, terms)
+            return None if matches is NO_MATCHES else matches
+        return self._matches(pod, terms), self._context(pod, terms)
+
+    def pre_filter(self, pod: PodInfo) -> PreFilterResult:
+        terms = self._reader.of(pod)
+        if terms.errors:
+            return PreFilterResult(rejection=Reason(f"parsing pod: {terms.errors}", unresolvable=True))
+        blocking = self._matches(pod, terms).blocking
+        if not blocking and not terms.required:
+            return PreFilterResult(skip=True)
+        context = self._context(pod, terms)
+        return PreFilterResult(
+            FilterState(
+                self._topologies,
+                affinity=context.affinity,
+                anti_affinity=context.anti_affinity,
+                blocking=blocking,
+                matches_itself=context.matches_itself,
+                labels=self.view.labels,
+                existing=self._existing,
+            )
+        )
+
+    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        codes: Ints = state.verdicts(rows)
+        return codes
+
+    def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
+        code: int = state.verdict(row)
+        return code
+
+    def follow(self, pod: PodInfo, state: Any, rows: Rows) -> Rows | None:
+        reached: Rows | None = state.follow(rows.tolist(), self.view.columns)
+        return reached
+
+    def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
+        return (REASONS[code],)
+
+    def pre_score(self, pod: PodInfo) -> Any:
+        terms = self._reader.of(pod)
+        preferring = self._matches(pod, terms).preferring
+        if not preferring and not terms.preferred:
+            return SKIP_SCORE
+        return ScoreState(
+            self._topologies,
+            preferred=self._context(pod, terms).preferred,
+            preferring=preferring,
+            labels=self.view.labels,
+            existing=self._existing,
+        )
+
+    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        scores: Ints = state.raw(rows)
+        return scores
+
+    def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
+        score: int = state.raw_of(row)
+        return score
+
+    def follow_score(self, pod: PodInfo, state: Any, rows: Rows) -> bool:
+        changed: bool = state.follow(rows.tolist())
+        return changed
+
+    def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
+        # Rows on which nothing has changed have the old value in ``raw``.
+        scaled: Ints = state.normalized(feasible)
+        return scaled
+
+    def wakes_on(self) -> frozenset[str]:
+        return _POD_EVENTS | _NODE_EVENTS | _NAMESPACE_EVENTS
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        terms = self._reader.of(pod)
+        context = self._context(pod, terms)
+        waiting = Waiting(
+            context.affinity, context.anti_affinity, self._matches(pod, terms).blocking, context.matches_itself
+        )
+        old, new = event.old, event.new
+        if event.kind in _NAMESPACE_EVENTS:
+            return waiting.namespace_changed(old, new)
+        match event.kind:
+            case EventKind.POD_ADD if new is not None:
+                return waiting.pod_came(new)
+            case EventKind.POD_LABEL if old is not None and new is not None:
+                return waiting.pod_changed(old, new)
+            case EventKind.POD_DELETE if old is not None:
+                minded = any(self._matcher.minds(term, pod) for term in self._reader.of(old).anti_affinity)
+                return waiting.pod_went(old, minded=minded)
+            case EventKind.NODE_ADD if new is not None:
+                return waiting.node_came(new)
+            case EventKind.NODE_LABEL if old is not None and new is not None:
+                return waiting.node_changed(old, new)
+        return True
+
+    def _matches(self, pod: PodInfo, terms: PodTerms) -> Matches:
+        return self._matcher.of(pod, preferences=bool(terms.preferred) or not self._ignores_preferences)
+
+    def _context(self, pod: PodInfo, terms: PodTerms) -> _Context:
+        """The pod's own terms as they are now; made anew when namespaces have changed."""
+        if terms is NO_TERMS:
+            return _NO_CONTEXT
+        known: tuple[int, _Context] | None = pod.memo.get(self._context_key)
+        if known is None or known[0] != self._namespaces.version:
+            known = pod.memo[self._context_key] = self._namespaces.version, self._new_context(pod, terms)
+        return known[1]
+
+    def _new_context(self, pod: PodInfo, terms: PodTerms) -> _Context:
+        """Replicas have the same terms and labels, so that most find one that another has made."""
+        namespaces = self._namespaces
+        itself = bool(terms.affinity) and all(
+            OwnTerm(term, namespaces.of(term)).matches(pod.pod.metadata.namespace, pod.pod.metadata.labels)
+            for term in terms.affinity
+        )
+        key = terms, itself, tuple([namespaces.of(term) for term in terms.selective])
+        context = self._contexts.get(key)
+        if context is None:
+            affinity, anti_affinity, preferred = (
+                tuple(OwnTerm(term, namespaces.of(term)) for term in each)
+                for each in (terms.affinity, terms.anti_affinity, terms.preferred)
+            )
+            context = self._contexts[key] = _Context(affinity, anti_affinity, preferred, itself)
+        return context

@@ -1,0 +1,114 @@
+"""Classes that follow events end where looking at everything anew does, and where the plain version does."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koordinator.scheduler.engine.evaluation import Evaluation
+from tests.scheduler.plugins.inter_pod_affinity import reference
+from tests.scheduler.plugins.inter_pod_affinity.readings import found_scores, found_verdicts, wanted_verdicts
+from tests.scheduler.plugins.inter_pod_affinity.worlds import (
+    NODE_NAMES,
+    World,
+    make_node,
+    make_pod,
+    must,
+    node_labels,
+    pods,
+    renamed,
+    step,
+    strict_pods,
+    term,
+)
+
+
+@settings(max_examples=120)
+@given(st.data())
+def test_classes_that_follow_events(data: st.DataObject) -> None:
+    world = World()
+    for name in NODE_NAMES[:3]:
+        world.set_node(make_node(name, **data.draw(node_labels)))
+    # Few kinds of pods, so that the same terms come and go again and classes live on.
+    kinds = [data.draw(strict_pods("kind0")), data.draw(strict_pods("kind1")), data.draw(pods("kind2"))]
+    incoming = [world.info(renamed(pod, f"incoming{number}")) for number, pod in enumerate(kinds)]
+    classes: dict[Hashable, Evaluation] = {}
+    for _ in range(10):
+        step(world, data.draw, st.sampled_from(kinds))
+        # Classes that are not looked at now have more to catch up with later.
+        for pod in incoming:
+            if not data.draw(st.booleans()):
+                continue
+            key = world.profile.class_key(pod)
+            if key not in classes:
+                classes[key] = world.evaluation(pod)
+            assert found_verdicts(world, classes[key]) == wanted_verdicts(world, pod.pod)
+            assert found_scores(world, classes[key]) == reference.scores(pod.pod, world.picture)
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_a_state_that_was_prepared_earlier(data: st.DataObject) -> None:
+    world = World()
+    for name in NODE_NAMES:
+        world.set_node(make_node(name, **data.draw(node_labels)))
+    pod = world.info(data.draw(pods("incoming")))
+    key, evaluation = world.profile.class_key(pod), world.evaluation(pod)
+    for _ in range(data.draw(st.integers(1, 6))):
+        step(world, data.draw)
+    if world.profile.class_key(pod) == key:
+        assert found_verdicts(world, evaluation) == wanted_verdicts(world, pod.pod)
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_suppositions_leave_no_trace(data: st.DataObject) -> None:
+    """Preemption asks what would be without some pods; classes follow there and back."""
+    world = World()
+    for name in NODE_NAMES:
+        world.set_node(make_node(name, **data.draw(node_labels)))
+    for _ in range(data.draw(st.integers(1, 8))):
+        step(world, data.draw)
+    pod = world.info(data.draw(pods("incoming")))
+    evaluation = world.evaluation(pod)
+    evaluation.refresh()
+    for name, row in sorted(world.view.columns.row_of.items()):
+        there = list(world.view.pods_on[row].values())
+        if not there:
+            continue
+        gone = data.draw(st.lists(st.sampled_from(there), unique_by=lambda each: each.uid))
+        with world.state.supposing(row, gone, ()):
+            without = {uid: world.picture.pods.pop(uid) for uid in (each.uid for each in gone)}
+            assert found_verdicts(world, evaluation)[name] == wanted_verdicts(world, pod.pod)[name]
+            world.picture.pods.update(without)
+        assert found_verdicts(world, evaluation) == wanted_verdicts(world, pod.pod)
+
+
+def attracting_world() -> tuple[World, Evaluation]:
+    """A pod on n0 that attracts what looks like it by zone, and the class of such pods."""
+    world = World()
+    world.set_node(make_node("n0"))
+    world.set_node(make_node("n1", zone="z0"))
+    world.set_node(make_node("n2", zone="z0"))
+    world.place(make_pod("p", {"app": "b"}, near=must(term("zone", app="a"))), "n0")
+    return world, world.evaluation(make_pod("x", {"app": "a"}))
+
+
+def test_scores_follow_a_node_that_leaves_its_domain() -> None:
+    world, evaluation = attracting_world()
+    assert found_scores(world, evaluation) == {"n0": 0, "n1": 0, "n2": 0}
+    world.set_node(make_node("n0", zone="z0"))
+    assert found_scores(world, evaluation) == {"n0": 0, "n1": 0, "n2": 0}
+    world.set_node(make_node("n1"))
+    assert found_scores(world, evaluation) == {"n0": 100, "n1": 0, "n2": 100}
+
+
+def test_scores_follow_a_node_that_takes_its_pods_to_another_domain() -> None:
+    world, evaluation = attracting_world()
+    world.set_node(make_node("n0", zone="z0"))
+    world.set_node(make_node("n2", zone="z1"))
+    assert found_scores(world, evaluation) == {"n0": 100, "n1": 100, "n2": 0}
+    world.set_node(make_node("n0", zone="z1"))
+    assert found_scores(world, evaluation) == {"n0": 100, "n1": 0, "n2": 100}

@@ -1,0 +1,148 @@
+"""Which events wake a pod that was ruled out."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koordinator.api.core import Namespace
+from koordinator.api.meta import LabelSelector, ObjectMeta
+from koordinator.api.pod import Pod, PodAffinityTerm
+from koordinator.scheduler.engine.events import ClusterEvent, EventKind
+from koordinator.scheduler.engine.node_changes import node_changes
+from tests.scheduler.plugins.inter_pod_affinity import reference
+from tests.scheduler.plugins.inter_pod_affinity.worlds import (
+    NODE_NAMES,
+    POD_NAMES,
+    World,
+    make_node,
+    make_pod,
+    must,
+    node_labels,
+    pod_labels,
+    pods,
+    renamed,
+    step,
+    strict_pods,
+    term,
+)
+
+NEAR_A = make_pod("waiting", {"app": "b"}, near=must(term("zone", app="a")))
+NEAR_ITSELF = make_pod("waiting", {"app": "a"}, near=must(term("zone", app="a")))
+APART_FROM_A = make_pod("waiting", {"app": "b"}, apart=must(term("zone", app="a")))
+APART_FROM_TWO = make_pod("waiting", {"app": "b"}, apart=must(term("zone", app="a"), term("zone", tier="x")))
+PLAIN_C = make_pod("waiting", {"app": "c"})
+A = make_pod("a", {"app": "a"})
+B = make_pod("b", {"app": "b"})
+MINDS_C = make_pod("a", {"app": "a"}, apart=must(term("zone", app="c")))
+
+POD_EVENTS = {
+    "one to be near to comes": (NEAR_A, EventKind.POD_ADD, None, A, True),
+    "another comes": (NEAR_A, EventKind.POD_ADD, None, B, False),
+    "one to be apart from comes": (APART_FROM_A, EventKind.POD_ADD, None, A, False),
+    "one becomes what to be near to": (NEAR_A, EventKind.POD_LABEL, B, A, True),
+    "one is no longer what to be near to": (NEAR_A, EventKind.POD_LABEL, A, B, False),
+    "the pod may be the first of its kind": (NEAR_ITSELF, EventKind.POD_LABEL, A, B, True),
+    "one is no longer what to be apart from": (APART_FROM_A, EventKind.POD_LABEL, A, B, True),
+    "one becomes what to be apart from": (APART_FROM_A, EventKind.POD_LABEL, B, A, False),
+    "one to be apart from goes": (APART_FROM_A, EventKind.POD_DELETE, A, None, True),
+    "one of two to be apart from goes": (APART_FROM_TWO, EventKind.POD_DELETE, A, None, True),
+    "another goes": (APART_FROM_A, EventKind.POD_DELETE, B, None, False),
+    "one that minds the pod goes": (PLAIN_C, EventKind.POD_DELETE, MINDS_C, None, True),
+    "one that minds others goes": (NEAR_A, EventKind.POD_DELETE, NEAR_A, None, False),
+    "one to be near to goes": (NEAR_A, EventKind.POD_DELETE, A, None, False),
+    "the last of its kind goes": (NEAR_ITSELF, EventKind.POD_DELETE, A, None, True),
+    "one that nobody remembers goes": (NEAR_A, EventKind.POD_DELETE, None, None, True),
+}
+
+
+@pytest.mark.parametrize(("pod", "kind", "old", "new", "helps"), POD_EVENTS.values(), ids=POD_EVENTS)
+def test_pods(pod: Pod, kind: str, old: Pod | None, new: Pod | None, helps: bool) -> None:
+    world = World()
+    event = ClusterEvent(kind, world.info(old) if old else None, world.info(new) if new else None)
+    assert world.plugin.may_help(world.info(pod), event) is helps
+
+
+NODE_EVENTS = {
+    "one with the topology": (NEAR_A, None, {"zone": "z"}, True),
+    "one without the topology": (NEAR_A, None, {"host": "h"}, False),
+    "anti-affinity does not mind where there is no topology": (APART_FROM_A, None, {}, True),
+    "no terms of its own": (PLAIN_C, None, {}, True),
+    "gains the topology": (NEAR_A, {}, {"zone": "z"}, True),
+    "moves": (NEAR_A, {"zone": "y"}, {"zone": "z"}, True),
+    "other labels": (NEAR_A, {"zone": "z"}, {"zone": "z", "host": "h"}, False),
+    "loses the topology of affinity": (NEAR_A, {"zone": "z"}, {}, False),
+    "loses the topology of anti-affinity": (APART_FROM_A, {"zone": "z"}, {}, True),
+    "gains the topology of anti-affinity": (APART_FROM_A, {}, {"zone": "z"}, False),
+    "moves out of what others mind": (PLAIN_C, {"zone": "y"}, {"zone": "z"}, True),
+}
+
+
+@pytest.mark.parametrize(("pod", "old", "new", "helps"), NODE_EVENTS.values(), ids=NODE_EVENTS)
+def test_nodes(pod: Pod, old: dict[str, str] | None, new: dict[str, str], helps: bool) -> None:
+    world = World()
+    world.set_node(make_node("n"))
+    world.place(MINDS_C, "n")
+    before = make_node("n", **old) if old is not None else None
+    kind = EventKind.NODE_ADD if before is None else EventKind.NODE_LABEL
+    assert world.plugin.may_help(world.info(pod), ClusterEvent(kind, before, make_node("n", **new))) is helps
+
+
+def test_a_namespace_that_a_term_selects_now() -> None:
+    world = World()
+    selecting = PodAffinityTerm(
+        label_selector=LabelSelector(),
+        topology_key="zone",
+        namespace_selector=LabelSelector(match_labels={"team": "x"}),
+    )
+    pod = world.info(make_pod("waiting", near=must(selecting)))
+    new = Namespace(metadata=ObjectMeta(name="other", labels={"team": "x"}))
+    other = Namespace(metadata=ObjectMeta(name="other", labels={"team": "y"}))
+    assert world.plugin.may_help(pod, ClusterEvent("Namespace/Add", None, new))
+    assert not world.plugin.may_help(pod, ClusterEvent("Namespace/Add", None, other))
+
+
+def event_of(world: World, data: st.DataObject, kinds: st.SearchStrategy[Pod]) -> list[ClusterEvent]:
+    """Change something in the world; what the queue would be told of it."""
+    name, pod_name = data.draw(st.sampled_from(NODE_NAMES)), data.draw(st.sampled_from(POD_NAMES))
+    known = world.state.pod(pod_name)
+    match data.draw(st.sampled_from(["node", "place", "label", "take", "remove"])):
+        case "node":
+            old = world.state.node(name)
+            world.set_node(new := make_node(name, **data.draw(node_labels)))
+            kinds_of_event = node_changes(old, new) if old else {EventKind.NODE_ADD}
+            return [ClusterEvent(kind, old, new) for kind in kinds_of_event]
+        case "place" if known is None:
+            return [ClusterEvent(EventKind.POD_ADD, None, world.place(renamed(data.draw(kinds), pod_name), name))]
+        case "label" if known is not None:
+            world.label(pod_name, data.draw(pod_labels))
+            return [ClusterEvent(EventKind.POD_LABEL, known, world.state.pod(pod_name))]
+        case "take" if known is not None:
+            world.take(pod_name)
+            return [ClusterEvent(EventKind.POD_DELETE, known)]
+        case "remove" if world.state.has_node(name):
+            gone = world.state.node(name)
+            world.remove_node(name)
+            return [ClusterEvent(EventKind.NODE_DELETE, gone)]
+    return []
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_no_event_after_which_a_node_passes_is_missed(data: st.DataObject) -> None:
+    world = World()
+    for name in NODE_NAMES[:2]:
+        world.set_node(make_node(name, **data.draw(node_labels)))
+    kinds = st.sampled_from(
+        [data.draw(strict_pods("kind0")), data.draw(strict_pods("kind1")), data.draw(pods("kind2"))]
+    )
+    for _ in range(data.draw(st.integers(0, 5))):
+        step(world, data.draw, kinds)
+    pod = renamed(data.draw(kinds), "incoming")
+    passed = {name for name, node in world.picture.nodes.items() if not reference.verdict(pod, node, world.picture)}
+    events = event_of(world, data, kinds)
+    passes = {name for name, node in world.picture.nodes.items() if not reference.verdict(pod, node, world.picture)}
+    if passes - passed:
+        info = world.info(pod)
+        assert any(event.kind in world.plugin.wakes_on() and world.plugin.may_help(info, event) for event in events)
