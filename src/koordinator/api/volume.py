@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from koordinator.api.meta import LabelSelector, Object, ObjectReference, WireStruct
-from koordinator.api.pod import NodeSelector, ResourceList
+from koordinator.api.pod import (
+    AWSElasticBlockStoreVolumeSource,
+    AzureDiskVolumeSource,
+    CinderVolumeSource,
+    GCEPersistentDiskVolumeSource,
+    NodeSelector,
+    PortworxVolumeSource,
+    ResourceList,
+)
 from koordinator.api.quantity import Quantity
+
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+"""On a claim: the volume controller has finished binding it."""
+BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+"""On a volume: its claim was chosen for it, not named by the user."""
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+"""On a claim: the node that a volume shall be made for."""
+BETA_STORAGE_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+"""On claims and volumes: the storage class, before there was a field for it; wins over the field."""
+MIGRATED_PLUGINS: Final = "storage.alpha.kubernetes.io/migrated-plugins"
+"""On a CSINode: the in-tree volume plugins whose work CSI drivers do on the node."""
+NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+"""The provisioner of storage classes whose volumes are made by hand."""
+WAIT_FOR_FIRST_CONSUMER: Final = "WaitForFirstConsumer"
+READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
 
 
 class VolumeResourceRequirements(WireStruct):
@@ -20,6 +45,7 @@ class PersistentVolumeClaimSpec(WireStruct):
     storage_class_name: str | None = None
     selector: LabelSelector | None = None
     volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
 
 
 class PersistentVolumeClaimStatus(WireStruct):
@@ -48,8 +74,14 @@ class PersistentVolumeSpec(WireStruct):
     claim_ref: ObjectReference | None = None
     storage_class_name: str = ""
     volume_mode: str | None = None
+    volume_attributes_class_name: str | None = None
     node_affinity: VolumeNodeAffinity | None = None
     csi: CSIPersistentVolumeSource | None = None
+    gce_persistent_disk: GCEPersistentDiskVolumeSource | None = None
+    aws_elastic_block_store: AWSElasticBlockStoreVolumeSource | None = None
+    azure_disk: AzureDiskVolumeSource | None = None
+    cinder: CinderVolumeSource | None = None
+    portworx_volume: PortworxVolumeSource | None = None
 
 
 class PersistentVolumeStatus(WireStruct):

@@ -14,13 +14,7 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.not_built import STAND_INS
 from koordinator.scheduler.plugins.table import BUILT_IN
 
-TERM = {"topologyKey": "zone"}
 NEEDY: dict[str, dict[str, Any]] = {
-    "VolumeBinding": {"spec": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}},
-    "InterPodAffinity": {
-        "spec": {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [TERM]}}}
-    },
-    "PodTopologySpread": {"spec": {"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]}},
     "DynamicResources": {"spec": {"resourceClaims": [{"name": "gpu"}]}},
     "DeviceShare": {
         "spec": {"containers": [{"name": "c", "resources": {"requests": {"koordinator.sh/gpu-core": "50"}}}]}

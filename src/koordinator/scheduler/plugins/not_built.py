@@ -31,20 +31,6 @@ _DEVICES: Final = frozenset(
 )
 
 
-def _claims_volumes(pod: Pod) -> bool:
-    return any(volume.persistent_volume_claim or volume.ephemeral for volume in pod.spec.volumes)
-
-
-def _requires_pod_affinity(pod: Pod) -> bool:
-    affinity = pod.spec.affinity
-    sides = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else ()
-    return any(side is not None and side.required_during_scheduling_ignored_during_execution for side in sides)
-
-
-def _must_spread(pod: Pod) -> bool:
-    return any(each.when_unsatisfiable == "DoNotSchedule" for each in pod.spec.topology_spread_constraints)
-
-
 def _claims_devices(pod: Pod) -> bool:
     return bool(pod.spec.resource_claims)
 
@@ -66,9 +52,6 @@ def _requires_a_reservation(pod: Pod) -> bool:
 
 _NEEDS: Final[Mapping[str, tuple[str, Callable[[Pod], bool]]]] = MappingProxyType(
     {
-        "VolumeBinding": ("volume claims", _claims_volumes),
-        "InterPodAffinity": ("required pod affinity", _requires_pod_affinity),
-        "PodTopologySpread": ("required topology spread", _must_spread),
         "DynamicResources": ("resource claims", _claims_devices),
         "DeviceShare": ("shared devices", _asks_for_shared_devices),
         "Coscheduling": ("gangs", _is_in_a_gang),

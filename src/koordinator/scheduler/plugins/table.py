@@ -9,6 +9,7 @@ from typing import Final
 from koordinator.scheduler.engine.framework import Plugin
 from koordinator.scheduler.plugins.default_binder import DefaultBinder, DefaultPreBind
 from koordinator.scheduler.plugins.default_preemption.plugin import DefaultPreemption
+from koordinator.scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from koordinator.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
 from koordinator.scheduler.plugins.node_affinity import NodeAffinity
 from koordinator.scheduler.plugins.node_name import NodeName
@@ -16,9 +17,14 @@ from koordinator.scheduler.plugins.node_ports import NodePorts
 from koordinator.scheduler.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from koordinator.scheduler.plugins.node_resources.fit import NodeResourcesFit
 from koordinator.scheduler.plugins.node_unschedulable import NodeUnschedulable
+from koordinator.scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
 from koordinator.scheduler.plugins.priority_sort import PrioritySort
 from koordinator.scheduler.plugins.scheduling_gates import SchedulingGates
 from koordinator.scheduler.plugins.taint_toleration import TaintToleration
+from koordinator.scheduler.plugins.volumes.binding import VolumeBinding
+from koordinator.scheduler.plugins.volumes.limits import NodeVolumeLimits
+from koordinator.scheduler.plugins.volumes.restrictions import VolumeRestrictions
+from koordinator.scheduler.plugins.volumes.zone import VolumeZone
 
 BUILT_IN: Final[Mapping[str, type[Plugin]]] = MappingProxyType(
     {
@@ -32,6 +38,12 @@ BUILT_IN: Final[Mapping[str, type[Plugin]]] = MappingProxyType(
             NodeAffinity,
             NodePorts,
             NodeResourcesFit,
+            VolumeRestrictions,
+            NodeVolumeLimits,
+            VolumeBinding,
+            VolumeZone,
+            PodTopologySpread,
+            InterPodAffinity,
             NodeResourcesBalancedAllocation,
             LoadAwareScheduling,
             DefaultPreemption,

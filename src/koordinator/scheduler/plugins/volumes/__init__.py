@@ -1,0 +1,1 @@
+"""The volume plugins: VolumeBinding, VolumeRestrictions, VolumeZone and NodeVolumeLimits, and what they share."""

@@ -1,0 +1,127 @@
+"""VolumeBinding: a pod goes where its claims can be had, and its claims are bound there before it is.
+
+Storage capacity does not count in the score: upstream has that switched off (StorageCapacityScoring).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any, ClassVar, Final
+
+from koordinator.api.kinds import (
+    CSI_DRIVERS,
+    CSI_STORAGE_CAPACITIES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    STORAGE_CLASSES,
+    Kind,
+)
+from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges, PreBindPlugin, ReservePlugin
+from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
+from koordinator.scheduler.engine.events import ClusterEvent
+from koordinator.scheduler.engine.framework import PluginError, PreFilterResult, Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.volumes import binding_hints
+from koordinator.scheduler.plugins.volumes.claims import key_of, read_claims
+from koordinator.scheduler.plugins.volumes.finder import (
+    NO_ROOM,
+    NOTHING_TO_BIND,
+    VOLUME_MISSING,
+    WRONG_NODE,
+    Finder,
+)
+from koordinator.scheduler.plugins.volumes.plugin import CsiNodePlugin
+from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, volumes_of
+from koordinator.scheduler.plugins.volumes.reservation import Reservation
+
+_REASONS: Final = (
+    (WRONG_NODE, Reason("node(s) didn't match PersistentVolume's node affinity", unresolvable=True)),
+    (NOTHING_TO_BIND, Reason("node(s) didn't find available persistent volumes to bind", unresolvable=True)),
+    (NO_ROOM, Reason("node(s) did not have enough free storage", unresolvable=True)),
+    (
+        VOLUME_MISSING,
+        Reason("node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)", unresolvable=True),
+    ),
+)
+_BIND_TIMEOUT_SECONDS: Final = 600
+_FOR_WRITING_SECONDS: Final = 60
+
+
+class VolumeBinding(CsiNodePlugin, ReservePlugin, PreBindPlugin):
+    name = "VolumeBinding"
+    watches: ClassVar[tuple[Kind[Any], ...]] = (
+        PERSISTENT_VOLUME_CLAIMS,
+        PERSISTENT_VOLUMES,
+        STORAGE_CLASSES,
+        CSI_DRIVERS,
+        CSI_STORAGE_CAPACITIES,
+    )
+    reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        self._bind_seconds: float = getattr(args, "bind_timeout_seconds", _BIND_TIMEOUT_SECONDS)
+        self.time_limit = self._bind_seconds + _FOR_WRITING_SECONDS
+        self._reservations: dict[str, Reservation] = {}
+
+    def context(self, volumes: PodVolumes) -> Hashable:
+        return key_of(self.index, read_claims(self.index, volumes)) if volumes.claims else None
+
+    def pre_filter(self, pod: PodInfo) -> PreFilterResult:
+        volumes = volumes_of(pod)
+        if volumes is None or not volumes.claims:
+            return PreFilterResult(skip=True)
+        claims = read_claims(self.index, volumes)
+        if isinstance(claims, str):
+            return PreFilterResult(rejection=Reason(claims, unresolvable=True))
+        return PreFilterResult(Finder(self.index, claims))
+
+    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        finder: Finder = state
+        return finder.codes(rows)
+
+    def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
+        return tuple(reason for bit, reason in _REASONS if code & bit)
+
+    def reserve(self, pod: PodInfo, row: int) -> None:
+        volumes = volumes_of(pod)
+        if volumes is None or not volumes.claims:
+            return
+        claims = read_claims(self.index, volumes)
+        if isinstance(claims, str):
+            raise PluginError(claims)
+        if not claims.unbound:
+            return
+        finding = Finder(self.index, claims).find(row)
+        if finding.code:
+            raise PluginError("; ".join(reason.text for reason in self.reasons(pod, None, finding.code)))
+        reservation = Reservation(pod, self.view.columns.names[row])
+        reservation.assume(self.index, finding)
+        self._reservations[pod.uid] = reservation
+
+    def unreserve(self, pod: PodInfo, row: int) -> None:
+        reservation = self._reservations.pop(pod.uid, None)
+        if reservation is not None:
+            reservation.revert(self.index)
+
+    def pre_binds(self, pod: PodInfo, node_name: str) -> bool:
+        return pod.uid in self._reservations
+
+    async def pre_bind(self, pod: PodInfo, node_name: str, changes: PodChanges, writer: ClusterWriter) -> None:
+        reservation = self._reservations[pod.uid]
+        await reservation.write(writer)
+        try:
+            bound = await writer.until(lambda: reservation.is_fulfilled(self.index), self._bind_seconds)
+        except PluginError as error:
+            raise PluginError(f"binding volumes: {error}") from error
+        if not bound:
+            raise PluginError("binding volumes: context deadline exceeded")
+        del self._reservations[pod.uid]
+
+    def wakes_on(self) -> frozenset[str]:
+        return binding_hints.WAKES_ON
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        volumes = volumes_of(pod)
+        return volumes is None or binding_hints.may_help(self.index, pod, volumes, event)

@@ -1,0 +1,234 @@
+"""What the four volume plugins of all profiles share: claims and volumes as assumed, and what depends on their changes.
+
+Each plugin passes on the events that it is told of, so that any of them may be left out of a profile; an event that has
+been noted already costs a comparison.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from koordinator.api.kinds import (
+    CSI_DRIVERS,
+    CSI_STORAGE_CAPACITIES,
+    PERSISTENT_VOLUME_CLAIMS,
+    PERSISTENT_VOLUMES,
+    STORAGE_CLASSES,
+    VOLUME_ATTACHMENTS,
+    Kind,
+)
+from koordinator.api.meta import Object
+from koordinator.api.node import Node
+from koordinator.api.volume import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
+from koordinator.scheduler.engine.columns import Aspect
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.volumes.assumptions import Assumptions
+from koordinator.scheduler.plugins.volumes.attached_volumes import AttachedVolumes
+from koordinator.scheduler.plugins.volumes.csi_volumes import limits_of, migrated_plugins
+from koordinator.scheduler.plugins.volumes.node_tests import NodeTests
+from koordinator.scheduler.plugins.volumes.placed_pods import PlacedPods
+from koordinator.scheduler.plugins.volumes.pod_volumes import known_volumes
+from koordinator.scheduler.plugins.volumes.volume_lists import VolumeLists, class_of_volume, hosts_of_volume, is_free
+
+_NAME: Final = "volumes"
+_NO_CAPACITIES: Final[Mapping[str, CSIStorageCapacity]] = {}
+
+
+class VolumeIndex:
+    """One for a view. ``changes`` grows with everything that may change what a pod with volumes is judged by, rows
+    apart: a row on which something changed is touched."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self.view = view
+        self.changes = 0
+        self.claims: Assumptions[PersistentVolumeClaim] = Assumptions(lambda: view.objects_of(PERSISTENT_VOLUME_CLAIMS))
+        self.volumes: Assumptions[PersistentVolume] = Assumptions(lambda: view.objects_of(PERSISTENT_VOLUMES))
+        self.lists = VolumeLists()
+        self.tests = NodeTests(view.columns)
+        self.placed = PlacedPods()
+        self.csi_nodes: dict[int, CSINode] = {}
+        self.csi_limits: dict[int, Mapping[str, int]] = {}
+        """How many volumes each driver can attach on a row, where it says so."""
+        self.attached = AttachedVolumes(view, self.placed, self.csi_nodes)
+        self.reverted_by = ""
+        """The uid of the pod whose assumptions were the last to be given up."""
+        self._capacities: dict[str, dict[str, CSIStorageCapacity]] = {}
+        self._class_versions: Counter[str] = Counter()
+        self._free_versions: Counter[str] = Counter()
+        self._last: tuple[object, ...] = ()
+        self._on_object: Mapping[str, Callable[[str, Any, Any], None]] = {
+            PERSISTENT_VOLUME_CLAIMS.name: self._claim_changed,
+            PERSISTENT_VOLUMES.name: self._volume_changed,
+            STORAGE_CLASSES.name: self._class_changed,
+            CSI_DRIVERS.name: self._driver_changed,
+            CSI_STORAGE_CAPACITIES.name: self._capacity_changed,
+            VOLUME_ATTACHMENTS.name: self.attached.attachment_changed,
+        }
+
+    @classmethod
+    def of(cls, view: ClusterView) -> VolumeIndex:
+        """The index of a view, made by whoever asks first."""
+        index = view.shared.get(_NAME)
+        if index is None:
+            index = view.shared[_NAME] = cls(view)
+        assert isinstance(index, cls)
+        return index
+
+    def storage_class(self, name: str) -> StorageClass | None:
+        return self.view.objects_of(STORAGE_CLASSES).get(name)
+
+    def driver(self, name: str) -> CSIDriver | None:
+        return self.view.objects_of(CSI_DRIVERS).get(name)
+
+    def capacities(self, class_name: str) -> Mapping[str, CSIStorageCapacity]:
+        """What the drivers say that there is room for, of one class."""
+        return self._capacities.get(class_name, _NO_CAPACITIES)
+
+    def class_version(self, class_name: str) -> int:
+        """Grows when the class, its driver or its capacities change."""
+        return self._class_versions[class_name]
+
+    def free_version(self, class_name: str) -> int:
+        """Grows when free volumes of the class that are not tied to hosts change."""
+        return self._free_versions[class_name]
+
+    def migrated(self, row: int) -> frozenset[str]:
+        """The in-tree plugins whose work CSI drivers do on ``row``."""
+        return migrated_plugins(self.csi_nodes.get(row))
+
+    # Assumptions.
+
+    def assume_volume(self, volume: PersistentVolume) -> bool:
+        """Suppose that the volume is like this; False when the API has another version of it."""
+        assumed = self.volumes.assume(volume)
+        if assumed:
+            self._list_again(volume.metadata.name)
+        return assumed
+
+    def assume_claim(self, claim: PersistentVolumeClaim) -> bool:
+        """Suppose that the claim is like this; False when the API has another version of it."""
+        assumed = self.claims.assume(claim)
+        self.changes += assumed
+        return assumed
+
+    def restore_volume(self, volume: PersistentVolume, by: str) -> None:
+        """Give up what was assumed of this version of the volume ``by`` a pod's uid."""
+        if self.volumes.restore(volume):
+            self._list_again(volume.metadata.name)
+            self.reverted_by = by
+
+    def restore_claim(self, claim: PersistentVolumeClaim, by: str) -> None:
+        """Give up what was assumed of this version of the claim ``by`` a pod's uid."""
+        if self.claims.restore(claim):
+            self.changes += 1
+            self.reverted_by = by
+
+    # Events.
+
+    def set_node(self, row: int, node: Node) -> None:
+        self.tests.rows.set_node(row, node)
+
+    def remove_node(self, row: int) -> None:
+        self.tests.rows.remove_node(row)
+        self.csi_nodes.pop(row, None)
+        self.csi_limits.pop(row, None)
+        self.changes += self.placed.remove_row(row)
+        self.attached.forget(row)
+
+    def set_csi_node(self, row: int, node: CSINode | None) -> None:
+        before = self.csi_nodes.pop(row, None)
+        self.csi_limits.pop(row, None)
+        if node is not None:
+            self.csi_nodes[row] = node
+            self.csi_limits[row] = limits_of(node)
+        if before is node or (before and node and _drivers(before) == _drivers(node)):
+            return
+        self.attached.forget(row)
+        self.view.columns.touch(row, Aspect.NODE)
+
+    def add_pod(self, row: int, pod: PodInfo) -> None:
+        """The pod is on ``row``."""
+        if pod.pod.spec.volumes and (volumes := known_volumes(pod)) is not None and self.placed.add(row, volumes):
+            self.attached.forget(row)
+            self.changes += 1
+
+    def remove_pod(self, row: int, uid: str) -> None:
+        """The pod is not on ``row`` any more."""
+        if self.placed.remove(row, uid):
+            self.attached.forget(row)
+            self.changes += 1
+
+    def set_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
+        """An object of any kind that is watched is new, changed or gone."""
+        changed = self._on_object.get(kind.name)
+        if changed is None or self._is_known(kind.name, key, old, new):
+            return
+        self.changes += 1
+        changed(key, old, new)
+
+    def _is_known(self, *event: object) -> bool:
+        """Whether this is what another plugin has just passed on."""
+        known = len(self._last) == len(event) and all(a is b for a, b in zip(self._last, event, strict=True))
+        self._last = event
+        return known
+
+    def _claim_changed(self, key: str, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
+        self.claims.observe(key, new)
+        self.attached.claim_changed(key, old, new)
+
+    def _volume_changed(self, name: str, old: PersistentVolume | None, new: PersistentVolume | None) -> None:
+        self.volumes.observe(name, new)
+        self._list_again(name)
+        self.attached.volume_changed(name, old, new)
+
+    def _class_changed(self, name: str, old: StorageClass | None, new: StorageClass | None) -> None:
+        self._class_versions[name] += 1
+        self.attached.class_changed()
+
+    def _driver_changed(self, name: str, old: CSIDriver | None, new: CSIDriver | None) -> None:
+        for class_name, storage_class in self.view.objects_of(STORAGE_CLASSES).items():
+            if storage_class.provisioner == name:
+                self._class_versions[class_name] += 1
+
+    def _capacity_changed(self, key: str, old: CSIStorageCapacity | None, new: CSIStorageCapacity | None) -> None:
+        if old is not None:
+            self._capacities[old.storage_class_name].pop(key, None)
+            self._class_versions[old.storage_class_name] += 1
+        if new is not None:
+            self._capacities.setdefault(new.storage_class_name, {})[key] = new
+            self._class_versions[new.storage_class_name] += 1
+
+    def _list_again(self, name: str) -> None:
+        """The volume, as assumed, has changed: whoever may have it now, or may not any more, shall be judged anew."""
+        before, now = self.lists.known(name), self.volumes.get(name)
+        self.changes += 1
+        if now is not None:
+            self.lists.set(now)
+        else:
+            self.lists.remove(name)
+        for volume in (before, now):
+            if volume is not None and is_free(volume):
+                self._tell_seekers(volume)
+
+    def _tell_seekers(self, volume: PersistentVolume) -> None:
+        hosts = hosts_of_volume(volume)
+        if hosts is None:
+            self._free_versions[class_of_volume(volume)] += 1
+            return
+        for row in self.tests.rows.on_hosts(hosts):
+            self.view.columns.touch(row, Aspect.NODE)
+
+
+def _drivers(node: CSINode) -> tuple[object, ...]:
+    """All that is read of it."""
+    return node.spec, migrated_plugins(node)

@@ -1,0 +1,123 @@
+"""What a pod asks for in volumes, read from its spec once: claims by key, and disks that it names itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from koordinator.api.meta import controller_of
+from koordinator.api.pod import Pod, Volume
+from koordinator.api.volume import PersistentVolumeClaim
+from koordinator.scheduler.engine.pod_info import PodInfo
+
+_MEMO: Final = "volumes"
+_UNREAD: Final = object()
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimUse:
+    """A volume of the pod that is a claim's."""
+
+    claim: str
+    """The claim's name."""
+    key: str
+    """``namespace/name``."""
+    ephemeral: bool
+    """Made for this pod from a template in it, so it must be the claim's owner."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodVolumes:
+    """The volumes that scheduling has to care for."""
+
+    namespace: str
+    pod: str
+    uid: str
+    claims: tuple[ClaimUse, ...]
+    disks: tuple[Volume, ...]
+    """Those that name a disk of a cloud or of the network, which no two pods may use in some ways."""
+    in_tree: tuple[Volume, ...]
+    """Those of in-tree plugins whose work CSI drivers have taken over; some are ``disks``, too."""
+
+    def owns(self, claim: PersistentVolumeClaim) -> bool:
+        """Whether the claim was made for this pod."""
+        controller = controller_of(claim.metadata)
+        return controller is not None and controller.uid == self.uid and claim.metadata.namespace == self.namespace
+
+    def disowned(self, claim: PersistentVolumeClaim) -> str:
+        """What is said about a claim of the right name that the pod does not own."""
+        of_pod = f"{self.namespace}/{self.pod}"
+        return f"PVC {claim.metadata.key} was not created for pod {of_pod} (pod is not owner)"
+
+
+def volumes_of(pod: PodInfo) -> PodVolumes | None:
+    """The volumes of a pod that waits; None, for most pods, when there are none to care for."""
+    found = pod.memo.get(_MEMO, _UNREAD)
+    if found is _UNREAD:
+        found = pod.memo[_MEMO] = read_volumes(pod.pod)
+    return found  # type: ignore[no-any-return]  # the memo holds anything
+
+
+def known_volumes(pod: PodInfo) -> PodVolumes | None:
+    """As ``volumes_of``, without remembering anything: for the many pods that run."""
+    found = pod.memo.get(_MEMO, _UNREAD)
+    return read_volumes(pod.pod) if found is _UNREAD else found
+
+
+def read_volumes(pod: Pod) -> PodVolumes | None:
+    """The volumes of a pod; None when there are none to care for."""
+    for volume in pod.spec.volumes:
+        if _matters(volume):
+            break
+    else:
+        return None
+    metadata, volumes = pod.metadata, pod.spec.volumes
+    return PodVolumes(
+        namespace=metadata.namespace,
+        pod=metadata.name,
+        uid=metadata.uid,
+        claims=tuple(use for volume in volumes if (use := _claim_use(pod, volume)) is not None),
+        disks=tuple(volume for volume in volumes if _is_disk(volume)),
+        in_tree=tuple(volume for volume in volumes if is_in_tree(volume)),
+    )
+
+
+def _claim_use(pod: Pod, volume: Volume) -> ClaimUse | None:
+    if volume.persistent_volume_claim is not None:
+        name = volume.persistent_volume_claim.claim_name
+    elif volume.ephemeral is not None:
+        name = f"{pod.metadata.name}-{volume.name}"
+    else:
+        return None
+    return ClaimUse(name, f"{pod.metadata.namespace}/{name}", volume.persistent_volume_claim is None)
+
+
+def _matters(volume: Volume) -> bool:
+    # Asked about every volume of every pod that comes to a node.
+    return (
+        volume.persistent_volume_claim is not None
+        or volume.ephemeral is not None
+        or volume.iscsi is not None
+        or volume.rbd is not None
+        or is_in_tree(volume)
+    )
+
+
+def _is_disk(volume: Volume) -> bool:
+    return (
+        volume.gce_persistent_disk is not None
+        or volume.aws_elastic_block_store is not None
+        or volume.iscsi is not None
+        or volume.rbd is not None
+    )
+
+
+def is_in_tree(volume: Volume) -> bool:
+    """Whether a CSI driver may do the work of the in-tree plugin that the volume is of."""
+    return (
+        volume.gce_persistent_disk is not None
+        or volume.aws_elastic_block_store is not None
+        or volume.azure_disk is not None
+        or volume.cinder is not None
+        or volume.portworx_volume is not None
+    )

@@ -1,0 +1,106 @@
+"""VolumeRestrictions: disks that pods name themselves are not shared on a node in ways that harm them, and a claim with
+the access mode ReadWriteOncePod is used by one pod at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final
+
+import msgspec
+import numpy as np
+
+from koordinator.api.kinds import PERSISTENT_VOLUME_CLAIMS, Kind
+from koordinator.api.volume import READ_WRITE_ONCE_POD, PersistentVolumeClaim
+from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
+from koordinator.scheduler.engine.events import ClusterEvent, EventKind
+from koordinator.scheduler.engine.framework import PreFilterResult, Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.plugins.volumes.claims import claim_not_found
+from koordinator.scheduler.plugins.volumes.disks import conflict
+from koordinator.scheduler.plugins.volumes.plugin import RowVolumesPlugin
+from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, known_volumes, volumes_of
+
+_DISK: Final = 1
+_IN_USE: Final = 2
+_REASONS: Final = {
+    _DISK: Reason("node(s) had no available disk"),
+    _IN_USE: Reason(
+        "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode "
+        "already in-use by another pod"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Restrictions:
+    volumes: PodVolumes
+    in_use: tuple[str, ...]
+    """The keys of the pod's claims that one pod may use at a time, and some pod does."""
+
+
+class VolumeRestrictions(RowVolumesPlugin):
+    name = "VolumeRestrictions"
+    watches: ClassVar[tuple[Kind[Any], ...]] = (PERSISTENT_VOLUME_CLAIMS,)
+    reads: ClassVar[tuple[Aspect, ...]] = (Aspect.PODS,)
+    monotone = True
+
+    def context(self, volumes: PodVolumes) -> Hashable:
+        in_use = self._in_use(volumes)
+        disks = msgspec.json.encode(volumes.disks) if volumes.disks else b""
+        return in_use if isinstance(in_use, str) else (disks, in_use)
+
+    def pre_filter(self, pod: PodInfo) -> PreFilterResult:
+        volumes = volumes_of(pod)
+        if volumes is None:
+            return PreFilterResult(skip=True)
+        in_use = self._in_use(volumes)
+        if isinstance(in_use, str):
+            return PreFilterResult(rejection=Reason(in_use, unresolvable=True))
+        return PreFilterResult(_Restrictions(volumes, in_use), skip=not volumes.disks and not in_use)
+
+    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        restrictions: _Restrictions = state
+        # Claims are used somewhere or nowhere, whatever the node.
+        in_use = _IN_USE if any(self.index.placed.users(key) for key in restrictions.in_use) else 0
+        codes = np.full(rows.shape[0], in_use, dtype=np.int64)
+        disks, on_row = restrictions.volumes.disks, self.index.placed.on_row
+        if disks:
+            for place, row in enumerate(rows.tolist()):
+                if any(conflict(disks, other.disks) for other in on_row(row).values()):
+                    codes[place] = _DISK
+        return codes
+
+    def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
+        return (_REASONS[code],)
+
+    def wakes_on(self) -> frozenset[str]:
+        return frozenset({EventKind.POD_DELETE, EventKind.NODE_ADD, f"{PERSISTENT_VOLUME_CLAIMS.name}/Add"})
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        volumes = volumes_of(pod)
+        if volumes is None:
+            return True
+        mine = {use.key for use in volumes.claims if not use.ephemeral}
+        if isinstance(event.new, PersistentVolumeClaim):
+            return event.new.metadata.key in mine
+        if event.kind != EventKind.POD_DELETE or not isinstance(event.old, PodInfo):
+            return True
+        theirs = known_volumes(event.old)
+        if theirs is None or theirs.namespace != volumes.namespace:
+            return False
+        shared = any(use.key in mine for use in theirs.claims if not use.ephemeral)
+        return shared or conflict(volumes.disks, theirs.disks)
+
+    def _in_use(self, volumes: PodVolumes) -> tuple[str, ...] | str:
+        """The claims that one pod may use at a time and some pod does; or what is missing."""
+        found: set[str] = set()
+        for use in volumes.claims:
+            if use.ephemeral:
+                continue
+            claim = self.index.claims.stored(use.key)
+            if claim is None:
+                return claim_not_found(use.claim)
+            if READ_WRITE_ONCE_POD in claim.spec.access_modes and self.index.placed.users(use.key):
+                found.add(use.key)
+        return tuple(sorted(found))

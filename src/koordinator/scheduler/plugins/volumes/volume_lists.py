@@ -1,0 +1,172 @@
+"""Persistent volumes in the order in which claims look for them: by class, the smallest first.
+
+A volume on a node's own disk can only be used where its affinity names the host, so such volumes are kept by host: a
+node is shown its own and those that are not tied to one, and nothing else.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Final
+
+import msgspec
+
+from koordinator.api.meta import ObjectMeta
+from koordinator.api.pod import NodeSelector
+from koordinator.api.volume import BETA_STORAGE_CLASS, PersistentVolume, PersistentVolumeClaim
+from koordinator.scheduler.plugins.node_selector import NodePredicate
+from koordinator.scheduler.plugins.volumes.node_tests import hosts_of, volume_predicate
+
+STORAGE: Final = "storage"
+_AVAILABLE: Final = "Available"
+ANYWHERE: Final = b"null"
+"""The affinity of a volume that can be used on all nodes."""
+_NO_LISTS: Final[Mapping[bytes, Sequence[Candidate]]] = MappingProxyType({})
+_NONE: Final[Mapping[str, PersistentVolume]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Candidate:
+    """A volume that a claim may be bound to; sorts by size, then by name."""
+
+    size: int
+    """In billionths, as Quantity.nanos."""
+    name: str
+    volume: PersistentVolume = field(compare=False)
+    passes: NodePredicate | None = field(default=None, compare=False)
+    """The node affinity of a volume that is tied to hosts."""
+
+
+def class_of_claim(claim: PersistentVolumeClaim) -> str:
+    """The name of the storage class that the claim asks for; empty if none."""
+    return _class_name(claim.metadata, claim.spec.storage_class_name or "")
+
+
+def class_of_volume(volume: PersistentVolume) -> str:
+    """The name of the storage class that the volume is of; empty if none."""
+    return _class_name(volume.metadata, volume.spec.storage_class_name)
+
+
+def _class_name(metadata: ObjectMeta, named: str) -> str:
+    return metadata.annotations.get(BETA_STORAGE_CLASS, named)
+
+
+def hosts_of_volume(volume: PersistentVolume) -> frozenset[str] | None:
+    """The only hosts on which the volume can be used; None when its affinity does not name them."""
+    required = affinity_of(volume)
+    return hosts_of(required) if required is not None else None
+
+
+def affinity_of(volume: PersistentVolume) -> NodeSelector | None:
+    """Where the volume can be used; None for everywhere."""
+    affinity = volume.spec.node_affinity
+    return affinity.required if affinity is not None else None
+
+
+def affinity_key(volume: PersistentVolume) -> bytes:
+    """Equal for volumes that can be used on the same nodes."""
+    return msgspec.json.encode(affinity_of(volume))
+
+
+def claim_key(volume: PersistentVolume) -> str | None:
+    """The claim that the volume is bound to or kept for."""
+    reference = volume.spec.claim_ref
+    return f"{reference.namespace}/{reference.name}" if reference is not None else None
+
+
+@dataclass(slots=True)
+class _Listed:
+    volume: PersistentVolume
+    candidate: Candidate | None = None
+    """None for a volume that no claim can have, or only one."""
+    hosts: frozenset[str] | None = None
+
+
+class VolumeLists:
+    """Volumes that are free, and those that belong to a claim, as assumed. ``set`` and ``remove`` keep them current."""
+
+    def __init__(self) -> None:
+        self._free: dict[str, dict[bytes, list[Candidate]]] = {}
+        """By class and affinity."""
+        self._on_hosts: dict[str, dict[str, list[Candidate]]] = {}
+        """By class and host."""
+        self._of_claim: dict[str, dict[str, PersistentVolume]] = {}
+        self._listed: dict[str, _Listed] = {}
+
+    def set(self, volume: PersistentVolume) -> None:
+        """The volume is like this now."""
+        name = volume.metadata.name
+        self.remove(name)
+        listed = self._listed[name] = _Listed(volume)
+        key = claim_key(volume)
+        if key is not None:
+            self._of_claim.setdefault(key, {})[name] = volume
+        elif is_free(volume):
+            listed.hosts = hosts_of_volume(volume)
+            required = affinity_of(volume) if listed.hosts is not None else None
+            passes = volume_predicate(required) if required is not None else None
+            listed.candidate = Candidate(size_of(volume), name, volume, passes)
+            for lists, place in self._places(listed):
+                insort(lists.setdefault(place, []), listed.candidate)
+
+    def remove(self, name: str) -> None:
+        """The volume is gone."""
+        listed = self._listed.pop(name, None)
+        if listed is None:
+            return
+        key = claim_key(listed.volume)
+        if key is not None:
+            volumes = self._of_claim[key]
+            del volumes[name]
+            if not volumes:
+                del self._of_claim[key]
+        if listed.candidate is not None:
+            for lists, place in self._places(listed):
+                candidates = lists[place]
+                del candidates[bisect_left(candidates, listed.candidate)]
+                if not candidates:
+                    del lists[place]
+
+    def known(self, name: str) -> PersistentVolume | None:
+        """The volume as it is listed."""
+        listed = self._listed.get(name)
+        return listed.volume if listed is not None else None
+
+    def free(self, class_name: str) -> Mapping[bytes, Sequence[Candidate]]:
+        """Free volumes of a class that are not tied to hosts, by their affinity (see affinity_key)."""
+        return self._free.get(class_name, _NO_LISTS)
+
+    def on_host(self, class_name: str, host: str) -> Sequence[Candidate]:
+        """Free volumes of a class that can only be used on hosts of which this is one."""
+        return self._on_hosts.get(class_name, {}).get(host, ())
+
+    def any_on_hosts(self, class_name: str) -> bool:
+        """Whether a class has free volumes that are tied to hosts."""
+        return bool(self._on_hosts.get(class_name))
+
+    def of_claim(self, key: str) -> Mapping[str, PersistentVolume]:
+        """Volumes that are bound to a claim or kept for it, by name."""
+        return self._of_claim.get(key, _NONE)
+
+    def _places(self, listed: _Listed) -> list[tuple[dict[Any, list[Candidate]], str | bytes]]:
+        """The lists that the volume belongs in."""
+        class_name = class_of_volume(listed.volume)
+        if listed.hosts is None:
+            return [(self._free.setdefault(class_name, {}), affinity_key(listed.volume))]
+        by_host = self._on_hosts.setdefault(class_name, {})
+        return [(by_host, host) for host in sorted(listed.hosts)]
+
+
+def is_free(volume: PersistentVolume) -> bool:
+    """Whether any claim may have the volume."""
+    available = volume.status.phase == _AVAILABLE and volume.metadata.deletion_timestamp is None
+    return volume.spec.claim_ref is None and available
+
+
+def size_of(volume: PersistentVolume) -> int:
+    """In billionths."""
+    capacity = volume.spec.capacity.get(STORAGE)
+    return capacity.nanos if capacity is not None else 0

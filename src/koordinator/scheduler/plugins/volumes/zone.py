@@ -1,0 +1,132 @@
+"""VolumeZone: a bound volume that is labelled with zones or regions is used in these only."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from koordinator.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES, Kind
+from koordinator.api.node import Node
+from koordinator.api.volume import WAIT_FOR_FIRST_CONSUMER, PersistentVolume, PersistentVolumeClaim, StorageClass
+from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
+from koordinator.scheduler.engine.events import ClusterEvent, EventKind
+from koordinator.scheduler.engine.framework import PreFilterResult, Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.plugins.node_selector import NodePredicate
+from koordinator.scheduler.plugins.volumes.claims import claim_not_found, mode_not_set
+from koordinator.scheduler.plugins.volumes.migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONES_DELIMITER
+from koordinator.scheduler.plugins.volumes.node_tests import NodeTest
+from koordinator.scheduler.plugins.volumes.plugin import VolumePlugin
+from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, volumes_of
+from koordinator.scheduler.plugins.volumes.volume_lists import class_of_claim
+
+_LABELS: Final = (BETA_ZONE, BETA_REGION, ZONE, REGION)
+_CURRENT: Final[Mapping[str, str]] = {BETA_ZONE: ZONE, BETA_REGION: REGION}
+_CONFLICT: Final = Reason("node(s) had no available volume zone", unresolvable=True)
+
+Topology = tuple[str, frozenset[str]]
+"""(label, the values that will do)."""
+
+
+class VolumeZone(VolumePlugin):
+    name = "VolumeZone"
+    watches: ClassVar[tuple[Kind[Any], ...]] = (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES)
+    reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
+
+    def context(self, volumes: PodVolumes) -> Hashable:
+        return self._topologies(volumes)
+
+    def pre_filter(self, pod: PodInfo) -> PreFilterResult:
+        volumes = volumes_of(pod)
+        if volumes is None:
+            return PreFilterResult(skip=True)
+        topologies = self._topologies(volumes)
+        if isinstance(topologies, str):
+            return PreFilterResult(rejection=Reason(topologies, unresolvable=True))
+        if not topologies:
+            return PreFilterResult(skip=True)
+        return PreFilterResult(self.index.tests.get(("zones", topologies), lambda: _zone_predicate(topologies)))
+
+    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        test: NodeTest = state
+        return (~test.ask(rows)).astype("int64")
+
+    def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
+        return (_CONFLICT,)
+
+    def wakes_on(self) -> frozenset[str]:
+        changing = (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES)
+        of_objects = {f"{kind.name}/{action}" for kind in changing for action in ("Add", "Update")}
+        return frozenset({*of_objects, f"{STORAGE_CLASSES.name}/Add", EventKind.NODE_ADD, EventKind.NODE_LABEL})
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        match event.new:
+            case PersistentVolumeClaim():
+                volumes = volumes_of(pod)
+                mine = {use.key for use in volumes.claims if not use.ephemeral} if volumes is not None else set()
+                return event.new.metadata.key in mine
+            case StorageClass():
+                return event.new.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
+            case PersistentVolume() if isinstance(event.old, PersistentVolume):
+                return topologies_of(event.old) != topologies_of(event.new)
+            case _:
+                return True
+
+    def _topologies(self, volumes: PodVolumes) -> tuple[Topology, ...] | str:
+        """Those of all the pod's bound volumes, or why the pod cannot be scheduled."""
+        found: list[Topology] = []
+        for use in volumes.claims:
+            if use.ephemeral:
+                continue
+            if not use.claim:
+                return "PersistentVolumeClaim had no name"
+            claim = self.index.claims.stored(use.key)
+            if claim is None:
+                return claim_not_found(use.claim)
+            name = claim.spec.volume_name
+            if not name:
+                obstacle = self._unbound(claim)
+                if obstacle is not None:
+                    return obstacle
+                continue
+            volume = self.index.volumes.stored(name)
+            if volume is None:
+                return f'persistentvolume "{name}" not found'
+            found += topologies_of(volume)
+        return tuple(found)
+
+    def _unbound(self, claim: PersistentVolumeClaim) -> str | None:
+        """Why a claim without a volume stands in the way; None when it will get one where the pod goes."""
+        class_name = class_of_claim(claim)
+        if not class_name:
+            return "PersistentVolumeClaim had no pv name and storageClass name"
+        storage_class = self.index.storage_class(class_name)
+        if storage_class is None:
+            return f'storageclass.storage.k8s.io "{class_name}" not found'
+        if storage_class.volume_binding_mode is None:
+            return mode_not_set(storage_class)
+        waits = storage_class.volume_binding_mode == WAIT_FOR_FIRST_CONSUMER
+        return None if waits else "PersistentVolume had no name"
+
+
+def topologies_of(volume: PersistentVolume) -> list[Topology]:
+    """The zones and regions that the volume is labelled with; a label that cannot be read says nothing."""
+    found: list[Topology] = []
+    for label in _LABELS:
+        text = volume.metadata.labels.get(label)
+        values = frozenset(value.strip() for value in text.split(ZONES_DELIMITER)) if text is not None else frozenset()
+        if values and "" not in values:
+            found.append((label, values))
+    return found
+
+
+def _zone_predicate(topologies: Iterable[Topology]) -> NodePredicate:
+    """All of the topologies; a node without any zone or region is good for all volumes."""
+
+    def passes(node: Node) -> bool:
+        labels = node.metadata.labels
+        if not any(label in labels for label in _LABELS):
+            return True
+        return all(labels.get(label, labels.get(_CURRENT.get(label, label))) in values for label, values in topologies)
+
+    return passes
