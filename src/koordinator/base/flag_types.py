@@ -55,9 +55,10 @@ class FlagGroup:
         shown = f'"{default}"' if default else ""
         return self._add(Flag(name, default, help_text, parse, "|".join(allowed) or placeholder, shown))
 
-    def boolean(self, name: str, default: bool, help_text: str) -> Flag[bool]:
+    def boolean(self, name: str, default: bool, help_text: str, *, short: str = "") -> Flag[bool]:
         """A switch: ``--name``, ``--name=false``."""
-        return self._add(Flag(name, default, help_text, parse_switch, "", "true" if default else "", bare="true"))
+        shown = "true" if default else ""
+        return self._add(Flag(name, default, help_text, parse_switch, "", shown, bare="true", short=short))
 
     def integer(
         self,

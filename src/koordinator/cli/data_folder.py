@@ -1,4 +1,4 @@
-"""Where a local cluster keeps its state: one folder, used by one ``koord up`` at a time."""
+"""Where a local cluster keeps its state: a folder of one ``koord up`` at a time, in which others find it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from koordinator.base.errors import KoordinatorError
+
+_SCHEDULER: Final = "scheduler-address"
 
 
 class DataFolderInUse(KoordinatorError):
@@ -44,3 +47,21 @@ def lock_data_folder(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def publish_scheduler(folder: Path, port: int) -> None:
+    """Let other commands on this machine know where the scheduler of this folder's cluster serves."""
+    (folder / _SCHEDULER).write_text(f"http://127.0.0.1:{port}\n")
+
+
+def withdraw_scheduler(folder: Path) -> None:
+    """It is gone."""
+    (folder / _SCHEDULER).unlink(missing_ok=True)
+
+
+def scheduler_address(folder: Path) -> str | None:
+    """Where the scheduler of that folder serves; None when none does."""
+    try:
+        return (folder / _SCHEDULER).read_text().strip() or None
+    except OSError:
+        return None

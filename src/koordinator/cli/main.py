@@ -1,4 +1,4 @@
-"""``koord``: start a local cluster, play the demonstration."""
+"""``koord``: start a local cluster, play the demonstration, ask the scheduler why."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections.abc import Sequence
 
 from koordinator import __version__
 from koordinator.base.errors import KoordinatorError
-from koordinator.cli import demo, up
+from koordinator.cli import demo, explain, up
 
 _DESCRIPTION = """\
 Try and inspect QoS-based co-location scheduling for Kubernetes.
 
   koord demo            play a scripted day on 20 simulated nodes and report what came of it
   koord up              start an embedded cluster that your own kubectl can talk to; Ctrl-C stops it
+  koord explain pod X   why is pod X pending, or on the node that it is on? (also: explain node N)
 
 The programs of a real cluster are commands of their own: koord-scheduler --help.
 """
@@ -27,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--version", action="version", version=f"koord {__version__}")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (up, demo):
+    for command in (up, demo, explain):
         command.add_parser(commands)
     options = parser.parse_args(arguments)
     try:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from koordinator.base.clock import SystemClock
 from koordinator.base.errors import ConfigurationError
-from koordinator.cli.data_folder import default_data_folder, lock_data_folder
+from koordinator.cli.data_folder import default_data_folder, lock_data_folder, publish_scheduler, withdraw_scheduler
 from koordinator.cli.local_cluster import programs
 from koordinator.cli.local_cluster.prepare import prepare
 from koordinator.cli.local_cluster.programs import PROGRAMS, LocalClusterOptions
@@ -111,6 +111,7 @@ async def _serve(cluster: LocalClusterOptions, only: tuple[str, ...]) -> int:
         await serving
         return 0
     finally:
+        withdraw_scheduler(cluster.data)
         await supervisor.stop()
         for task in (serving, stopping):
             task.cancel()
@@ -134,6 +135,7 @@ async def _start_and_watch(supervisor: Supervisor, cluster: LocalClusterOptions,
     if "scheduler" in only:
         _say("starting koord-scheduler")
         await supervisor.start(programs.scheduler(cluster))
+        publish_scheduler(cluster.data, cluster.scheduler_port)
     print(_welcome(cluster, only), flush=True)
     await supervisor.run()
 
@@ -147,6 +149,7 @@ def _welcome(cluster: LocalClusterOptions, only: tuple[str, ...]) -> str:
         "  kubectl get nodes",
         '  kubectl run web --image=nginx --overrides=\'{"spec":{"priorityClassName":"koord-prod"}}\'',
         "  kubectl get pods -o wide",
+        f"  koord explain pod web{'' if cluster.data == default_data_folder() else f' --data {cluster.data}'}",
         "",
         f"Logs are in {cluster.data / 'logs'}. Ctrl-C stops everything; the state is kept for the next start.",
     ]

@@ -8,20 +8,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
-from aiohttp import web
-
-from koordinator.api.codec import encode
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.metrics import Metrics
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.leader_election import LeaderElector
 from koordinator.kube.serving import HealthServer
-from koordinator.scheduler.explain import explain
+from koordinator.scheduler.configuration import SchedulerConfiguration
 from koordinator.scheduler.program import Scheduler
+from koordinator.scheduler.services.configuration import add_configuration
+from koordinator.scheduler.services.debug_flags import add_debug_flags
+from koordinator.scheduler.services.explanations import add_explanations
+from koordinator.scheduler.services.node_document import node_service
+from koordinator.scheduler.services.routes import Services
 
 logger = logging.getLogger(__name__)
 
@@ -86,26 +88,33 @@ async def _end(working: asyncio.Task[None], leading: bool) -> None:
                 await asyncio.shield(working)
 
 
-def serve(scheduler: Scheduler, metrics: Metrics, elector: LeaderElector | None, host: str, port: int) -> HealthServer:
-    """Health, readiness, metrics, and the explanations of decisions."""
+def serve(
+    scheduler: Scheduler,
+    metrics: Metrics,
+    elector: LeaderElector | None,
+    host: str,
+    port: int,
+    configuration: SchedulerConfiguration,
+) -> HealthServer:
+    """Health, readiness, metrics, and the services that show what the scheduler knows and why it decided."""
     server = HealthServer(metrics, host=host, port=port)
     server.health.add("informer-sync", lambda: "" if scheduler.synced else "not in sync", "readyz")
     if elector is not None:
         server.health.add("leaderElection", elector.check, "healthz", "livez")
-    server.add_route("/debug/explain/{namespace}/{name}", _explain(scheduler))
+    make_services(scheduler, (lambda: elector.is_leading) if elector is not None else lambda: True).mount(server)
+    add_configuration(server, configuration)
+    if configuration.document.enable_profiling:
+        add_debug_flags(server, scheduler.debug.settings)
     return server
 
 
-def _explain(scheduler: Scheduler) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    async def handle(request: web.Request) -> web.StreamResponse:
-        namespace, name = request.match_info["namespace"], request.match_info["name"]
-        document = explain(scheduler.decisions, scheduler.queue, namespace, name)
-        if document is None:
-            message = f"pod {namespace}/{name} is not in the queue and was not tried lately by this instance"
-            return web.Response(status=404, body=encode({"message": message}), content_type="application/json")
-        return web.Response(body=encode(document), content_type="application/json")
-
-    return handle
+def make_services(scheduler: Scheduler, is_leading: Callable[[], bool]) -> Services:
+    """Everything that this instance answers while it leads."""
+    services = Services(is_leading)
+    add_explanations(services, scheduler.sources)
+    services.add("/apis/v1/nodes/:nodeName", node_service(scheduler.state.view))
+    services.add_plugins(engine.profile for engine in scheduler.engines.values())
+    return services
 
 
 def end_process() -> None:

@@ -18,11 +18,13 @@ from koordinator.base.deadline import within
 from koordinator.base.logs import verbosity
 from koordinator.scheduler.binding import Binder, Binding, Outcome, Result
 from koordinator.scheduler.cluster_writer import ApiWriter
+from koordinator.scheduler.debug_output import DebugOutput
 from koordinator.scheduler.engine.decision import Attempt, DecisionLog, Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import PluginError, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import NO_PLAN
 from koordinator.scheduler.engine.rejection import refused_on_node
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.engine.waiting_pods import Verdict
@@ -30,6 +32,7 @@ from koordinator.scheduler.evictions import Eviction, Evictions
 from koordinator.scheduler.failure_report import Events, Failure, FailureReason, FailureReporter
 from koordinator.scheduler.feed import Feed
 from koordinator.scheduler.metrics import SchedulerMetrics
+from koordinator.scheduler.monitor import SchedulerMonitor
 from koordinator.scheduler.plugin_errors import PluginErrors
 from koordinator.scheduler.preparation import Preparation
 from koordinator.scheduler.queue.queued_pod import QueuedPod
@@ -54,6 +57,8 @@ class LoopParts:
     reporter: FailureReporter
     events: Events
     writer: ApiWriter
+    debug: DebugOutput
+    monitor: SchedulerMonitor
 
 
 class SchedulingLoop:
@@ -152,12 +157,13 @@ class SchedulingLoop:
                 result = engine.decide(pod, self._clock.now())
             decided = self._clock.monotonic()
             self._metrics.algorithm(decided - started)
+            if self._parts.debug.settings.active:
+                self._parts.debug.decided(pod, engine.profile, result)
             if isinstance(result, Placement):
                 engine.assume(result)
                 waits = self._permit(engine, result)
         except PluginError as error:
             self._errors.of_pod(pod.key, error)
-            self._decisions.add(pod.key, Attempt(self._clock.now(), entry.attempts, error=str(error)))
             self._failed(entry, started, "SchedulerError", str(error))
             return
         if isinstance(result, Rejection):
@@ -185,6 +191,7 @@ class SchedulingLoop:
 
     def _allowed(self, binding: Binding, verdict: Verdict) -> None:
         """A pod that waited may be bound now, or must not."""
+        self._metrics.waited(verdict.allowed, self._clock.monotonic() - binding.started)
         if verdict.allowed:
             self._bind(binding)
         else:
@@ -213,9 +220,12 @@ class SchedulingLoop:
         handlers = self._engines[pod.pod.spec.scheduler_name].profile.failure_handlers
         if any(handler.before_failure(pod, rejection.message) for handler in handlers):
             return
+        if after != NO_PLAN:
+            self._metrics.preemption_tried()
         if after.nominated_node is not None and pod.uid in self._queue:
             self._nominate(entry, rejection)
-        self._queue.park(entry, rejection.wakes_on, rejection.message)
+        group = (pod.pod.spec.scheduler_name, rejection.pod_class, rejection.plugins) if rejection.pod_class else None
+        self._queue.park(entry, rejection.wakes_on, rejection.message, plugins=rejection.plugins, group=group)
         self._tell(entry, started, "Unschedulable", rejection.message, after.nominated_node)
         for handler in handlers:
             handler.after_failure(pod, rejection.message)
@@ -226,6 +236,7 @@ class SchedulingLoop:
         node_name = after.nominated_node or ""
         self._view.nominations.set(pod, node_name)
         if after.victims:
+            self._metrics.preempted(len(after.victims))
             self._parts.evictions.submit(Eviction(pod, node_name, after.victims, after.plugin))
         if node_name:
             self._take_promises_back(pod, node_name)
@@ -251,6 +262,8 @@ class SchedulingLoop:
         self._metrics.scheduled(
             binding.engine.profile.scheduler_name, now - binding.started, now - entry.created_at, entry.attempts
         )
+        self._metrics.judged(placement.evaluated, placement.feasible)
+        self._parts.monitor.completed(pod.pod, now - binding.started)
         for name in placement.kept_off_by:
             self._metrics.kept_off(name)
         note = f"Successfully assigned {pod.key} to {placement.node_name}"
@@ -261,6 +274,7 @@ class SchedulingLoop:
         handlers = self._engines[entry.pod.pod.spec.scheduler_name].profile.failure_handlers
         if any(handler.before_failure(entry.pod, message) for handler in handlers):
             return
+        self._decisions.add(entry.pod.key, Attempt(self._clock.now(), entry.attempts, error=message))
         self._queue.retry(entry, message)
         self._tell(entry, started, reason, message)
         for handler in handlers:
@@ -269,7 +283,8 @@ class SchedulingLoop:
     def _tell(
         self, entry: QueuedPod, started: float, reason: FailureReason, message: str, nominated_node: str | None = None
     ) -> None:
-        pod = entry.pod.pod
-        self._metrics.failed(pod.spec.scheduler_name, reason, self._clock.monotonic() - started)
+        pod, seconds = entry.pod.pod, self._clock.monotonic() - started
+        self._metrics.failed(pod.spec.scheduler_name, reason, seconds)
+        self._parts.monitor.completed(pod, seconds)
         if pod.metadata.uid in self._queue:
             self._parts.reporter.report(Failure(pod, reason, message, nominated_node))

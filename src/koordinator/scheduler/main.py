@@ -31,10 +31,12 @@ from koordinator.scheduler.configuration import (
     not_built,
     write_configuration,
 )
+from koordinator.scheduler.debug_output import DebugSettings
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.metrics import SchedulerMetrics
+from koordinator.scheduler.monitor import MonitorOptions
 from koordinator.scheduler.options import Options, parse_options
 from koordinator.scheduler.plugins.not_built import STAND_INS
 from koordinator.scheduler.plugins.table import BUILT_IN
@@ -87,7 +89,9 @@ async def _run(options: Options, configuration: SchedulerConfiguration, election
             elector = LeaderElector(
                 client, election, clock=clock, random=random, metrics=metrics, on_overrun=lifetime.end_process
             )
-        server = lifetime.serve(scheduler, metrics, elector, options.address, options.port) if options.port else None
+        server = None
+        if options.port:
+            server = lifetime.serve(scheduler, metrics, elector, options.address, options.port, configuration)
         await lifetime.run(scheduler, events, elector, server, stop)
     finally:
         await client.close()
@@ -119,6 +123,11 @@ def _scheduler(
         options=SchedulerOptions(
             queue=queue,
             decision_seconds=_DECISION_SECONDS,
+            monitor=MonitorOptions(options.monitor_period.total_seconds(), options.scheduling_timeout.total_seconds()),
+            debug=DebugSettings(
+                options.debug_scores, options.debug_filters, options.debug_diagnosis, options.debug_diagnosis_blocking
+            ),
+            diagnosis_queue=options.debug_diagnosis_queue_size,
             foreign_nominations=options.cross_scheduler_nomination,
         ),
     )

@@ -32,7 +32,7 @@ Examples:
       The default profile, without an election; only where no other instance runs.
   koord-scheduler --config=scheduler.yaml --write-config-to=/dev/stdout
       Print the configuration with all defaults filled in, and exit.
-  curl localhost:10251/debug/explain/NAMESPACE/POD
+  koord explain pod NAMESPACE/POD --scheduler http://localhost:10251
       Why that pod is where it is, or why it is pending."""
 
 
@@ -56,6 +56,13 @@ class Options:
     port: int
     max_in_unschedulable: timedelta
     verbosity: int
+    monitor_period: timedelta
+    scheduling_timeout: timedelta
+    debug_scores: int
+    debug_filters: bool
+    debug_diagnosis: bool
+    debug_diagnosis_blocking: bool
+    debug_diagnosis_queue_size: int
     cross_scheduler_nomination: bool
     without_effect: tuple[str, ...]
     """A sentence for each flag that was given and does nothing."""
@@ -69,6 +76,7 @@ class _Flags:
         self._configuration(self.set.group("Configuration"))
         self._election(self.set.group("Leader election"))
         self._serving(self.set.group("Serving and logging"))
+        self._debugging(self.set.group("Monitoring and debugging"))
         self.unused = [
             Flag(name, "", why, lambda _, text: text, "", "", bare="true" if name in SWITCHES else None, short=short)
             for name, (why, short) in UNUSED_FLAGS.items()
@@ -130,10 +138,42 @@ class _Flags:
         self.address = group.string(
             "address",
             "127.0.0.1",
-            "Where to serve /healthz, /readyz, /livez, /metrics and /debug/explain, without authentication.",
+            "Where to serve /healthz, /readyz, /livez, /metrics, /configz, /apis/v1 and /debug; no authentication.",
         )
         self.port = group.integer("port", 10251, "Its port; 0 serves nothing.", minimum=0, maximum=65535)
         self.verbosity = group.integer("v", 2, "How much to log; from 5 on each decision.", minimum=0)
+
+    def _debugging(self, group: FlagGroup) -> None:
+        self.monitor_period = group.duration(
+            "scheduler-monitor-period",
+            timedelta(seconds=10),
+            "How often to look for attempts that take too long.",
+            minimum=timedelta(milliseconds=10),
+        )
+        self.scheduling_timeout = group.duration(
+            "scheduling-timeout",
+            timedelta(seconds=30),
+            "Log and count (scheduler_scheduling_timeout) attempts that take longer.",
+        )
+        self.debug_scores = group.integer(
+            "debug-scores",
+            0,
+            "Log a table of this many best nodes for each pod, with all scores.",
+            minimum=0,
+            short="s",
+        )
+        self.debug_filters = group.boolean(
+            "debug-filters", False, "Log every node that a filter rules out, for each pod.", short="f"
+        )
+        self.debug_diagnosis = group.boolean(
+            "debug-diagnosis", False, "Log a JSON document for each pod that no node can take.", short="d"
+        )
+        self.debug_diagnosis_blocking = group.boolean(
+            "debug-diagnosis-blocking", False, "Log it at once instead of in the background."
+        )
+        self.debug_diagnosis_queue_size = group.integer(
+            "debug-diagnosis-queue-size", 1000, "How many may wait to be logged; others are dropped.", minimum=1
+        )
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
@@ -172,6 +212,13 @@ def parse_options(arguments: Sequence[str]) -> Options:
         port=given[flags.port],
         max_in_unschedulable=given[flags.max_in_unschedulable],
         verbosity=given[flags.verbosity],
+        monitor_period=given[flags.monitor_period],
+        scheduling_timeout=given[flags.scheduling_timeout],
+        debug_scores=given[flags.debug_scores],
+        debug_filters=given[flags.debug_filters],
+        debug_diagnosis=given[flags.debug_diagnosis],
+        debug_diagnosis_blocking=given[flags.debug_diagnosis_blocking],
+        debug_diagnosis_queue_size=given[flags.debug_diagnosis_queue_size],
         cross_scheduler_nomination=gates.get(_CROSS_SCHEDULER_NOMINATION, False),
         without_effect=tuple(without_effect),
     )

@@ -24,22 +24,28 @@ from koordinator.kube.interface import Client, Malformed
 from koordinator.scheduler.binding import Binder
 from koordinator.scheduler.cluster_writer import ApiWriter
 from koordinator.scheduler.controllers import make_controllers
+from koordinator.scheduler.debug_output import DebugOutput, DebugSettings
 from koordinator.scheduler.decision_limit import DecisionLimit
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import DecisionLog
 from koordinator.scheduler.engine.engine import Engine
+from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.extender import Controller
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.evictions import Evictions
+from koordinator.scheduler.explain.sources import Sources
 from koordinator.scheduler.failure_report import Events, FailureReporter
 from koordinator.scheduler.feed import Feed
 from koordinator.scheduler.loop import LoopParts, SchedulingLoop
 from koordinator.scheduler.metrics import SchedulerMetrics
+from koordinator.scheduler.monitor import MonitorOptions, SchedulerMonitor
 from koordinator.scheduler.plugin_errors import PluginErrors
+from koordinator.scheduler.plugin_times import PluginTimes
 from koordinator.scheduler.pod_facts import PodFacts
 from koordinator.scheduler.preparation import Preparation
+from koordinator.scheduler.queue.queued_pod import QueuedPod
 from koordinator.scheduler.queue.scheduling_queue import QueueOptions, SchedulingQueue
 from koordinator.scheduler.transforms import node_as_seen, pod_as_seen
 
@@ -61,6 +67,10 @@ class SchedulerOptions:
     """Leave alone what other schedulers have promised to more important pods (gate CrossSchedulerNomination)."""
     decision_seconds: float = 0.0
     """A decision that takes longer is given up; 0 for no limit. Needs the main thread and its SIGALRM."""
+    monitor: MonitorOptions = field(default_factory=MonitorOptions)
+    debug: DebugSettings = field(default_factory=DebugSettings)
+    diagnosis_queue: int = 1000
+    """Diagnoses that may wait to be logged; those beyond are dropped."""
 
 
 class Scheduler:
@@ -95,7 +105,12 @@ class Scheduler:
         self.engines: Mapping[str, Engine] = {
             profile.scheduler_name: Engine(profile, self.state, random) for profile in profiles
         }
-        self.queue = SchedulingQueue(_sort_key(profiles), self._gate, clock.monotonic, self._options.queue)
+        for name, engine in self.engines.items():
+            engine.refresh = PluginTimes(name, metrics, clock.monotonic).refresh
+        self._errors = errors
+        self.queue = SchedulingQueue(
+            _sort_key(profiles), self._gate, clock.monotonic, self._options.queue, self._may_help
+        )
         limit = (
             DecisionLimit(seconds, lambda: self.state.is_whole)
             if (seconds := self._options.decision_seconds)
@@ -121,14 +136,34 @@ class Scheduler:
         )
         self._reporter = FailureReporter(client, events, clock)
         self._writer = ApiWriter(client, clock)
+        self.debug = DebugOutput(view, self._options.debug, clock.now, queue_size=self._options.diagnosis_queue)
+        self.monitor = SchedulerMonitor(self.queue, metrics, clock, self._options.monitor)
         self._preparation = Preparation(self._writer, self._binder.submit, self._loop.finished, clock)
         self._evictions = Evictions(client, events, view, clock, random)
         self._loop.attach(
-            LoopParts(self.feed, self._binder, self._preparation, self._evictions, self._reporter, events, self._writer)
+            LoopParts(
+                self.feed,
+                self._binder,
+                self._preparation,
+                self._evictions,
+                self._reporter,
+                events,
+                self._writer,
+                self.debug,
+                self.monitor,
+            )
         )
         self._metrics = metrics
         metrics.observe_sizes(self.queue.size, self._cache_sizes)
+        metrics.observe_parked(self.queue.pods)
         self.informers = self._informers()
+
+    @property
+    def sources(self) -> Sources:
+        """What explanations are made from."""
+        profiles = {name: engine.profile for name, engine in self.engines.items()}
+        clock = self._clock
+        return Sources(self.decisions, self.queue, self.state.view, profiles, clock.now, clock.monotonic)
 
     @property
     def synced(self) -> bool:
@@ -150,6 +185,8 @@ class Scheduler:
                 tasks.create_task(self._reporter.run(), name="failure-reporter"),
                 tasks.create_task(self._preparation.run(), name="preparation"),
                 tasks.create_task(self._evictions.run(), name="evictions"),
+                tasks.create_task(self.monitor.run(), name="scheduler-monitor"),
+                tasks.create_task(self.debug.run(), name="diagnoses"),
             ]
             beside += [
                 tasks.create_task(controller.run(), name=f"{plugin}/{controller.name}")
@@ -169,6 +206,23 @@ class Scheduler:
     def _treats_equals_alike(self, scheduler_name: str) -> bool:
         engine = self.engines.get(scheduler_name)
         return engine is not None and engine.profile.treats_equals_alike
+
+    def _may_help(self, entry: QueuedPod, event: ClusterEvent) -> bool:
+        """Ask the plugins that ruled out the pod's nodes; one that cannot say counts as a yes."""
+        plugins = self.engines[entry.pod.pod.spec.scheduler_name].profile.plugins
+        for name in entry.plugins:
+            plugin = plugins.get(name)
+            if plugin is None:
+                return True
+            if event.kind not in plugin.wakes_on():
+                continue
+            try:
+                if plugin.may_help(entry.pod, event):
+                    return True
+            except Exception as error:
+                self._errors.of_observer(name, "may_help", error)
+                return True
+        return not entry.plugins
 
     def _controllers(self) -> list[tuple[str, Controller]]:
         profiles = [engine.profile for engine in self.engines.values()]

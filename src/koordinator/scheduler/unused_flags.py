@@ -11,8 +11,8 @@ _ONE_VERSION: Final = "there is only one version"
 _TEXT: Final = "log lines are text"
 _AT_ONCE: Final = "log lines are written at once"
 _STDERR: Final = "log lines go to stderr"
-_EXPLAIN: Final = "what it would log is at /debug/explain/NAMESPACE/POD"
-_MONITOR: Final = "the monitor of slow attempts is not built yet"
+_ONE_WRITER: Final = "one task writes them, in their order"
+_HANDLED: Final = "a pod that is taken from the queue is handled at once"
 _BARRIER: Final = "the sync barrier is not built yet"
 _AUDITOR: Final = "the workload auditor is not built yet"
 
@@ -66,17 +66,10 @@ UNUSED_FLAGS: Final[dict[str, tuple[str, str]]] = {
     "vmodule": ("-v holds for the whole program", ""),
     "async-log": (_AT_ONCE, ""),
     "async-log-queue-length": (_AT_ONCE, ""),
-    "debug-scores": (_EXPLAIN, "s"),
-    "debug-filters": (_EXPLAIN, "f"),
-    "debug-diagnosis": (_EXPLAIN, "d"),
-    "debug-diagnosis-blocking": (_EXPLAIN, ""),
-    "debug-diagnosis-queue-size": (_EXPLAIN, ""),
-    "debug-diagnosis-worker-count": (_EXPLAIN, ""),
+    "debug-diagnosis-worker-count": (_ONE_WRITER, ""),
     "controller-plugins": ("no plugin with a controller is built yet", ""),
     "enable-network-topology-manager": ("network topology is not built yet", ""),
-    "scheduler-monitor-period": (_MONITOR, ""),
-    "scheduling-timeout": (_MONITOR, ""),
-    "scheduling-drop-unhandled-timeout": (_MONITOR, ""),
+    "scheduling-drop-unhandled-timeout": (_HANDLED, ""),
     "sync-barrier-pod-namespace": (_BARRIER, ""),
     "sync-barrier-pod-name": (_BARRIER, ""),
     "sync-hard-timeout": (_BARRIER, ""),
@@ -96,9 +89,6 @@ SWITCHES: Final = frozenset(
         "authentication-skip-lookup",
         "authentication-tolerate-lookup-failure",
         "contention-profiling",
-        "debug-diagnosis",
-        "debug-diagnosis-blocking",
-        "debug-filters",
         "disable-http2-serving",
         "emulation-forward-compatible",
         "enable-network-topology-manager",

@@ -1,0 +1,117 @@
+"""The explanation of a pod on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+_POOLS: Final = {
+    "active": "waits for its turn",
+    "backoff": "waits a moment before it is tried again",
+    "unschedulable": "is parked until something happens that may help",
+    "gated": "is held back before it is tried at all",
+    "in_flight": "is being decided about or bound right now",
+}
+_ATTEMPTS_SHOWN: Final = 5
+
+
+def print_pod(document: Mapping[str, Any], console: Console) -> None:
+    """Write it, what matters most first."""
+    attempts = document["attempts"]
+    console.print(f"[bold]{escape(document['pod'])}[/bold]  {_state(document)}", highlight=False)
+    if message := document.get("message"):
+        console.print(f"  {escape(message)}", highlight=False, soft_wrap=True)
+    last = attempts[-1] if attempts else None
+    if last is not None and last["result"] == "unschedulable":
+        _print_rejection(last, console)
+    if last is not None and last["result"] == "placed":
+        _print_placement(last, console)
+    _print_closest(document, console)
+    _print_list("What would help", document.get("advice", ()), console)
+    queue = document.get("queue", {})
+    _print_list("It is tried again as soon as", queue.get("triedAgainWhen", ()), console)
+    if "triedAgainInSeconds" in queue:
+        console.print(f"\nIt is tried again in {queue['triedAgainInSeconds']:g} s.", highlight=False)
+    _print_attempts(attempts, console)
+
+
+def _state(document: Mapping[str, Any]) -> str:
+    queue = document.get("queue")
+    if queue is not None:
+        count = queue["attempts"]
+        tried = f"tried {count} time{'s' if count != 1 else ''}" if count else "not tried yet"
+        return f"{_POOLS[queue['pool']]} ({tried})"
+    if node := document.get("node"):
+        return f"is on node [bold]{escape(node)}[/bold]"
+    return "is not waiting and not on a node any more; this is how it was tried"
+
+
+def _print_rejection(attempt: Mapping[str, Any], console: Console) -> None:
+    if not attempt["ruledOut"]:
+        return
+    table = Table("nodes", "ruled out by", "because", "for example", title="Last attempt", title_justify="left")
+    for entry in attempt["ruledOut"]:
+        table.add_row(
+            str(entry["nodes"]),
+            escape(entry["plugin"]),
+            escape(", ".join(entry["reasons"])),
+            escape(", ".join(entry["examples"])) or "all",
+        )
+    console.print()
+    console.print(table)
+    if node := attempt.get("nominatedNode"):
+        victims = ", ".join(attempt["evicts"]) or "nobody any more"
+        console.print(f"It is to have room on {escape(node)}, from where {escape(victims)} must go.", highlight=False)
+
+
+def _print_placement(attempt: Mapping[str, Any], console: Console) -> None:
+    best = attempt["topNodes"]
+    plugins = [name for name in best[0]["scoreByPlugin"] if any(node["scoreByPlugin"].get(name) for node in best)]
+    title = f"{attempt['feasibleNodes']} of {attempt['evaluatedNodes']} nodes were good enough; the best"
+    table = Table("node", "score", *plugins, title=title, title_justify="left")
+    for node in best:
+        scores = [str(node["scoreByPlugin"].get(name, 0)) for name in plugins]
+        table.add_row(escape(node["node"]), str(node["score"]), *scores)
+    console.print()
+    console.print(table)
+    if others := attempt["otherNodesRuledOutBy"]:
+        console.print(f"The others were ruled out by {escape(', '.join(others))}.", highlight=False)
+
+
+def _print_closest(document: Mapping[str, Any], console: Console) -> None:
+    fitting = document.get("fittingNow", {})
+    if fitting.get("nodes"):
+        names = ", ".join(fitting["examples"])
+        console.print(f"\nRight now {fitting['nodes']} nodes would take it: {escape(names)} …", highlight=False)
+    if reason := document.get("notJudged"):
+        console.print(f"\nNodes cannot be judged right now: {escape(reason)}", highlight=False)
+    if not document.get("closestNodes"):
+        return
+    table = Table("node", "lacks", title="Closest nodes, as of now", title_justify="left")
+    for node in document["closestNodes"]:
+        lacks = [line for lack in node["lacks"] for line in lack["details"] or lack["reasons"]]
+        table.add_row(escape(node["node"]), escape("\n".join(lacks)))
+    console.print()
+    console.print(table)
+
+
+def _print_list(title: str, lines: Sequence[str], console: Console) -> None:
+    if lines:
+        console.print(f"\n{title}", highlight=False)
+        for line in lines:
+            console.print(f"  • {escape(line)}", highlight=False, soft_wrap=True)
+
+
+def _print_attempts(attempts: Sequence[Mapping[str, Any]], console: Console) -> None:
+    if len(attempts) < 2:
+        return
+    table = Table("attempt", "at", "result", title="Last attempts", title_justify="left")
+    for attempt in attempts[-_ATTEMPTS_SHOWN:]:
+        result = f"placed on {attempt['node']}" if attempt["result"] == "placed" else attempt["message"]
+        table.add_row(str(attempt["attempt"]), attempt["time"][:19] + "Z", escape(result))
+    console.print()
+    console.print(table)

@@ -1,0 +1,6 @@
+"""What debug flags have the scheduler log of its decisions, in the original's formats."""
+
+from koordinator.scheduler.debug_output.output import DebugOutput
+from koordinator.scheduler.debug_output.settings import DebugSettings
+
+__all__ = ["DebugOutput", "DebugSettings"]

@@ -1,0 +1,80 @@
+"""The debug flags, as they are given at the start and changed over HTTP while the program runs."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from koordinator.base.logs import verbosity
+
+_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
+_TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+_FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+
+
+@dataclass(slots=True)
+class DebugSettings:
+    """``scores``: how many nodes of each decision to log; ``blocking``: write diagnoses at once."""
+
+    scores: int = 0
+    filters: bool = False
+    diagnosis: bool = False
+    blocking: bool = False
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is to be logged."""
+        return self.scores > 0 or self.filters or self.diagnosis
+
+    @property
+    def setters(self) -> Mapping[str, Callable[[str], str]]:
+        """By the flag's short name; each returns what the original answers, or raises ValueError with its words."""
+        return MappingProxyType(
+            {
+                "v": _set_verbosity,
+                "s": self._set_scores,
+                "f": self._set_filters,
+                "d": self._set_diagnosis,
+                "db": self._set_blocking,
+            }
+        )
+
+    def _set_scores(self, text: str) -> str:
+        if not _NUMBER.fullmatch(text):
+            raise ValueError(f'failed set debugTopNScores {text}: strconv.Atoi: parsing "{text}": invalid syntax')
+        self.scores = int(text)
+        return f"successfully set debugTopNScores to {text}"
+
+    def _set_filters(self, text: str) -> str:
+        self.filters = _boolean(text)
+        return _switched(text)
+
+    def _set_diagnosis(self, text: str) -> str:
+        self.diagnosis = _boolean(text)
+        return _switched(text)
+
+    def _set_blocking(self, text: str) -> str:
+        self.blocking = _boolean(text)
+        return _switched(text)
+
+
+def _boolean(text: str) -> bool:
+    if text not in _TRUE | _FALSE:
+        raise ValueError(f'failed set debugFilterFailure {text}: strconv.ParseBool: parsing "{text}": invalid syntax')
+    return text in _TRUE
+
+
+def _switched(text: str) -> str:
+    # The original says so for all three switches.
+    return f"successfully set debugFilterFailure to {text}"
+
+
+def _set_verbosity(text: str) -> str:
+    if not _NUMBER.fullmatch(text) or text.startswith("-"):
+        raise ValueError(f'strconv.ParseUint: parsing "{text}": invalid syntax')
+    logging.getLogger().setLevel(verbosity(int(text)))
+    return f"successfully set klog.logging.verbosity to {text}"

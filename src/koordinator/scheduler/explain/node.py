@@ -1,0 +1,191 @@
+"""Why a node takes pods or does not, as a JSON document: what it offers, what is on it, who keeps pods off it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from koordinator.api.node import Node
+from koordinator.scheduler.engine.columns import PODS
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.explain.amounts import amount_text
+from koordinator.scheduler.explain.explainer import Explainer
+from koordinator.scheduler.explain.judgement import judge
+from koordinator.scheduler.explain.sources import Sources
+from koordinator.scheduler.queue.queued_pod import Pool
+
+_KINDS: Final = 20
+"""Of pods, as many are asked about: each costs all plugins' view of the whole cluster."""
+_EXAMPLES: Final = 3
+_PODS_LOOKED_AT: Final = 2000
+
+
+@dataclass(slots=True)
+class _RuledOut:
+    """Kinds of pods that one plugin keeps off the node for the same reasons."""
+
+    pods: int = 0
+    examples: list[str] = field(default_factory=list)
+    details: dict[str, None] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Kind:
+    """Pods that every plugin treats alike; the first stands for all."""
+
+    profile: Profile
+    pods: list[PodInfo] = field(default_factory=list)
+
+
+def explain_node(sources: Sources, name: str) -> dict[str, Any] | None:
+    """What is known of the node; None when there is no such node."""
+    view = sources.view
+    row = view.columns.row_of.get(name)
+    node = view.columns.nodes[row] if row is not None else None
+    if row is None or node is None:
+        return None
+    return {
+        "node": name,
+        "cordoned": node.spec.unschedulable,
+        "taints": [_taint(taint.key, taint.value, taint.effect) for taint in node.spec.taints],
+        "conditions": _troubles(node),
+        "resources": _resources(view, row),
+        "pods": _pods(view, row),
+        "nominatedPods": [pod.key for pod in view.nominations.on(name)],
+        "plugins": _facts(sources, row),
+        "placedLately": sum(
+            1
+            for _, attempt in sources.decisions.latest()
+            if attempt.placement is not None and attempt.placement.node_name == name
+        ),
+        **_verdicts(sources, row),
+    }
+
+
+def _taint(key: str, value: str, effect: str) -> str:
+    return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
+
+
+def _troubles(node: Node) -> list[str]:
+    """Conditions as they should not be."""
+    return [
+        f"{condition.type}={condition.status}: {condition.message or condition.reason}"
+        for condition in node.status.conditions
+        if (condition.status != "True") == (condition.type == "Ready")
+    ]
+
+
+def _resources(view: ClusterView, row: int) -> list[dict[str, Any]]:
+    columns = view.columns
+    columns.fit_resources()
+    found = []
+    for column in range(len(columns.resources)):
+        name = columns.resources.name(column)
+        whole, used = int(columns.allocatable[row, column]), int(columns.requested[row, column])
+        if whole or used:
+            found.append(
+                {
+                    "name": name,
+                    "allocatable": amount_text(name, whole),
+                    "requested": amount_text(name, used),
+                    "free": amount_text(name, whole - used),
+                    "requestedPercent": round(used * 100 / whole, 1) if whole else None,
+                }
+            )
+    return found
+
+
+def _pods(view: ClusterView, row: int) -> dict[str, int]:
+    columns = view.columns
+    return {"running": len(view.pods_on.get(row, ())), "limit": int(columns.allocatable[row, PODS])}
+
+
+def _facts(sources: Sources, row: int) -> dict[str, Any]:
+    """What plugins know; where several profiles have the same plugin, the first one's."""
+    facts: dict[str, Any] = {}
+    for profile in sources.profiles.values():
+        for plugin in profile.plugins.values():
+            if isinstance(plugin, Explainer) and plugin.name not in facts:
+                known = plugin.node_facts(row)
+                if known is not None:
+                    facts[plugin.name] = known
+    return facts
+
+
+def _verdicts(sources: Sources, row: int) -> dict[str, Any]:
+    """Who, of the pods that wait or were placed last, could come here now, and who keeps the others off."""
+    kinds = _kinds(sources)
+    ruled_out: dict[tuple[str, tuple[str, ...]], _RuledOut] = {}
+    would_take = 0
+    for kind in kinds:
+        objections = _objections(kind, sources.view, row)
+        if not objections:
+            would_take += len(kind.pods)
+        for plugin, reasons, details in objections[:1]:
+            entry = ruled_out.setdefault((plugin, reasons), _RuledOut())
+            entry.pods += len(kind.pods)
+            entry.examples += [pod.key for pod in kind.pods[: _EXAMPLES - len(entry.examples)]]
+            entry.details |= dict.fromkeys(details)
+    return {
+        "asked": {"pods": sum(len(kind.pods) for kind in kinds), "kinds": len(kinds), "wouldTake": would_take},
+        "ruledOutBy": [
+            {
+                "plugin": plugin,
+                "reasons": list(reasons),
+                "pods": entry.pods,
+                "examples": entry.examples,
+                "details": list(entry.details)[:_EXAMPLES],
+            }
+            for (plugin, reasons), entry in sorted(ruled_out.items(), key=lambda item: -item[1].pods)
+        ],
+    }
+
+
+def _objections(kind: _Kind, view: ClusterView, row: int) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+    try:
+        judgement = judge(kind.profile, view, kind.pods[0], [row])
+        if judgement.plan.rejection is not None:
+            plugin, reason = judgement.plan.rejection
+            return [(plugin, (reason.text,), ())]
+        restricted = judgement.plan.restricted_to
+        if restricted is not None and view.columns.names[row] not in restricted:
+            return [(", ".join(judgement.plan.restricted_by), ("the pod may only go to certain other nodes",), ())]
+        return [
+            (
+                objection.plugin,
+                tuple(reason.text for reason in objection.reasons),
+                tuple(lack.text for lack in objection.lacks),
+            )
+            for objection in judgement.objections(0)
+        ]
+    except Exception as error:
+        # A plugin may raise anything; what the others say of the node stands.
+        return [("", (f"could not be judged: {type(error).__name__}: {error}",), ())]
+
+
+def _kinds(sources: Sources) -> list[_Kind]:
+    kinds: dict[Hashable, _Kind] = {}
+    for pod in _recent(sources):
+        profile = sources.profiles.get(pod.pod.spec.scheduler_name)
+        if profile is None:
+            continue
+        key = profile.scheduler_name, profile.class_key(pod)
+        if key in kinds or len(kinds) < _KINDS:
+            kinds.setdefault(key, _Kind(profile)).pods.append(pod)
+    return list(kinds.values())
+
+
+def _recent(sources: Sources) -> Iterator[PodInfo]:
+    """Pods that wait, then those that were placed last; a bounded number."""
+    left = _PODS_LOOKED_AT
+    for entry in sources.queue.pods():
+        if entry.pool is not Pool.GATED and left:
+            left -= 1
+            yield entry.pod
+    for _, attempt in sources.decisions.latest():
+        if attempt.placement is not None and left:
+            left -= 1
+            yield attempt.placement.pod

@@ -1,0 +1,157 @@
+"""Why a pod is where it is, or nowhere, as a JSON document: its last attempts, what it waits for, what would help."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from koordinator.api.timestamps import format_micro_time
+from koordinator.scheduler.engine.columns import PODS
+from koordinator.scheduler.engine.decision import Attempt, Placement, Rejection
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.explain.advice import advise, event_meaning
+from koordinator.scheduler.explain.amounts import amount_text
+from koordinator.scheduler.explain.closest import CloseNode, closest, fitting
+from koordinator.scheduler.explain.judgement import judge
+from koordinator.scheduler.explain.sources import Sources
+from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
+
+_CLOSEST: Final = 5
+_FITTING: Final = 3
+
+
+def explain_pod(sources: Sources, namespace: str, name: str) -> dict[str, Any] | None:
+    """What is known of the pod; None when it was neither tried lately nor is queued nor on a node."""
+    key = f"{namespace}/{name}"
+    attempts, entry = sources.decisions.attempts(key), sources.queued(key)
+    found = _on_node(sources.view, key) if entry is None else None
+    if not attempts and entry is None and found is None:
+        return None
+    document: dict[str, Any] = {"pod": key}
+    if found is not None:
+        document |= {"node": found[0], "scheduler": found[1].pod.spec.scheduler_name}
+    if entry is not None:
+        document |= {
+            "scheduler": entry.pod.pod.spec.scheduler_name,
+            "requests": _requests(entry.pod, sources.view),
+            "message": _message(entry, attempts),
+            "queue": _queued(entry, sources.monotonic()),
+            **_outlook(sources, entry, attempts),
+        }
+    return {**document, "attempts": [_attempt(attempt) for attempt in attempts]}
+
+
+def _on_node(view: ClusterView, key: str) -> tuple[str, PodInfo] | None:
+    for row, pods in view.pods_on.items():
+        for pod in pods.values():
+            if pod.key == key:
+                return view.columns.names[row], pod
+    return None
+
+
+def _requests(pod: PodInfo, view: ClusterView) -> dict[str, str]:
+    resources = view.columns.resources
+    return {
+        resources.name(column): amount_text(resources.name(column), amount)
+        for column, amount in sorted(pod.request.amounts.items())
+        if column != PODS
+    }
+
+
+def _message(entry: QueuedPod, attempts: Sequence[Attempt]) -> str:
+    """What the pod's event and condition say: that of the last attempt, or why there was none."""
+    if entry.pool is Pool.GATED or not attempts:
+        return entry.reason
+    last = attempts[-1]
+    return last.rejection.message if last.rejection is not None else last.error or entry.reason
+
+
+def _outlook(sources: Sources, entry: QueuedPod, attempts: Sequence[Attempt]) -> dict[str, Any]:
+    """As of now: the nodes that would take the pod, the closest of the others, and what could be done."""
+    view, profile = sources.view, sources.profiles[entry.pod.pod.spec.scheduler_name]
+    if entry.pool is Pool.GATED:
+        return {"advice": ["The pod is held back before it is tried at all; remove what its reason names."]}
+    last = attempts[-1].rejection if attempts else None
+    outlook: dict[str, Any] = {"advice": advise(last.ruled_out, entry.pod, view) if last is not None else []}
+    try:
+        judgement = judge(profile, view, entry.pod)
+        near = closest(judgement, view, _CLOSEST)
+    except Exception as error:
+        # A plugin may raise anything; the rest of the explanation stands.
+        return {**outlook, "notJudged": f"{type(error).__name__}: {error}"}
+    fits = fitting(judgement, view.columns)
+    outlook["fittingNow"] = {"nodes": len(fits), "examples": fits[:_FITTING]}
+    outlook["closestNodes"] = [_close_node(node) for node in near]
+    return outlook
+
+
+def _close_node(node: CloseNode) -> dict[str, Any]:
+    return {
+        "node": node.node,
+        "lacks": [
+            {
+                "plugin": objection.plugin,
+                "reasons": [reason.text for reason in objection.reasons],
+                "details": [lack.text for lack in objection.lacks],
+            }
+            for objection in node.objections
+        ],
+    }
+
+
+def _queued(entry: QueuedPod, now: float) -> dict[str, Any]:
+    document: dict[str, Any] = {"pool": entry.pool.value, "attempts": entry.attempts}
+    if entry.reason:
+        document["reason"] = entry.reason
+    if entry.pool is Pool.BACKOFF:
+        document["triedAgainInSeconds"] = round(max(0.0, entry.backoff_until - now), 1)
+    if entry.pool is Pool.UNSCHEDULABLE:
+        document["wakesOn"] = sorted(entry.wakes_on)
+        document["triedAgainWhen"] = [event_meaning(kind) for kind in sorted(entry.wakes_on)]
+    return document
+
+
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    document: dict[str, Any] = {"time": format_micro_time(attempt.at), "attempt": attempt.number}
+    if attempt.placement is not None:
+        return {**document, **_placement(attempt.placement)}
+    if attempt.rejection is not None:
+        return {**document, **_rejection(attempt.rejection)}
+    return {**document, "result": "error", "message": attempt.error}
+
+
+def _placement(placement: Placement) -> dict[str, Any]:
+    return {
+        "result": "placed",
+        "node": placement.node_name,
+        "evaluatedNodes": placement.evaluated,
+        "feasibleNodes": placement.feasible,
+        "otherNodesRuledOutBy": list(placement.kept_off_by),
+        "topNodes": [
+            {"node": scored.node, "score": scored.total, "scoreByPlugin": scored.by_plugin} for scored in placement.top
+        ],
+    }
+
+
+def _rejection(rejection: Rejection) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "result": "unschedulable",
+        "message": rejection.message,
+        "evaluatedNodes": rejection.evaluated,
+        "ruledOut": [
+            {
+                "plugin": entry.plugin,
+                "reasons": list(entry.reasons),
+                "nodes": entry.count,
+                "examples": list(entry.examples),
+                "evictingPodsMayHelp": not entry.unresolvable,
+            }
+            for entry in rejection.ruled_out
+        ],
+        "wakesOn": sorted(rejection.wakes_on),
+    }
+    if rejection.after.found:
+        document["nominatedNode"] = rejection.after.nominated_node
+        document["evicts"] = [victim.key for victim in rejection.after.victims]
+    return document

@@ -1,0 +1,52 @@
+"""``/debug/flags``: what the debug flags are called, and setters that take the value as the body of a PUT."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from aiohttp import web
+
+from koordinator.kube.serving import Handler, HealthServer
+from koordinator.scheduler.debug_output.settings import DebugSettings
+
+_BASE: Final = "/debug/flags"
+_HEADERS: Final = {"X-Content-Type-Options": "nosniff"}
+
+
+def add_debug_flags(server: HealthServer, settings: DebugSettings) -> None:
+    """Serve them, for leaders and followers alike; before the server starts."""
+    setters = settings.setters
+    for path in (_BASE, f"{_BASE}/"):
+        server.add_route(path, _index(sorted(setters)))
+    for name, setter in setters.items():
+        server.add_route(f"{_BASE}/{name}", _set(setter), method="*")
+
+
+def _set(setter: Callable[[str], str]) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if request.method != "PUT":
+            return _text(406, "unsupported http method")
+        try:
+            return _text(200, setter((await request.read()).decode("utf-8", "replace")))
+        except ValueError as error:
+            return _text(400, str(error))
+
+    return handle
+
+
+def _index(names: list[str]) -> Handler:
+    rows = "\n".join(f"<tr>{name}<br>" for name in names)
+    page = (
+        f"<html>\n<head>\n<title>{_BASE}/</title>\n</head>\n<body>\n{_BASE}/<br>\n<br>\nflags:<br>\n<table>\n{rows}\n"
+        "</table>\n<br>\nfull flags configurable<br>\n</body>\n</html>\n"
+    )
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return web.Response(text=page, content_type="text/html", headers=_HEADERS)
+
+    return handle
+
+
+def _text(status: int, text: str) -> web.Response:
+    return web.Response(status=status, text=f"{text}\n", headers=_HEADERS)

@@ -1,0 +1,139 @@
+"""The cache's view of one node, in the original's words: what is on it, what that takes, what is left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from koordinator.api.node import Node
+from koordinator.api.pod import Pod, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
+from koordinator.scheduler.engine.columns import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Ints, NodeColumns
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.services.provider import Service, ServiceError
+
+_ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - the key under which ports of all addresses are listed
+
+
+def node_service(view: ClusterView) -> Service:
+    """Answers ``/apis/v1/nodes/:nodeName``."""
+
+    def answer(parameters: Mapping[str, str]) -> Any:
+        name = parameters["nodeName"]
+        row = view.columns.row_of.get(name)
+        node = view.columns.nodes[row] if row is not None else None
+        if row is None or node is None:
+            raise ServiceError(404, f"cannot find node {name}")
+        return node_document(view, row, node)
+
+    return answer
+
+
+def node_document(view: ClusterView, row: int, node: Node) -> dict[str, Any]:
+    """As the original's NodeInfo. What is empty is left out, but for resources."""
+    columns = view.columns
+    columns.fit_resources()
+    pods = [info.pod for info in view.pods_on.get(row, {}).values()]
+    allocatable, requested = columns.allocatable[row], columns.requested[row].copy()
+    # The original counts pods by their list, never as a requested resource.
+    requested[PODS] = 0
+    parts = {
+        "node": node,
+        "pods": [_pod(pod) for pod in pods],
+        "podsWithAffinity": [_pod(pod) for pod in pods if _has_terms(pod)],
+        "podsWithRequiredAntiAffinity": [_pod(pod) for pod in pods if _required(_anti_affinity(pod))],
+        "usedPorts": _used_ports(pods),
+        "requested": _resource(columns, requested),
+        "nonZeroRequested": _non_zero(columns, row),
+        "remaining": _resource(columns, allocatable - requested),
+        "allocatable": _resource(columns, allocatable),
+        "imageStates": _images(view, node),
+        "pvcRefCounts": _claims(pods),
+        "generation": columns.row_version(row),
+    }
+    return {name: part for name, part in parts.items() if part}
+
+
+def _resource(columns: NodeColumns, amounts: Ints) -> dict[str, Any]:
+    scalars = {
+        columns.resources.name(column): int(amounts[column])
+        for column in range(PODS + 1, len(columns.resources))
+        if amounts[column]
+    }
+    return {
+        "MilliCPU": int(amounts[CPU]),
+        "Memory": int(amounts[MEMORY]),
+        "EphemeralStorage": int(amounts[EPHEMERAL_STORAGE]),
+        "AllowedPodNumber": int(amounts[PODS]),
+        "ScalarResources": scalars or None,
+    }
+
+
+def _non_zero(columns: NodeColumns, row: int) -> dict[str, Any]:
+    cpu, memory = columns.non_zero_requested[row].tolist()
+    return {"MilliCPU": cpu, "Memory": memory, "EphemeralStorage": 0, "AllowedPodNumber": 0, "ScalarResources": None}
+
+
+def _pod(pod: Pod) -> dict[str, Any]:
+    return {
+        "Pod": pod,
+        "RequiredAffinityTerms": _required(_affinity(pod)) or None,
+        "RequiredAntiAffinityTerms": _required(_anti_affinity(pod)) or None,
+        "PreferredAffinityTerms": _preferred(_affinity(pod)) or None,
+        "PreferredAntiAffinityTerms": _preferred(_anti_affinity(pod)) or None,
+    }
+
+
+def _affinity(pod: Pod) -> PodAffinity | None:
+    return pod.spec.affinity.pod_affinity if pod.spec.affinity is not None else None
+
+
+def _anti_affinity(pod: Pod) -> PodAffinity | None:
+    return pod.spec.affinity.pod_anti_affinity if pod.spec.affinity is not None else None
+
+
+def _has_terms(pod: Pod) -> bool:
+    return any(_required(terms) or _preferred(terms) for terms in (_affinity(pod), _anti_affinity(pod)))
+
+
+def _required(terms: PodAffinity | None) -> list[PodAffinityTerm]:
+    return terms.required_during_scheduling_ignored_during_execution if terms is not None else []
+
+
+def _preferred(terms: PodAffinity | None) -> list[WeightedPodAffinityTerm]:
+    return terms.preferred_during_scheduling_ignored_during_execution if terms is not None else []
+
+
+def _used_ports(pods: Iterable[Pod]) -> dict[str, list[dict[str, Any]]]:
+    ports: dict[str, list[dict[str, Any]]] = {}
+    for pod in pods:
+        for container in pod.spec.containers:
+            for port in container.ports:
+                if port.host_port:
+                    entry = {"Protocol": port.protocol or "TCP", "Port": port.host_port}
+                    ports.setdefault(port.host_ip or _ANY_ADDRESS, []).append(entry)
+    return ports
+
+
+def _images(view: ClusterView, node: Node) -> dict[str, dict[str, int]]:
+    """By name; ``NumNodes`` is how many nodes have the image."""
+    names = {name: image.size_bytes for image in node.status.images for name in image.names}
+    if not names:
+        return {}
+    nodes = Counter(
+        name
+        for other in view.columns.nodes
+        if other is not None
+        for name in {name for image in other.status.images for name in image.names}
+        if name in names
+    )
+    return {name: {"Size": size, "NumNodes": nodes[name]} for name, size in names.items()}
+
+
+def _claims(pods: Iterable[Pod]) -> dict[str, int]:
+    return Counter(
+        f"{pod.metadata.namespace}/{volume.persistent_volume_claim.claim_name}"
+        for pod in pods
+        for volume in pod.spec.volumes
+        if volume.persistent_volume_claim is not None
+    )
