@@ -12,4 +12,7 @@ def format_time(moment: datetime) -> str:
 
 def format_micro_time(moment: datetime) -> str:
     """RFC 3339 in UTC with microseconds; the API server refuses a MicroTime without a fraction."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    if moment.tzinfo is not UTC:
+        moment = moment.astimezone(UTC)
+    # Several times as fast as strftime; the offset at the end is always +00:00.
+    return f"{moment.isoformat(timespec='microseconds')[:-6]}Z"

@@ -12,12 +12,15 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from koordinator.base.tallies import Distribution, Tally
+
 # Upstream exports no _created series; they would double the size of every scrape.
 metrics.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 Stability = Literal["INTERNAL", "ALPHA", "BETA", "STABLE"]
 
 M = TypeVar("M", Counter, Gauge, Histogram)
+Own = TypeVar("Own", Tally, Distribution)
 
 DEFAULT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -58,6 +61,25 @@ class Metrics:
         """A distribution with fixed upper bounds."""
         return self._metric(Histogram, name, help_text, labels, stability, buckets=tuple(buckets))
 
+    def tally(self, name: str, help_text: str, labels: Sequence[str] = (), *, stability: Stability = "ALPHA") -> Tally:
+        """As ``counter``, for what one event loop counts very often."""
+        if not name.endswith("_total"):
+            raise ValueError(f"{name}: a counter's name ends in _total")
+        return self._own(Tally, name, labels, lambda: Tally(name, f"[{stability}] {help_text}", tuple(labels)))
+
+    def distribution(
+        self,
+        name: str,
+        help_text: str,
+        labels: Sequence[str] = (),
+        *,
+        buckets: Sequence[float] = DEFAULT_BUCKETS,
+        stability: Stability = "ALPHA",
+    ) -> Distribution:
+        """As ``histogram``, for what one event loop measures very often."""
+        text = f"[{stability}] {help_text}"
+        return self._own(Distribution, name, labels, lambda: Distribution(name, text, tuple(labels), tuple(buckets)))
+
     def register(self, collector: Collector) -> None:
         """Add something that makes its samples when scraped."""
         self.registry.register(collector)
@@ -72,15 +94,30 @@ class Metrics:
         encode = cast("Callable[[CollectorRegistry], bytes]", encoder)
         return encode(self.registry), content_type
 
+    def _own(self, kind: type[Own], name: str, labels: Sequence[str], make: Callable[[], Own]) -> Own:
+        known: Own | None = self._known_as(kind, name, labels)
+        if known is not None:
+            return known
+        created = make()
+        self.registry.register(created)
+        self._known[name] = (created, tuple(labels))
+        return created
+
+    def _known_as(self, kind: type[Any], name: str, labels: Sequence[str]) -> Any:
+        known = self._known.get(name)
+        if known is None:
+            return None
+        metric, known_labels = known
+        if type(metric) is not kind or known_labels != tuple(labels):
+            raise ValueError(f"metric {name} exists with another type or other labels {known_labels}")
+        return metric
+
     def _metric(
         self, factory: type[M], name: str, help_text: str, labels: Sequence[str], stability: str, **options: Any
     ) -> M:
-        known = self._known.get(name)
+        known: M | None = self._known_as(factory, name, labels)
         if known is not None:
-            metric, known_labels = known
-            if type(metric) is not factory or known_labels != tuple(labels):
-                raise ValueError(f"metric {name} exists with another type or other labels {known_labels}")
-            return metric
+            return known
         created = factory(name, f"[{stability}] {help_text}", tuple(labels), registry=self.registry, **options)
         self._known[name] = (created, tuple(labels))
         return created

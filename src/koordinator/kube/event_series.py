@@ -9,7 +9,6 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from koordinator.api.codec import to_document
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object, ObjectReference
 from koordinator.api.timestamps import format_micro_time
@@ -37,7 +36,6 @@ class EventOptions:
     retry_maximum: float = 30.0
     tries: int = 12
     """For events that are not essential."""
-    request_deadline: float = 30.0
     essential_reasons: Collection[str] = frozenset({"Scheduled"})
     """Neither filtered nor given up while the API server is away."""
 
@@ -82,12 +80,12 @@ class EventEntry:
             "reportingInstance": instance,
             "action": key.action,
             "reason": key.reason,
-            "regarding": to_document(key.regarding),
+            "regarding": _reference_document(key.regarding),
             "note": self.note,
             "type": key.type,
         }
         if key.related is not None:
-            body["related"] = to_document(key.related)
+            body["related"] = _reference_document(key.related)
         if self.count > 1:
             body["series"] = self.series()
         return body
@@ -107,6 +105,19 @@ def reference_to(kind: Kind[Any], obj: Object) -> ObjectReference:
         uid=metadata.uid,
         resource_version=metadata.resource_version,
     )
+
+
+def _reference_document(reference: ObjectReference) -> dict[str, str]:
+    document = {
+        "apiVersion": reference.api_version,
+        "kind": reference.kind,
+        "namespace": reference.namespace,
+        "name": reference.name,
+        "uid": reference.uid,
+        "resourceVersion": reference.resource_version,
+        "fieldPath": reference.field_path,
+    }
+    return {name: value for name, value in document.items() if value}
 
 
 def event_name(about: str, nanoseconds: int) -> str:

@@ -58,7 +58,9 @@ class WatchEvent(Generic[T]):
 
 
 class Client(Protocol):
-    """Typed verbs. ``body`` is a struct, a plain document or encoded JSON; unknown fields are never sent back."""
+    """Typed verbs. Every call but a watch ends within a time limit of the client's, by a TransportError if need be.
+
+    ``body`` is a struct, a plain document or encoded JSON; unknown fields are never sent back."""
 
     async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T: ...
 

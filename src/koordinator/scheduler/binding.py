@@ -85,6 +85,7 @@ class Binder:
         self._concurrency = concurrency
         self._waiting: asyncio.Queue[Binding] = asyncio.Queue()
         self._unfinished = 0
+        self._full = False
         self._drained = asyncio.Event()
         self._drained.set()
 
@@ -95,12 +96,15 @@ class Binder:
 
     @property
     def has_room(self) -> bool:
-        """Whether deciding about more pods now would not just make them wait."""
-        return self._unfinished < 2 * self._concurrency
+        """Whether deciding about more pods now would not just make them wait. Once full, there is no room until half of
+        the bindings are done: deciding is cheapest for many pods in a row."""
+        return not self._full
 
     def submit(self, binding: Binding) -> None:
         """Bind the pod soon; its placement is assumed already."""
         self._unfinished += 1
+        if self._unfinished >= 2 * self._concurrency:
+            self._full = True
         self._drained.clear()
         self._waiting.put_nowait(binding)
 
@@ -125,6 +129,8 @@ class Binder:
                 logger.exception("binding of pod %s failed", binding.placement.pod.key)
                 outcome = Outcome(Result.REFUSED, f"{type(error).__name__}: {error}")
             self._unfinished -= 1
+            if self._unfinished <= self._concurrency:
+                self._full = False
             if not self._unfinished:
                 self._drained.set()
             self._finished(binding, outcome)

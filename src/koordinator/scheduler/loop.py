@@ -120,7 +120,8 @@ class SchedulingLoop:
             else:
                 logger.info("pod %s was not bound to %s: %s", pod.key, placement.node_name, outcome.result.value)
                 self._queue.remove(pod.uid)
-        self._work.set()
+        if self._parts.binder.has_room:
+            self._work.set()
 
     def _slice(self) -> bool:
         """Decide about pods until the time is up; returns whether there are more."""

@@ -6,11 +6,11 @@ from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from prometheus_client import Counter, Histogram
 from prometheus_client.core import GaugeMetricFamily, Metric, UntypedMetricFamily
 from prometheus_client.registry import Collector
 
 from koordinator.base.metrics import Metrics, exponential_buckets
+from koordinator.base.tallies import Count, Samples
 from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
 
 _RESULTS: Final = {"Unschedulable": "unschedulable", "SchedulerError": "error"}
@@ -22,27 +22,27 @@ class SchedulerMetrics:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._attempts = metrics.counter(
+        self._attempts = metrics.tally(
             "scheduler_schedule_attempts_total",
             "Number of attempts to schedule pods, by the result. 'unschedulable' means a pod could not be scheduled, "
             "while 'error' means an internal scheduler problem.",
             ("profile", "result"),
             stability="STABLE",
         )
-        self._attempt_duration = metrics.histogram(
+        self._attempt_duration = metrics.distribution(
             "scheduler_scheduling_attempt_duration_seconds",
             "Scheduling attempt latency in seconds (scheduling algorithm + binding)",
             ("profile", "result"),
             buckets=exponential_buckets(0.001, 2, 15),
             stability="STABLE",
         )
-        self._algorithm_duration = metrics.histogram(
+        self._algorithm_duration = metrics.distribution(
             "scheduler_scheduling_algorithm_duration_seconds",
             "Scheduling algorithm latency in seconds",
             # Upstream's start at a millisecond; nearly all of ours would be in the first of those.
             buckets=(*exponential_buckets(0.00003125, 2, 5), *exponential_buckets(0.001, 2, 15)),
         )
-        self._sli_duration = metrics.histogram(
+        self._sli_duration = metrics.distribution(
             "scheduler_pod_scheduling_sli_duration_seconds",
             "E2e latency for a pod being scheduled, from the time the pod enters the scheduling queue and might "
             "involve multiple scheduling attempts.",
@@ -50,56 +50,56 @@ class SchedulerMetrics:
             buckets=exponential_buckets(0.01, 2, 20),
             stability="BETA",
         )
-        self._pod_attempts = metrics.histogram(
+        self._pod_attempts = metrics.distribution(
             "scheduler_pod_scheduling_attempts",
             "Number of attempts to successfully schedule a pod.",
             buckets=exponential_buckets(1, 2, 5),
             stability="STABLE",
         )
-        self._kept_off = metrics.counter(
+        self._kept_off = metrics.tally(
             "scheduler_pods_kept_off_nodes_total",
             "Pods that were placed while a plugin was the first to rule out some other node, by plugin.",
             ("plugin",),
         )
-        self._malformed = metrics.counter(
+        self._malformed = metrics.tally(
             "scheduler_malformed_objects_total",
             "Objects that could not be read and were skipped, by kind.",
             ("kind",),
         )
-        self._plugin_errors = metrics.counter(
+        self._plugin_errors = metrics.tally(
             "scheduler_plugin_errors_total",
             "Events that a plugin failed to take note of, by plugin and method.",
             ("plugin", "method"),
         )
-        self._evaluated = metrics.histogram(
+        self._evaluated = metrics.distribution(
             "scheduler_pod_scheduling_evaluated_nodes",
             "The number of nodes the scheduler evaluated the pod against in the filtering phase and beyond when find "
             "the suggested node",
             buckets=exponential_buckets(1, 2, 24),
         )
-        self._feasible = metrics.histogram(
+        self._feasible = metrics.distribution(
             "scheduler_pod_scheduling_feasible_nodes",
             "The number of of nodes out of the evaluated ones that fit the pod when find the suggested node",
             buckets=exponential_buckets(1, 2, 24),
         )
-        self._preemption_attempts = metrics.counter(
+        self._preemption_attempts = metrics.tally(
             "scheduler_preemption_attempts_total",
             "Total preemption attempts in the cluster till now",
             stability="STABLE",
         )
-        self._preemption_victims = metrics.histogram(
+        self._preemption_victims = metrics.distribution(
             "scheduler_preemption_victims",
             "Number of selected preemption victims",
             buckets=exponential_buckets(1, 2, 7),
             stability="STABLE",
         )
-        self._permit_wait = metrics.histogram(
+        self._permit_wait = metrics.distribution(
             "scheduler_permit_wait_duration_seconds",
             "Duration of waiting on permit.",
             ("result",),
             buckets=exponential_buckets(0.001, 2, 15),
         )
-        self._point_duration = metrics.histogram(
+        self._point_duration = metrics.distribution(
             "scheduler_framework_extension_point_duration_seconds",
             "Latency for running all plugins of a specific extension point.",
             ("extension_point", "status", "profile"),
@@ -107,7 +107,7 @@ class SchedulerMetrics:
             buckets=(*exponential_buckets(0.00000625, 2, 4), *exponential_buckets(0.0001, 2, 12)),
             stability="STABLE",
         )
-        self._plugin_duration = metrics.histogram(
+        self._plugin_duration = metrics.distribution(
             "scheduler_plugin_execution_duration_seconds",
             "Duration for running a plugin at a specific extension point.",
             ("plugin", "extension_point", "status"),
@@ -115,7 +115,7 @@ class SchedulerMetrics:
         )
         self._timeouts: Tally[str] = Tally()
         metrics.register(_Timeouts(self._timeouts))
-        self._scheduled: dict[str, tuple[Counter, Histogram]] = {}
+        self._scheduled: dict[str, tuple[Count, Samples]] = {}
         """By profile: looking labels up costs more than counting."""
         self.algorithm: Callable[[float], None] = self._algorithm_duration.observe
         """A decision took so long."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from types import TracebackType
 from typing import Final
 
 from koordinator.scheduler.engine.binding_points import Wait
@@ -72,7 +72,7 @@ class Engine:
             observer.on_time(now)
         if not view.columns.row_of:
             return no_nodes()
-        with _as_plugin_error():
+        with _as_plugin_error:
             only = self._finder.find_one_node(pod) if self._finder is not None else None
             if isinstance(only, Reason):
                 assert self._finder is not None
@@ -80,7 +80,7 @@ class Engine:
             key = self.profile.class_key(pod)
         pod_class = self._class_of(key, pod)
         try:
-            with _as_plugin_error():
+            with _as_plugin_error:
                 return self._judge(pod_class, pod, only)
         except PluginError:
             # Half of its rows may be current: nobody may use it again.
@@ -91,7 +91,7 @@ class Engine:
         """Count the pod on its node and let the Reserve plugins prepare. Raises PluginError, with all undone."""
         self._state.assume(placement.pod, placement.node_name)
         try:
-            with _as_plugin_error():
+            with _as_plugin_error:
                 for plugin in self.profile.reserve:
                     plugin.reserve(placement.pod, placement.row)
         except PluginError:
@@ -104,7 +104,7 @@ class Engine:
         """Ask the Permit plugins about an assumed pod: those that want it to wait, and for how many seconds at most
         (none: it may be bound), or a refusal. Raises PluginError. Undoing ``assume`` is the caller's part."""
         waits: dict[str, float] = {}
-        with _as_plugin_error():
+        with _as_plugin_error:
             for plugin in self.profile.permit:
                 answer = plugin.permit(placement.pod, placement.row)
                 if isinstance(answer, Wait):
@@ -151,7 +151,7 @@ class Engine:
         points = len(self.profile.filter) + 2 * len(self.profile.score) + 2
         while self._classes and (len(self._classes) + 1) * rows * points > self._cells:
             self._classes.popitem(last=False)
-        with _as_plugin_error():
+        with _as_plugin_error:
             evaluation = Evaluation(self.profile, self._state.view.columns, pod)
         pod_class = self._classes[key] = _PodClass(evaluation, next(self._numbers))
         return pod_class
@@ -195,12 +195,17 @@ class Engine:
         )
 
 
-@contextmanager
-def _as_plugin_error() -> Iterator[None]:
-    """Whatever a plugin raises ends the attempt of its pod, not the program."""
-    try:
-        yield
-    except PluginError:
-        raise
-    except Exception as error:
-        raise PluginError(f"{type(error).__name__}: {error}") from error
+class _AsPluginError:
+    """Whatever a plugin raises ends the attempt of its pod, not the program. Without state, so that one will do."""
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if isinstance(error, Exception) and not isinstance(error, PluginError):
+            raise PluginError(f"{type(error).__name__}: {error}") from error
+
+
+_as_plugin_error: Final = _AsPluginError()

@@ -36,6 +36,13 @@ def host_ports(pod: Pod) -> tuple[_HostPort, ...]:
     )
 
 
+def _ports_of(pod: PodInfo) -> tuple[_HostPort, ...]:
+    known: tuple[_HostPort, ...] | None = pod.memo.get(NodePorts.name)
+    if known is None:
+        known = pod.memo[NodePorts.name] = host_ports(pod.pod)
+    return known
+
+
 class NodePorts(PreFilterPlugin, FilterPlugin, Observer):
     name = "NodePorts"
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.PODS,)
@@ -47,7 +54,7 @@ class NodePorts(PreFilterPlugin, FilterPlugin, Observer):
         self._counted: dict[tuple[int, str], tuple[_HostPort, ...]] = {}
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
-        ports = host_ports(pod.pod)
+        ports = _ports_of(pod)
         before = self._counted.get((row, pod.uid), ())
         if ports == before:
             return
@@ -65,10 +72,10 @@ class NodePorts(PreFilterPlugin, FilterPlugin, Observer):
             self._forget(counted_row, uid)
 
     def class_key(self, pod: PodInfo) -> Hashable:
-        return host_ports(pod.pod)
+        return _ports_of(pod)
 
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
-        ports = host_ports(pod.pod)
+        ports = _ports_of(pod)
         return PreFilterResult(state=ports, skip=not ports)
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import msgspec
+
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.priority import PriorityClass
 from koordinator.scheduler.plugins.load_aware.settings import LONGEST_WINDOW, AggregatedKey, Settings, Vector
@@ -35,8 +37,7 @@ class Report:
     prod_pods: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True)
-class AssignedPod:
+class AssignedPod(msgspec.Struct, frozen=True, gc=False):
     """A pod on the node. Times are in seconds since the epoch."""
 
     key: str
@@ -77,13 +78,13 @@ class NodeLoad:
             self._add(pod, 1)
 
     def assign(self, uid: str, pod: AssignedPod) -> bool:
-        """Count the pod, in the place of what was known of it; returns whether anything changed."""
+        """Count the pod, in the place of what was known of it; returns whether any sum may have changed."""
         before = self.pods.get(uid)
-        if before == pod:
-            return False
-        if before is not None:
-            self._add(before, -1)
         self.pods[uid] = pod
+        if before is not None:
+            if self._count_alike(before, pod):
+                return False
+            self._add(before, -1)
         self._add(pod, 1)
         return True
 
@@ -106,16 +107,27 @@ class NodeLoad:
             _accumulate(sums.prod_usage, usage, sign)
         if pod.estimate is None:
             return
-        unseen = usage is None or metric.updated - metric.interval < pod.assigned_at
-        force = unseen or pod.estimated_until > metric.updated
+        force = usage is None or _is_expected(pod, metric)
         if force:
             _accumulate(sums.node_delta, _excess(pod.estimate, usage), sign)
         _accumulate(sums.estimated, pod.estimate, sign)
         if pod.prod and (force or (usage is not None and not active)):
             _accumulate(sums.prod_delta, _excess(pod.estimate, usage if active else None), sign)
 
+    def _count_alike(self, one: AssignedPod, other: AssignedPod) -> bool:
+        """Whether both add the same. A confirmed binding seldom changes more than the moment."""
+        if one.key != other.key or one.prod != other.prod or one.estimate != other.estimate:
+            return False
+        metric = self.metric
+        return metric is None or one.key not in metric.pods or _is_expected(one, metric) == _is_expected(other, metric)
+
     def _zeros(self) -> Sums:
         return Sums([0] * self.width, [0] * self.width, [0] * self.width, [0] * self.width)
+
+
+def _is_expected(pod: AssignedPod, metric: Report) -> bool:
+    """Whether the estimate counts although the pod has been measured: its usage cannot be all in the report yet."""
+    return metric.updated - metric.interval < pod.assigned_at or pod.estimated_until > metric.updated
 
 
 def read_report(metric: NodeMetric, settings: Settings, before: Report | None) -> Report:

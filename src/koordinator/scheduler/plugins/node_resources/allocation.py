@@ -38,6 +38,8 @@ class Allocation:
     weights: tuple[int, ...]
     non_zero: tuple[tuple[int, int], ...]
     """(position, column of non_zero_requested): where the requests with defaults count instead of the plain ones."""
+    pairs: tuple[tuple[int, int], ...]
+    """``columns`` with ``added``."""
 
 
 class AllocationScorer:
@@ -68,11 +70,13 @@ class AllocationScorer:
         added = [
             pod.request.non_zero[column] if column in with_defaults else amounts.get(column, 0) for column, _ in chosen
         ]
+        chosen_columns = tuple(column for column, _ in chosen)
         return Allocation(
-            columns=tuple(column for column, _ in chosen),
+            columns=chosen_columns,
             added=tuple(added),
             weights=tuple(weight for _, weight in chosen),
             non_zero=tuple((index, column) for index, (column, _) in enumerate(chosen) if column in with_defaults),
+            pairs=tuple(zip(chosen_columns, added, strict=True)),
         )
 
     def score(self, allocation: Allocation, rows: Rows) -> Ints:
@@ -92,13 +96,12 @@ class AllocationScorer:
         """The score of a single row."""
         columns, chosen = self._columns, allocation.columns
         if self._scorer_of_one is not None and chosen:
-            all_requested, all_allocatable = columns.requested[row].tolist(), columns.allocatable[row].tolist()
-            requested = [all_requested[column] for column in chosen]
-            for index, column in allocation.non_zero:
-                requested[index] = columns.non_zero_requested[row, column].item()
-            requested = [amount + more for amount, more in zip(requested, allocation.added, strict=True)]
-            allocatable = [all_allocatable[column] for column in chosen]
-            score = self._scorer_of_one(requested, allocatable, allocation.weights)
+            used, whole = columns.requested[row].tolist(), columns.allocatable[row].tolist()
+            if allocation.non_zero:
+                # CPU and memory are the first two columns of both.
+                used[:2] = columns.non_zero_requested[row].tolist()
+            requested = [used[column] + more for column, more in allocation.pairs]
+            score = self._scorer_of_one(requested, [whole[column] for column in chosen], allocation.weights)
             if score is not None:
                 return score
         return int(self.score(allocation, np.array((row,), dtype=np.intp))[0])
