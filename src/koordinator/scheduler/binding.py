@@ -10,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
 from random import Random
 from typing import Final, Protocol
+
+import msgspec
 
 from koordinator.api.kinds import PODS
 from koordinator.api.pod import Pod
@@ -42,8 +43,7 @@ class Result(Enum):
     """The pod has no node and this attempt is over."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """``pod`` is what the API server showed when it had to be asked; ``detail`` says why it was refused."""
 
     result: Result
@@ -51,8 +51,7 @@ class Outcome:
     pod: Pod | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Binding:
+class Binding(msgspec.Struct, frozen=True):
     """One pod on its way to its node."""
 
     entry: QueuedPod

@@ -8,7 +8,8 @@ from typing import Final
 
 import msgspec
 
-from koordinator.api.pod import Pod
+from koordinator.api.meta import ObjectMeta
+from koordinator.api.pod import Pod, PodSpec
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 MakePodInfo = Callable[[Pod], PodInfo]
@@ -30,16 +31,11 @@ class PodFacts:
         """The pod with its facts; ``known`` is how it was before."""
         if known is None or known.uid != pod.metadata.uid:
             return self._of_new(pod)
-        if _resources_differ(known.pod, pod):
+        same_spec = _same_but_for_node(known.pod.spec, pod.spec)
+        if _granted(known.pod) != _granted(pod) or not (same_spec or _same_resources(known.pod.spec, pod.spec)):
             return self._make_pod(pod)
-        return PodInfo(
-            pod=pod,
-            request=known.request,
-            key=known.key,
-            uid=known.uid,
-            priority=known.priority,
-            memo=known.memo if _same_to_plugins(known.pod, pod) else {},
-        )
+        memo = known.memo if same_spec and _same_metadata(known.pod.metadata, pod.metadata) else {}
+        return PodInfo(pod, known.request, known.key, known.uid, known.priority, memo)
 
     def _of_new(self, pod: Pod) -> PodInfo:
         if pod.spec.node_name or not self._alike(pod.spec.scheduler_name):
@@ -70,27 +66,30 @@ def _are_twins(one: Pod, other: Pod) -> bool:
     )
 
 
-def _resources_differ(old: Pod, new: Pod) -> bool:
-    """Binding a pod changes ``nodeName`` alone; what the kubelet has granted to it counts in a resize."""
-    before, after = old.spec, new.spec
-    if before is not after and (
-        before.containers != after.containers
-        or before.init_containers != after.init_containers
-        or before.resources != after.resources
-        or before.overhead != after.overhead
-        or before.priority != after.priority
-    ):
-        return True
-    return _granted(old) != _granted(new)
+def _same_but_for_node(before: PodSpec, after: PodSpec) -> bool:
+    """Binding a pod changes ``nodeName`` alone."""
+    if before.node_name != after.node_name:
+        before = msgspec.structs.replace(before, node_name=after.node_name)
+    return before == after
 
 
-def _same_to_plugins(old: Pod, new: Pod) -> bool:
-    before, after = old.metadata, new.metadata
-    if before.annotations != after.annotations or not _same_own_labels(before.labels, after.labels):
-        return False
-    if old.spec.node_name == new.spec.node_name:
-        return old.spec == new.spec
-    return msgspec.structs.replace(old.spec, node_name=new.spec.node_name) == new.spec
+def _same_resources(before: PodSpec, after: PodSpec) -> bool:
+    return (
+        before.containers == after.containers
+        and before.init_containers == after.init_containers
+        and before.resources == after.resources
+        and before.overhead == after.overhead
+        and before.priority == after.priority
+    )
+
+
+def _same_metadata(before: ObjectMeta, after: ObjectMeta) -> bool:
+    """As far as plugins read it."""
+    return (
+        before.annotations == after.annotations
+        and before.owner_references == after.owner_references
+        and _same_own_labels(before.labels, after.labels)
+    )
 
 
 def _same_own_labels(before: Mapping[str, str], after: Mapping[str, str]) -> bool:

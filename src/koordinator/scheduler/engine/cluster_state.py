@@ -16,7 +16,7 @@ from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
-from koordinator.scheduler.engine.columns import PODS, Aspect
+from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import Observer
 from koordinator.scheduler.engine.node_changes import node_changes
@@ -282,7 +282,7 @@ class ClusterState:
         self._observers.tell("on_pod_removed", placed.row, pod)
 
     def _count(self, row: int, request: PodRequest, sign: int) -> None:
-        self._columns.add_request(row, {**request.amounts, PODS: 1}, request.non_zero, sign)
+        self._columns.add_request(row, request.counted, request.non_zero, sign)
 
     def _change_priority(self, old: int, new: int | None) -> None:
         self._priorities[old] -= 1

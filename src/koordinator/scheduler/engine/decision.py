@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, PostFilterResult
@@ -32,8 +34,7 @@ class ScoredNode:
     by_plugin: dict[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
+class Placement(msgspec.Struct, frozen=True):
     """The pod goes to ``node_name``."""
 
     pod: PodInfo
@@ -75,8 +76,7 @@ class Rejection:
     """What PostFilter plugins made of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True):
     """One entry of the memory. Exactly one of ``placement``, ``rejection`` and ``error`` is set."""
 
     at: datetime
@@ -92,18 +92,19 @@ class DecisionLog:
     def __init__(self, pods: int = 2048, attempts: int = 5) -> None:
         self._pods = pods
         self._attempts = attempts
-        self._by_pod: OrderedDict[str, deque[Attempt]] = OrderedDict()
+        self._by_pod: OrderedDict[str, list[Attempt]] = OrderedDict()
 
     def add(self, key: str, attempt: Attempt) -> None:
         """Remember an attempt of the pod ``namespace/name``."""
         attempts = self._by_pod.get(key)
         if attempts is None:
-            attempts = self._by_pod[key] = deque(maxlen=self._attempts)
+            self._by_pod[key] = [attempt]
             if len(self._by_pod) > self._pods:
                 self._by_pod.popitem(last=False)
-        else:
-            self._by_pod.move_to_end(key)
+            return
+        self._by_pod.move_to_end(key)
         attempts.append(attempt)
+        del attempts[: -self._attempts]
 
     def attempts(self, key: str) -> Sequence[Attempt]:
         """What is remembered of the pod, oldest first."""

@@ -39,6 +39,8 @@ class Evaluation(Board):
         """The version of the columns that everything here is current for."""
         self._normalized = [index for index, score in enumerate(self._scores) if score.raw is not None]
         self._follows = not self.is_local or any(entry.follows for entry in plan.scores)
+        self._is_simple = not (self._follows or self._transformed or plan.restricted_to is not None)
+        """Whether what changes on a row concerns that row alone."""
         self._reads = _union(entry.reads for entry in plan.filters) | _union(entry.reads for entry in plan.scores)
 
     def refresh(self) -> None:
@@ -58,6 +60,12 @@ class Evaluation(Board):
         """Recompute what changed since ``version``."""
         columns = self._columns
         changed = columns.changes_since(self.version, _FEW_CHANGES)
+        if changed is not None and len(changed) == 1 and self._is_simple:
+            ((row, aspects),) = changed.items()
+            if columns.alive[row]:
+                if aspects & self._reads and self._evaluate_row(aspects, row):
+                    self._normalize()
+                return
         work: list[tuple[int, Rows]] = []
         gone: list[int] = []
         if changed is not None:

@@ -58,6 +58,9 @@ class Plugin(ABC):
     """The kinds, beside pods and nodes, that the plugin reads from ``view.objects``."""
     node_objects: ClassVar[tuple[Kind[Any], ...]] = ()
     """The kinds whose objects bear a node's name; they arrive by Observer.on_node_object."""
+    args_type: ClassVar[type[Any] | None] = None
+    """What the ``args`` of a plugin of another package are decoded into, a msgspec.Struct or a dataclass; without it
+    they are the mapping that was written. Built-in plugins have theirs in the configuration's own table."""
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         self.args = args

@@ -8,7 +8,7 @@ from typing import Any
 
 from koordinator.api.pod import Pod
 from koordinator.model.pod_requests import canonical, non_zero_requests, pod_requests
-from koordinator.scheduler.engine.columns import ResourceIndex
+from koordinator.scheduler.engine.columns import PODS, ResourceIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,11 @@ class PodRequest:
     """Column -> amount, without zeros, without the pod itself."""
     non_zero: tuple[int, int]
     """CPU and memory with the upstream defaults (100 milli-CPU, 200 MiB per container) where nothing is requested."""
+    counted: Mapping[int, int] = field(init=False)
+    """The same with the pod itself in the column of pods."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "counted", {**self.amounts, PODS: 1})
 
 
 @dataclass(slots=True)
@@ -33,7 +38,7 @@ class PodInfo:
     priority: int
     memo: dict[str, Any] = field(default_factory=dict)
     """What plugins have derived from the pod, by names of their own. It lives as long as spec (but for the node's
-    name), labels and annotations stay the same, so through assuming and binding."""
+    name), labels, annotations and owners stay the same, so through assuming and binding."""
 
 
 def make_pod_info(pod: Pod, resources: ResourceIndex) -> PodInfo:

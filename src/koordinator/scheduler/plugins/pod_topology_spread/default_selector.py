@@ -29,6 +29,8 @@ class DefaultSelectors:
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
+        self.changes = 0
+        """Grows whenever any selector may have changed."""
         self._versions: Counter[str] = Counter()
         self._services: dict[tuple[str, str, str], dict[str, Service]] = {}
 
@@ -39,6 +41,7 @@ class DefaultSelectors:
         known = new or old
         assert known is not None
         self._versions[known.metadata.namespace] += 1
+        self.changes += 1
         if kind is SERVICES:
             for service, present in ((old, False), (new, True)):
                 if isinstance(service, Service) and service.spec.selector:

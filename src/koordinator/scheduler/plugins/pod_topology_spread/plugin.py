@@ -84,13 +84,15 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
         """What the defaults mean for the pod, which follows from Services and controllers."""
         if not self._defaults or pod.pod.spec.topology_spread_constraints:
             return None
+        known: tuple[int, PodConstraints, bytes | None] | None = pod.memo.get(_KEY_MEMO)
+        if known is not None and known[0] == self.selectors.changes:
+            return known[2]
         constraints = self.constraints(pod)
-        if constraints is NO_CONSTRAINTS:
-            return None
-        known = pod.memo.get(_KEY_MEMO)
-        if known is None or known[0] is not constraints:
-            known = pod.memo[_KEY_MEMO] = constraints, constraints_key(pod.pod, constraints)
-        key: bytes = known[1]
+        if known is not None and known[1] is constraints:
+            key = known[2]
+        else:
+            key = None if constraints is NO_CONSTRAINTS else constraints_key(pod.pod, constraints)
+        pod.memo[_KEY_MEMO] = self.selectors.changes, constraints, key
         return key
 
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
