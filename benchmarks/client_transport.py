@@ -21,8 +21,9 @@ from collections.abc import Sequence
 import uvloop
 from aiohttp import web
 
+from koordinator.kube.aiohttp_transport import AiohttpTransport
 from koordinator.kube.pooled_transport import PooledTransport
-from koordinator.kube.transport import AiohttpTransport, Endpoint, Transport
+from koordinator.kube.transport import Endpoint, Transport
 
 _CONCURRENCY = 50
 _BODY = json.dumps({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "pod"}, "target": {"name": "node"}})

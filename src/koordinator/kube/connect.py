@@ -23,7 +23,7 @@ from koordinator.kube.retry import RetryPolicy
 from koordinator.kube.sender import Sender
 from koordinator.kube.time_limits import Deadlines
 from koordinator.kube.tls import KeyPair, RotatingContext
-from koordinator.kube.transport import AiohttpTransport, Transport
+from koordinator.kube.transport import Transport
 
 _GO_MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}
 
@@ -95,6 +95,9 @@ async def connect(options: ClientOptions) -> KubeClient:
 def _transport(found: Connection, tls: RotatingContext | None, options: ClientOptions) -> Transport:
     context = tls.context if tls is not None else None
     if found.endpoint.proxy:
+        # Loaded only where it is needed: that takes a quarter of a second.
+        from koordinator.kube.aiohttp_transport import AiohttpTransport
+
         return AiohttpTransport(found.endpoint, context, max_connections=options.max_connections)
     return PooledTransport(found.endpoint, context, options.clock.monotonic, max_connections=options.max_connections)
 

@@ -20,6 +20,7 @@ class AnswerParser:
 
     __slots__ = (
         "_after_chunk",
+        "_bodyless",
         "_buffer",
         "_complete",
         "_length",
@@ -30,7 +31,9 @@ class AnswerParser:
         "status",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, *, bodyless: bool = False) -> None:
+        """``bodyless``: the answer to a HEAD, which has the length of a body that does not come."""
+        self._bodyless = bodyless
         self.status = 0
         self.headers: Mapping[str, str] = {}
         self.keep_alive = False
@@ -47,8 +50,24 @@ class AnswerParser:
         return bool(self.status or self._buffer)
 
     @property
+    def has_head(self) -> bool:
+        """Whether ``status`` and ``headers`` are those of the answer."""
+        return self._mode != self._head
+
+    @property
     def body(self) -> bytes:
         return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+
+    @property
+    def held(self) -> int:
+        """Bytes of the body that have arrived and were not taken."""
+        return sum(map(len, self._parts))
+
+    def take(self) -> bytes:
+        """What has arrived of the body since the last time."""
+        taken = self.body
+        self._parts.clear()
+        return taken
 
     def feed(self, data: bytes) -> bool:
         """Take what arrived; True when the answer is complete. Raises TransportError for what is not HTTP."""
@@ -93,10 +112,10 @@ class AnswerParser:
         self.keep_alive = first[7:8] == b"1" and headers.get("connection", "").lower() != "close"
 
     def _body_mode(self) -> Callable[[bytes], bool]:
+        if self._bodyless or self.status in _BODYLESS:
+            return self._counted
         if self.headers.get("transfer-encoding", "").lower() == "chunked":
             return self._chunks
-        if self.status in _BODYLESS:
-            return self._counted
         length = self.headers.get("content-length")
         if length is None:
             self.keep_alive = False

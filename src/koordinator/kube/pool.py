@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
 from typing import cast
 
+from koordinator.kube.dial import Dialler
 from koordinator.kube.errors import TransportError
 from koordinator.kube.http1 import AnswerParser
 
-_CONNECT_SECONDS = 10.0
 # Below the 90 s after which Go's server closes idle connections: a request is then seldom sent into a closing one.
 IDLE_SECONDS = 45.0
-_PROBE_SECONDS = 15
-_PROBES = 3
 
 
 class Connection(asyncio.Protocol):
@@ -33,12 +30,12 @@ class Connection(asyncio.Protocol):
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
-    def ask(self, request: bytes) -> asyncio.Future[AnswerParser]:
-        """Send a request; the future gets its answer or a TransportError."""
+    def ask(self, request: bytes, answer: AnswerParser) -> asyncio.Future[AnswerParser]:
+        """Send a request; the future gets ``answer``, read to its end, or a TransportError."""
         if self._transport is None:
             raise TransportError("the connection closed before the request was sent", maybe_applied=False)
         assert self._waiter is None
-        self._parser = AnswerParser()
+        self._parser = answer
         self._waiter = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         return self._waiter
@@ -92,13 +89,10 @@ class Connection(asyncio.Protocol):
 class ConnectionPool:
     """At most ``limit`` connections; the one used last is used next, and those who wait are served in turn."""
 
-    def __init__(self, host: str, port: int, limit: int, monotonic: Callable[[], float], server_name: str = "") -> None:
-        self._host = host
-        self._port = port
+    def __init__(self, dialler: Dialler, limit: int, monotonic: Callable[[], float]) -> None:
+        self._dialler = dialler
         self._limit = limit
         self._monotonic = monotonic
-        self._server_name = server_name or host
-        self._tls: ssl.SSLContext | None = None
         self._idle: list[Connection] = []
         self._waiters: deque[asyncio.Future[Connection | None]] = deque()
         self._count = 0
@@ -106,21 +100,21 @@ class ConnectionPool:
 
     def use_tls(self, context: ssl.SSLContext) -> None:
         """Connect with this from now on; idle connections of before are closed, busy ones when they are released."""
-        self._tls = context
+        self._dialler.tls = context
         idle, self._idle = self._idle, []
         for connection in idle:
             self._discard(connection)
 
-    async def exchange(self, request: bytes) -> AnswerParser:
-        """Send a request over some connection and return its answer. Raises TransportError."""
+    async def exchange(self, request: bytes, *, bodyless: bool = False) -> AnswerParser:
+        """Send a request over some connection and return its answer; ``bodyless`` for a HEAD. Raises TransportError."""
         connection = await self._acquire()
-        tls = self._tls
+        tls = self._dialler.tls
         try:
-            answer = await connection.ask(request)
+            answer = await connection.ask(request, AnswerParser(bodyless=bodyless))
         except BaseException:
             self._discard(connection)
             raise
-        if connection.is_open and tls is self._tls and not self._closed:
+        if connection.is_open and tls is self._dialler.tls and not self._closed:
             self._release(connection)
         else:
             self._discard(connection)
@@ -167,30 +161,11 @@ class ConnectionPool:
     async def _open(self) -> Connection:
         self._count += 1
         try:
-            async with asyncio.timeout(_CONNECT_SECONDS):
-                transport, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: Connection(self._lost),
-                    self._host,
-                    self._port,
-                    ssl=self._tls,
-                    server_hostname=self._server_name if self._tls is not None else None,
-                )
-        except BaseException as error:
+            return await self._dialler.connect(lambda: Connection(self._lost))
+        except BaseException:
             self._count -= 1
             self._hand_over(None)
-            if isinstance(error, TimeoutError):
-                raise TransportError(
-                    f"{self._where}: no connection within {_CONNECT_SECONDS:g} s", maybe_applied=False, timed_out=True
-                ) from error
-            if isinstance(error, OSError):
-                raise TransportError(f"{self._where}: {error}", maybe_applied=False) from error
             raise
-        probe_when_silent(transport.get_extra_info("socket"))
-        return connection
-
-    @property
-    def _where(self) -> str:
-        return f"cannot connect to {self._host} port {self._port}"
 
     def _release(self, connection: Connection) -> None:
         if not self._hand_over(connection):
@@ -215,13 +190,3 @@ class ConnectionPool:
         if connection in self._idle:
             self._idle.remove(connection)
             self._discard(connection)
-
-
-def probe_when_silent(opened: socket.socket) -> None:
-    """Let the kernel notice a dead peer within a minute, also under a watch that is silent by nature."""
-    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PROBE_SECONDS)
-        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PROBE_SECONDS)
-        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)
-        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _PROBE_SECONDS * (_PROBES + 1) * 1000)

@@ -1,8 +1,7 @@
-"""The transport that programs use: requests over connections of our own, streams over aiohttp.
+"""The transport that programs use: connections of our own, kept for requests, one for each stream.
 
-aiohttp spends several times the processor time on a small request that our connections do; a watch costs it nothing
-between events, so there its care for every corner of HTTP is worth having. Behind an HTTP proxy everything goes through
-aiohttp.
+aiohttp spends several times the processor time on a small request that our connections do, and loading it takes a
+quarter of a second; it is left to API servers behind an HTTP proxy.
 """
 
 from __future__ import annotations
@@ -10,10 +9,13 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
+from koordinator.kube.answer_stream import AnswerStream
+from koordinator.kube.dial import Dialler
 from koordinator.kube.errors import TransportError
 from koordinator.kube.pool import ConnectionPool
-from koordinator.kube.transport import AiohttpTransport, Endpoint, Response, Stream
+from koordinator.kube.transport import Endpoint, Response
 
 _CACHED_HEADERS = 32
 
@@ -31,31 +33,23 @@ class PooledTransport:
     ) -> None:
         parts = urlsplit(endpoint.url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
-        self._pool = ConnectionPool(parts.hostname or "", port, max_connections, monotonic, endpoint.server_name)
-        self._streams = AiohttpTransport(endpoint, tls, max_connections=0)
+        self._dialler = Dialler(parts.hostname or "", port, endpoint.server_name, tls)
+        self._pool = ConnectionPool(self._dialler, max_connections, monotonic)
+        self._streams: WeakSet[AnswerStream] = WeakSet()
         self._prefix = parts.path
         self._host = f"Host: {parts.netloc.rpartition('@')[2]}\r\n"
         # By identity: whoever sends builds each set of headers once and uses it for every request.
         self._blocks: dict[int, tuple[Mapping[str, str], str]] = {}
-        if tls is not None:
-            self._pool.use_tls(tls)
 
     def use_tls(self, context: ssl.SSLContext) -> None:
         self._pool.use_tls(context)
-        self._streams.use_tls(context)
 
     async def request(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None
     ) -> Response:
-        if method == "HEAD":
-            # Its answers have the length of a body that does not come.
-            return await self._streams.request(method, target, headers, body)
-        if " " in target or not (target.isascii() and target.isprintable()):
-            raise ValueError(f"{target!r} is not an encoded request target")
-        length = f"Content-Length: {len(body)}\r\n" if body is not None else ""
-        head = f"{method} {self._prefix}{target} HTTP/1.1\r\n{self._block(headers)}{length}\r\n".encode("latin-1")
+        message = self._message(method, target, headers, body)
         try:
-            answer = await self._pool.exchange(head + body if body else head)
+            answer = await self._pool.exchange(message, bodyless=method == "HEAD")
         except TransportError as error:
             raise TransportError(
                 f"{method} {target}: {error}", maybe_applied=error.maybe_applied, timed_out=error.timed_out
@@ -76,9 +70,33 @@ class PooledTransport:
         self._blocks[id(headers)] = headers, block
         return block
 
-    async def stream(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None) -> Stream:
-        return await self._streams.stream(method, target, headers, body)
+    async def stream(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None
+    ) -> AnswerStream:
+        what = f"{method} {target}"
+        message = self._message(method, target, headers, body)
+        try:
+            stream = await self._dialler.connect(lambda: AnswerStream(message, what))
+            self._streams.add(stream)
+            try:
+                await stream.begin()
+            except BaseException:
+                stream.abort()
+                raise
+        except TransportError as error:
+            raise TransportError(
+                f"{what}: {error}", maybe_applied=error.maybe_applied, timed_out=error.timed_out
+            ) from error
+        return stream
+
+    def _message(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
+        if " " in target or not (target.isascii() and target.isprintable()):
+            raise ValueError(f"{target!r} is not an encoded request target")
+        length = f"Content-Length: {len(body)}\r\n" if body is not None else ""
+        head = f"{method} {self._prefix}{target} HTTP/1.1\r\n{self._block(headers)}{length}\r\n".encode("latin-1")
+        return head + body if body else head
 
     async def close(self) -> None:
+        for stream in list(self._streams):
+            stream.abort()
         await self._pool.close()
-        await self._streams.close()

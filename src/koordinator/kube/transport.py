@@ -1,27 +1,16 @@
-"""HTTP to one API server: the narrow place that knows which HTTP library is used.
+"""HTTP to one API server: what everything above it hands over and gets back.
 
-Everything above hands over an encoded target and finished headers, and gets back a status, headers and bytes. What an
-HTTP library offers beyond that (cookies, redirects, decompression, per-request time limits) is switched off: it costs
-more than the request itself when a scheduler binds a thousand pods a second.
+An encoded target and finished headers go in, a status, headers and bytes come out. What HTTP libraries offer beyond
+that (cookies, redirects, decompression, per-request time limits) has no place here: it costs more than the request
+itself when a scheduler binds a thousand pods a second.
 """
 
 from __future__ import annotations
 
-import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
-
-import aiohttp
-from aiohttp import hdrs
-from yarl import URL
-
-from koordinator.kube.errors import TransportError
-from koordinator.kube.pool import IDLE_SECONDS, probe_when_silent
-
-_CONNECT_SECONDS = 10.0
-_READ_BUFFER_BYTES = 1 << 18
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,105 +66,3 @@ class Transport(Protocol):
         ...
 
     async def close(self) -> None: ...
-
-
-class AiohttpTransport:
-    """Transport over one aiohttp session with a pool of kept connections."""
-
-    def __init__(self, endpoint: Endpoint, tls: ssl.SSLContext | None = None, *, max_connections: int = 256) -> None:
-        self._base = endpoint.url
-        self._options: dict[str, Any] = {"allow_redirects": False}
-        if endpoint.proxy:
-            self._options["proxy"] = URL(endpoint.proxy)
-        if endpoint.server_name:
-            self._options["server_hostname"] = endpoint.server_name
-        if tls is not None:
-            self.use_tls(tls)
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=max_connections,
-                keepalive_timeout=IDLE_SECONDS,
-                socket_factory=_keepalive_socket,
-            ),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            skip_auto_headers=(hdrs.ACCEPT, hdrs.ACCEPT_ENCODING, hdrs.USER_AGENT, hdrs.CONTENT_TYPE),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS),
-            auto_decompress=False,
-            read_bufsize=_READ_BUFFER_BYTES,
-        )
-
-    def use_tls(self, context: ssl.SSLContext) -> None:
-        self._options["ssl"] = context
-
-    async def request(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None
-    ) -> Response:
-        answer = await self._open(method, target, headers, body)
-        try:
-            content = await answer.read()
-        except (aiohttp.ClientError, OSError) as error:
-            raise TransportError(f"{method} {target}: the answer broke off: {_text(error)}") from error
-        finally:
-            answer.release()
-        return Response(answer.status, answer.headers, content)
-
-    async def stream(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None
-    ) -> AiohttpStream:
-        return AiohttpStream(await self._open(method, target, headers, body), f"{method} {target}")
-
-    async def _open(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
-    ) -> aiohttp.ClientResponse:
-        try:
-            return await self._session.request(
-                method, URL(self._base + target, encoded=True), headers=headers, data=body, **self._options
-            )
-        except aiohttp.ClientConnectorError as error:
-            raise TransportError(f"{method} {target}: {_text(error)}", maybe_applied=False) from error
-        except aiohttp.ServerTimeoutError as error:
-            raise TransportError(f"{method} {target}: {_text(error)}", maybe_applied=False, timed_out=True) from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise TransportError(f"{method} {target}: {_text(error)}") from error
-
-    async def close(self) -> None:
-        await self._session.close()
-
-
-class AiohttpStream:
-    """The body of an aiohttp answer, chunk by chunk."""
-
-    def __init__(self, answer: aiohttp.ClientResponse, what: str) -> None:
-        self._answer = answer
-        self._what = what
-        self.status = answer.status
-        self.headers: Mapping[str, str] = answer.headers
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        try:
-            async for chunk in self._answer.content.iter_any():
-                yield chunk
-        except (aiohttp.ClientError, OSError) as error:
-            raise TransportError(f"{self._what}: the stream broke off: {_text(error)}") from error
-
-    async def read(self) -> bytes:
-        try:
-            return await self._answer.read()
-        except (aiohttp.ClientError, OSError) as error:
-            raise TransportError(f"{self._what}: the answer broke off: {_text(error)}") from error
-
-    def abort(self) -> None:
-        self._answer.close()
-
-
-def _keepalive_socket(address: Any) -> socket.socket:
-    """A socket whose dead peer the kernel notices within a minute, also under a watch that is silent by nature."""
-    family, kind, protocol, _, _ = address
-    created = socket.socket(family, kind, protocol)
-    created.setblocking(False)
-    probe_when_silent(created)
-    return created
-
-
-def _text(error: Exception) -> str:
-    return str(error) or type(error).__name__

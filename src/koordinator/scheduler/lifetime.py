@@ -8,27 +8,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
 from koordinator.base.errors import KoordinatorError
-from koordinator.base.metrics import Metrics
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.leader_election import LeaderElector
-from koordinator.kube.serving import HealthServer
-from koordinator.scheduler.configuration import SchedulerConfiguration
 from koordinator.scheduler.program import Scheduler
-from koordinator.scheduler.services.configuration import add_configuration
-from koordinator.scheduler.services.debug_flags import add_debug_flags
-from koordinator.scheduler.services.explanations import add_explanations
-from koordinator.scheduler.services.node_document import node_service
-from koordinator.scheduler.services.routes import Services
 
 logger = logging.getLogger(__name__)
 
 _FLUSH_SECONDS: Final = 3.0
 _STOP_SECONDS: Final = 10.0
+
+
+class Server(Protocol):
+    """What answers requests while the program runs."""
+
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
 
 
 class LeadershipLostError(KoordinatorError):
@@ -39,7 +37,7 @@ async def run(
     scheduler: Scheduler,
     events: EventBroadcaster,
     elector: LeaderElector | None,
-    server: HealthServer | None,
+    server: Server | None,
     stop: asyncio.Event,
 ) -> None:
     """Run everything until ``stop``. Raises LeadershipLostError when the lease was lost before."""
@@ -86,35 +84,6 @@ async def _end(working: asyncio.Task[None], leading: bool) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(_STOP_SECONDS):
                 await asyncio.shield(working)
-
-
-def serve(
-    scheduler: Scheduler,
-    metrics: Metrics,
-    elector: LeaderElector | None,
-    host: str,
-    port: int,
-    configuration: SchedulerConfiguration,
-) -> HealthServer:
-    """Health, readiness, metrics, and the services that show what the scheduler knows and why it decided."""
-    server = HealthServer(metrics, host=host, port=port)
-    server.health.add("informer-sync", lambda: "" if scheduler.synced else "not in sync", "readyz")
-    if elector is not None:
-        server.health.add("leaderElection", elector.check, "healthz", "livez")
-    make_services(scheduler, (lambda: elector.is_leading) if elector is not None else lambda: True).mount(server)
-    add_configuration(server, configuration)
-    if configuration.document.enable_profiling:
-        add_debug_flags(server, scheduler.debug.settings)
-    return server
-
-
-def make_services(scheduler: Scheduler, is_leading: Callable[[], bool]) -> Services:
-    """Everything that this instance answers while it leads."""
-    services = Services(is_leading)
-    add_explanations(services, scheduler.sources)
-    services.add("/apis/v1/nodes/:nodeName", node_service(scheduler.state.view))
-    services.add_plugins(engine.profile for engine in scheduler.engines.values())
-    return services
 
 
 def end_process() -> None:

@@ -91,7 +91,9 @@ async def _run(options: Options, configuration: SchedulerConfiguration, election
             )
         server = None
         if options.port:
-            server = lifetime.serve(scheduler, metrics, elector, options.address, options.port, configuration)
+            from koordinator.scheduler.serving import serve
+
+            server = serve(scheduler, metrics, elector, options.address, options.port, configuration)
         await lifetime.run(scheduler, events, elector, server, stop)
     finally:
         await client.close()

@@ -1,0 +1,45 @@
+"""What the scheduler answers over HTTP. Loaded only where it serves: the library for it takes its time to load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from koordinator.base.metrics import Metrics
+from koordinator.kube.leader_election import LeaderElector
+from koordinator.kube.serving import HealthServer
+from koordinator.scheduler.configuration import SchedulerConfiguration
+from koordinator.scheduler.program import Scheduler
+from koordinator.scheduler.services.configuration import add_configuration
+from koordinator.scheduler.services.debug_flags import add_debug_flags
+from koordinator.scheduler.services.explanations import add_explanations
+from koordinator.scheduler.services.node_document import node_service
+from koordinator.scheduler.services.routes import Services
+
+
+def serve(
+    scheduler: Scheduler,
+    metrics: Metrics,
+    elector: LeaderElector | None,
+    host: str,
+    port: int,
+    configuration: SchedulerConfiguration,
+) -> HealthServer:
+    """Health, readiness, metrics, and the services that show what the scheduler knows and why it decided."""
+    server = HealthServer(metrics, host=host, port=port)
+    server.health.add("informer-sync", lambda: "" if scheduler.synced else "not in sync", "readyz")
+    if elector is not None:
+        server.health.add("leaderElection", elector.check, "healthz", "livez")
+    make_services(scheduler, (lambda: elector.is_leading) if elector is not None else lambda: True).mount(server)
+    add_configuration(server, configuration)
+    if configuration.document.enable_profiling:
+        add_debug_flags(server, scheduler.debug.settings)
+    return server
+
+
+def make_services(scheduler: Scheduler, is_leading: Callable[[], bool]) -> Services:
+    """Everything that this instance answers while it leads."""
+    services = Services(is_leading)
+    add_explanations(services, scheduler.sources)
+    services.add("/apis/v1/nodes/:nodeName", node_service(scheduler.state.view))
+    services.add_plugins(engine.profile for engine in scheduler.engines.values())
+    return services
