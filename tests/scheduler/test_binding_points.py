@@ -20,7 +20,7 @@ from koordinator.scheduler.engine.binding_points import (
     ReservePlugin,
     Wait,
 )
-from koordinator.scheduler.engine.extender import FailureHandler, PodPatcher
+from koordinator.scheduler.engine.extender import FailureHandler, NextPodPlugin, PodPatcher
 from koordinator.scheduler.engine.framework import Plugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
@@ -242,3 +242,45 @@ def test_a_failure_handler_may_take_over() -> None:
 
     world = simulate(story, one_node, recording)
     assert plugin_of(world).record == ["failed: 0/1 nodes are available: 1 Insufficient cpu."]
+
+
+class OutOfTurn(NextPodPlugin):
+    """Wants the pod ``wanted`` to be tried before all others, once it is there."""
+
+    name = "OutOfTurn"
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        self.wanted: str | None = None
+        self.fails = False
+
+    def next_pod(self) -> str | None:
+        if self.fails:
+            raise RuntimeError("no idea")
+        return self.wanted
+
+
+def out_of_turn(wanted: str | None, *, fails: bool = False) -> list[str]:
+    """The order in which three pods are bound, of which the first has the highest priority."""
+
+    def profile(view: ClusterView) -> Profile:
+        base = make_profile(view)
+        plugin = OutOfTurn(None, view)
+        plugin.wanted, plugin.fails = wanted, fails
+        return Profile(base.scheduler_name, {**base.plugins, plugin.name: plugin}, base.order)
+
+    async def story(world: World) -> None:
+        for number, name in enumerate("abc"):
+            world.api.put(make_pod(name, priority=9 - number))
+        world.api.put(make_node("n"))
+
+    return [name for name, _ in simulate(story, profile=profile).api.bindings]
+
+
+def test_a_plugin_may_name_the_next_pod() -> None:
+    assert out_of_turn("uid-c") == ["c", "a", "b"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_without_an_answer_the_queue_decides(fails: bool) -> None:
+    assert out_of_turn("uid-unknown", fails=fails) == ["a", "b", "c"]

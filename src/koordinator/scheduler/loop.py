@@ -33,6 +33,7 @@ from koordinator.scheduler.failure_report import Events, Failure, FailureReason,
 from koordinator.scheduler.feed import Feed
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.monitor import SchedulerMonitor
+from koordinator.scheduler.next_pod import NextPod
 from koordinator.scheduler.plugin_errors import PluginErrors
 from koordinator.scheduler.preparation import Preparation
 from koordinator.scheduler.queue.queued_pod import QueuedPod
@@ -77,6 +78,7 @@ class SchedulingLoop:
     ) -> None:
         self._engines = engines
         self._queue = queue
+        self._next = NextPod(queue, [engine.profile for engine in engines.values()], errors)
         self._decisions = decisions
         self._metrics = metrics
         self._clock = clock
@@ -125,11 +127,11 @@ class SchedulingLoop:
 
     def _slice(self) -> bool:
         """Decide about pods until the time is up; returns whether there are more."""
-        queue, binder, monotonic = self._queue, self._parts.binder, self._clock.monotonic
+        pods, binder, monotonic = self._next, self._parts.binder, self._clock.monotonic
         end = monotonic() + _SLICE_SECONDS
         self._waiting_room.expire()
         while binder.has_room:
-            entry = queue.pop()
+            entry = pods.pop()
             if entry is None:
                 return False
             self._attempt(entry)
