@@ -13,6 +13,7 @@ from koordinator.kube.errors import TransportError
 _MAX_HEAD_BYTES = 64 << 10
 _MAX_CHUNK_LINE_BYTES = 256
 _BODYLESS = (204, 304)
+_LINE_END = b"\r\n"
 
 
 class AnswerParser:
@@ -23,10 +24,12 @@ class AnswerParser:
         "_bodyless",
         "_buffer",
         "_complete",
+        "_head_bytes",
+        "_headers",
         "_length",
+        "_lowered",
         "_mode",
         "_parts",
-        "headers",
         "keep_alive",
         "status",
     )
@@ -35,7 +38,8 @@ class AnswerParser:
         """``bodyless``: the answer to a HEAD, which has the length of a body that does not come."""
         self._bodyless = bodyless
         self.status = 0
-        self.headers: Mapping[str, str] = {}
+        self._head_bytes = self._lowered = b""
+        self._headers: Mapping[str, str] | None = None
         self.keep_alive = False
         self._mode: Callable[[bytes], bool] = self._head
         self._after_chunk = False
@@ -48,6 +52,17 @@ class AnswerParser:
     def started(self) -> bool:
         """Whether anything of the answer has arrived."""
         return bool(self.status or self._buffer)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Made when somebody asks: of most answers only the length is read."""
+        if self._headers is None:
+            headers = {}
+            for line in self._head_bytes.split(b"\r\n")[1:]:
+                name, _, value = line.decode("latin-1").partition(":")
+                headers[name.lower()] = value.strip()
+            self._headers = headers
+        return self._headers
 
     @property
     def has_head(self) -> bool:
@@ -100,28 +115,34 @@ class AnswerParser:
         return self._mode(rest)
 
     def _read_head(self, head: bytes) -> None:
-        first, *lines = head.split(b"\r\n")
-        if not (first.startswith(b"HTTP/1.") and first[9:12].isdigit()):
-            raise TransportError(f"the answer is not HTTP/1.1: {first[:40]!r}")
-        self.status = int(first[9:12])
-        headers = {}
-        for line in lines:
-            name, _, value = line.decode("latin-1").partition(":")
-            headers[name.lower()] = value.strip()
-        self.headers = headers
-        self.keep_alive = first[7:8] == b"1" and headers.get("connection", "").lower() != "close"
+        if not (head.startswith(b"HTTP/1.") and head[9:12].isdigit()):
+            raise TransportError(f"the answer is not HTTP/1.1: {head.partition(_LINE_END)[0][:40]!r}")
+        self.status = int(head[9:12])
+        self._head_bytes = head
+        self._lowered = head.lower()
+        self._headers = None
+        self.keep_alive = head[7:8] == b"1" and self._value(b"connection").lower() != b"close"
+
+    def _value(self, name: bytes) -> bytes:
+        """Of one header, given in lower case, without making all; the last if there are several, as in ``headers``."""
+        found = self._lowered.rfind(_LINE_END + name + b":")
+        if found < 0:
+            return b""
+        start = found + len(name) + 3
+        end = self._head_bytes.find(_LINE_END, start)
+        return self._head_bytes[start : end if end >= 0 else None].strip()
 
     def _body_mode(self) -> Callable[[bytes], bool]:
         if self._bodyless or self.status in _BODYLESS:
             return self._counted
-        if self.headers.get("transfer-encoding", "").lower() == "chunked":
+        if self._value(b"transfer-encoding").lower() == b"chunked":
             return self._chunks
-        length = self.headers.get("content-length")
-        if length is None:
+        length = self._value(b"content-length")
+        if not length and "content-length" not in self.headers:
             self.keep_alive = False
             return self._until_close
-        if not (length.isascii() and length.isdigit()):
-            raise TransportError(f"content-length {length!r} is not a number")
+        if not length.isdigit():
+            raise TransportError(f"content-length {length.decode('latin-1')!r} is not a number")
         self._length = int(length)
         return self._counted
 

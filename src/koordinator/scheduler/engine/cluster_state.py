@@ -20,7 +20,7 @@ from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import Observer
 from koordinator.scheduler.engine.node_changes import node_changes
-from koordinator.scheduler.engine.observers import Observers, OnError
+from koordinator.scheduler.engine.observers import STATUS, Observers, OnError
 from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
 from koordinator.scheduler.engine.view import ClusterView
 
@@ -264,7 +264,9 @@ class ClusterState:
         if old.request is not pod.request and old.request != pod.request:
             self._count(placed.row, old.request, -1)
             self._count(placed.row, pod.request, 1)
-        self._observers.tell("on_pod_assigned", placed.row, pod, assumed)
+        # Who shares the memo of a pod has the same spec, labels, annotations and owners.
+        point = STATUS if old.memo is pod.memo else "on_pod_assigned"
+        self._observers.tell(point, placed.row, pod, assumed)
 
     def _remove(self, placed: _Placed) -> None:
         pod = placed.pod

@@ -92,6 +92,10 @@ class Plugin(ABC):
 class Observer:
     """A plugin that keeps columns of its own. Called in the order of events, before the engine recomputes rows."""
 
+    follows_status: ClassVar[bool] = True
+    """Whether it wants to be told, too, of pods on nodes of which neither spec nor labels, annotations and owners have
+    changed: that a binding is confirmed, what the kubelet reports. There are many such changes."""
+
     def on_node(self, row: int, node: Node) -> None:
         """The node of ``row`` is new or changed."""
         return
@@ -102,7 +106,7 @@ class Observer:
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
         """The pod counts on ``row`` from now on; called again (assumed False) when its binding is confirmed and
-        whenever a pod on the row has changed."""
+        whenever a pod on the row has changed, see ``follows_status``."""
         return
 
     def on_pod_removed(self, row: int, pod: PodInfo) -> None:

@@ -9,6 +9,8 @@ from koordinator.scheduler.engine.framework import Observer, Plugin
 
 OnError = Callable[[str, str, Exception], None]
 """(plugin, method, error)."""
+STATUS: Final = "on_pod_status"
+"""Stands for ``on_pod_assigned`` when nothing but the status of a pod has changed."""
 _POINTS: Final = ("on_node", "on_node_removed", "on_pod_assigned", "on_pod_removed", "on_node_object", "on_object")
 
 
@@ -17,7 +19,7 @@ class Observers:
 
     def __init__(self, on_error: OnError | None = None) -> None:
         self._on_error = on_error
-        self._listeners: dict[str, list[tuple[str, Callable[..., None]]]] = {point: [] for point in _POINTS}
+        self._listeners: dict[str, list[tuple[str, Callable[..., None]]]] = {point: [] for point in (*_POINTS, STATUS)}
 
     def add(self, observers: Iterable[Observer]) -> None:
         for observer in observers:
@@ -25,6 +27,8 @@ class Observers:
             for point in _POINTS:
                 if getattr(type(observer), point) is not getattr(Observer, point):
                     self._listeners[point].append((name, getattr(observer, point)))
+            if observer.follows_status and type(observer).on_pod_assigned is not Observer.on_pod_assigned:
+                self._listeners[STATUS].append((name, observer.on_pod_assigned))
 
     def tell(self, point: str, *arguments: object) -> None:
         """Call the method ``point`` of all who have it."""
@@ -34,4 +38,4 @@ class Observers:
             except Exception as error:
                 if self._on_error is None:
                     raise
-                self._on_error(name, point, error)
+                self._on_error(name, listener.__name__, error)

@@ -58,6 +58,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
     watches = (NAMESPACES,)
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS, Aspect.LABELS)
     score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS, Aspect.LABELS)
+    follows_status: ClassVar[bool] = False
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)

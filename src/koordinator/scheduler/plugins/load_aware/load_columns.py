@@ -96,10 +96,15 @@ class LoadColumns:
         wanted = thresholds.aggregation, self._settings.score_aggregation
         aggregated = [usage if key is None else _aggregated(node, key) for key in wanted]
         loads: _Lists = [usage, prod, *aggregated]
-        if self.loads_of[row] == loads:
+        known = self.loads_of[row]
+        if known == loads:
             return before != now
         self.loads_of[row] = loads
-        self.loads[:, :, row] = loads
+        for kind, amounts in enumerate(loads):
+            if amounts != known[kind]:
+                # Few numbers: one by one is faster than as an array.
+                for index, amount in enumerate(amounts):
+                    self.loads[kind, index, row] = amount
         return True
 
     def write_report_time(self, row: int, since: float | None, now: float) -> None:

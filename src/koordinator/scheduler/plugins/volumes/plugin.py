@@ -57,6 +57,8 @@ class VolumePlugin(PreFilterPlugin, FilterPlugin, Observer):
 class RowVolumesPlugin(VolumePlugin):
     """Those whose verdict depends on the pods that are on a node."""
 
+    follows_status: ClassVar[bool] = False
+
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
         self.index.add_pod(row, pod)
 
