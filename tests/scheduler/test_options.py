@@ -46,6 +46,15 @@ def test_given_flags_are_known_to_be_given() -> None:
     assert (options.leader_elect, options.lease_duration) == (False, timedelta(seconds=30))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "selection"),
+    [([], ("*",)), (["--controller-plugins=*,-Reservation"], ("*", "-Reservation"))],
+)
+def test_controllers_are_selected_by_a_list(arguments: list[str], selection: tuple[str, ...]) -> None:
+    options = parse_options(arguments)
+    assert (options.controller_plugins, options.without_effect) == (selection, ())
+
+
 @pytest.mark.parametrize("argument", ["--port=99999", "--kube-api-qps=fast", "--no-such-flag"])
 def test_nonsense_ends_with_one_line(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -131,6 +131,7 @@ def _scheduler(
             ),
             diagnosis_queue=options.debug_diagnosis_queue_size,
             foreign_nominations=options.cross_scheduler_nomination,
+            controller_plugins=options.controller_plugins,
         ),
     )
 
@@ -173,6 +174,9 @@ def _greet(options: Options, configuration: SchedulerConfiguration, election: Le
         ", ".join(profile.scheduler_name for profile in configuration.profiles),
         f"lease {election.namespace}/{election.name}" if election else "no leader election",
     )
+    if configuration.third_party:
+        origins = ", ".join(f"{name} ({found.origin})" for name, found in configuration.third_party.items())
+        logger.info("plugins of other packages: %s", origins)
     if missing:
         logger.warning("plugins of the configuration that are not built yet and left out: %s", ", ".join(missing))
     for warning in (*configuration.warnings, *options.without_effect):

@@ -64,6 +64,7 @@ class Options:
     debug_diagnosis_blocking: bool
     debug_diagnosis_queue_size: int
     cross_scheduler_nomination: bool
+    controller_plugins: tuple[str, ...]
     without_effect: tuple[str, ...]
     """A sentence for each flag that was given and does nothing."""
 
@@ -106,6 +107,11 @@ class _Flags:
             "pod-max-in-unschedulable-pods-duration",
             timedelta(minutes=5),
             "Try a pod that fits nowhere again after so long, even when nothing has happened.",
+        )
+        self.controller_plugins = group.strings(
+            "controller-plugins",
+            ("*",),
+            "The plugins whose controllers run beside scheduling: names, * for all others, -NAME for all but that one.",
         )
         self.feature_gates = group.string(
             "feature-gates",
@@ -219,6 +225,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
         debug_diagnosis=given[flags.debug_diagnosis],
         debug_diagnosis_blocking=given[flags.debug_diagnosis_blocking],
         debug_diagnosis_queue_size=given[flags.debug_diagnosis_queue_size],
+        controller_plugins=given[flags.controller_plugins],
         cross_scheduler_nomination=gates.get(_CROSS_SCHEDULER_NOMINATION, False),
         without_effect=tuple(without_effect),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.scheduler.configuration import ProfileConfiguration, SchedulerConfiguration
 from koordinator.scheduler.engine.framework import Plugin
 from koordinator.scheduler.engine.profile import Profile
@@ -13,10 +14,27 @@ from koordinator.scheduler.engine.view import ClusterView
 def build_profiles(
     configuration: SchedulerConfiguration, table: Mapping[str, type[Plugin]], view: ClusterView
 ) -> list[Profile]:
-    """One instance of each plugin in ``table`` for each profile that names it."""
-    return [_build(profile, table, view) for profile in configuration.profiles]
+    """One instance of each plugin in ``table`` or of another package for each profile that names it."""
+    classes = {**table, **{name: found.plugin for name, found in configuration.third_party.items()}}
+    return [_build(profile, classes, view) for profile in configuration.profiles]
 
 
 def _build(profile: ProfileConfiguration, table: Mapping[str, type[Plugin]], view: ClusterView) -> Profile:
-    instances = {name: table[name](profile.arguments.get(name), view) for name in profile.plugins if name in table}
+    instances = {name: _make(profile, name, table[name], view) for name in profile.plugins if name in table}
     return Profile(profile.scheduler_name, instances, profile.order)
+
+
+def _make(profile: ProfileConfiguration, name: str, plugin: type[Plugin], view: ClusterView) -> Plugin:
+    args = profile.arguments.get(name)
+    where = f"profile {profile.scheduler_name}: args of {name}"
+    class_name = f"{plugin.__module__}.{plugin.__qualname__}"
+    try:
+        instance = plugin(args, view)
+    except KoordinatorError:
+        raise
+    except Exception as error:
+        allowed = f"{class_name} fails with them ({type(error).__name__}: {error})"
+        raise ConfigurationError(where, args, allowed) from error
+    if getattr(instance, "view", None) is not view:
+        raise ConfigurationError(where, args, f"__init__ of {class_name} has to call super().__init__(args, view)")
+    return instance

@@ -67,7 +67,6 @@ UNUSED_FLAGS: Final[dict[str, tuple[str, str]]] = {
     "async-log": (_AT_ONCE, ""),
     "async-log-queue-length": (_AT_ONCE, ""),
     "debug-diagnosis-worker-count": (_ONE_WRITER, ""),
-    "controller-plugins": ("no plugin with a controller is built yet", ""),
     "enable-network-topology-manager": ("network topology is not built yet", ""),
     "scheduling-drop-unhandled-timeout": (_HANDLED, ""),
     "sync-barrier-pod-namespace": (_BARRIER, ""),

@@ -14,12 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordinator.scheduler.configuration import ProfileConfiguration, load_configuration, parse_configuration
+from koordinator.scheduler.configuration.catalogue import Catalogue
 from koordinator.scheduler.configuration.document import PluginEntry, Plugins, PluginSet
 from koordinator.scheduler.configuration.expansion import expand
 from koordinator.scheduler.configuration.points import DEFAULT_PLUGINS, KNOWN_PLUGINS, POINTS
 from koordinator.scheduler.configuration.writing import write_configuration
 
 HERE = Path(__file__).parent
+CATALOGUE = Catalogue()
 ORIGINAL: dict[str, dict[str, list[str]]] = json.loads((HERE / "original_expansions.json").read_text())
 FILTERS = sorted(name for name, points in KNOWN_PLUGINS.items() if "filter" in points)
 DEFAULT_FILTERS = [name for name, _ in DEFAULT_PLUGINS if "filter" in KNOWN_PLUGINS[name]]
@@ -59,7 +61,7 @@ def test_a_written_configuration_is_the_same(name: str) -> None:
 
 @given(enabled=st.lists(st.sampled_from(FILTERS), unique=True), disabled=st.sets(st.sampled_from([*FILTERS, "*"])))
 def test_expansion_keeps_its_promises(enabled: list[str], disabled: set[str]) -> None:
-    order = expand(Plugins(filter=_set(enabled, disabled)), "profiles[0]").order.filter
+    order = expand(Plugins(filter=_set(enabled, disabled)), "profiles[0]", CATALOGUE).order.filter
     assert len(set(order)) == len(order)
     assert [name for name in order if name in enabled and name in DEFAULT_FILTERS and name not in disabled] == [
         name for name in enabled if name in DEFAULT_FILTERS and name not in disabled
@@ -78,7 +80,7 @@ def test_multi_point_reaches_every_point_that_a_plugin_implements(enabled: list[
     given_plugins = Plugins(
         multi_point=_set(enabled, disabled), bind=PluginSet(enabled=[PluginEntry(name="DefaultBinder")])
     )
-    points = expand(given_plugins, "profiles[0]").points
+    points = expand(given_plugins, "profiles[0]", CATALOGUE).points
     for name in enabled:
         assert {point for point in POINTS if name in points[point]} == KNOWN_PLUGINS[name]
     for name in disabled - set(enabled) - {"DefaultBinder"}:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from koordinator.base.errors import ConfigurationError
+from koordinator.scheduler.configuration.catalogue import Catalogue
 from koordinator.scheduler.configuration.document import PluginEntry, Plugins, PluginSet
-from koordinator.scheduler.configuration.points import DEFAULT_PLUGINS, KNOWN_PLUGINS, POINTS
+from koordinator.scheduler.configuration.points import DEFAULT_PLUGINS, POINTS
 from koordinator.scheduler.engine.profile import PluginOrder
 
 _FIELDS: Final = {
@@ -34,6 +35,8 @@ class Expansion:
     points: Mapping[str, tuple[str, ...]]
     weights: Mapping[str, int]
     """Of the plugins at score."""
+    elsewhere: tuple[str, ...]
+    """The plugins of multiPoint that implement none of these points, only Koordinator's own, around them."""
     warnings: tuple[str, ...]
 
     @property
@@ -45,24 +48,27 @@ class Expansion:
     @property
     def plugins(self) -> tuple[str, ...]:
         """Every plugin that takes part at any point, in the order of first mention."""
-        return tuple(dict.fromkeys(name for names in self.points.values() for name in names))
+        at_points = dict.fromkeys(name for names in self.points.values() for name in names)
+        return (*at_points, *self.elsewhere)
 
 
-def expand(plugins: Plugins | None, path: str) -> Expansion:
+def expand(plugins: Plugins | None, path: str, catalogue: Catalogue) -> Expansion:
     """The plugins at each point. Raises ConfigurationError with a path below ``path``."""
     given = plugins or Plugins()
     path = f"{path}.plugins"
-    _check_names(given, path)
+    _check_names(given, path, catalogue)
     multi_point = _merge(_DEFAULT, given.multi_point)
-    at_point = {point: _at(point, getattr(given, field), multi_point) for point, field in _FIELDS.items()}
+    everywhere = {entry.name: catalogue.points_of(entry.name, f"{path}.multiPoint") for entry in multi_point}
+    at_point = {point: _at(point, getattr(given, field), everywhere) for point, field in _FIELDS.items()}
     if plugins is not None:
         _append_pre_bind_writer(at_point["preBind"], given.pre_bind)
     _check_order(at_point, path)
     points = {point: tuple(names) for point, names in at_point.items()}
     # What stands at the point itself wins, also without a weight: then that is 1, whatever multiPoint says.
     weights = {entry.name: entry.weight or 1 for entry in (*multi_point, *given.score.enabled)}
-    warnings = [*_unknown_disabled(given, path), *_missing_writer(points, path)]
-    return Expansion(points, {name: weights[name] for name in points["score"]}, tuple(warnings))
+    elsewhere = tuple(name for name, implemented in everywhere.items() if not implemented)
+    warnings = [*_unknown_disabled(given, path, catalogue), *_missing_writer(points, path)]
+    return Expansion(points, {name: weights[name] for name in points["score"]}, elsewhere, tuple(warnings))
 
 
 def _merge(defaults: Sequence[PluginEntry], custom: PluginSet) -> list[PluginEntry]:
@@ -73,14 +79,12 @@ def _merge(defaults: Sequence[PluginEntry], custom: PluginSet) -> list[PluginEnt
     return merged + list(own.values())
 
 
-def _at(point: str, own: PluginSet, multi_point: Sequence[PluginEntry]) -> list[str]:
+def _at(point: str, own: PluginSet, multi_point: Mapping[str, frozenset[str]]) -> list[str]:
     named = [entry.name for entry in own.enabled]
     disabled = {entry.name for entry in own.disabled}
     if "*" in disabled:
         return named
-    everywhere = [
-        entry.name for entry in multi_point if point in KNOWN_PLUGINS[entry.name] and entry.name not in disabled
-    ]
+    everywhere = [name for name, points in multi_point.items() if point in points and name not in disabled]
     overridden = [name for name in named if name in everywhere]
     others = [name for name in everywhere if name not in named]
     return overridden + others + [name for name in named if name not in everywhere]
@@ -93,17 +97,16 @@ def _append_pre_bind_writer(pre_bind: list[str], own: PluginSet) -> None:
         pre_bind.append(_PRE_BIND_WRITER)
 
 
-def _check_names(plugins: Plugins, path: str) -> None:
+def _check_names(plugins: Plugins, path: str, catalogue: Catalogue) -> None:
     for point, field in (*_FIELDS.items(), ("multiPoint", "multi_point")):
         own: PluginSet = getattr(plugins, field)
         seen: set[str] = set()
         for index, entry in enumerate(own.enabled):
             where = f"{path}.{point}.enabled[{index}].name"
-            if entry.name not in KNOWN_PLUGINS:
-                raise ConfigurationError(where, entry.name, f"no such plugin; there are {', '.join(KNOWN_PLUGINS)}")
-            if point != "multiPoint" and point not in KNOWN_PLUGINS[entry.name]:
-                implemented = ", ".join(sorted(KNOWN_PLUGINS[entry.name]))
-                raise ConfigurationError(where, entry.name, f"it does not extend {point}, but {implemented}")
+            implemented = catalogue.points_of(entry.name, where)
+            if point != "multiPoint" and point not in implemented:
+                others = ", ".join(sorted(implemented)) or "multiPoint alone"
+                raise ConfigurationError(where, entry.name, f"it does not extend {point}, but {others}")
             if entry.name in seen:
                 raise ConfigurationError(where, entry.name, "a plugin may be enabled only once at a point")
             if not 0 <= entry.weight <= 2**31 - 1:
@@ -122,11 +125,11 @@ def _check_order(at_point: dict[str, list[str]], path: str) -> None:
             raise ConfigurationError(f"{path}.{point}", name, "enabled at both preScore and score, or at neither")
 
 
-def _unknown_disabled(plugins: Plugins, path: str) -> Iterator[str]:
+def _unknown_disabled(plugins: Plugins, path: str, catalogue: Catalogue) -> Iterator[str]:
     # Not an error for upstream either: files outlive the plugins that they switch off.
     for point, field in (*_FIELDS.items(), ("multiPoint", "multi_point")):
         for index, entry in enumerate(getattr(plugins, field).disabled):
-            if entry.name != "*" and entry.name not in KNOWN_PLUGINS:
+            if entry.name != "*" and entry.name not in catalogue:
                 yield f"{path}.{point}.disabled[{index}].name: there is no plugin {entry.name} to disable"
 
 

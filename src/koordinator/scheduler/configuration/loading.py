@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from koordinator.base.errors import ConfigurationError
-from koordinator.scheduler.configuration.argument_kinds import ARGUMENT_KINDS, OLD_VERSIONS, VERSION, make_arguments
-from koordinator.scheduler.configuration.arguments import Arguments
+from koordinator.scheduler.configuration.argument_kinds import ARGUMENT_KINDS, OLD_VERSIONS, VERSION
+from koordinator.scheduler.configuration.catalogue import Catalogue
 from koordinator.scheduler.configuration.document import KubeSchedulerConfiguration, Profile
 from koordinator.scheduler.configuration.document_checks import complete_document
 from koordinator.scheduler.configuration.expansion import Expansion, expand
-from koordinator.scheduler.configuration.points import KNOWN_PLUGINS
 from koordinator.scheduler.configuration.resolved import ProfileConfiguration, SchedulerConfiguration
 from koordinator.scheduler.configuration.strict_decoding import decode_strictly
 from koordinator.scheduler.configuration.strict_yaml import load_documents
+from koordinator.scheduler.configuration.third_party import InstalledPlugins
+from koordinator.scheduler.engine.framework import Plugin
 
 _KIND: Final = "KubeSchedulerConfiguration"
 _CONFIG_MAP_KEY: Final = "koord-scheduler-config"
@@ -23,22 +24,23 @@ _OLD_FIELDS: Final = frozenset({"healthzBindAddress", "metricsBindAddress"})
 """Of v1beta2 only; the flags --address and --port say where health and metrics are served."""
 
 
-def load_configuration(path: Path) -> SchedulerConfiguration:
+def load_configuration(path: Path, installed: InstalledPlugins | None = None) -> SchedulerConfiguration:
     """Read a file: a KubeSchedulerConfiguration, or a ConfigMap that holds one under ``koord-scheduler-config``."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError("--config", str(path), f"a readable YAML file ({error})") from error
-    return parse_configuration(text, str(path))
+    return parse_configuration(text, str(path), installed)
 
 
-def default_configuration() -> SchedulerConfiguration:
+def default_configuration(installed: InstalledPlugins | None = None) -> SchedulerConfiguration:
     """What runs without a file: the upstream default profile."""
-    return _resolve(KubeSchedulerConfiguration(api_version=VERSION, kind=_KIND), "", [])
+    return _resolve(KubeSchedulerConfiguration(api_version=VERSION, kind=_KIND), "", [], Catalogue(installed))
 
 
-def parse_configuration(text: str, source: str) -> SchedulerConfiguration:
-    """Decode, fill in, check and resolve. ``source`` names the text in errors and warnings."""
+def parse_configuration(text: str, source: str, installed: InstalledPlugins | None = None) -> SchedulerConfiguration:
+    """Decode, fill in, check and resolve. ``source`` names the text in errors and warnings; ``installed`` are the
+    plugins of other packages, by default those of this environment."""
     document = _document(text, source)
     root = f"{source}: "
     warnings: list[str] = []
@@ -51,7 +53,7 @@ def parse_configuration(text: str, source: str) -> SchedulerConfiguration:
     if document.get("kind") != _KIND:
         raise ConfigurationError(f"{root}kind", document.get("kind"), _KIND)
     decoded = decode_strictly({**document, "apiVersion": VERSION}, KubeSchedulerConfiguration, root)
-    return _resolve(decoded, root, warnings)
+    return _resolve(decoded, root, warnings, Catalogue(installed))
 
 
 def _document(text: str, source: str) -> dict[str, Any]:
@@ -70,20 +72,34 @@ def _document(text: str, source: str) -> dict[str, Any]:
     return document
 
 
-def _resolve(document: KubeSchedulerConfiguration, root: str, warnings: list[str]) -> SchedulerConfiguration:
+def _resolve(
+    document: KubeSchedulerConfiguration, root: str, warnings: list[str], catalogue: Catalogue
+) -> SchedulerConfiguration:
     document = complete_document(document, root)
     profiles = []
     for index, profile in enumerate(document.profiles):
         path = f"{root}profiles[{index}]"
-        expansion = expand(profile.plugins, path)
-        profiles.append(_profile(profile, expansion, path))
+        expansion = expand(profile.plugins, path, catalogue)
+        profiles.append(_profile(profile, expansion, path, catalogue))
         warnings.extend(expansion.warnings)
+        warnings.extend(_sleepers(expansion, path, catalogue))
     _check_queue_sort(profiles, root)
     percentages = [document.percentage_of_nodes_to_score]
     percentages += [profile.percentage_of_nodes_to_score for profile in document.profiles]
     if any(percentages):
         warnings.append(f"{root}percentageOfNodesToScore has no effect: every node is looked at for every pod")
-    return SchedulerConfiguration(document, tuple(profiles), tuple(warnings))
+    return SchedulerConfiguration(document, tuple(profiles), tuple(warnings), catalogue.third_party)
+
+
+def _sleepers(expansion: Expansion, path: str, catalogue: Catalogue) -> Iterator[str]:
+    """Plugins that can keep a pod waiting and never say what would free it."""
+    for name in expansion.plugins:
+        found = catalogue.third_party.get(name)
+        if found and found.keeps_pods_waiting and found.plugin.wakes_on is Plugin.wakes_on:
+            yield (
+                f"{path}: plugin {name} ({found.origin}) does not say by wakes_on what may free the pods that it keeps "
+                "waiting; they are tried again only after --pod-max-in-unschedulable-pods-duration"
+            )
 
 
 def _check_queue_sort(profiles: Sequence[ProfileConfiguration], root: str) -> None:
@@ -94,31 +110,28 @@ def _check_queue_sort(profiles: Sequence[ProfileConfiguration], root: str) -> No
             raise ConfigurationError(where, list(profile.order.queue_sort), allowed)
 
 
-def _profile(profile: Profile, expansion: Expansion, path: str) -> ProfileConfiguration:
+def _profile(profile: Profile, expansion: Expansion, path: str, catalogue: Catalogue) -> ProfileConfiguration:
     return ProfileConfiguration(
         scheduler_name=profile.scheduler_name or "",
         order=expansion.order,
         plugins=expansion.plugins,
-        arguments=_arguments(profile, path),
+        arguments=_arguments(profile, expansion.plugins, path, catalogue),
     )
 
 
-def _arguments(profile: Profile, path: str) -> dict[str, Arguments]:
+def _arguments(profile: Profile, plugins: Sequence[str], path: str, catalogue: Catalogue) -> dict[str, Any]:
     """Of every plugin that takes arguments, the defaults where none are given."""
-    arguments: dict[str, Arguments] = {}
+    arguments: dict[str, Any] = {}
     seen: set[str] = set()
     for index, entry in enumerate(profile.plugin_config):
         where = f"{path}.pluginConfig[{index}]"
-        if entry.name not in KNOWN_PLUGINS:
-            raise ConfigurationError(
-                f"{where}.name", entry.name, f"no such plugin; there are {', '.join(KNOWN_PLUGINS)}"
-            )
+        catalogue.points_of(entry.name, f"{where}.name")
         if entry.name in seen:
             raise ConfigurationError(f"{where}.name", entry.name, "arguments of a plugin may stand only once")
         seen.add(entry.name)
-        if entry.args or entry.name in ARGUMENT_KINDS:
-            arguments[entry.name] = make_arguments(entry.name, entry.args, f"{where}.args")
-    for name in ARGUMENT_KINDS:
+        if entry.args or entry.name in ARGUMENT_KINDS or entry.name in catalogue.third_party:
+            arguments[entry.name] = catalogue.make_arguments(entry.name, entry.args, f"{where}.args")
+    for name in (*ARGUMENT_KINDS, *(name for name in plugins if name in catalogue.third_party)):
         if name not in arguments:
-            arguments[name] = make_arguments(name, {}, f"{path}.pluginConfig")
+            arguments[name] = catalogue.make_arguments(name, {}, f"{path}.pluginConfig[{name}].args")
     return arguments

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from koordinator.scheduler.configuration.document import ClientConnection, KubeSchedulerConfiguration, LeaderElection
+from koordinator.scheduler.configuration.third_party import ThirdPartyPlugin
 from koordinator.scheduler.engine.profile import PluginOrder
 
 
@@ -29,6 +30,8 @@ class SchedulerConfiguration:
     profiles: tuple[ProfileConfiguration, ...]
     warnings: tuple[str, ...]
     """What was read and will not have the effect that its author may expect."""
+    third_party: Mapping[str, ThirdPartyPlugin]
+    """The plugins of other packages that profiles name."""
 
     @property
     def leader_election(self) -> LeaderElection:
@@ -52,6 +55,6 @@ class SchedulerConfiguration:
 
 
 def not_built(configuration: SchedulerConfiguration, built: Collection[str]) -> tuple[str, ...]:
-    """The plugins that profiles ask for and that do not exist here yet."""
+    """The plugins that profiles ask for and that do not exist yet."""
     asked = dict.fromkeys(name for profile in configuration.profiles for name in profile.plugins)
-    return tuple(name for name in asked if name not in built)
+    return tuple(name for name in asked if name not in built and name not in configuration.third_party)

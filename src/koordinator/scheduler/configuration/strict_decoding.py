@@ -7,7 +7,9 @@ looked at here before it is converted.
 
 from __future__ import annotations
 
-from typing import Any, TypeVar, get_args, get_origin
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -33,6 +35,8 @@ def _check(value: Any, expected: Any, path: str) -> None:
     bare, _, _ = bare_type(expected)
     if isinstance(bare, type) and issubclass(bare, msgspec.Struct) and isinstance(value, dict):
         _check_struct(value, bare, path)
+    elif isinstance(bare, type) and is_dataclass(bare) and isinstance(value, dict):
+        _check_dataclass(value, bare, path)
     elif get_origin(bare) is list and isinstance(value, list):
         for index, item in enumerate(value):
             _check(item, get_args(bare)[0], f"{path}[{index}]")
@@ -46,14 +50,26 @@ def _check(value: Any, expected: Any, path: str) -> None:
 
 def _check_struct(document: dict[Any, Any], struct: type[msgspec.Struct], path: str) -> None:
     types = {field.wire_name: field.type for field in struct_fields(struct)}
+    required = [field.encode_name for field in msgspec.structs.fields(struct) if field.required]
+    _check_members(document, types, required, path)
+
+
+def _check_dataclass(document: dict[Any, Any], dataclass: type[Any], path: str) -> None:
+    hints = get_type_hints(dataclass, include_extras=True)
+    members = [field for field in fields(dataclass) if field.init]
+    required = [field.name for field in members if field.default is MISSING and field.default_factory is MISSING]
+    _check_members(document, {field.name: hints[field.name] for field in members}, required, path)
+
+
+def _check_members(document: dict[Any, Any], types: Mapping[str, Any], required: Iterable[str], path: str) -> None:
     for name, value in document.items():
         if name not in types:
             allowed = f"no such field; there are {', '.join(types)}"
             raise ConfigurationError(child_path(path, name), value, allowed)
         _check(value, types[name], child_path(path, name))
-    for field in msgspec.structs.fields(struct):
-        if field.required and document.get(field.encode_name) is None:
-            raise ConfigurationError(child_path(path, field.encode_name), None, "it must be given")
+    for name in required:
+        if document.get(name) is None:
+            raise ConfigurationError(child_path(path, name), None, "it must be given")
 
 
 def _check_value(value: Any, expected: Any, path: str) -> None:

@@ -6,7 +6,9 @@ Each point is spelled out and multiPoint emptied, so that Go programs that read 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from datetime import timedelta
+from enum import Enum
 from typing import Any
 
 import msgspec
@@ -14,7 +16,7 @@ import yaml
 
 from koordinator.api.quantity import Quantity
 from koordinator.base.durations import format_duration
-from koordinator.scheduler.configuration.argument_kinds import VERSION, make_arguments
+from koordinator.scheduler.configuration.argument_kinds import ARGUMENT_KINDS, VERSION, make_arguments
 from koordinator.scheduler.configuration.points import POINTS
 from koordinator.scheduler.configuration.resolved import ProfileConfiguration, SchedulerConfiguration
 
@@ -27,18 +29,26 @@ def write_configuration(configuration: SchedulerConfiguration) -> str:
 
 
 def _profile(profile: ProfileConfiguration) -> dict[str, Any]:
+    at_points = {point: _enabled(profile, point) for point in POINTS}
+    listed = {entry["name"] for entries in at_points.values() for entry in entries}
+    elsewhere = [name for name in profile.plugins if name not in listed]
     return {
         "schedulerName": profile.scheduler_name,
         "plugins": {
-            **{point: {"enabled": _enabled(profile, point), "disabled": _all()} for point in POINTS},
-            "multiPoint": {"disabled": _all()},
+            **{point: {"enabled": entries, "disabled": _all()} for point, entries in at_points.items()},
+            "multiPoint": {"enabled": [{"name": name} for name in elsewhere], "disabled": _all()},
         },
         "pluginConfig": [
-            {"name": name, "args": {**plain_document(args), "apiVersion": VERSION, "kind": f"{name}Args"}}
+            {"name": name, "args": {**plain_document(args), **_type_meta(name)}}
             for name, args in profile.arguments.items()
-            if name in profile.plugins or args != make_arguments(name, {}, name)
+            if name in profile.plugins or name not in ARGUMENT_KINDS or args != make_arguments(name, {}, name)
         ],
     }
+
+
+def _type_meta(name: str) -> dict[str, str]:
+    # Arguments of a plugin of another package are of no kind that this group knows.
+    return {"apiVersion": VERSION, "kind": f"{name}Args"} if name in ARGUMENT_KINDS else {}
 
 
 def _all() -> list[dict[str, str]]:
@@ -57,12 +67,16 @@ def _enabled(profile: ProfileConfiguration, point: str) -> list[dict[str, Any]]:
 def plain_document(value: Any) -> Any:
     """Wire names, and every field that is set, also where it has its default."""
     if isinstance(value, msgspec.Struct):
-        fields = ((field.encode_name, getattr(value, field.name)) for field in msgspec.structs.fields(value))
-        return {name: plain_document(item) for name, item in fields if item is not None}
+        members = ((field.encode_name, getattr(value, field.name)) for field in msgspec.structs.fields(value))
+        return {name: plain_document(item) for name, item in members if item is not None}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain_document(getattr(value, field.name)) for field in fields(value) if field.init}
     if isinstance(value, Mapping):
         return {key: plain_document(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain_document(item) for item in value]
     if isinstance(value, timedelta):
         return format_duration(value)
+    if isinstance(value, Enum):
+        return value.value
     return str(value) if isinstance(value, Quantity) else value

@@ -45,12 +45,14 @@ class Nominations:
             if foreign:
                 self._foreign.add(pod.uid)
 
-    def remove(self, uid: str) -> None:
-        """The pod is bound or gone."""
+    def remove(self, uid: str) -> PodInfo | None:
+        """The pod is bound or gone. Returns it if it was nominated."""
         self._foreign.discard(uid)
         node_name = self._node_of.pop(uid, "")
-        if node_name:
-            on_node = self._on_node[node_name]
-            del on_node[uid]
-            if not on_node:
-                del self._on_node[node_name]
+        if not node_name:
+            return None
+        on_node = self._on_node[node_name]
+        pod = on_node.pop(uid)
+        if not on_node:
+            del self._on_node[node_name]
+        return pod

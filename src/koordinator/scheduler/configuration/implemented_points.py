@@ -40,7 +40,7 @@ _PROTOCOLS: Final[dict[str, tuple[type[Plugin], ...]]] = {
     "bind": (BindPlugin,),
     "postBind": (PostBindPlugin,),
 }
-_ENGINE: Final = __name__.rpartition(".")[0]
+_ENGINE: Final = Plugin.__module__.rpartition(".")[0]
 
 
 def implemented_points(plugin: type[Plugin]) -> frozenset[str]:

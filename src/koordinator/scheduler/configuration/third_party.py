@@ -1,0 +1,147 @@
+"""Plugins of other packages, found by their entry points and loaded only when a profile names them.
+
+A package that offers a plugin declares it in its pyproject.toml:
+
+    [project.entry-points."koordinator.scheduler.plugins"]
+    TenantNodes = "tenant_nodes:TenantNodes"
+
+Importing such a package runs its code, so nothing is imported that no profile asks for. Whatever is wrong with it is
+said at the start, in one line that names the distribution and the entry point.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any, Final, NoReturn
+
+import msgspec
+
+from koordinator.base.errors import ConfigurationError
+from koordinator.scheduler.configuration.implemented_points import has_hooks, implemented_points
+from koordinator.scheduler.configuration.strict_decoding import decode_strictly
+from koordinator.scheduler.engine.columns import Aspect
+from koordinator.scheduler.engine.framework import FilterPlugin, Plugin, ScorePlugin
+
+GROUP: Final = "koordinator.scheduler.plugins"
+_EXPECTED: Final = f"expected is a class that derives from {Plugin.__module__}.{Plugin.__name__}"
+
+
+@dataclass(frozen=True, slots=True)
+class ThirdPartyPlugin:
+    """A plugin class of another package, checked."""
+
+    plugin: type[Plugin]
+    points: frozenset[str]
+    """By their names in the configuration; none for a plugin that has only hooks."""
+    origin: str
+    """The distribution and its version."""
+
+    @property
+    def keeps_pods_waiting(self) -> bool:
+        """Whether the plugin can end an attempt, or let none begin."""
+        return not self.points.isdisjoint(("preEnqueue", "preFilter", "filter", "permit"))
+
+    def make_arguments(self, document: Mapping[str, Any], path: str) -> Any:
+        """The arguments as ``args_type``, type meta taken off, or, without one, as they are written. Raises
+        ConfigurationError."""
+        expected = self.plugin.args_type
+        if expected is None:
+            return dict(document)
+        fields = {name: value for name, value in document.items() if name not in ("apiVersion", "kind")}
+        try:
+            return decode_strictly(fields, expected, path)
+        except ConfigurationError:
+            raise
+        except Exception as error:
+            # The type's own checks (__post_init__) may raise anything.
+            raise ConfigurationError(path, fields, f"{expected.__name__}: {error}") from error
+
+
+class InstalledPlugins:
+    """The entry points of this environment; ``list_entry_points`` is asked once."""
+
+    def __init__(self, list_entry_points: Callable[[], Iterable[EntryPoint]] = lambda: entry_points(group=GROUP)):
+        self._list = list_entry_points
+        self._loaded: dict[str, ThirdPartyPlugin] = {}
+
+    @cached_property
+    def _by_name(self) -> Mapping[str, list[EntryPoint]]:
+        found: dict[str, list[EntryPoint]] = {}
+        for entry in self._list():
+            found.setdefault(entry.name, []).append(entry)
+        return found
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(sorted(self._by_name))
+
+    @property
+    def loaded(self) -> Mapping[str, ThirdPartyPlugin]:
+        """What has been asked for so far, by name."""
+        return dict(self._loaded)
+
+    def check_not_taken(self, name: str, where: str) -> None:
+        """Raises ConfigurationError when a package offers a plugin under the name of a built-in one."""
+        for entry in self._by_name.get(name, ()):
+            _refuse(entry, where, "clashes with the built-in plugin of that name", "expected is a name of its own")
+
+    def load(self, name: str, where: str) -> ThirdPartyPlugin:
+        """Import and check the plugin, once. Raises KeyError for a name that no package offers, and ConfigurationError
+        with the path ``where`` for a plugin that cannot be used."""
+        if name not in self._loaded:
+            entry, *others = self._by_name[name]
+            if others:
+                rivals = ", ".join(_origin(other) for other in others)
+                _refuse(entry, where, f"is also declared by {rivals}", "expected is one distribution that declares it")
+            self._loaded[name] = _load(entry, where)
+        return self._loaded[name]
+
+
+def _load(entry: EntryPoint, where: str) -> ThirdPartyPlugin:
+    try:
+        plugin = entry.load()
+    except Exception as error:
+        _refuse(entry, where, f"cannot be imported ({type(error).__name__}: {error})", _EXPECTED, error)
+    if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
+        _refuse(entry, where, f"is {plugin!r}", _EXPECTED)
+    _check_class(entry, plugin, where)
+    return ThirdPartyPlugin(plugin, implemented_points(plugin), _origin(entry))
+
+
+def _check_class(entry: EntryPoint, plugin: type[Plugin], where: str) -> None:
+    own = getattr(plugin, "name", None)
+    if own != entry.name:
+        _refuse(entry, where, f"is a class with name = {own!r}", f"expected is name = {entry.name!r}")
+    if inspect.isabstract(plugin):
+        missing = ", ".join(sorted(plugin.__abstractmethods__))
+        _refuse(entry, where, f"is a class without {missing}", "expected is a class that defines them")
+    if not implemented_points(plugin) and not has_hooks(plugin):
+        _refuse(entry, where, "takes part at no extension point", "expected is a class such as a FilterPlugin")
+    for base, attribute in ((FilterPlugin, "reads"), (ScorePlugin, "score_reads")):
+        if issubclass(plugin, base) and not _are_aspects(value := getattr(plugin, attribute, None)):
+            _refuse(entry, where, f"has {attribute} = {value!r}", "expected is a tuple of Aspect")
+    if plugin.args_type is not None and not _is_record(plugin.args_type):
+        expected = "expected is a msgspec.Struct, a dataclass, or None"
+        _refuse(entry, where, f"has args_type = {plugin.args_type!r}", expected)
+
+
+def _refuse(entry: EntryPoint, where: str, what: str, expected: str, cause: Exception | None = None) -> NoReturn:
+    text = f"entry point {entry.name} = {entry.value} of {_origin(entry)} {what}; {expected}"
+    raise ConfigurationError(where, entry.name, text) from cause
+
+
+def _origin(entry: EntryPoint) -> str:
+    return f"{entry.dist.name} {entry.dist.version}" if entry.dist is not None else "an unknown distribution"
+
+
+def _are_aspects(value: object) -> bool:
+    return isinstance(value, tuple) and all(isinstance(aspect, Aspect) for aspect in value)
+
+
+def _is_record(value: object) -> bool:
+    return isinstance(value, type) and (issubclass(value, msgspec.Struct) or dataclasses.is_dataclass(value))

@@ -1,0 +1,213 @@
+"""Plugins that judge one node at a time: the adapter between plain Python about a node and rows of many nodes.
+
+The author writes ``filter_node`` and ``score_node`` against a view of one node. The adapter asks them about each row
+that the engine wants judged, which for a class of pods is every node once and then only the nodes that have changed.
+That is some microseconds a node; a plugin that has to look at thousands of nodes for every single pod is better
+written against FilterPlugin and ScorePlugin themselves.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from koordinator.api.node import Node
+from koordinator.api.pod import Pod
+from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
+from koordinator.scheduler.engine.events import EventKind, object_events
+from koordinator.scheduler.engine.framework import (
+    FEASIBLE,
+    MAX_NODE_SCORE,
+    FilterPlugin,
+    Plugin,
+    PluginError,
+    Reason,
+    ScorePlugin,
+)
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
+
+_ALL_THAT_A_NODE_SHOWS: Final = (Aspect.NODE, Aspect.PODS, Aspect.LABELS)
+_EVENTS: Final[Mapping[Aspect, frozenset[str]]] = {
+    Aspect.NODE: frozenset(
+        {EventKind.NODE_ALLOCATABLE, EventKind.NODE_LABEL, EventKind.NODE_TAINT, EventKind.NODE_CONDITION}
+    ),
+    Aspect.PODS: frozenset({EventKind.POD_ADD, EventKind.POD_DELETE, EventKind.POD_SCALE_DOWN}),
+    Aspect.LABELS: frozenset({EventKind.POD_LABEL}),
+    Aspect.LOAD: frozenset(),
+}
+_DIFFERENT_REASONS: Final = 10_000
+
+
+class ScalarNode:
+    """One node as it is at the moment of the question. Amounts are integers: CPU in milli-CPU, everything else in whole
+    units (bytes, counts)."""
+
+    __slots__ = ("_row", "_view")
+
+    def __init__(self, view: ClusterView, row: int) -> None:
+        self._view = view
+        self._row = row
+
+    @property
+    def name(self) -> str:
+        return self._view.columns.names[self._row]
+
+    @property
+    def node(self) -> Node:
+        """The Node object; not to be changed."""
+        node = self._view.columns.nodes[self._row]
+        assert node is not None
+        return node
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels of the node."""
+        return self.node.metadata.labels
+
+    @property
+    def pods(self) -> list[Pod]:
+        """The pods that are on the node, those included that are about to be bound to it."""
+        return [info.pod for info in self._view.pods_on[self._row].values()]
+
+    def allocatable(self, resource: str) -> int:
+        """What pods may use in all: ``allocatable("memory")``."""
+        return self._amount(self._view.columns.allocatable, resource)
+
+    def requested(self, resource: str) -> int:
+        """What the pods on the node request; of ``pods``, how many there are."""
+        return self._amount(self._view.columns.requested, resource)
+
+    def free(self, resource: str) -> int:
+        """What is left; negative where the node offers less than it has promised."""
+        return self.allocatable(resource) - self.requested(resource)
+
+    def _amount(self, amounts: Ints, resource: str) -> int:
+        column = self._view.columns.resources.column(resource)
+        return int(amounts[self._row, column]) if column < amounts.shape[1] else 0
+
+
+class ScalarFilterPlugin(FilterPlugin):
+    """Derive from it and write ``filter_node``. ``reads`` says what of a node the answer depends on; name fewer aspects
+    to be asked less often."""
+
+    reads: ClassVar[tuple[Aspect, ...]] = _ALL_THAT_A_NODE_SHOWS
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        self._of_nodes_alone = set(self.reads) <= {Aspect.NODE}
+        self._reasons: list[Reason] = []
+        self._codes: dict[Reason, int] = {}
+        self._too_many = Reason(f"node(s) were ruled out by plugin {self.name}, which gives too many different reasons")
+
+    @abstractmethod
+    def filter_node(self, pod: Pod, node: ScalarNode) -> str | Reason | None:
+        """Why the pod cannot go there, or None. Nodes are counted by reason, so a text should fit many nodes: name no
+        node and no amount in it. Evicting pods from the node counts as a cure unless the plugin ``reads`` the Node
+        object alone; a Reason says it for itself."""
+
+    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        codes = (self.filter_one(pod, state, row) for row in rows.tolist())
+        return np.fromiter(codes, dtype=np.int64, count=rows.shape[0])
+
+    def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
+        node = ScalarNode(self.view, row)
+        try:
+            answer = self.filter_node(pod.pod, node)
+        except Exception as error:
+            raise _failure(self, "filter_node", node.name, error) from error
+        return FEASIBLE if answer is None else self._code(answer, node.name)
+
+    def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
+        return (self._reasons[code - 1] if code <= len(self._reasons) else self._too_many,)
+
+    def wakes_on(self) -> frozenset[str]:
+        """All that can change what ``filter_node`` sees."""
+        return frozenset({EventKind.NODE_ADD, EventKind.POD_UPDATE}).union(
+            object_events(*self.watches, *self.node_objects), *(_EVENTS[aspect] for aspect in self.reads)
+        )
+
+    def _code(self, answer: object, node: str) -> int:
+        reason = Reason(answer, self._of_nodes_alone) if isinstance(answer, str) else answer
+        if not isinstance(reason, Reason) or not reason.text:
+            raise _wrong(self, "filter_node", node, answer, "None or a reason, a text that is not empty")
+        code = self._codes.get(reason)
+        if code is None:
+            if len(self._reasons) == _DIFFERENT_REASONS:
+                return _DIFFERENT_REASONS + 1
+            self._reasons.append(reason)
+            code = self._codes[reason] = len(self._reasons)
+        return code
+
+
+class ScalarScorePlugin(ScorePlugin):
+    """Derive from it and write ``score_node``, and ``normalize_scores`` where scores mean something only beside each
+    other. ``score_reads`` says what of a node the score depends on."""
+
+    score_reads: ClassVar[tuple[Aspect, ...]] = _ALL_THAT_A_NODE_SHOWS
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.normalize_scores is not ScalarScorePlugin.normalize_scores and cls.normalize is ScorePlugin.normalize:
+            # The engine looks whether a class normalizes, and saves a pass over all nodes for those that do not.
+            cls.normalize = cls._normalize_by_name  # type: ignore[assignment, method-assign]
+
+    @abstractmethod
+    def score_node(self, pod: Pod, node: ScalarNode) -> int:
+        """0 to 100, more for a better node; any whole number where there is a ``normalize_scores``."""
+
+    def normalize_scores(self, pod: Pod, scores: Mapping[str, int]) -> Mapping[str, int]:
+        """``scores`` (name of a node that the pod can go to -> score_node) brought to 0..100, for the same nodes."""
+        return scores
+
+    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        scores = (self.score_one(pod, state, row) for row in rows.tolist())
+        return np.fromiter(scores, dtype=np.int64, count=rows.shape[0])
+
+    def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
+        node = ScalarNode(self.view, row)
+        try:
+            score = self.score_node(pod.pod, node)
+        except Exception as error:
+            raise _failure(self, "score_node", node.name, error) from error
+        if type(self).normalize is ScorePlugin.normalize:
+            return _checked(self, "score_node", node.name, score, 0, MAX_NODE_SCORE)
+        return _checked(self, "score_node", node.name, score, -(2**63), 2**63 - 1)
+
+    def _normalize_by_name(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
+        names, rows = self.view.columns.names, np.flatnonzero(feasible).tolist()
+        if not rows:
+            return None
+        try:
+            answer = self.normalize_scores(pod.pod, {names[row]: int(raw[row]) for row in rows})
+        except Exception as error:
+            raise _failure(self, "normalize_scores", "", error) from error
+        if not isinstance(answer, Mapping):
+            raise _wrong(self, "normalize_scores", "", answer, "a mapping from names of nodes to scores")
+        scores = np.zeros_like(raw)
+        for row in rows:
+            scores[row] = _checked(self, "normalize_scores", names[row], answer.get(names[row]), 0, MAX_NODE_SCORE)
+        return scores
+
+
+def _checked(plugin: Plugin, method: str, node: str, score: object, lowest: int, highest: int) -> int:
+    if not isinstance(score, int | np.integer) or isinstance(score, bool):
+        raise _wrong(plugin, method, node, score, "a whole number")
+    if not lowest <= score <= highest:
+        raise _wrong(plugin, method, node, score, f"{lowest} to {highest}")
+    return int(score)
+
+
+def _wrong(plugin: Plugin, method: str, node: str, answer: object, expected: str) -> PluginError:
+    return PluginError(f"{_call(plugin, method, node)} answers {answer!r}; expected is {expected}")
+
+
+def _failure(plugin: Plugin, method: str, node: str, error: Exception) -> PluginError:
+    return PluginError(f"{_call(plugin, method, node)} fails: {type(error).__name__}: {error}")
+
+
+def _call(plugin: Plugin, method: str, node: str) -> str:
+    return f"plugin {plugin.name}: {method}" + (f" of node {node}" if node else "")
