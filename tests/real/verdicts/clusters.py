@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
+from koordinator.api.annotations import SCHEDULING_HINT
+from koordinator.api.pod import Pod
+
 ZONES = ("z1", "z2", "z3")
 APPS = ("web", "db", "batch")
+IMAGES = {
+    f"registry.example.com:5000/{app}": (tag, size * 2**20 + size)
+    for app, tag, size in (("web", "v1", 700), ("db", "latest", 1900), ("batch", "v2", 90))
+}
+"""Name -> tag and size, which is the same on all nodes: the original takes that of whichever node it saw first."""
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 Document = dict[str, Any]
 
@@ -27,9 +36,9 @@ def make_node(random: Random, number: int) -> Document:
     if random.random() < 0.5:
         amounts["example.com/widget"] = str(random.randint(1, 4))
     images = [
-        {"names": [f"registry.example.com/{app}:v1"], "sizeBytes": random.randint(50, 900) * 2**20}
-        for app in APPS
-        if random.random() < 0.5
+        {"names": [f"{image}@sha256:{'0' * 64}", f"{image}:{tag}"], "sizeBytes": size}
+        for image, (tag, size) in IMAGES.items()
+        if random.random() < 0.6
     ]
     return {
         "metadata": {"name": name, "labels": labels},
@@ -75,7 +84,7 @@ def make_pod(random: Random, name: str, *, hard: bool = True) -> Document:
         requests["example.com/widget"] = str(random.randint(1, 3))
     container: Document = {
         "name": "main",
-        "image": f"registry.example.com/{random.choice(APPS)}:v1",
+        "image": _image(random),
         "resources": {"requests": requests, "limits": {k: v for k, v in requests.items() if k.startswith("example")}},
     }
     if random.random() < 0.1:
@@ -85,6 +94,8 @@ def make_pod(random: Random, name: str, *, hard: bool = True) -> Document:
         "terminationGracePeriodSeconds": 0,
         "containers": [container],
     }
+    if random.random() < 0.2:
+        spec["initContainers"] = [{"name": "first", "image": _image(random)}]
     if random.random() < 0.4:
         spec["tolerations"] = [{"key": "dedicated", "operator": "Exists"}]
     if random.random() < 0.2:
@@ -97,7 +108,26 @@ def make_pod(random: Random, name: str, *, hard: bool = True) -> Document:
     spread = _spread(random, app, hard=hard)
     if spread:
         spec["topologySpreadConstraints"] = spread
-    return {"metadata": {"name": name, "labels": {"app": app, "tier": random.choice("ab")}}, "spec": spec}
+    metadata: Document = {"name": name, "labels": {"app": app, "tier": random.choice("ab")}}
+    if hard and random.random() < 0.2:
+        key = random.choice(["nodeNames", "preferredNodeNames"])
+        named = [f"node-{random.randrange(30):02d}" for _ in range(random.choice([2, 12]))]
+        metadata["annotations"] = {SCHEDULING_HINT: json.dumps({key: named})}
+    return {"metadata": metadata, "spec": spec}
+
+
+def preferred_nodes(pod: Pod) -> list[str]:
+    """The nodes that a pod's scheduling hint would rather have."""
+    hint = json.loads(pod.metadata.annotations.get(SCHEDULING_HINT, "{}"))
+    names: list[str] = hint.get("preferredNodeNames", [])
+    return names
+
+
+def _image(random: Random) -> str:
+    """By tag, by digest, or by neither, which means the tag latest."""
+    image = random.choice(list(IMAGES))
+    tag, _ = IMAGES[image]
+    return image + random.choice([f":{tag}", f":{tag}", f"@sha256:{'0' * 64}", ""])
 
 
 def _selector(random: Random) -> Document:

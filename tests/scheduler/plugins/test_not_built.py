@@ -15,7 +15,6 @@ from koordinator.scheduler.plugins.not_built import STAND_INS
 from koordinator.scheduler.plugins.table import BUILT_IN
 
 NEEDY: dict[str, dict[str, Any]] = {
-    "DynamicResources": {"spec": {"resourceClaims": [{"name": "gpu"}]}},
     "DeviceShare": {
         "spec": {"containers": [{"name": "c", "resources": {"requests": {"koordinator.sh/gpu-core": "50"}}}]}
     },

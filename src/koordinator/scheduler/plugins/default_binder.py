@@ -1,9 +1,8 @@
-"""DefaultBinder and DefaultPreBind: what happens to a pod of which nobody else takes care."""
+"""DefaultBinder: binds a pod of which no other Bind plugin takes care."""
 
 from __future__ import annotations
 
 from koordinator.scheduler.engine.binding_points import BindOutcome, BindPlugin, ClusterWriter
-from koordinator.scheduler.engine.framework import Plugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 
@@ -14,9 +13,3 @@ class DefaultBinder(BindPlugin):
 
     async def bind(self, pod: PodInfo, node_name: str, writer: ClusterWriter) -> BindOutcome:
         return BindOutcome.BY_API
-
-
-class DefaultPreBind(Plugin):
-    """Writes what PreBind plugins changed of the pod as one patch; none of the built plugins changes anything."""
-
-    name = "DefaultPreBind"

@@ -31,10 +31,6 @@ _DEVICES: Final = frozenset(
 )
 
 
-def _claims_devices(pod: Pod) -> bool:
-    return bool(pod.spec.resource_claims)
-
-
 def _asks_for_shared_devices(pod: Pod) -> bool:
     containers = (*pod.spec.containers, *pod.spec.init_containers)
     return any(not _DEVICES.isdisjoint(container.resources.requests) for container in containers)
@@ -52,7 +48,6 @@ def _requires_a_reservation(pod: Pod) -> bool:
 
 _NEEDS: Final[Mapping[str, tuple[str, Callable[[Pod], bool]]]] = MappingProxyType(
     {
-        "DynamicResources": ("resource claims", _claims_devices),
         "DeviceShare": ("shared devices", _asks_for_shared_devices),
         "Coscheduling": ("gangs", _is_in_a_gang),
         "Reservation": ("reservation affinity", _requires_a_reservation),

@@ -7,8 +7,11 @@ from types import MappingProxyType
 from typing import Final
 
 from koordinator.scheduler.engine.framework import Plugin
-from koordinator.scheduler.plugins.default_binder import DefaultBinder, DefaultPreBind
+from koordinator.scheduler.plugins.default_binder import DefaultBinder
+from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind
 from koordinator.scheduler.plugins.default_preemption.plugin import DefaultPreemption
+from koordinator.scheduler.plugins.dynamic_resources import DynamicResources
+from koordinator.scheduler.plugins.image_locality import ImageLocality
 from koordinator.scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from koordinator.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
 from koordinator.scheduler.plugins.node_affinity import NodeAffinity
@@ -16,10 +19,13 @@ from koordinator.scheduler.plugins.node_name import NodeName
 from koordinator.scheduler.plugins.node_ports import NodePorts
 from koordinator.scheduler.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from koordinator.scheduler.plugins.node_resources.fit import NodeResourcesFit
+from koordinator.scheduler.plugins.node_resources.fit_plus import NodeResourcesFitPlus
 from koordinator.scheduler.plugins.node_unschedulable import NodeUnschedulable
 from koordinator.scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
 from koordinator.scheduler.plugins.priority_sort import PrioritySort
+from koordinator.scheduler.plugins.scarce_resource_avoidance import ScarceResourceAvoidance
 from koordinator.scheduler.plugins.scheduling_gates import SchedulingGates
+from koordinator.scheduler.plugins.scheduling_hint import SchedulingHint
 from koordinator.scheduler.plugins.taint_toleration import TaintToleration
 from koordinator.scheduler.plugins.volumes.binding import VolumeBinding
 from koordinator.scheduler.plugins.volumes.limits import NodeVolumeLimits
@@ -44,8 +50,13 @@ BUILT_IN: Final[Mapping[str, type[Plugin]]] = MappingProxyType(
             VolumeZone,
             PodTopologySpread,
             InterPodAffinity,
+            DynamicResources,
             NodeResourcesBalancedAllocation,
+            ImageLocality,
             LoadAwareScheduling,
+            NodeResourcesFitPlus,
+            ScarceResourceAvoidance,
+            SchedulingHint,
             DefaultPreemption,
             DefaultPreBind,
             DefaultBinder,

@@ -1,0 +1,44 @@
+"""DefaultPreBind: writes what the PreBind plugins of a profile want of a pod, all of it as one patch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from koordinator.api.kinds import PODS
+from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges
+from koordinator.scheduler.engine.extender import PodPatcher
+from koordinator.scheduler.engine.pod_info import PodInfo
+
+
+class DefaultPreBind(PodPatcher):
+    name = "DefaultPreBind"
+
+    async def apply_changes(self, pod: PodInfo, changes: PodChanges, writer: ClusterWriter) -> bool:
+        metadata = pod.pod.metadata
+        patch = pod_patch(pod, changes)
+        if patch is not None:
+            await writer.patch(PODS, metadata.name, metadata.namespace, patch)
+        return True
+
+
+def pod_patch(pod: PodInfo, changes: PodChanges) -> dict[str, Any] | None:
+    """The merge patch that brings ``changes`` about; None when the pod is as they want it already.
+
+    The uid in it makes the server refuse a pod of the same name that was created since. That the pod is being deleted
+    does not matter here: the server refuses to bind such a pod.
+    """
+    metadata = pod.pod.metadata
+    patch: dict[str, Any] = {}
+    for field, wanted, present in (
+        ("labels", changes.labels, metadata.labels),
+        ("annotations", changes.annotations, metadata.annotations),
+    ):
+        if different := _different(wanted, present):
+            patch[field] = different
+    return {"metadata": {"uid": metadata.uid, **patch}} if patch else None
+
+
+def _different(wanted: Mapping[str, str | None], present: Mapping[str, str]) -> dict[str, str | None]:
+    """The entries of ``wanted`` that are not so yet. None removes a key."""
+    return {key: value for key, value in wanted.items() if present.get(key) != value}

@@ -1,0 +1,27 @@
+"""DynamicResources: keeps pods with resource claims pending, since this scheduler allocates no devices by claims.
+
+Profiles name the plugin, upstream's default one among them, and nearly all pods have no claims. Placing one that has as
+if it had none would leave it on a node whose kubelet cannot start it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final
+
+from koordinator.scheduler.engine.framework import PreFilterPlugin, PreFilterResult, Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
+
+_REASON: Final = Reason("the pod has resource claims, which this scheduler does not allocate", unresolvable=True)
+
+
+class DynamicResources(PreFilterPlugin):
+    """Nothing that happens in the cluster helps: the claims of a pod never change."""
+
+    name = "DynamicResources"
+
+    def class_key(self, pod: PodInfo) -> Hashable:
+        return bool(pod.pod.spec.resource_claims)
+
+    def pre_filter(self, pod: PodInfo) -> PreFilterResult:
+        return PreFilterResult(skip=True, rejection=_REASON if pod.pod.spec.resource_claims else None)

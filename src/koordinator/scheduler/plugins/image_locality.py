@@ -1,0 +1,239 @@
+"""ImageLocality: prefers nodes that have the pod's images already, the more so the larger and the less rare these are.
+
+An image counts with its size times the share of all nodes that have it, so that a pod is not drawn to the one node
+that happened to pull its image first. That share makes every node's score depend on all nodes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from koordinator.api.node import Node
+from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
+from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, SKIP_SCORE, Observer, ScorePlugin
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
+
+_MEBIBYTE: Final = 1024 * 1024
+_AT_LEAST: Final = 23 * _MEBIBYTE
+"""What is smaller is pulled in no time."""
+_AT_MOST: Final = 1000 * _MEBIBYTE
+"""For each container of the pod."""
+_SHARED: Final = "ImageLocality"
+_NAMES_MEMO: Final = "ImageLocality/names"
+_KEY_MEMO: Final = "ImageLocality/key"
+_NOWHERE: Final[Mapping[int, int]] = MappingProxyType({})
+
+
+@dataclass(slots=True)
+class Image:
+    """Where an image is."""
+
+    sizes: dict[int, int] = field(default_factory=dict)
+    """By row."""
+    largest: int = 0
+    """No node has had a larger one since the first had any."""
+
+
+class ImageIndex:
+    """Which rows have which image, for all profiles."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[int, Node] = {}
+        self._images: dict[str, Image] = {}
+        self.changes = 0
+        """Grows when nodes come or go, and when the images of one change."""
+
+    @classmethod
+    def of(cls, view: ClusterView) -> ImageIndex:
+        """The index of a view, made by whoever asks first."""
+        index = view.shared.setdefault(_SHARED, cls())
+        assert isinstance(index, cls)
+        return index
+
+    def get(self, name: str) -> Image | None:
+        """The image, if any node has it."""
+        return self._images.get(name)
+
+    def set_node(self, row: int, node: Node) -> None:
+        """The node of ``row`` is new or changed; may be told more than once."""
+        known = self._nodes.get(row)
+        if known is None or known.status.images != node.status.images:
+            self.remove_node(row)
+            self.changes += 1
+            for name, size in _images(node).items():
+                image = self._images.setdefault(name, Image())
+                image.sizes[row] = size
+                image.largest = max(image.largest, size)
+        self._nodes[row] = node
+
+    def remove_node(self, row: int) -> None:
+        """``row`` has no images any more."""
+        node = self._nodes.pop(row, None)
+        if node is None:
+            return
+        self.changes += 1
+        for name in _images(node):
+            sizes = self._images[name].sizes
+            del sizes[row]
+            if not sizes:
+                del self._images[name]
+
+
+class ImageLocality(ScorePlugin, Observer):
+    name = "ImageLocality"
+    score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        self._index = ImageIndex.of(view)
+
+    def on_node(self, row: int, node: Node) -> None:
+        self._index.set_node(row, node)
+
+    def on_node_removed(self, row: int, name: str) -> None:
+        self._index.remove_node(row)
+
+    def class_key(self, pod: PodInfo) -> Hashable:
+        # All is in context_key: pods whose images make no difference anywhere are alike, whatever these are.
+        return None
+
+    def context_key(self, pod: PodInfo) -> Hashable:
+        """The pod's images that some node has, and of how many containers; None if no node scores by them."""
+        known: tuple[int, Hashable] | None = pod.memo.get(_KEY_MEMO)
+        if known is not None and known[0] == self._index.changes:
+            return known[1]
+        wanted = _wanted(pod)
+        key = (self._present(wanted), len(wanted)) if self._matters(wanted) else None
+        pod.memo[_KEY_MEMO] = self._index.changes, key
+        return key
+
+    def pre_score(self, pod: PodInfo) -> Any:
+        wanted = _wanted(pod)
+        if not self._matters(wanted):
+            return SKIP_SCORE
+        return ImageScores(self._index, self.view.columns, Counter(self._present(wanted)), len(wanted))
+
+    def _present(self, wanted: Iterable[str]) -> tuple[str, ...]:
+        return tuple([name for name in wanted if self._index.get(name) is not None])
+
+    def _matters(self, wanted: Sequence[str]) -> bool:
+        """Whether a node that had all of these could score at all. In a large cluster few images are on enough nodes,
+        so that most pods need no class of their own because of them."""
+        images = [image for name in wanted if (image := self._index.get(name)) is not None]
+        if not images:
+            return False
+        nodes = len(self.view.columns.row_of)
+        most = sum(image.largest * len(image.sizes) for image in images) / max(1, nodes)
+        return MAX_NODE_SCORE * (most - _AT_LEAST) >= _AT_MOST * len(wanted) - _AT_LEAST
+
+    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        # No node has a score by itself: see normalize.
+        return np.zeros(rows.shape[0], dtype=np.int64)
+
+    def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
+        return 0
+
+    def follow_score(self, pod: PodInfo, state: Any, rows: Rows) -> bool:
+        changed: bool = state.follow(rows)
+        return changed
+
+    def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
+        scores: Ints = state.scores()
+        return scores
+
+
+class ImageScores:
+    """The scores of all rows for one class of pods, kept until a node's images or the number of nodes change."""
+
+    def __init__(self, index: ImageIndex, columns: NodeColumns, times: Mapping[str, int], containers: int) -> None:
+        self._index = index
+        self._columns = columns
+        self._times = times
+        """Image -> how many containers have it."""
+        self._at_most = _AT_MOST * containers
+        self._sizes: dict[str, NDArray[np.float64]] = {}
+        self._shares: list[float] = []
+        """How many of all nodes have each."""
+        self._scores: Ints | None = None
+
+    def scores(self) -> Ints:
+        """0..100 for each row."""
+        if self._scores is None:
+            size = self._columns.size
+            self._sizes = {name: np.zeros(size) for name in self._times}
+            for name, sizes in self._sizes.items():
+                there = self._there(name)
+                sizes[list(there)] = list(there.values())
+            self._shares = self._present_shares()
+            self._scores = self._compute()
+        return self._scores
+
+    def follow(self, rows: Rows) -> bool:
+        """Nodes have changed, come or gone on ``rows``; returns whether that changes any score."""
+        before = self._scores
+        if before is None:
+            return True
+        size, changed = self._columns.size, False
+        for name, sizes in self._sizes.items():
+            if sizes.shape[0] < size:
+                sizes = self._sizes[name] = np.concatenate([sizes, np.zeros(size - sizes.shape[0])])
+                changed = True
+            there = self._there(name)
+            for row in rows.tolist():
+                if sizes[row] != there.get(row, 0):
+                    sizes[row] = there.get(row, 0)
+                    changed = True
+        shares = self._present_shares()
+        if not changed and shares == self._shares:
+            return False
+        self._shares = shares
+        self._scores = self._compute()
+        return not np.array_equal(before, self._scores)
+
+    def _there(self, name: str) -> Mapping[int, int]:
+        image = self._index.get(name)
+        return image.sizes if image is not None else _NOWHERE
+
+    def _present_shares(self) -> list[float]:
+        nodes = max(1, len(self._columns.row_of))
+        return [len(self._there(name)) / nodes for name in self._sizes]
+
+    def _compute(self) -> Ints:
+        total = np.zeros(self._columns.size, dtype=np.int64)
+        for (name, sizes), share in zip(self._sizes.items(), self._shares, strict=True):
+            total += (sizes * share).astype(np.int64) * self._times[name]
+        counted = np.clip(total, _AT_LEAST, self._at_most)
+        scores: Ints = MAX_NODE_SCORE * (counted - _AT_LEAST) // (self._at_most - _AT_LEAST)
+        return scores
+
+
+def normalized_name(image: str) -> str:
+    """The name as the container runtime reports it, as far as upstream makes one of it: with a tag."""
+    return image if image.rfind(":") > image.rfind("/") else f"{image}:latest"
+
+
+def _wanted(pod: PodInfo) -> tuple[str, ...]:
+    """The images of the pod's containers, one for each, sorted."""
+    names: tuple[str, ...] | None = pod.memo.get(_NAMES_MEMO)
+    if names is None:
+        spec = pod.pod.spec
+        containers = (*spec.init_containers, *spec.containers)
+        names = pod.memo[_NAMES_MEMO] = tuple(sorted(normalized_name(each.image) for each in containers))
+    return names
+
+
+def _images(node: Node) -> dict[str, int]:
+    """Name -> size of every image of the node; the first one counts if a name stands twice."""
+    images: dict[str, int] = {}
+    for image in node.status.images:
+        for name in image.names:
+            images.setdefault(name, image.size_bytes)
+    return images

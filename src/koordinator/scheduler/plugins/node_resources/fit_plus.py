@@ -1,0 +1,86 @@
+"""NodeResourcesFitPlus: packs or spreads resource by resource, as the arguments say for each."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from koordinator.scheduler.engine.columns import CPU, MEMORY, Aspect, Ints, Rows, at
+from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, ScorePlugin
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.resources_key import resources_key
+
+
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """A resource that counts for a pod."""
+
+    column: int
+    added: int
+    """What the pod takes of it."""
+    weight: int
+    packs: bool
+    """MostAllocated, else LeastAllocated."""
+
+
+class NodeResourcesFitPlus(ScorePlugin):
+    """Scores by the resources that the pod requests and the arguments name; pods that request none of these are as
+    welcome everywhere. Unlike in NodeResourcesFit a resource that a node lacks counts, with 0."""
+
+    name = "NodeResourcesFitPlus"
+    score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS)
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        resources = view.columns.resources
+        self._strategies = [
+            (resources.column(name), strategy.weight, strategy.type == "MostAllocated")
+            for name, strategy in args.resources.items()
+        ]
+
+    def class_key(self, pod: PodInfo) -> Hashable:
+        return resources_key(pod)
+
+    def pre_score(self, pod: PodInfo) -> Any:
+        self.view.columns.fit_resources()
+        amounts, non_zero = pod.request.amounts, pod.request.non_zero
+        shares = [
+            _Share(column, non_zero[column] if column in (CPU, MEMORY) else amounts[column], weight, packs)
+            for column, weight, packs in self._strategies
+            if amounts.get(column, 0) > 0
+        ]
+        return shares if any(share.weight for share in shares) else []
+
+    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        if not state:
+            return np.full(rows.shape[0], MAX_NODE_SCORE, dtype=np.int64)
+        columns = self.view.columns
+        total = np.zeros(rows.shape[0], dtype=np.int64)
+        for share in state:
+            taken = (columns.non_zero_requested if share.column in (CPU, MEMORY) else columns.requested)[
+                :, share.column
+            ]
+            used, whole = at(taken, rows) + share.added, at(columns.allocatable[:, share.column], rows)
+            part = np.minimum(used, whole) if share.packs else np.maximum(whole - used, 0)
+            total += part * MAX_NODE_SCORE // np.maximum(whole, 1) * share.weight
+        scores: Ints = total // sum(share.weight for share in state)
+        return scores
+
+    def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
+        if not state:
+            return MAX_NODE_SCORE
+        columns = self.view.columns
+        allocatable, requested = columns.allocatable[row].tolist(), columns.requested[row].tolist()
+        # CPU and memory are the first two columns of both.
+        requested[:2] = columns.non_zero_requested[row].tolist()
+        total = weights = 0
+        for share in state:
+            used, whole = requested[share.column] + share.added, allocatable[share.column]
+            part = min(used, whole) if share.packs else max(whole - used, 0)
+            total += part * MAX_NODE_SCORE // max(whole, 1) * share.weight
+            weights += share.weight
+        return int(total // weights)

@@ -1,0 +1,70 @@
+"""ScarceResourceAvoidance: keeps pods off nodes with rare resources (GPUs, say) that they have no use for."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any, ClassVar, Final
+
+import numpy as np
+
+from koordinator.scheduler.engine.columns import EPHEMERAL_STORAGE, PODS, Aspect, Ints, Rows, at
+from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, ScorePlugin
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.node_resources.allocation import is_scalar
+
+_KEY_MEMO: Final = "ScarceResourceAvoidance/key"
+
+
+class ScarceResourceAvoidance(ScorePlugin):
+    """Of the resources of a node that the pod does not request, the share that are not scarce, in percent."""
+
+    name = "ScarceResourceAvoidance"
+    score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        self._scarce_names = frozenset(args.resources)
+        self._columns: list[tuple[int, bool]] = []
+        """The columns that count, each with whether it is scarce."""
+        self._known = 0
+
+    def class_key(self, pod: PodInfo) -> Hashable:
+        key = pod.memo.get(_KEY_MEMO)
+        if key is None:
+            key = pod.memo[_KEY_MEMO] = frozenset(pod.request.amounts)
+        return key
+
+    def pre_score(self, pod: PodInfo) -> Any:
+        """The columns that the pod requests."""
+        return self.class_key(pod)
+
+    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        self._learn()
+        allocatable = self.view.columns.allocatable
+        unused = np.zeros(rows.shape[0], dtype=np.int64)
+        scarce = np.zeros(rows.shape[0], dtype=np.int64)
+        for column, is_scarce in self._columns:
+            if column not in state:
+                present = at(allocatable[:, column], rows) > 0
+                unused += present
+                if is_scarce:
+                    scarce += present
+        scores: Ints = np.where(unused > 0, (unused - scarce) * MAX_NODE_SCORE // np.maximum(unused, 1), MAX_NODE_SCORE)
+        return scores
+
+    def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
+        self._learn()
+        allocatable = self.view.columns.allocatable[row].tolist()
+        unused = [scarce for column, scarce in self._columns if column not in state and allocatable[column] > 0]
+        return (len(unused) - sum(unused)) * MAX_NODE_SCORE // len(unused) if unused else MAX_NODE_SCORE
+
+    def _learn(self) -> None:
+        """Take note of resources that are new to the cluster: a node may bring some at any time."""
+        columns = self.view.columns
+        columns.fit_resources()
+        for column in range(self._known, len(columns.resources)):
+            name = columns.resources.name(column)
+            if column != PODS and (column <= EPHEMERAL_STORAGE or is_scalar(name)):
+                self._columns.append((column, name in self._scarce_names))
+        self._known = len(columns.resources)

@@ -1,0 +1,140 @@
+"""DefaultPreBind: what several plugins want of a pod arrives as one patch, before the binding."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from koordinator.api.kinds import PODS, Kind
+from koordinator.api.pod import Pod
+from koordinator.kube.errors import ApiStatusError
+from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges, PreBindPlugin
+from koordinator.scheduler.engine.framework import Plugin
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind, pod_patch
+from tests.scheduler.fake_api import FakeApi
+from tests.scheduler.fakes import describe, make_node, make_pod, make_profile
+from tests.scheduler.world import World, simulate
+
+
+def changed_pod() -> Pod:
+    pod = make_pod("p", labels={"same": "1", "gone": "1"})
+    pod.metadata.annotations["kept"] = "yes"
+    return pod
+
+
+@pytest.mark.parametrize(
+    ("changes", "patch"),
+    [
+        (PodChanges(labels={"new": "2"}), {"labels": {"new": "2"}}),
+        (PodChanges(labels={"same": "2", "gone": None}), {"labels": {"same": "2", "gone": None}}),
+        (PodChanges(labels={"same": "1"}, annotations={"kept": "no"}), {"annotations": {"kept": "no"}}),
+        (PodChanges({"a": "1"}, {"b": "2"}), {"labels": {"a": "1"}, "annotations": {"b": "2"}}),
+    ],
+)
+def test_a_patch_has_what_is_different_and_names_the_pod_by_its_uid(changes: PodChanges, patch: dict[str, Any]) -> None:
+    assert pod_patch(describe(changed_pod()), changes) == {"metadata": {"uid": "uid-p", **patch}}
+
+
+def test_a_pod_that_is_as_it_should_be_needs_no_patch() -> None:
+    changes = PodChanges(labels={"same": "1", "absent": None}, annotations={"kept": "yes"})
+    assert pod_patch(describe(changed_pod()), changes) is None
+
+
+class Annotates(PreBindPlugin):
+    """Notes the node under its own name."""
+
+    def pre_binds(self, pod: PodInfo, node_name: str) -> bool:
+        return "plain" not in pod.pod.metadata.labels
+
+    def class_key(self, pod: PodInfo) -> None:
+        return None
+
+    async def pre_bind(self, pod: PodInfo, node_name: str, changes: PodChanges, writer: ClusterWriter) -> None:
+        changes.annotations[self.name] = node_name
+
+
+class First(Annotates):
+    name = "First"
+
+
+class Second(Annotates):
+    name = "Second"
+
+    async def pre_bind(self, pod: PodInfo, node_name: str, changes: PodChanges, writer: ClusterWriter) -> None:
+        changes.labels["after"] = changes.annotations["First"]
+        await super().pre_bind(pod, node_name, changes, writer)
+
+
+class PatchedApi(FakeApi):
+    """Keeps the patches of pods themselves, and what was bound when each came; ``refuses`` them if told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.put(make_node("a"))
+        self.patches: list[tuple[str, dict[str, Any], int]] = []
+        self.refuses = False
+
+    async def patch(self, kind: Kind[Any], name: str, body: Any, *arguments: Any, **options: Any) -> Any:
+        if "status" in body:
+            return await super().patch(kind, name, body, *arguments, **options)
+        assert kind is PODS
+        self.patches.append((name, body, len(self.bindings)))
+        if self.refuses:
+            raise ApiStatusError(409, "Conflict", "the UID in the precondition does not match")
+        return self.pod(name)
+
+
+def profile(view: ClusterView, *, writes: bool = True) -> Profile:
+    base = make_profile(view)
+    own: list[Plugin] = [First(None, view), Second(None, view)]
+    if writes:
+        own.append(DefaultPreBind(None, view))
+    order = replace(base.order, pre_bind=tuple(plugin.name for plugin in own))
+    return Profile(base.scheduler_name, {**base.plugins, **{plugin.name: plugin for plugin in own}}, order)
+
+
+def play(api: PatchedApi, **labels: str) -> World:
+    async def story(world: World) -> None:
+        world.api.put(make_pod("p", labels=labels))
+        await world.settle()
+
+    return simulate(story, lambda: api, profile)
+
+
+def test_what_all_plugins_want_arrives_in_one_patch_before_the_binding() -> None:
+    api = PatchedApi()
+    play(api)
+    metadata = {"uid": "uid-p", "labels": {"after": "a"}, "annotations": {"First": "a", "Second": "a"}}
+    assert api.patches == [("p", {"metadata": metadata}, 0)]
+    assert api.bindings == [("p", "a")]
+
+
+def test_a_pod_of_which_nothing_is_wanted_is_not_patched() -> None:
+    api = PatchedApi()
+    play(api, plain="")
+    assert api.patches == []
+    assert api.bindings == [("p", "a")]
+
+
+def test_a_pod_that_cannot_be_patched_is_not_bound_and_says_why() -> None:
+    api = PatchedApi()
+    api.refuses = True
+    play(api)
+    assert api.bindings == []
+    assert "the UID in the precondition does not match" in api.conditions[0][2]
+
+
+def test_without_it_a_pod_that_needs_it_waits() -> None:
+    api = PatchedApi()
+
+    async def story(world: World) -> None:
+        world.api.put(make_pod("p"))
+        await world.settle()
+
+    simulate(story, lambda: api, lambda view: profile(view, writes=False))
+    assert "no plugin of the profile writes what others decided about the pod" in api.conditions[0][2]
