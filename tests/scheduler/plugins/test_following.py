@@ -45,6 +45,9 @@ def tick(world: World, now: datetime) -> None:
 def verdicts(evaluation: Evaluation, world: World) -> dict[str, tuple[int, list[int]]]:
     """Node -> total and its parts; INFEASIBLE and nothing else where the pod cannot go."""
     evaluation.refresh()
+    if evaluation.plan.rejection is not None:
+        # No node is looked at for such a pod.
+        return {}
     found = {}
     for name, row in world.view.columns.row_of.items():
         feasible = bool(evaluation.feasible[row])
@@ -54,6 +57,8 @@ def verdicts(evaluation: Evaluation, world: World) -> dict[str, tuple[int, list[
 
 def failures(evaluation: Evaluation, world: World) -> set[tuple[str, str, tuple[str, ...]]]:
     names = world.view.columns.names
+    if evaluation.plan.rejection is not None:
+        return set()
     return {
         (
             names[row],
