@@ -15,7 +15,7 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 MakePodInfo = Callable[[Pod], PodInfo]
 _TOPOLOGY: Final = "topology.kubernetes.io/"
 _TWINS_KEPT: Final = 4096
-_TwinKey = tuple[str, str, str]
+_TwinKey = tuple[object, ...]
 
 
 class PodFacts:
@@ -25,7 +25,7 @@ class PodFacts:
         self._make_pod = make_pod
         self._alike = alike
         self._twins: dict[_TwinKey, PodInfo] = {}
-        """The last pod of each workload."""
+        """The last pod of each workload, and of each size where pods have no owner."""
 
     def of(self, pod: Pod, known: PodInfo | None) -> PodInfo:
         """The pod with its facts; ``known`` is how it was before."""
@@ -40,9 +40,10 @@ class PodFacts:
     def _of_new(self, pod: Pod) -> PodInfo:
         if pod.spec.node_name or not self._alike(pod.spec.scheduler_name):
             return self._make_pod(pod)
-        metadata = pod.metadata
+        metadata, spec = pod.metadata, pod.spec
         owner = metadata.owner_references[0].uid if metadata.owner_references else ""
-        key = metadata.namespace, pod.spec.scheduler_name, owner
+        requests = tuple(spec.containers[0].resources.requests.items()) if spec.containers else ()
+        key = metadata.namespace, spec.scheduler_name, owner, frozenset(metadata.labels.items()), requests
         twin = self._twins.get(key)
         if twin is not None and _are_twins(twin.pod, pod):
             return PodInfo(pod, twin.request, metadata.key, metadata.uid, twin.priority, twin.memo)

@@ -13,6 +13,7 @@ from koordinator.scheduler.engine.binding_points import ReservePlugin
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
+from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import PluginError
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -138,7 +139,9 @@ def test_a_rejection_is_explained_anew_only_after_a_change() -> None:
 
 def test_old_classes_make_room() -> None:
     state = make_state([make_node("a")])
-    engine = Engine(make_profile(state.view), state, FirstChoice(), cells=64 * 8 * 2)
+    profile = make_profile(state.view)
+    width = Evaluation(profile, state.view.columns, describe(make_pod("p"))).width
+    engine = Engine(profile, state, FirstChoice(), cells=2 * width)
     for number in range(20):
         engine.decide(describe(make_pod("p", cpu=f"{number}m")), NOW)
     assert len(engine._classes) == 2

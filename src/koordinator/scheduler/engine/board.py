@@ -35,6 +35,11 @@ class Board:
         self._first_out: tuple[str, ...] | None = None
         """Kept as long as no row is ruled out anew or otherwise."""
 
+    @property
+    def width(self) -> int:
+        """Cells for each row."""
+        return len(self._filters) + len(self._scores) + sum(score.raw is not None for score in self._scores) + 2
+
     def best(self) -> Rows:
         """The feasible rows that share the highest total; empty when there is none."""
         totals = self.totals[: self._columns.size]

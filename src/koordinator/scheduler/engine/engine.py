@@ -45,7 +45,7 @@ class _PodClass:
 class Engine:
     """Evaluations by class of pods, the least recently used given up beyond ``cells`` matrix cells."""
 
-    def __init__(self, profile: Profile, state: ClusterState, random: RandomSource, *, cells: int = 8_000_000) -> None:
+    def __init__(self, profile: Profile, state: ClusterState, random: RandomSource, *, cells: int = 16_000_000) -> None:
         self.profile = profile
         self._state = state
         self._chooser = Chooser(state, random)
@@ -147,14 +147,18 @@ class Engine:
         if known is not None:
             self._classes.move_to_end(key)
             return known
-        rows = max(1, self._state.view.columns.alive.shape[0])
-        points = len(self.profile.filter) + 2 * len(self.profile.score) + 2
-        while self._classes and (len(self._classes) + 1) * rows * points > self._cells:
-            self._classes.popitem(last=False)
         with _as_plugin_error:
             evaluation = Evaluation(self.profile, self._state.view.columns, pod)
+        self._make_room(evaluation)
         pod_class = self._classes[key] = _PodClass(evaluation, next(self._numbers))
         return pod_class
+
+    def _make_room(self, evaluation: Evaluation) -> None:
+        """Give classes up, the least recently used first, if all would be more than the limit with one more like this.
+        Counted by the number of classes, each time one is added: most are about equally large."""
+        rows = max(1, self._state.view.columns.size)
+        while self._classes and (len(self._classes) + 1) * rows * evaluation.width > self._cells:
+            self._classes.popitem(last=False)
 
     def _reject(self, pod_class: _PodClass, pod: PodInfo, attempt: Attempt) -> Rejection:
         """The explanation, kept for like pods that are tried before anything has changed."""

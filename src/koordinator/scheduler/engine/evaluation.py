@@ -22,6 +22,9 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 
 _FEW_CHANGES: Final = 64
+_SPARE_ROWS: Final = 64
+_ONE_BY_ONE: Final = 3
+"""So many rows are done faster in plain integers, one after the other, than as arrays."""
 _EVERYTHING: Final = (1 << len(Aspect)) - 1
 
 
@@ -49,7 +52,7 @@ class Evaluation(Board):
         if self.plan.rejection is not None or self.version == columns.version:
             return
         if self.feasible.shape[0] < columns.size:
-            self._grow(columns.alive.shape[0])
+            self._grow(columns.size + max(_SPARE_ROWS, columns.size >> 4))
         if self.version < 0:
             self._evaluate([(_EVERYTHING, self._present(np.flatnonzero(columns.alive[: columns.size])))])
         else:
@@ -59,7 +62,8 @@ class Evaluation(Board):
     def _follow(self) -> None:
         """Recompute what changed since ``version``."""
         columns = self._columns
-        changed = columns.changes_since(self.version, _FEW_CHANGES)
+        # Going through the list of changes pays until it is nearly as long as the list of nodes.
+        changed = columns.changes_since(self.version, max(_FEW_CHANGES, columns.size >> 2))
         if changed is not None and len(changed) == 1 and self._is_simple:
             ((row, aspects),) = changed.items()
             if columns.alive[row]:
@@ -69,20 +73,21 @@ class Evaluation(Board):
         work: list[tuple[int, Rows]] = []
         gone: list[int] = []
         if changed is not None:
+            groups: dict[int, list[int]] = {}
             for row, aspects in changed.items():
-                if not aspects & self._reads:
-                    continue
-                if columns.alive[row]:
-                    work.append((aspects, np.array((row,), dtype=np.intp)))
-                else:
-                    gone.append(row)
+                if aspects & self._reads:
+                    if columns.alive[row]:
+                        groups.setdefault(aspects, []).append(row)
+                    else:
+                        gone.append(row)
+            work = [(aspects, np.array(sorted(rows), dtype=np.intp)) for aspects, rows in groups.items()]
         else:
             masks = np.zeros(columns.size, dtype=np.int64)
             for aspect in Aspect:
                 masks |= columns.touched_since(self.version, (aspect,)).astype(np.int64) << int(aspect)
             gone = np.flatnonzero((masks > 0) & ~columns.alive[: columns.size]).tolist()
             masks[gone] = 0
-            work = [(int(mask), np.flatnonzero(masks == mask)) for mask in np.unique(masks) if mask]
+            work = [(int(mask), np.flatnonzero(masks == mask)) for mask in np.flatnonzero(np.bincount(masks)) if mask]
         reached, stale = self._reached(work, gone) if self._follows else ([], False)
         if self.plan.restricted_to is not None:
             # A freed row may have been given to a node that this class does not look at.
@@ -126,9 +131,10 @@ class Evaluation(Board):
         """Recompute rows in the plugins that read what changed of them: pairs of (aspects, rows). ``stale``: scores
         that depend on other rows are out of date already."""
         for aspects, rows in work:
-            if rows.shape[0] == 1 and not self._transformed:
-                stale |= self._evaluate_row(aspects, int(rows[0]))
-            elif rows.shape[0]:
+            if rows.shape[0] <= _ONE_BY_ONE and not self._transformed:
+                for row in rows.tolist():
+                    stale |= self._evaluate_row(aspects, row)
+            else:
                 stale |= self._evaluate_rows(aspects, rows)
         if stale:
             self._normalize()
