@@ -6,10 +6,10 @@ STAMP := $(VENV)/.installed
 TEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-real check format bench manifests lock clean
+.PHONY: help setup demo up test test-real check format bench bench-scheduler bench-scheduler-perf manifests lock clean
 
 help: ## what can be made
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 24
 
 $(STAMP): requirements/dev.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(0 if v >= (3, 11) else f"Python 3.11 or newer is needed; $(PYTHON) is {v[0]}.{v[1]}. Use make PYTHON=/path/to/python3.11")'
@@ -46,8 +46,14 @@ format: $(STAMP) ## rewrite the sources in the project's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(STAMP) ## benchmarks; each prints one JSON line
+bench: $(STAMP) ## benchmarks that need nothing but Python; each prints one JSON line
 	$(BIN)/python -m benchmarks
+
+bench-scheduler: $(STAMP) ## koord-scheduler beside the Go original on a real API server
+	$(BIN)/python -m benchmarks.scheduler_throughput
+
+bench-scheduler-perf: $(STAMP) ## Kubernetes' scheduler_perf workloads at a fifth of their size
+	$(BIN)/python -m benchmarks.scheduler_perf --scale 0.2
 
 lock: $(STAMP) ## resolve pyproject.toml anew into requirements/*.txt
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements/runtime.txt

@@ -1,12 +1,12 @@
-"""``python -m benchmarks``: every benchmark with its default sizes, one JSON line each."""
+"""``python -m benchmarks``: every benchmark that needs nothing but Python, at its default size, one JSON line each."""
 
 from __future__ import annotations
 
 import sys
 
-from benchmarks import client_transport, scheduler_throughput
+from benchmarks import client_transport, decision_cost
 
-BENCHMARKS = (client_transport, scheduler_throughput)
+BENCHMARKS = (client_transport, decision_cost)
 
 if __name__ == "__main__":
     sys.exit(max(benchmark.main([]) for benchmark in BENCHMARKS))

@@ -1,12 +1,20 @@
-"""What a process has used so far, read from /proc."""
+"""What a process, its family and the whole machine have used so far, read from /proc."""
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from koordinator.base.errors import KoordinatorError
+
 _TICKS = os.sysconf("SC_CLK_TCK")
+_QUIET_WINDOW = 1.0
+_QUIET_SHARE = 0.15
+_QUIET_CHILDREN_SHARE = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +27,68 @@ class Usage:
 
 def usage_of(process_id: int) -> Usage:
     """Read the figures of a running process. Raises OSError when it is gone."""
-    folder = Path("/proc") / str(process_id)
+    status = (Path("/proc") / str(process_id) / "status").read_text()
+    peak = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
+    return Usage(_cpu_seconds(process_id), int(peak.split()[1]) * 1024)
+
+
+async def until_quiet(process_id: int, limit: float = 120.0) -> None:
+    """Wait until the process, a child of this one, has nothing to do: for a second it neither used CPU nor waited for
+    any, and no other child had much to do of which it might await the outcome.
+
+    Raises KoordinatorError after ``limit`` seconds.
+    """
+    wanted, used = _wanted_seconds(process_id), _children_seconds()
+    for _ in range(round(limit / _QUIET_WINDOW)):
+        await asyncio.sleep(_QUIET_WINDOW)
+        wanted_before, wanted = wanted, _wanted_seconds(process_id)
+        used_before, used = used, _children_seconds()
+        if wanted - wanted_before < _QUIET_SHARE and used - used_before < _QUIET_CHILDREN_SHARE:
+            return
+    raise KoordinatorError(f"process {process_id} did not come to rest within {limit:.0f} s")
+
+
+class OtherLoad:
+    """How many cores were busy since it was made with what is neither this process nor one of its children.
+
+    No child may end meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._moment = time.perf_counter()
+        self._before = _others_seconds()
+
+    def cores(self) -> float:
+        return (_others_seconds() - self._before) / (time.perf_counter() - self._moment)
+
+
+def _cpu_seconds(process_id: int) -> float:
     # The command name, in parentheses, may contain spaces; the numbers follow it.
-    numbers = (folder / "stat").read_text().rpartition(")")[2].split()
-    user, system = int(numbers[11]), int(numbers[12])
-    peak = next(line for line in (folder / "status").read_text().splitlines() if line.startswith("VmHWM:"))
-    return Usage((user + system) / _TICKS, int(peak.split()[1]) * 1024)
+    numbers = (Path("/proc") / str(process_id) / "stat").read_text().rpartition(")")[2].split()
+    return (int(numbers[11]) + int(numbers[12])) / _TICKS
+
+
+def _wanted_seconds(process_id: int) -> float:
+    """CPU that the process's threads have used, and time that they have waited for a processor."""
+    total = 0
+    for task in (Path("/proc") / str(process_id) / "task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # a thread may have ended meanwhile
+            used, waited, _ = (task / "schedstat").read_text().split()
+            total += int(used) + int(waited)
+    return total / 1e9
+
+
+def _children_seconds() -> float:
+    tasks = Path("/proc/self/task").iterdir()
+    children = [int(child) for task in tasks for child in (task / "children").read_text().split()]
+    return sum(map(_cpu_seconds, children))
+
+
+def _others_seconds() -> float:
+    return _machine_seconds() - _children_seconds() - _cpu_seconds(os.getpid())
+
+
+def _machine_seconds() -> float:
+    # user, nice, system, idle, waiting for input or output, then interrupts and what other machines took.
+    ticks = [int(number) for number in Path("/proc/stat").read_text().splitlines()[0].split()[1:9]]
+    return (sum(ticks) - ticks[3] - ticks[4]) / _TICKS

@@ -1,154 +1,94 @@
-"""Pods per second, CPU per pod and memory of koord-scheduler and of the Go original, on a real kube-apiserver.
+"""Pods per second, CPU per pod and memory of koord-scheduler, the Go original and a client that only binds.
 
-Both run one after the other against a fresh control plane with the same nodes, node metrics and pods and the same
-configuration file. Pods are created before the scheduler starts, so that creating them costs it nothing; the rate is
-taken between 10 % and 90 % bound, so that start-up does not count.
-
-usage: python -m benchmarks.scheduler_throughput [--nodes 1000] [--pods 3000] [--only ours|original]
+Each runs alone against a freshly started real kube-apiserver and etcd with the same nodes, node metrics and pods. All
+pods exist before scheduling begins; the rate is taken between 10 % and 90 % bound, as a watcher outside sees it. CPU is
+that of the scheduler's process from just before the pods are created until the last event is written; the figure with
+start-up counts everything since the process began. One JSON line a case goes to stdout; the table to stderr.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Final
 
-from benchmarks import workload
-from benchmarks.process_usage import usage_of
-from koordinator.api.kinds import NODE_METRICS, PODS
+import uvloop
+
+from benchmarks.cases import CASES, Case
+from benchmarks.contenders import Contender
+from benchmarks.figures import Figures
+from benchmarks.measurement import measure
+from benchmarks.placements import Faults
+from benchmarks.scheduler_report import CaseResult, markdown
+from benchmarks.stored_clusters import StoredClusters
 from koordinator.base.errors import KoordinatorError
-from koordinator.kube.connect import ClientOptions, connect
-from koordinator.kube.interface import Client, Malformed
-from tests.real.control_plane import ControlPlane
+from tests.real.control_plane import ControlPlaneError
 from tests.real.programs import HOW_TO_GET, RealPrograms, find_real_programs
 
-_PROFILE = Path(__file__).parent / "scheduler_profile.yaml"
-_TIMEOUT = 600.0
+_MUCH_LOAD: Final = 0.2
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """The figures of one scheduler in one case."""
-
-    pods_per_second: float
-    cpu_milliseconds_per_pod: float
-    peak_mebibytes: float
-    seconds_to_first_binding: float
-    nodes_used: int
-
-
-def command(who: str, programs: RealPrograms, configuration: Path, kubeconfig: Path) -> list[str]:
-    if who == "ours":
-        return [sys.executable, "-m", "koordinator.scheduler", f"--config={configuration}", "--port=0"]
-    return [
-        str(programs.original / "koord-scheduler"),
-        f"--config={configuration}",
-        f"--authentication-kubeconfig={kubeconfig}",
-        f"--authorization-kubeconfig={kubeconfig}",
-        "--secure-port=0",
-        "--port=0",
-    ]
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    names = [contender.value for contender in Contender]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--case", action="append", choices=list(CASES), help="a case; repeatable; default: all")
+    parser.add_argument("--only", action="append", choices=names, help="a contender; repeatable; default: all")
+    parser.add_argument("--repeat", type=int, default=1, help="runs of each; the medians are reported (default 1)")
+    parser.add_argument("--folder", type=Path, help="work below this folder (default: the system's)")
+    options = parser.parse_args(arguments)
+    if options.repeat < 1:
+        parser.error("--repeat must be at least 1")
+    return options
 
 
-async def measure(who: str, nodes: int, pods: int, programs: RealPrograms) -> Result:
-    with tempfile.TemporaryDirectory(prefix="koordinator-benchmark-") as folder:
-        plane = ControlPlane(programs.kubernetes, Path(folder) / "plane")
-        await asyncio.to_thread(plane.start)
-        try:
-            client = await connect(ClientOptions(kubeconfig=str(plane.kubeconfig), qps=0))
-            try:
-                await workload.install_definitions(client)
-                await workload.create_nodes(client, nodes, NODE_METRICS)
-                names = [f"pod-{number:06d}" for number in range(pods)]
-                await workload.create_pods(
-                    client, (workload.pod(name, scheduler_name="koord-scheduler") for name in names)
-                )
-                return await _schedule(who, programs, plane, client, pods, Path(folder))
-            finally:
-                await client.close()
-        finally:
-            await asyncio.to_thread(plane.stop)
-
-
-async def _schedule(
-    who: str, programs: RealPrograms, plane: ControlPlane, client: Client, pods: int, folder: Path
-) -> Result:
-    configuration = folder / "scheduler.yaml"
-    configuration.write_text(_PROFILE.read_text().replace("KUBECONFIG", str(plane.kubeconfig)))
-    page = await client.list(PODS, "default", limit=1)
-    with (folder / "scheduler.log").open("wb") as log:
-        started = time.perf_counter()
-        scheduler = await asyncio.create_subprocess_exec(
-            *command(who, programs, configuration, plane.kubeconfig), stdout=log, stderr=log
-        )
-        try:
-            bound = await asyncio.wait_for(_watch_bindings(client, pods, page.resource_version), _TIMEOUT)
-            usage = usage_of(scheduler.pid)
-        except TimeoutError as error:
-            tail = (folder / "scheduler.log").read_text(errors="replace")[-2000:]
-            raise KoordinatorError(f"{who}: not all {pods} pods were bound in {_TIMEOUT:.0f} s\n{tail}") from error
-        finally:
-            scheduler.terminate()
-            await asyncio.wait_for(scheduler.wait(), 30)
-    moments = sorted(moment for moment, _ in bound.values())
-    first, last = moments[pods // 10], moments[pods * 9 // 10 - 1]
-    return Result(
-        pods_per_second=round((pods * 9 // 10 - 1 - pods // 10) / (last - first), 1),
-        cpu_milliseconds_per_pod=round(usage.cpu_seconds * 1000 / pods, 3),
-        peak_mebibytes=round(usage.peak_bytes / 2**20, 1),
-        seconds_to_first_binding=round(moments[0] - started, 2),
-        nodes_used=len({node for _, node in bound.values()}),
-    )
-
-
-async def _watch_bindings(client: Client, pods: int, resource_version: str) -> dict[str, tuple[float, str]]:
-    """Pod name -> (moment, node) of each binding, as this client sees them."""
-    bound: dict[str, tuple[float, str]] = {}
-    while len(bound) < pods:
-        async for event in client.watch(PODS, "default", resource_version=resource_version):
-            resource_version = event.resource_version
-            pod = event.object
-            if pod is None or isinstance(pod, Malformed) or not pod.spec.node_name:
-                continue
-            before = bound.setdefault(pod.metadata.name, (time.perf_counter(), pod.spec.node_name))
-            if before[1] != pod.spec.node_name:
-                raise KoordinatorError(f"{pod.metadata.name} moved from {before[1]} to {pod.spec.node_name}")
-            if len(bound) == pods:
-                break
-    return bound
+async def run_case(
+    case: Case, contenders: Sequence[Contender], repeat: int, programs: RealPrograms, folder: Path
+) -> CaseResult:
+    clusters = StoredClusters(programs.kubernetes, folder)
+    runs: dict[Contender, list[Figures]] = {contender: [] for contender in contenders}
+    faults: dict[Contender, list[Faults]] = {contender: [] for contender in contenders}
+    for _ in range(repeat):
+        for contender in contenders:
+            started = time.monotonic()
+            figures, found = await measure(contender, case, programs, clusters, folder)
+            runs[contender].append(figures)
+            faults[contender].append(found)
+            _say(case, contender, figures, time.monotonic() - started)
+    return CaseResult(case, runs, faults)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nodes", type=int, default=1000)
-    parser.add_argument("--pods", type=int, default=3000)
-    parser.add_argument("--only", choices=["ours", "original"])
-    options = parser.parse_args(arguments)
+    """0 when ours was right in every case, 1 when it was not, a case failed or the programs are missing."""
+    options = parse(arguments)
     programs = find_real_programs()
-    if programs is None:
-        print(json.dumps({"benchmark": "scheduler_throughput", "skipped": HOW_TO_GET}))
-        return 0
-    report: dict[str, object] = {"benchmark": "scheduler_throughput", "nodes": options.nodes, "pods": options.pods}
-    results: dict[str, Result] = {}
-    for who in ("original", "ours"):
-        if options.only in (None, who):
-            results[who] = asyncio.run(measure(who, options.nodes, options.pods, programs))
-            report[who] = asdict(results[who])
-    if len(results) == 2:
-        ours, original = results["ours"], results["original"]
-        report["ratios"] = {
-            "pods_per_second": round(ours.pods_per_second / original.pods_per_second, 2),
-            "cpu_per_pod": round(ours.cpu_milliseconds_per_pod / original.cpu_milliseconds_per_pod, 3),
-            "peak_memory": round(ours.peak_mebibytes / original.peak_mebibytes, 2),
-        }
-    print(json.dumps(report))
-    return 0
+    contenders = [contender for contender in Contender if not options.only or contender.value in options.only]
+    if programs is None or not all(contender.is_present(programs) for contender in contenders):
+        print(f"scheduler_throughput: {HOW_TO_GET}", file=sys.stderr)
+        return 1
+    results, failed = [], False
+    with tempfile.TemporaryDirectory(prefix="koordinator-benchmark-", dir=options.folder) as folder:
+        for name in options.case or CASES:
+            try:
+                result = uvloop.run(run_case(CASES[name], contenders, options.repeat, programs, Path(folder)))
+            except (KoordinatorError, ControlPlaneError, OSError) as error:
+                print(f"scheduler_throughput: {name}: {error}", file=sys.stderr)
+                failed = True
+            else:
+                print(json.dumps(result.document()), flush=True)
+                results.append(result)
+    print(f"\n{markdown(results)}", file=sys.stderr)
+    return int(failed or not all(result.ours_is_right for result in results))
+
+
+def _say(case: Case, contender: Contender, figures: Figures, seconds: float) -> None:
+    busy = f"; others kept {figures.other_cores:.1f} cores busy" if figures.other_cores > _MUCH_LOAD else ""
+    text = f"{case.name} {contender.value}: {figures.pods_per_second:.0f} pods/s ({seconds:.0f} s in all{busy})"
+    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

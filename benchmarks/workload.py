@@ -1,4 +1,4 @@
-"""The nodes, node metrics and pods that scheduler benchmarks run on, written to any API server."""
+"""The nodes and node metrics that scheduler benchmarks run on, and how they and pods are written to any API server."""
 
 from __future__ import annotations
 
@@ -7,22 +7,36 @@ from collections.abc import Awaitable, Iterable
 from datetime import UTC, datetime
 from typing import Any
 
-from koordinator.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES, PODS, Kind
+from koordinator.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, Kind
 from koordinator.api.manifests import custom_resource_definitions
+from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY
 from koordinator.api.timestamps import format_time
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType
 
+ZONES = 3
 _CONCURRENCY = 64
 
 
-def node(number: int, zones: int = 3) -> dict[str, Any]:
+def zone_of(number: int) -> str:
+    """The zone of the node of this number."""
+    return f"zone-{number % ZONES}"
+
+
+def node(number: int) -> dict[str, Any]:
     name = f"node-{number:05d}"
-    amounts = {"cpu": "32", "memory": "128Gi", "pods": "256", "ephemeral-storage": "500Gi"}
+    amounts = {
+        "cpu": "32",
+        "memory": "128Gi",
+        "pods": "256",
+        "ephemeral-storage": "500Gi",
+        BATCH_CPU: "16000",
+        BATCH_MEMORY: "64Gi",
+    }
     return {
         "metadata": {
             "name": name,
-            "labels": {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": f"zone-{number % zones}"},
+            "labels": {"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": zone_of(number)},
         },
         "status": {
             "capacity": amounts,
@@ -64,8 +78,16 @@ async def together(work: Iterable[Awaitable[Any]], concurrency: int = _CONCURREN
 async def install_definitions(client: Client) -> None:
     """The CustomResourceDefinitions, and the namespace of the scheduler's lease."""
     for definition in custom_resource_definitions():
-        await _create(client, CUSTOM_RESOURCE_DEFINITIONS, definition)
-    await _create(client, NAMESPACES, {"metadata": {"name": "koordinator-system"}})
+        await create(client, CUSTOM_RESOURCE_DEFINITIONS, definition)
+    await create_namespace(client, "koordinator-system")
+
+
+async def create_namespace(client: Client, name: str) -> None:
+    await create(client, NAMESPACES, {"metadata": {"name": name}})
+
+
+async def create_priority_class(client: Client, name: str, value: int) -> None:
+    await create(client, PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})
 
 
 async def create_nodes(client: Client, count: int, node_metrics: Kind[Any]) -> None:
@@ -74,8 +96,8 @@ async def create_nodes(client: Client, count: int, node_metrics: Kind[Any]) -> N
     async def one(number: int) -> None:
         document = node(number)
         name = document["metadata"]["name"]
-        await _create(client, NODES, document)
-        await _create(client, node_metrics, {"metadata": {"name": name}, "spec": {}})
+        await create(client, NODES, document)
+        await create(client, node_metrics, {"metadata": {"name": name}, "spec": {}})
         status = {"status": node_metric_status(number, now)}
         await client.patch(node_metrics, name, status, PatchType.MERGE, subresource="status")
 
@@ -83,10 +105,11 @@ async def create_nodes(client: Client, count: int, node_metrics: Kind[Any]) -> N
 
 
 async def create_pods(client: Client, documents: Iterable[dict[str, Any]], namespace: str = "default") -> None:
-    await together(_create(client, PODS, document, namespace) for document in documents)
+    await together(create(client, PODS, document, namespace) for document in documents)
 
 
-async def _create(client: Client, kind: Kind[Any], document: dict[str, Any], namespace: str = "") -> None:
+async def create(client: Client, kind: Kind[Any], document: dict[str, Any], namespace: str = "") -> None:
+    """Create an object; one that exists already is left as it is."""
     body = {"apiVersion": kind.api_version, "kind": kind.name, **document}
     try:
         await client.create(kind, body, namespace)

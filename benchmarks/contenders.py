@@ -1,0 +1,43 @@
+"""Who is compared, and how each is started."""
+
+from __future__ import annotations
+
+import sys
+from enum import Enum
+from pathlib import Path
+
+from tests.real.programs import RealPrograms
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+class Contender(Enum):
+    """The value is its name in the output."""
+
+    ORIGINAL = "original"
+    OURS = "ours"
+    BIND_ONLY = "bind_only"
+
+    @property
+    def keeps_rules(self) -> bool:
+        """Whether it looks at what pods ask for at all."""
+        return self is not Contender.BIND_ONLY
+
+    def is_present(self, programs: RealPrograms) -> bool:
+        """Whether its program is on this machine."""
+        return self is not Contender.ORIGINAL or (programs.original / "koord-scheduler").is_file()
+
+    def command(self, programs: RealPrograms, configuration: Path, kubeconfig: Path) -> list[str]:
+        """Run it from the repository's root."""
+        if self is Contender.OURS:
+            return [sys.executable, "-m", "koordinator.scheduler", f"--config={configuration}", "--port=0"]
+        if self is Contender.BIND_ONLY:
+            return [sys.executable, "-m", "benchmarks.bind_only", str(kubeconfig)]
+        return [
+            str(programs.original / "koord-scheduler"),
+            f"--config={configuration}",
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
+            "--secure-port=0",
+            "--port=0",
+        ]
