@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from koordinator.cli.explain_table import print_table
+
 
 def print_node(document: Mapping[str, Any], console: Console) -> None:
     """Write it, the verdict first."""
@@ -20,26 +22,32 @@ def print_node(document: Mapping[str, Any], console: Console) -> None:
         console.print(f"  taint {escape(taint)}", highlight=False)
     for condition in document["conditions"]:
         console.print(f"  condition {escape(condition)}", highlight=False)
-    console.print(f"  {pods['running']} pods of at most {pods['limit']}", highlight=False)
+    console.print(f"  {pods['running']} of at most {pods['limit']} pods", highlight=False)
     if nominated := document["nominatedPods"]:
         console.print(f"  room is promised to {escape(', '.join(nominated))}", highlight=False)
+    if reason := document.get("notUpToDate"):
+        console.print(f"  what follows may be old: {escape(reason)}", highlight=False)
     _print_resources(document, console)
     for plugin, facts in document["plugins"].items():
         if "usage" in facts:
             _print_load(plugin, facts, console)
         elif facts.get("reported") is False:
             console.print(f"\n{escape(plugin)}: the node has not reported its usage", highlight=False)
+        elif "error" in facts:
+            console.print(f"\n{escape(plugin)} cannot be asked: {escape(facts['error'])}", highlight=False)
     _print_ruled_out(document, console)
 
 
 def _verdict(document: Mapping[str, Any]) -> str:
-    asked = document["asked"]
+    asked, lately = document["asked"], document["placedLately"]
+    came = f"; {lately} came here lately" if lately else ""
     if not asked["pods"]:
-        return "no pod waits or was placed lately that could be asked about"
-    return (
-        f"would take {asked['wouldTake']} of the {asked['pods']} pods ({asked['kinds']} kinds) that wait or were "
-        f"placed last; {document['placedLately']} of them came here"
-    )
+        return f"no pod waits or was placed elsewhere lately that could be asked about{came}"
+    took = asked["wouldTake"]
+    if asked["pods"] == 1:
+        return f"would {'' if took else 'not '}take the one pod that waits or was placed elsewhere lately{came}"
+    count = "none" if not took else "all" if took == asked["pods"] else str(took)
+    return f"would take {count} of the {asked['pods']} pods that wait or were placed elsewhere lately{came}"
 
 
 def _print_resources(document: Mapping[str, Any], console: Console) -> None:
@@ -53,17 +61,13 @@ def _print_resources(document: Mapping[str, Any], console: Console) -> None:
             resource["free"],
             "" if percent is None else f"{percent:g}",
         )
-    console.print()
-    console.print(table)
+    print_table(console, "", table)
 
 
 def _print_load(plugin: str, facts: Mapping[str, Any], console: Console) -> None:
     age = f", reported at {facts['reportedAt'][:19]}Z" if "reportedAt" in facts else ""
-    title = f"{plugin}{age}{' (expired)' if facts['expired'] else ''}"
-    table = Table(
-        "resource", "measured", "not measured yet", "expected", "expected %", "threshold %",
-        title=title, title_justify="left",
-    )  # fmt: skip
+    title = f"Load, as {plugin} sees it{age}{': too old to be believed' if facts['expired'] else ''}"
+    table = Table("resource", "measured", "not measured yet", "expected", "expected %", "threshold %")
     for usage in facts["usage"]:
         limits = [str(usage["threshold"] or "none")]
         limits += [f"{name} {usage[key]}" for key, name in _OTHER_LIMITS.items() if usage[key]]
@@ -75,8 +79,7 @@ def _print_load(plugin: str, facts: Mapping[str, Any], console: Console) -> None
             f"{usage['expectedPercent']:g}",
             ", ".join(limits),
         )
-    console.print()
-    console.print(table)
+    print_table(console, title, table)
 
 
 _OTHER_LIMITS = {"prodThreshold": "prod", "aggregatedThreshold": "aggregated"}
@@ -85,8 +88,7 @@ _OTHER_LIMITS = {"prodThreshold": "prod", "aggregatedThreshold": "aggregated"}
 def _print_ruled_out(document: Mapping[str, Any], console: Console) -> None:
     if not document["ruledOutBy"]:
         return
-    table = Table("pods", "kept off by", "because", "for example", title="Pods that it does not take, as of now")
-    table.title_justify = "left"
+    table = Table("pods", "kept off by", "because", "for example")
     for entry in document["ruledOutBy"]:
         table.add_row(
             str(entry["pods"]),
@@ -94,5 +96,4 @@ def _print_ruled_out(document: Mapping[str, Any], console: Console) -> None:
             escape("\n".join(entry["details"] or entry["reasons"])),
             escape(", ".join(entry["examples"])),
         )
-    console.print()
-    console.print(table)
+    print_table(console, "Pods that it does not take, as of now", table)

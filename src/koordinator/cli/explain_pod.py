@@ -9,11 +9,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from koordinator.cli.explain_table import print_table
+
 _POOLS: Final = {
-    "active": "waits for its turn",
-    "backoff": "waits a moment before it is tried again",
-    "unschedulable": "is parked until something happens that may help",
-    "gated": "is held back before it is tried at all",
+    "active": "is pending: it waits for its turn",
+    "backoff": "is pending: it is tried again in a moment",
+    "unschedulable": "is pending: no node can take it",
+    "gated": "is pending: it is held back before it is tried at all",
     "in_flight": "is being decided about or bound right now",
 }
 _ATTEMPTS_SHOWN: Final = 5
@@ -25,17 +27,17 @@ def print_pod(document: Mapping[str, Any], console: Console) -> None:
     console.print(f"[bold]{escape(document['pod'])}[/bold]  {_state(document)}", highlight=False)
     if message := document.get("message"):
         console.print(f"  {escape(message)}", highlight=False, soft_wrap=True)
+    _print_fitting(document, console)
+    _print_list("What would help", document.get("advice", ()), console)
+    _print_retry(document.get("queue", {}), console)
     last = attempts[-1] if attempts else None
     if last is not None and last["result"] == "unschedulable":
         _print_rejection(last, console)
     if last is not None and last["result"] == "placed":
         _print_placement(last, console)
+    if last is None and "node" in document:
+        console.print("\nThis process has not placed it, so it cannot say why it is there.", highlight=False)
     _print_closest(document, console)
-    _print_list("What would help", document.get("advice", ()), console)
-    queue = document.get("queue", {})
-    _print_list("It is tried again as soon as", queue.get("triedAgainWhen", ()), console)
-    if "triedAgainInSeconds" in queue:
-        console.print(f"\nIt is tried again in {queue['triedAgainInSeconds']:g} s.", highlight=False)
     _print_attempts(attempts, console)
 
 
@@ -53,7 +55,7 @@ def _state(document: Mapping[str, Any]) -> str:
 def _print_rejection(attempt: Mapping[str, Any], console: Console) -> None:
     if not attempt["ruledOut"]:
         return
-    table = Table("nodes", "ruled out by", "because", "for example", title="Last attempt", title_justify="left")
+    table = Table("nodes", "ruled out by", "because", "for example")
     for entry in attempt["ruledOut"]:
         table.add_row(
             str(entry["nodes"]),
@@ -61,8 +63,7 @@ def _print_rejection(attempt: Mapping[str, Any], console: Console) -> None:
             escape(", ".join(entry["reasons"])),
             escape(", ".join(entry["examples"])) or "all",
         )
-    console.print()
-    console.print(table)
+    print_table(console, "Why: the last attempt, node by node", table)
     if node := attempt.get("nominatedNode"):
         victims = ", ".join(attempt["evicts"]) or "nobody any more"
         console.print(f"It is to have room on {escape(node)}, from where {escape(victims)} must go.", highlight=False)
@@ -71,32 +72,40 @@ def _print_rejection(attempt: Mapping[str, Any], console: Console) -> None:
 def _print_placement(attempt: Mapping[str, Any], console: Console) -> None:
     best = attempt["topNodes"]
     plugins = [name for name in best[0]["scoreByPlugin"] if any(node["scoreByPlugin"].get(name) for node in best)]
-    title = f"{attempt['feasibleNodes']} of {attempt['evaluatedNodes']} nodes were good enough; the best"
-    table = Table("node", "score", *plugins, title=title, title_justify="left")
-    for node in best:
-        scores = [str(node["scoreByPlugin"].get(name, 0)) for name in plugins]
-        table.add_row(escape(node["node"]), str(node["score"]), *scores)
-    console.print()
-    console.print(table)
+    table = Table("score of", *(escape(node["node"]) for node in best))
+    for plugin in plugins:
+        table.add_row(escape(plugin), *(str(node["scoreByPlugin"].get(plugin, 0)) for node in best))
+    table.add_row("all together", *(str(node["score"]) for node in best))
+    counts = f"{attempt['feasibleNodes']} of {attempt['evaluatedNodes']} nodes were good enough"
+    print_table(console, f"{counts}; the best and their scores", table)
     if others := attempt["otherNodesRuledOutBy"]:
-        console.print(f"The others were ruled out by {escape(', '.join(others))}.", highlight=False)
+        console.print(f"Others were ruled out by {escape(', '.join(others))}.", highlight=False)
+
+
+def _print_fitting(document: Mapping[str, Any], console: Console) -> None:
+    fitting = document.get("fittingNow", {})
+    if count := fitting.get("nodes"):
+        names = ", ".join(fitting["examples"]) + (", …" if count > len(fitting["examples"]) else "")
+        nodes = "one node would" if count == 1 else f"{count} nodes would"
+        console.print(f"\nRight now {nodes} take it: {escape(names)}", highlight=False)
+    if reason := document.get("notJudged"):
+        console.print(f"\nNodes cannot be judged right now: {escape(reason)}", highlight=False)
+
+
+def _print_retry(queue: Mapping[str, Any], console: Console) -> None:
+    _print_list("It is tried again as soon as", queue.get("triedAgainWhen", ()), console)
+    if "triedAgainInSeconds" in queue:
+        console.print(f"\nIt is tried again in {queue['triedAgainInSeconds']:g} s.", highlight=False)
 
 
 def _print_closest(document: Mapping[str, Any], console: Console) -> None:
-    fitting = document.get("fittingNow", {})
-    if fitting.get("nodes"):
-        names = ", ".join(fitting["examples"])
-        console.print(f"\nRight now {fitting['nodes']} nodes would take it: {escape(names)} …", highlight=False)
-    if reason := document.get("notJudged"):
-        console.print(f"\nNodes cannot be judged right now: {escape(reason)}", highlight=False)
     if not document.get("closestNodes"):
         return
-    table = Table("node", "lacks", title="Closest nodes, as of now", title_justify="left")
+    table = Table("node", "what keeps the pod off it")
     for node in document["closestNodes"]:
         lacks = [line for lack in node["lacks"] for line in lack["details"] or lack["reasons"]]
         table.add_row(escape(node["node"]), escape("\n".join(lacks)))
-    console.print()
-    console.print(table)
+    print_table(console, "The nodes that come closest, as of now", table)
 
 
 def _print_list(title: str, lines: Sequence[str], console: Console) -> None:
@@ -109,9 +118,8 @@ def _print_list(title: str, lines: Sequence[str], console: Console) -> None:
 def _print_attempts(attempts: Sequence[Mapping[str, Any]], console: Console) -> None:
     if len(attempts) < 2:
         return
-    table = Table("attempt", "at", "result", title="Last attempts", title_justify="left")
+    table = Table("attempt", "at", "result")
     for attempt in attempts[-_ATTEMPTS_SHOWN:]:
         result = f"placed on {attempt['node']}" if attempt["result"] == "placed" else attempt["message"]
         table.add_row(str(attempt["attempt"]), attempt["time"][:19] + "Z", escape(result))
-    console.print()
-    console.print(table)
+    print_table(console, "Last attempts", table)

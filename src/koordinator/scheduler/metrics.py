@@ -6,7 +6,7 @@ from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from prometheus_client.core import GaugeMetricFamily, Metric, UntypedMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, UntypedMetricFamily
 from prometheus_client.registry import Collector
 
 from koordinator.base.metrics import Metrics, exponential_buckets
@@ -182,6 +182,10 @@ class SchedulerMetrics:
     def malformed(self, kind: str) -> None:
         self._malformed.labels(kind).inc()
 
+    def observe_incoming(self, counts: Mapping[tuple[Pool, str], int]) -> None:
+        """What the queue counts, read at each scrape: how often a pod came into a pool because of what."""
+        self._metrics.register(_Incoming(counts))
+
     def observe_sizes(self, pending: Callable[[Pool], int], cached: Callable[[], dict[str, int]]) -> None:
         """Where to read the sizes of the queue's pools, and of the cache by type, at each scrape."""
         self._metrics.register(_Sizes(pending, cached))
@@ -196,16 +200,36 @@ class _Sizes(Collector):
 
     def collect(self) -> Iterable[Metric]:
         pending = GaugeMetricFamily(
-            "scheduler_pending_pods", "Number of pending pods, by the queue type.", labels=("queue",)
+            "scheduler_pending_pods", "[STABLE] Number of pending pods, by the queue type.", labels=("queue",)
         )
         for pool in _PENDING:
             pending.add_metric([pool.value], self._pending(pool))
         cached = GaugeMetricFamily(
-            "scheduler_cache_size", "Number of nodes, pods and assumed pods in the cache.", labels=("type",)
+            "scheduler_cache_size", "[ALPHA] Number of nodes, pods and assumed pods in the cache.", labels=("type",)
         )
         for name, size in self._cached().items():
             cached.add_metric([name], size)
         return (pending, cached)
+
+
+class _Incoming(Collector):
+    """Upstream has a gated pod among the unschedulable ones here."""
+
+    def __init__(self, counts: Mapping[tuple[Pool, str], int]) -> None:
+        self._counts = counts
+
+    def collect(self) -> Iterable[Metric]:
+        family = CounterMetricFamily(
+            "scheduler_queue_incoming_pods",
+            "[STABLE] Number of pods added to scheduling queues by event and queue type.",
+            labels=("queue", "event"),
+        )
+        sums: Tally[tuple[str, str]] = Tally()
+        for (pool, event), count in list(self._counts.items()):
+            sums[(Pool.UNSCHEDULABLE if pool is Pool.GATED else pool).value, event] += count
+        for labels, count in sums.items():
+            family.add_metric(labels, count)
+        return (family,)
 
 
 class _Timeouts(Collector):

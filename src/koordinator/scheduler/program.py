@@ -156,6 +156,7 @@ class Scheduler:
         self._metrics = metrics
         metrics.observe_sizes(self.queue.size, self._cache_sizes)
         metrics.observe_parked(self.queue.pods)
+        metrics.observe_incoming(self.queue.incoming)
         self.informers = self._informers()
 
     @property

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import io
 from datetime import UTC, datetime, timedelta
 
+import pytest
+from rich.console import Console
+
 from koordinator.api.priority import PriorityClass
+from koordinator.cli.demo.explanation import Explained
 from koordinator.cli.demo.observation import Day, Moment, NodeUsage, PlacedPod
-from koordinator.cli.demo.report import claims, overbooked, placed_on_hot_nodes, utilisation
+from koordinator.cli.demo.report import claims, overbooked, placed_on_hot_nodes, print_report, utilisation
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -31,7 +36,12 @@ def a_good_day() -> Day:
     }
     day.most_requested = {("a", "pods"): 2}
     day.kept_off_hot_nodes = 3
+    day.explained = explained("0/1 nodes are available", "0/1 nodes are available", "0/1 nodes are available")
     return day
+
+
+def explained(message: str, condition: str, *notes: str) -> Explained:
+    return Explained("large", message, ("request less",), "a: cpu: short by 90", condition, notes)
 
 
 def failing(day: Day) -> list[int]:
@@ -91,4 +101,32 @@ def test_one_hot_report_is_not_held_against_the_scheduler() -> None:
 
 
 def test_a_day_without_observations_fails_nearly_everything() -> None:
-    assert failing(Day()) == [0, 1, 2, 3, 4]
+    assert failing(Day()) == [0, 1, 2, 3, 4, 6]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        explained("one", "other", "one"),
+        explained("one", "one", "other"),
+        explained("one", "one"),
+        explained("", "", ""),
+    ],
+)
+def test_an_explanation_that_differs_from_condition_or_event_fails_its_claim(said: Explained) -> None:
+    day = a_good_day()
+    day.explained = said
+    assert failing(day) == [6]
+
+
+def test_an_event_of_an_earlier_attempt_does_no_harm() -> None:
+    day = a_good_day()
+    day.explained = explained("now", "now", "before", "now")
+    assert failing(day) == []
+
+
+def test_the_report_shows_why_the_pod_is_pending() -> None:
+    console = Console(file=io.StringIO(), width=200)
+    print_report(a_good_day(), [], console)
+    assert isinstance(console.file, io.StringIO)
+    assert "Closest is a: cpu: short by 90" in console.file.getvalue()

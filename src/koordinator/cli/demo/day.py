@@ -14,6 +14,10 @@ NAMESPACE: Final = "default"
 CPU_THRESHOLD_PERCENT: Final = 65
 """Of the load-aware filter, as in the local cluster's scheduler.yaml."""
 
+TOO_LARGE: Final = "quarterly-report"
+"""The name of a pod that no node can take."""
+_TOO_LARGE_HOUR: Final = 5
+
 _SERVICES: Final = {"checkout": ("3", "6Gi", 28), "search": ("4", "8Gi", 18), "feed": ("2", "4Gi", 32)}
 _SERVICE_HOURS: Final = range(3)
 _BATCH_HOURS: Final = range(FIRST_BATCH_HOUR, 20)
@@ -35,6 +39,7 @@ def script() -> list[Offer]:
         Offer(float(hour), "online services", tuple(pod for name in _SERVICES for pod in _replicas(name, hour)))
         for hour in _SERVICE_HOURS
     ]
+    offers.append(Offer(float(_TOO_LARGE_HOUR), "a pod that no node can take", (_too_large(),)))
     offers += [
         Offer(float(hour), "batch pods", tuple(_batch(hour, number) for number in range(_BATCH_PODS_AN_HOUR)))
         for hour in _BATCH_HOURS
@@ -57,6 +62,10 @@ def _batch(hour: int, number: int) -> dict[str, Any]:
     minutes = 60 + 15 * (number % 5)
     annotations = {"simulation.koordinator.sh/run-time": f"{minutes}m"}
     return _pod(f"batch-{hour:02d}-{number:02d}", "koord-batch", "BE", amounts, annotations)
+
+
+def _too_large() -> dict[str, Any]:
+    return _pod(TOO_LARGE, "koord-mid", "LS", {"cpu": "96", "memory": "16Gi"}, {})
 
 
 def _pod(

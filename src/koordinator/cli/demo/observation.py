@@ -10,6 +10,7 @@ from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric, ResourceMap
 from koordinator.api.pod import Pod
 from koordinator.api.priority import PriorityClass, priority_class_with_default
+from koordinator.cli.demo.explanation import Explained
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,8 @@ class Day:
     pods: dict[str, PlacedPod] = field(default_factory=dict)
     most_requested: dict[tuple[str, str], int] = field(default_factory=dict)
     """(node, resource) -> the largest sum of requests that was seen on it."""
+    explained: Explained | None = None
+    """What is said of the pod that no node can take."""
     kept_off_hot_nodes: int = 0
     """Pods that were placed while the load-aware filter kept them off at least one node."""
 

@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from koordinator.api.kinds import NODE_METRICS, NODES, PODS
 from koordinator.base.clock import Clock, SystemClock
 from koordinator.cli.demo import day as script
+from koordinator.cli.demo.explanation import explain
 from koordinator.cli.demo.observation import Day
 from koordinator.cli.demo.scheduler_metrics import pods_kept_off
 from koordinator.cli.local_cluster import programs
@@ -40,6 +41,7 @@ async def play(data: Path, seed: int) -> Day:
         with _progress(console) as progress:
             await _run_script(client, clock, day, progress)
         await _settle(client, clock, day)
+        day.explained = await explain(client, cluster.scheduler_port, script.NAMESPACE, script.TOO_LARGE)
         day.kept_off_hot_nodes = await pods_kept_off(cluster.scheduler_port, "LoadAwareScheduling")
         return day
 
@@ -91,7 +93,9 @@ async def _run_script(client: Client, clock: Clock, day: Day, progress: Progress
 async def _settle(client: Client, clock: Clock, day: Day) -> None:
     """The last pods may still be on their way when the day is over."""
     deadline = clock.monotonic() + _SETTLE_SECONDS
-    while any(not pod.node for pod in day.pods.values()) and clock.monotonic() < deadline:
+    while (
+        any(not pod.node and pod.name != script.TOO_LARGE for pod in day.pods.values()) and clock.monotonic() < deadline
+    ):
         await clock.sleep(_OBSERVE_EVERY)
         day.see_pods((await client.list(PODS, script.NAMESPACE)).items)
 

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from koordinator.api.priority import PriorityClass
 from koordinator.cli.demo.day import CPU_THRESHOLD_PERCENT, FIRST_BATCH_HOUR
+from koordinator.cli.demo.explanation import Explained
 from koordinator.cli.demo.observation import Day, NodeUsage, PlacedPod
 
 _LEAST_GAIN = 1.5
@@ -86,6 +88,10 @@ def claims(day: Day) -> list[Claim]:
             f"no batch pod was sent to a node that had stayed above {CPU_THRESHOLD_PERCENT} % CPU ({len(hot)} were)",
             not hot,
         ),
+        Claim(
+            "the pod that no node can take says why, and its explanation, condition and event say the same",
+            day.explained is not None and day.explained.agrees,
+        ),
     ]
 
 
@@ -113,9 +119,20 @@ def print_report(day: Day, judged: Sequence[Claim], console: Console | None = No
     console.print(
         "Nodes and usage are simulated; batch capacity is fixed by the scenario until koord-manager computes it."
     )
+    if day.explained is not None:
+        _print_explained(day.explained, console)
     console.print()
     for claim in judged:
         console.print(f"  [green]✓[/green] {claim.text}" if claim.holds else f"  [red]✗ {claim.text}[/red]")
+
+
+def _print_explained(explained: Explained, console: Console) -> None:
+    console.print()
+    console.print(f"[bold]{explained.name} is pending[/bold]; koord explain pod {explained.name} says why:")
+    console.print(f"  {escape(explained.message)}", highlight=False, soft_wrap=True)
+    console.print(f"  Closest is {escape(explained.closest)}", highlight=False, soft_wrap=True)
+    for sentence in explained.advice:
+        console.print(f"  {escape(sentence)}", highlight=False, soft_wrap=True)
 
 
 def _by_class(day: Day) -> Table:

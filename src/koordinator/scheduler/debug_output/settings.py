@@ -11,7 +11,12 @@ from typing import Final
 
 from koordinator.base.logs import verbosity
 
-_NUMBER: Final = re.compile(r"[+-]?[0-9]{1,18}")
+_SIGNED: Final = re.compile(r"[+-]?[0-9]+")
+_UNSIGNED: Final = re.compile(r"[0-9]+")
+_DIGITS_LIMIT: Final = 400
+"""Longer numbers are out of any range, and not worth the time to read."""
+_INT: Final = range(-(2**63), 2**63)
+_LEVEL: Final = range(2**31)
 _TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE: Final = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 
@@ -44,9 +49,7 @@ class DebugSettings:
         )
 
     def _set_scores(self, text: str) -> str:
-        if not _NUMBER.fullmatch(text):
-            raise ValueError(f'failed set debugTopNScores {text}: strconv.Atoi: parsing "{text}": invalid syntax')
-        self.scores = int(text)
+        self.scores = _number(text, _INT, f"failed set debugTopNScores {text}: strconv.Atoi")
         return f"successfully set debugTopNScores to {text}"
 
     def _set_filters(self, text: str) -> str:
@@ -62,6 +65,14 @@ class DebugSettings:
         return _switched(text)
 
 
+def _number(text: str, allowed: range, who: str, syntax: re.Pattern[str] = _SIGNED) -> int:
+    if not syntax.fullmatch(text):
+        raise ValueError(f'{who}: parsing "{text}": invalid syntax')
+    if len(text) > _DIGITS_LIMIT or int(text) not in allowed:
+        raise ValueError(f'{who}: parsing "{text}": value out of range')
+    return int(text)
+
+
 def _boolean(text: str) -> bool:
     if text not in _TRUE | _FALSE:
         raise ValueError(f'failed set debugFilterFailure {text}: strconv.ParseBool: parsing "{text}": invalid syntax')
@@ -74,7 +85,5 @@ def _switched(text: str) -> str:
 
 
 def _set_verbosity(text: str) -> str:
-    if not _NUMBER.fullmatch(text) or text.startswith("-"):
-        raise ValueError(f'strconv.ParseUint: parsing "{text}": invalid syntax')
-    logging.getLogger().setLevel(verbosity(int(text)))
+    logging.getLogger().setLevel(verbosity(_number(text, _LEVEL, "strconv.ParseUint", _UNSIGNED)))
     return f"successfully set klog.logging.verbosity to {text}"

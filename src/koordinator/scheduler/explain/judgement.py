@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 
-from koordinator.scheduler.engine.adjustment import adjusted
+from koordinator.scheduler.engine.adjustment import Adjustment, adjusted, difference
 from koordinator.scheduler.engine.class_plan import ClassPlan, PlannedFilter, plan_class
-from koordinator.scheduler.engine.columns import Ints, Rows
+from koordinator.scheduler.engine.columns import Ints, Mask, Rows
 from koordinator.scheduler.engine.framework import FEASIBLE, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
@@ -31,19 +31,30 @@ class Objection:
 class Judgement:
     """``codes`` has the shape (filters, rows)."""
 
+    profile: Profile
+    view: ClusterView
     plan: ClassPlan
     pod: PodInfo
     rows: Rows
     codes: Ints
 
+    def against(self, plugin: str) -> Mask:
+        """Which of the rows the plugin rules out."""
+        names = [entry.plugin.name for entry in self.plan.filters]
+        if plugin not in names:
+            return np.zeros(self.rows.shape[0], dtype=np.bool_)
+        against: Mask = self.codes[names.index(plugin)] != FEASIBLE
+        return against
+
     def objections(self, index: int) -> tuple[Objection, ...]:
         """Every plugin that rules out ``rows[index]``, in the order of the profile."""
         row = int(self.rows[index])
-        return tuple(
-            _objection(entry, self.pod, code, row)
-            for entry, code in zip(self.plan.filters, self.codes[:, index].tolist(), strict=True)
-            if code != FEASIBLE
-        )
+        with _as_filters_see(self.profile, self.view, self.pod, self.rows[index : index + 1]):
+            return tuple(
+                _objection(entry, self.pod, code, row)
+                for entry, code in zip(self.plan.filters, self.codes[:, index].tolist(), strict=True)
+                if code != FEASIBLE
+            )
 
 
 def judge(profile: Profile, view: ClusterView, pod: PodInfo, rows: Sequence[int] | None = None) -> Judgement:
@@ -57,12 +68,38 @@ def judge(profile: Profile, view: ClusterView, pod: PodInfo, rows: Sequence[int]
     array = np.array(rows if plan.rejection is None else (), dtype=np.intp)
     codes = np.zeros((len(plan.filters), array.shape[0]), dtype=np.int64)
     if array.shape[0]:
-        with ExitStack() as seen:
-            for transformer in profile.filter_transformers:
-                seen.enter_context(adjusted(view.columns, transformer.before_filter(judged, array)))
+        with _as_filters_see(profile, view, judged, array):
             for index, entry in enumerate(plan.filters):
                 codes[index] = entry.plugin.filter(judged, entry.state, array)
-    return Judgement(plan, judged, array, codes)
+    return Judgement(profile, view, plan, judged, array, codes)
+
+
+@contextmanager
+def _as_filters_see(profile: Profile, view: ClusterView, pod: PodInfo, rows: Rows) -> Iterator[None]:
+    """The columns as Filter plugins are shown them for this pod."""
+    with ExitStack() as seen:
+        seen.enter_context(adjusted(view.columns, _promised(view, pod)))
+        for transformer in profile.filter_transformers:
+            seen.enter_context(adjusted(view.columns, transformer.before_filter(pod, rows)))
+        yield
+
+
+def _promised(view: ClusterView, pod: PodInfo) -> dict[int, Adjustment]:
+    """Room that is kept for others, by row. Only what they request is counted, not their affinities."""
+    rows = {name: row for name in view.nominations.nodes if (row := view.columns.row_of.get(name)) is not None}
+    return {row: difference((), before) for name, row in rows.items() if (before := _before(view, pod, name, row))}
+
+
+def _before(view: ClusterView, pod: PodInfo, node_name: str, row: int) -> list[PodInfo]:
+    """Who was promised room there that the pod may not take: as engine.failed_attempt.nominated_before."""
+    found, seen = [], False
+    for other in view.nominations.on(node_name):
+        seen = seen or other.uid == pod.uid
+        equals_count = not seen and not view.nominations.is_foreign(other.uid)
+        waits = other.uid != pod.uid and other.uid not in view.pods_on.get(row, {})
+        if waits and other.priority + equals_count > pod.priority:
+            found.append(other)
+    return found
 
 
 def _objection(entry: PlannedFilter, pod: PodInfo, code: int, row: int) -> Objection:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from koordinator.scheduler.explain.amounts import amount_text
 from koordinator.scheduler.explain.explainer import Explainer
 from koordinator.scheduler.explain.judgement import judge
 from koordinator.scheduler.explain.sources import Sources
+from koordinator.scheduler.plugins.tolerations import taint_text
 from koordinator.scheduler.queue.queued_pod import Pool
 
 _KINDS: Final = 20
@@ -49,8 +50,9 @@ def explain_node(sources: Sources, name: str) -> dict[str, Any] | None:
         return None
     return {
         "node": name,
+        **_time_told(sources),
         "cordoned": node.spec.unschedulable,
-        "taints": [_taint(taint.key, taint.value, taint.effect) for taint in node.spec.taints],
+        "taints": [taint_text(taint) for taint in node.spec.taints],
         "conditions": _troubles(node),
         "resources": _resources(view, row),
         "pods": _pods(view, row),
@@ -61,12 +63,17 @@ def explain_node(sources: Sources, name: str) -> dict[str, Any] | None:
             for _, attempt in sources.decisions.latest()
             if attempt.placement is not None and attempt.placement.node_name == name
         ),
-        **_verdicts(sources, row),
+        **_verdicts(sources, row, name),
     }
 
 
-def _taint(key: str, value: str, effect: str) -> str:
-    return f"{key}={value}:{effect}" if value else f"{key}:{effect}"
+def _time_told(sources: Sources) -> dict[str, str]:
+    try:
+        sources.tell_time()
+    except Exception as error:
+        # A plugin may raise anything; what is known from before stands.
+        return {"notUpToDate": f"{type(error).__name__}: {error}"}
+    return {}
 
 
 def _troubles(node: Node) -> list[str]:
@@ -109,15 +116,23 @@ def _facts(sources: Sources, row: int) -> dict[str, Any]:
     for profile in sources.profiles.values():
         for plugin in profile.plugins.values():
             if isinstance(plugin, Explainer) and plugin.name not in facts:
-                known = plugin.node_facts(row)
+                known = _facts_of(plugin, row)
                 if known is not None:
                     facts[plugin.name] = known
     return facts
 
 
-def _verdicts(sources: Sources, row: int) -> dict[str, Any]:
-    """Who, of the pods that wait or were placed last, could come here now, and who keeps the others off."""
-    kinds = _kinds(sources)
+def _facts_of(plugin: Explainer, row: int) -> Mapping[str, Any] | None:
+    try:
+        return plugin.node_facts(row)
+    except Exception as error:
+        # A plugin may raise anything; what the others know stands.
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def _verdicts(sources: Sources, row: int, name: str) -> dict[str, Any]:
+    """Who, of the pods that wait or were placed elsewhere last, could come here now, and who keeps the others off."""
+    kinds = _kinds(sources, name)
     ruled_out: dict[tuple[str, tuple[str, ...]], _RuledOut] = {}
     would_take = 0
     for kind in kinds:
@@ -166,9 +181,9 @@ def _objections(kind: _Kind, view: ClusterView, row: int) -> list[tuple[str, tup
         return [("", (f"could not be judged: {type(error).__name__}: {error}",), ())]
 
 
-def _kinds(sources: Sources) -> list[_Kind]:
+def _kinds(sources: Sources, node_name: str) -> list[_Kind]:
     kinds: dict[Hashable, _Kind] = {}
-    for pod in _recent(sources):
+    for pod in _recent(sources, node_name):
         profile = sources.profiles.get(pod.pod.spec.scheduler_name)
         if profile is None:
             continue
@@ -178,14 +193,14 @@ def _kinds(sources: Sources) -> list[_Kind]:
     return list(kinds.values())
 
 
-def _recent(sources: Sources) -> Iterator[PodInfo]:
-    """Pods that wait, then those that were placed last; a bounded number."""
+def _recent(sources: Sources, node_name: str) -> Iterator[PodInfo]:
+    """Pods that wait, then those that were placed last, but for those that are here already; a bounded number."""
     left = _PODS_LOOKED_AT
     for entry in sources.queue.pods():
         if entry.pool is not Pool.GATED and left:
             left -= 1
             yield entry.pod
     for _, attempt in sources.decisions.latest():
-        if attempt.placement is not None and left:
+        if attempt.placement is not None and attempt.placement.node_name != node_name and left:
             left -= 1
             yield attempt.placement.pod

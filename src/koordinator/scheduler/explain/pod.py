@@ -10,22 +10,27 @@ from koordinator.scheduler.engine.columns import PODS
 from koordinator.scheduler.engine.decision import Attempt, Placement, Rejection
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.explain.advice import advise, event_meaning
+from koordinator.scheduler.explain.advice import advise
 from koordinator.scheduler.explain.amounts import amount_text
 from koordinator.scheduler.explain.closest import CloseNode, closest, fitting
+from koordinator.scheduler.explain.events_in_words import event_meaning
 from koordinator.scheduler.explain.judgement import judge
 from koordinator.scheduler.explain.sources import Sources
 from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
 
 _CLOSEST: Final = 5
 _FITTING: Final = 3
+_GATED: Final = (
+    "It is not tried until what is named above is gone; scheduling gates are taken off by the controller that set them."
+)
 
 
 def explain_pod(sources: Sources, namespace: str, name: str) -> dict[str, Any] | None:
     """What is known of the pod; None when it was neither tried lately nor is queued nor on a node."""
     key = f"{namespace}/{name}"
-    attempts, entry = sources.decisions.attempts(key), sources.queued(key)
+    entry = sources.queued(key)
     found = _on_node(sources.view, key) if entry is None else None
+    attempts = _own(sources.decisions.attempts(key), entry, found[1] if found is not None else None)
     if not attempts and entry is None and found is None:
         return None
     document: dict[str, Any] = {"pod": key}
@@ -40,6 +45,19 @@ def explain_pod(sources: Sources, namespace: str, name: str) -> dict[str, Any] |
             **_outlook(sources, entry, attempts),
         }
     return {**document, "attempts": [_attempt(attempt) for attempt in attempts]}
+
+
+def _own(attempts: Sequence[Attempt], entry: QueuedPod | None, placed: PodInfo | None) -> Sequence[Attempt]:
+    """Without those of earlier pods of the same name: their numbers end where those of this one start anew."""
+    first = len(attempts) - 1
+    while first > 0 and attempts[first - 1].number < attempts[first].number:
+        first -= 1
+    if not attempts or (entry is not None and attempts[-1].number > entry.attempts):
+        return ()
+    last = attempts[-1].placement
+    if placed is not None and last is not None and last.pod.uid != placed.uid:
+        return ()
+    return attempts[first:]
 
 
 def _on_node(view: ClusterView, key: str) -> tuple[str, PodInfo] | None:
@@ -71,19 +89,26 @@ def _outlook(sources: Sources, entry: QueuedPod, attempts: Sequence[Attempt]) ->
     """As of now: the nodes that would take the pod, the closest of the others, and what could be done."""
     view, profile = sources.view, sources.profiles[entry.pod.pod.spec.scheduler_name]
     if entry.pool is Pool.GATED:
-        return {"advice": ["The pod is held back before it is tried at all; remove what its reason names."]}
+        return {"advice": [_GATED]}
     last = attempts[-1].rejection if attempts else None
-    outlook: dict[str, Any] = {"advice": advise(last.ruled_out, entry.pod, view) if last is not None else []}
+    ruled_out = last.ruled_out if last is not None else ()
     try:
+        sources.tell_time()
         judgement = judge(profile, view, entry.pod)
         near = closest(judgement, view, _CLOSEST)
+        advice = advise(ruled_out, entry.pod, view, judgement)
     except Exception as error:
         # A plugin may raise anything; the rest of the explanation stands.
-        return {**outlook, "notJudged": f"{type(error).__name__}: {error}"}
+        return {
+            "advice": advise(ruled_out, entry.pod, view, None),
+            "notJudged": f"{type(error).__name__}: {error}",
+        }
     fits = fitting(judgement, view.columns)
-    outlook["fittingNow"] = {"nodes": len(fits), "examples": fits[:_FITTING]}
-    outlook["closestNodes"] = [_close_node(node) for node in near]
-    return outlook
+    return {
+        "advice": advice,
+        "fittingNow": {"nodes": len(fits), "examples": fits[:_FITTING]},
+        "closestNodes": [_close_node(node) for node in near],
+    }
 
 
 def _close_node(node: CloseNode) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The scheduler's books; all of them are only read. ``profiles`` by scheduler name."""
+    """The scheduler's books; they are only read. ``profiles`` by scheduler name."""
 
     decisions: DecisionLog
     queue: SchedulingQueue
@@ -23,6 +23,14 @@ class Sources:
     profiles: Mapping[str, Profile]
     now: Callable[[], datetime]
     monotonic: Callable[[], float]
+
+    def tell_time(self) -> None:
+        """Let plugins know how late it is, as before a decision: without any, reports would seem to stay fresh. Raises
+        whatever a plugin raises."""
+        now = self.view.now = self.now()
+        for profile in self.profiles.values():
+            for observer in profile.observers:
+                observer.on_time(now)
 
     def queued(self, key: str) -> QueuedPod | None:
         """The pod ``namespace/name`` in the queue."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import msgspec
-import numpy as np
 
 from koordinator.api.node import Node
 from koordinator.api.pod import NodeAffinity as NodeAffinityTerms
@@ -24,6 +23,8 @@ from koordinator.scheduler.engine.framework import (
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.explain.explainer import Explainer, Lack
+from koordinator.scheduler.plugins.node_answers import NodeAnswers
 from koordinator.scheduler.plugins.node_selector import (
     NodePredicate,
     node_names,
@@ -31,6 +32,7 @@ from koordinator.scheduler.plugins.node_selector import (
     required_predicate,
     selector_predicate,
 )
+from koordinator.scheduler.plugins.unmet_selector import unmet
 
 _ENFORCED: Final = 1
 _OF_POD: Final = 2
@@ -43,17 +45,25 @@ _CONFLICT: Final = Reason("pod affinity terms conflict", unresolvable=True)
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
+    question: Hashable
     added: NodePredicate | None
     of_pod: NodePredicate | None
 
 
-class NodeAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin):
+@dataclass(frozen=True, slots=True)
+class _Preferences:
+    question: Hashable
+    scores: tuple[Callable[[Node], int], ...]
+
+
+class NodeAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
     name = "NodeAffinity"
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
     score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
+        self._answers = NodeAnswers(view.columns)
         added: NodeAffinityTerms | None = getattr(args, "added_affinity", None)
         required = added.required_during_scheduling_ignored_during_execution if added else None
         self._added = selector_predicate(required) if required else None
@@ -72,7 +82,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin):
         of_pod = required_predicate(pod.pod)
         if of_pod is None and self._added is None:
             return PreFilterResult(skip=True)
-        state = _Terms(self._added, of_pod)
+        state = _Terms(("required", self.class_key(pod)), self._added, of_pod)
         affinity = pod.pod.spec.affinity.node_affinity if pod.pod.spec.affinity else None
         required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
         if required is None or not required.node_selector_terms:
@@ -90,19 +100,28 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin):
                 return _ENFORCED
             return 0 if state.of_pod is None or state.of_pod(node) else _OF_POD
 
-        return self._for_each(verdict, rows)
+        return self._answers.ask(state.question, verdict, rows)
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return (_REASONS[code],)
 
+    def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
+        node = self.view.columns.nodes[row]
+        return [Lack(text) for text in unmet(pod.pod, node)] if code == _OF_POD and node is not None else []
+
     def pre_score(self, pod: PodInfo) -> Any:
         affinity = pod.pod.spec.affinity.node_affinity if pod.pod.spec.affinity else None
         preferred = preferred_score(affinity.preferred_during_scheduling_ignored_during_execution) if affinity else None
-        preferences = [preference for preference in (self._added_preference, preferred) if preference is not None]
-        return preferences or SKIP_SCORE
+        preferences = tuple(score for score in (self._added_preference, preferred) if score is not None)
+        return _Preferences(("preferred", self.class_key(pod)), preferences) if preferences else SKIP_SCORE
 
     def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        return self._for_each(lambda node: sum(preference(node) for preference in state) if node else 0, rows)
+        preferences: _Preferences = state
+
+        def sum_of(node: Node | None) -> int:
+            return sum(score(node) for score in preferences.scores) if node is not None else 0
+
+        return self._answers.ask(preferences.question, sum_of, rows)
 
     def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
         return default_normalize(raw, feasible, reverse=False)
@@ -116,7 +135,3 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin):
         of_pod = required_predicate(pod.pod)
         enforced = self._added is None or self._added(event.new)
         return enforced and (of_pod is None or of_pod(event.new))
-
-    def _for_each(self, function: Callable[[Node | None], int], rows: Rows) -> Ints:
-        nodes = self.view.columns.nodes
-        return np.array([function(nodes[row]) for row in rows.tolist()], dtype=np.int64)

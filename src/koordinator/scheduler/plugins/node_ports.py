@@ -14,6 +14,7 @@ from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import FilterPlugin, Observer, PreFilterPlugin, PreFilterResult, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.explain.explainer import Explainer, Lack
 
 _ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - a value of hostIP, not an address that we bind
 _HostPort = tuple[str, str, int]
@@ -43,9 +44,14 @@ def _ports_of(pod: PodInfo) -> tuple[_HostPort, ...]:
     return known
 
 
-class NodePorts(PreFilterPlugin, FilterPlugin, Observer):
+def _conflict(one: _HostPort, other: _HostPort) -> bool:
+    return one[1:] == other[1:] and (one[0] == other[0] or _ANY_ADDRESS in (one[0], other[0]))
+
+
+class NodePorts(PreFilterPlugin, FilterPlugin, Observer, Explainer):
     name = "NodePorts"
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.PODS,)
+    follows_status: ClassVar[bool] = False
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
@@ -79,14 +85,13 @@ class NodePorts(PreFilterPlugin, FilterPlugin, Observer):
         return PreFilterResult(state=ports, skip=not ports)
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        taken: set[int] = set()
-        for address, protocol, port in state:
-            for row, addresses in self._used.get((protocol, port), {}).items():
-                if address == _ANY_ADDRESS or address in addresses or _ANY_ADDRESS in addresses:
-                    taken.add(row)
+        taken = {row for port in state for row in self._taken(port)}
         if not taken:
             return np.zeros(rows.shape[0], dtype=np.int64)
         return np.array([row in taken for row in rows.tolist()], dtype=np.int64)
+
+    def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
+        return [Lack(f"host port {port[2]}/{port[1]} is taken") for port in state if row in self._taken(port)]
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return (Reason("node(s) didn't have free ports for the requested pod ports"),)
@@ -97,8 +102,16 @@ class NodePorts(PreFilterPlugin, FilterPlugin, Observer):
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
         if event.kind != EventKind.POD_DELETE or event.old is None:
             return True
-        freed = {(protocol, port) for _, protocol, port in host_ports(event.old.pod)}
-        return any((protocol, port) in freed for _, protocol, port in host_ports(pod.pod))
+        return any(_conflict(wanted, freed) for freed in host_ports(event.old.pod) for wanted in _ports_of(pod))
+
+    def _taken(self, wanted: _HostPort) -> list[int]:
+        """The rows on which somebody has the port."""
+        address, protocol, port = wanted
+        return [
+            row
+            for row, addresses in self._used.get((protocol, port), {}).items()
+            if address == _ANY_ADDRESS or address in addresses or _ANY_ADDRESS in addresses
+        ]
 
     def _forget(self, row: int, uid: str) -> None:
         for address, protocol, port in self._counted.pop((row, uid), ()):

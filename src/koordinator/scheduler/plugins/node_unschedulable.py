@@ -12,12 +12,13 @@ from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import FilterPlugin, PreFilterPlugin, PreFilterResult, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.tolerations import NO_SCHEDULE, tolerated
 
 _TAINT: Final = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 
 
-class NodeUnschedulable(PreFilterPlugin, FilterPlugin):
+class NodeUnschedulable(PreFilterPlugin, FilterPlugin, Explainer):
     name = "NodeUnschedulable"
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
 
@@ -33,6 +34,9 @@ class NodeUnschedulable(PreFilterPlugin, FilterPlugin):
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return (Reason("node(s) were unschedulable", unresolvable=True),)
+
+    def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
+        return (Lack("the node is cordoned"),)
 
     def wakes_on(self) -> frozenset[str]:
         return frozenset({EventKind.NODE_ADD, EventKind.NODE_TAINT})

@@ -27,7 +27,8 @@ from koordinator.scheduler.engine.framework import (
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.tolerations import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, tolerated
+from koordinator.scheduler.explain.explainer import Explainer, Lack
+from koordinator.scheduler.plugins.tolerations import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, taint_text, tolerated
 
 _TaintSet = tuple[tuple[str, str, str], ...]
 
@@ -40,7 +41,7 @@ class _Lookup:
     values: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
 
-class TaintToleration(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
+class TaintToleration(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, Explainer):
     name = "TaintToleration"
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
     score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
@@ -74,6 +75,14 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return (Reason("node(s) had untolerated taint(s)", unresolvable=True),)
+
+    def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
+        taints = _hard(self._sets[int(self._set_of_row[row])])
+        return [
+            Lack(f"taint {taint_text(taint)} is not tolerated")
+            for taint in taints
+            if not tolerated(pod.pod.spec.tolerations, taint)
+        ]
 
     def pre_score(self, pod: PodInfo) -> Any:
         # Only tolerations of all effects or of the soft one count against soft taints.
@@ -110,8 +119,11 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
 
 
 def _untolerated(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> bool:
-    hard = (taint for taint in taints if taint.effect in (NO_SCHEDULE, NO_EXECUTE))
-    return any(not tolerated(tolerations, taint) for taint in hard)
+    return any(not tolerated(tolerations, taint) for taint in _hard(taints))
+
+
+def _hard(taints: Sequence[Taint]) -> list[Taint]:
+    return [taint for taint in taints if taint.effect in (NO_SCHEDULE, NO_EXECUTE)]
 
 
 def _untolerated_soft(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> int:

@@ -27,3 +27,8 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 def tolerated(tolerations: Iterable[Toleration], taint: Taint) -> bool:
     """Whether any of ``tolerations`` covers ``taint``."""
     return any(tolerates(toleration, taint) for toleration in tolerations)
+
+
+def taint_text(taint: Taint) -> str:
+    """As kubectl writes it: ``key=value:effect``."""
+    return f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}"

@@ -16,6 +16,7 @@ from typing import Any
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.queue.active_pods import ActivePods
+from koordinator.scheduler.queue.causes import Cause, of_event
 from koordinator.scheduler.queue.parking import MayHelp, ParkingLot
 from koordinator.scheduler.queue.queued_pod import NO_KINDS, Pool, QueuedPod, may_matter
 from koordinator.scheduler.queue.recent_events import RecentEvents
@@ -52,6 +53,8 @@ class SchedulingQueue:
         self._options = options or QueueOptions()
         self._pods: dict[str, QueuedPod] = {}
         self._sizes: Counter[Pool] = Counter()
+        self.incoming: Counter[tuple[Pool, str]] = Counter()
+        """How often a pod came into a pool, by what brought it there (see ``causes``)."""
         self._tickets = itertools.count(1)
         self._active = ActivePods()
         self._backoff: list[tuple[float, int, QueuedPod]] = []
@@ -85,7 +88,7 @@ class SchedulingQueue:
         now = self._monotonic()
         entry = self._pods[pod.uid] = QueuedPod(pod, created_at=now, queued_at=now)
         self._sizes[entry.pool] += 1
-        self._admit(entry)
+        self._admit(entry, Cause.ADDED)
 
     def remove(self, uid: str) -> QueuedPod | None:
         """The pod is gone or has a node. An attempt in flight ends without effect on the queue."""
@@ -133,13 +136,13 @@ class SchedulingQueue:
         entry.errors = 0
         entry.reason, entry.wakes_on, entry.plugins, entry.group = reason, wakes_on, plugins, group
         self._set_backoff(entry, entry.rejections)
-        if self._gated(entry):
+        if self._gated(entry, Cause.FAILED):
             return
         missed = self._events.since(entry.seen)
         if entry.changed or missed is None or self._parked.would_free(entry, missed):
-            self._to_backoff_or_active(entry)
+            self._to_backoff_or_active(entry, Cause.FAILED)
             return
-        self._move(entry, Pool.UNSCHEDULABLE)
+        self._enter(entry, Pool.UNSCHEDULABLE, Cause.FAILED)
         self._parked.add(entry)
 
     def retry(self, entry: QueuedPod, reason: str) -> None:
@@ -149,8 +152,8 @@ class SchedulingQueue:
         entry.errors += 1
         entry.reason = reason
         self._set_backoff(entry, entry.errors)
-        if not self._gated(entry):
-            self._to_backoff_or_active(entry)
+        if not self._gated(entry, Cause.FAILED):
+            self._to_backoff_or_active(entry, Cause.FAILED)
 
     def activate(self, uids: Iterable[str]) -> None:
         """Try these pods soon, whatever they wait for."""
@@ -158,14 +161,14 @@ class SchedulingQueue:
             entry = self._pods.get(uid)
             if entry is not None and entry.pool in (Pool.UNSCHEDULABLE, Pool.BACKOFF):
                 self._leave(entry)
-                self._activate(entry)
+                self._activate(entry, Cause.ACTIVATED)
 
     def on_event(self, event: ClusterEvent) -> None:
         """Something happened in the cluster: wake the parked pods that it may help."""
         if self._in_flight:
             self._events.add(event)
         for entry in self._parked.freed_by(event):
-            self._wake(entry)
+            self._wake(entry, of_event(event.kind))
 
     def flush(self) -> None:
         """Move on the pods whose back-off or longest time of parking is over."""
@@ -176,13 +179,13 @@ class SchedulingQueue:
                 heapq.heappop(self._backoff)
             elif until <= now:
                 heapq.heappop(self._backoff)
-                self._activate(entry)
+                self._activate(entry, Cause.BACKED_OFF)
             else:
                 break
         while (oldest := self._parked.oldest) is not None:
             if oldest.queued_at + self._options.max_in_unschedulable > now:
                 break
-            self._wake(oldest)
+            self._wake(oldest, Cause.TIMED_OUT)
 
     def next_deadline(self) -> float | None:
         """When ``flush`` has something to do next, in seconds of the queue's clock."""
@@ -208,37 +211,37 @@ class SchedulingQueue:
                 entry.changed = True
             case Pool.UNSCHEDULABLE | Pool.GATED:
                 self._leave(entry)
-                self._admit(entry)
+                self._admit(entry, Cause.CHANGED)
             case Pool.ACTIVE:
-                self._admit(entry)
+                self._admit(entry, Cause.CHANGED)
             case Pool.BACKOFF:
-                self._gated(entry)
+                self._gated(entry, Cause.CHANGED)
 
-    def _admit(self, entry: QueuedPod) -> None:
-        if not self._gated(entry):
-            self._to_backoff_or_active(entry)
+    def _admit(self, entry: QueuedPod, cause: str) -> None:
+        if not self._gated(entry, cause):
+            self._to_backoff_or_active(entry, cause)
 
-    def _gated(self, entry: QueuedPod) -> bool:
+    def _gated(self, entry: QueuedPod, cause: str) -> bool:
         reason = self._gate(entry.pod)
         if reason is None:
             return False
         entry.reason = reason
-        self._move(entry, Pool.GATED)
+        self._enter(entry, Pool.GATED, cause)
         return True
 
-    def _wake(self, entry: QueuedPod) -> None:
+    def _wake(self, entry: QueuedPod, cause: str) -> None:
         self._leave(entry)
-        self._to_backoff_or_active(entry)
+        self._to_backoff_or_active(entry, cause)
 
-    def _to_backoff_or_active(self, entry: QueuedPod) -> None:
+    def _to_backoff_or_active(self, entry: QueuedPod, cause: str) -> None:
         if entry.backoff_until <= self._monotonic():
-            self._activate(entry)
+            self._activate(entry, cause)
             return
-        self._move(entry, Pool.BACKOFF)
+        self._enter(entry, Pool.BACKOFF, cause)
         heapq.heappush(self._backoff, (entry.backoff_until, entry.ticket, entry))
 
-    def _activate(self, entry: QueuedPod) -> None:
-        self._move(entry, Pool.ACTIVE)
+    def _activate(self, entry: QueuedPod, cause: str) -> None:
+        self._enter(entry, Pool.ACTIVE, cause)
         self._active.push(self._sort_key(entry.pod, entry.queued_at), entry)
 
     def _begin(self, entry: QueuedPod) -> None:
@@ -255,6 +258,7 @@ class SchedulingQueue:
                 return None
             heapq.heappop(self._backoff)
             if ticket == entry.ticket:
+                self.incoming[Pool.ACTIVE, Cause.TAKEN_EARLY] += 1
                 return entry
         return None
 
@@ -263,6 +267,10 @@ class SchedulingQueue:
         pause = min(options.initial_backoff * 2.0 ** min(failures - 1, 62), options.max_backoff)
         entry.queued_at = self._monotonic()
         entry.backoff_until = entry.queued_at + pause
+
+    def _enter(self, entry: QueuedPod, pool: Pool, cause: str) -> None:
+        self._move(entry, pool)
+        self.incoming[pool, cause] += 1
 
     def _move(self, entry: QueuedPod, pool: Pool) -> None:
         """Change the pool; whatever heaps still hold of the entry is void from now on."""

@@ -1,4 +1,7 @@
-"""``/debug/flags``: what the debug flags are called, and setters that take the value as the body of a PUT."""
+"""``/debug/flags``: what the debug flags are called, and setters that take the value as the body of a PUT.
+
+Pages, messages and status are the original's to the letter: scripts compare them.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,17 @@ from koordinator.kube.serving import Handler, HealthServer
 from koordinator.scheduler.debug_output.settings import DebugSettings
 
 _BASE: Final = "/debug/flags"
-_HEADERS: Final = {"X-Content-Type-Options": "nosniff"}
+_HEADERS: Final = {"Content-Type": "text/plain", "X-Content-Type-Options": "nosniff"}
 
 
 def add_debug_flags(server: HealthServer, settings: DebugSettings) -> None:
     """Serve them, for leaders and followers alike; before the server starts."""
     setters = settings.setters
-    for path in (_BASE, f"{_BASE}/"):
-        server.add_route(path, _index(sorted(setters)))
     for name, setter in setters.items():
         server.add_route(f"{_BASE}/{name}", _set(setter), method="*")
+    index = _index(sorted(setters))
+    for path in (_BASE, f"{_BASE}/", f"{_BASE}/{{rest:.*}}"):
+        server.add_route(path, index, method="*")
 
 
 def _set(setter: Callable[[str], str]) -> Handler:
@@ -36,17 +40,17 @@ def _set(setter: Callable[[str], str]) -> Handler:
 
 
 def _index(names: list[str]) -> Handler:
-    rows = "\n".join(f"<tr>{name}<br>" for name in names)
+    rows = "".join(f"\n<tr>{name}<br>\n" for name in names)
     page = (
         f"<html>\n<head>\n<title>{_BASE}/</title>\n</head>\n<body>\n{_BASE}/<br>\n<br>\nflags:<br>\n<table>\n{rows}\n"
         "</table>\n<br>\nfull flags configurable<br>\n</body>\n</html>\n"
     )
 
     async def handle(request: web.Request) -> web.StreamResponse:
-        return web.Response(text=page, content_type="text/html", headers=_HEADERS)
+        return web.Response(text=page, content_type="text/html")
 
     return handle
 
 
 def _text(status: int, text: str) -> web.Response:
-    return web.Response(status=status, text=f"{text}\n", headers=_HEADERS)
+    return web.Response(status=status, body=f"{text}\n".encode(), headers=_HEADERS)

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from koordinator.api.node import Node
-from koordinator.api.pod import Pod, PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
+from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.columns import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Ints, NodeColumns
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.node_ports import host_ports
+from koordinator.scheduler.services.affinity_terms import preferred_terms, required_terms
 from koordinator.scheduler.services.provider import Service, ServiceError
-
-_ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - the key under which ports of all addresses are listed
 
 
 def node_service(view: ClusterView) -> Service:
@@ -34,14 +34,15 @@ def node_document(view: ClusterView, row: int, node: Node) -> dict[str, Any]:
     columns = view.columns
     columns.fit_resources()
     pods = [info.pod for info in view.pods_on.get(row, {}).values()]
+    listed = [_pod(pod) for pod in pods]
     allocatable, requested = columns.allocatable[row], columns.requested[row].copy()
     # The original counts pods by their list, never as a requested resource.
     requested[PODS] = 0
     parts = {
         "node": node,
-        "pods": [_pod(pod) for pod in pods],
-        "podsWithAffinity": [_pod(pod) for pod in pods if _has_terms(pod)],
-        "podsWithRequiredAntiAffinity": [_pod(pod) for pod in pods if _required(_anti_affinity(pod))],
+        "pods": listed,
+        "podsWithAffinity": [pod for pod in listed if any(pod[kind] for kind in pod if kind != "Pod")],
+        "podsWithRequiredAntiAffinity": [pod for pod in listed if pod["RequiredAntiAffinityTerms"]],
         "usedPorts": _used_ports(pods),
         "requested": _resource(columns, requested),
         "nonZeroRequested": _non_zero(columns, row),
@@ -75,47 +76,26 @@ def _non_zero(columns: NodeColumns, row: int) -> dict[str, Any]:
 
 
 def _pod(pod: Pod) -> dict[str, Any]:
+    namespace, affinity = pod.metadata.namespace, pod.spec.affinity
+    together = affinity.pod_affinity if affinity is not None else None
+    apart = affinity.pod_anti_affinity if affinity is not None else None
     return {
         "Pod": pod,
-        "RequiredAffinityTerms": _required(_affinity(pod)) or None,
-        "RequiredAntiAffinityTerms": _required(_anti_affinity(pod)) or None,
-        "PreferredAffinityTerms": _preferred(_affinity(pod)) or None,
-        "PreferredAntiAffinityTerms": _preferred(_anti_affinity(pod)) or None,
+        "RequiredAffinityTerms": required_terms(together, namespace) or None,
+        "RequiredAntiAffinityTerms": required_terms(apart, namespace) or None,
+        "PreferredAffinityTerms": preferred_terms(together, namespace) or None,
+        "PreferredAntiAffinityTerms": preferred_terms(apart, namespace) or None,
     }
-
-
-def _affinity(pod: Pod) -> PodAffinity | None:
-    return pod.spec.affinity.pod_affinity if pod.spec.affinity is not None else None
-
-
-def _anti_affinity(pod: Pod) -> PodAffinity | None:
-    return pod.spec.affinity.pod_anti_affinity if pod.spec.affinity is not None else None
-
-
-def _has_terms(pod: Pod) -> bool:
-    return any(_required(terms) or _preferred(terms) for terms in (_affinity(pod), _anti_affinity(pod)))
-
-
-def _required(terms: PodAffinity | None) -> list[PodAffinityTerm]:
-    return terms.required_during_scheduling_ignored_during_execution if terms is not None else []
-
-
-def _preferred(terms: PodAffinity | None) -> list[WeightedPodAffinityTerm]:
-    return terms.preferred_during_scheduling_ignored_during_execution if terms is not None else []
 
 
 def _used_ports(pods: Iterable[Pod]) -> dict[str, list[dict[str, Any]]]:
     ports: dict[str, list[dict[str, Any]]] = {}
-    for pod in pods:
-        for container in pod.spec.containers:
-            for port in container.ports:
-                if port.host_port:
-                    entry = {"Protocol": port.protocol or "TCP", "Port": port.host_port}
-                    ports.setdefault(port.host_ip or _ANY_ADDRESS, []).append(entry)
+    for address, protocol, port in sorted({port for pod in pods for port in host_ports(pod)}):
+        ports.setdefault(address, []).append({"Protocol": protocol, "Port": port})
     return ports
 
 
-def _images(view: ClusterView, node: Node) -> dict[str, dict[str, int]]:
+def _images(view: ClusterView, node: Node) -> dict[str, dict[str, Any]]:
     """By name; ``NumNodes`` is how many nodes have the image."""
     names = {name: image.size_bytes for image in node.status.images for name in image.names}
     if not names:
@@ -127,7 +107,7 @@ def _images(view: ClusterView, node: Node) -> dict[str, dict[str, int]]:
         for name in {name for image in other.status.images for name in image.names}
         if name in names
     )
-    return {name: {"Size": size, "NumNodes": nodes[name]} for name, size in names.items()}
+    return {name: {"Size": size, "NumNodes": nodes[name], "Nodes": None} for name, size in names.items()}
 
 
 def _claims(pods: Iterable[Pod]) -> dict[str, int]:

@@ -68,7 +68,9 @@ class Services:
 
 def answer(document: Any, status: int = 200) -> web.Response:
     """A JSON response."""
-    return web.Response(status=status, body=encode(to_document(document)), content_type="application/json")
+    return web.Response(
+        status=status, body=encode(to_document(document)), content_type="application/json", charset="utf-8"
+    )
 
 
 def _unknown(parameters: Mapping[str, str]) -> Any:

@@ -25,8 +25,9 @@ def over_threshold(settings: Settings, columns: LoadColumns, kind: int, index: i
     load = columns.loads_of[row][kind][index]
     would_be = (load + more) * 100 / whole
     text = (
-        f"{name} {_KIND_NAMES[kind]}: {amount_text(name, load)} of {amount_text(name, whole)} now, this pod is "
-        f"expected to use {amount_text(name, more)}: {would_be:.0f} % would exceed the threshold of {bound} %"
+        f"{name}: expected {_KIND_NAMES[kind]} {would_be:.0f} %, threshold {bound} % "
+        f"({amount_text(name, load)} of {amount_text(name, whole)} used now, the pod is expected to add "
+        f"{amount_text(name, more)})"
     )
     return Lack(text, (would_be - bound) / 100)
 

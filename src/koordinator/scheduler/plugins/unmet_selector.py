@@ -1,0 +1,73 @@
+"""What of a pod's node selector and required node affinity a node does not meet, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from koordinator.api.node import Node
+from koordinator.api.pod import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod
+from koordinator.scheduler.plugins.node_selector import term_predicate
+
+_WITH_VALUES: Final = {"In": "in", "NotIn": "not in", "Gt": ">", "Lt": "<"}
+
+
+def unmet(pod: Pod, node: Node) -> list[str]:
+    """Of several terms, any of which would do, the one that is nearest to being met."""
+    labels = node.metadata.labels
+    found = [
+        f"label {key}={value} is needed, the node has {_present(key, labels.get(key))}"
+        for key, value in sorted(pod.spec.node_selector.items())
+        if labels.get(key) != value
+    ]
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+    required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
+    return found + (_nearest(required, node) if required is not None else [])
+
+
+def _nearest(selector: NodeSelector, node: Node) -> list[str]:
+    failures = [_failures(term, node) for term in selector.node_selector_terms]
+    return min(failures, key=len, default=["the pod's node affinity has no terms and matches nothing"])
+
+
+def _failures(term: NodeSelectorTerm, node: Node) -> list[str]:
+    labels, name = node.metadata.labels, node.metadata.name
+    found = [
+        f"label {_asked(each)} is needed, the node has {_present(each.key, labels.get(each.key))}"
+        for each in _failing(term.match_expressions, node, fields=False)
+    ]
+    found += [
+        f"{_asked(each)} is needed, the node is {name}" for each in _failing(term.match_fields, node, fields=True)
+    ]
+    if not found and not (term.match_expressions or term.match_fields):
+        return ["an empty term of the pod's node affinity matches nothing"]
+    return found
+
+
+def _failing(
+    requirements: Iterable[NodeSelectorRequirement], node: Node, *, fields: bool
+) -> Iterable[NodeSelectorRequirement]:
+    for each in requirements:
+        alone = NodeSelectorTerm(match_fields=[each]) if fields else NodeSelectorTerm(match_expressions=[each])
+        matches = term_predicate(alone)
+        if matches is None or not matches(node):
+            yield each
+
+
+def _asked(requirement: NodeSelectorRequirement) -> str:
+    key, values = requirement.key, ", ".join(requirement.values)
+    match requirement.operator:
+        case "Exists":
+            return key
+        case "DoesNotExist":
+            return f"{key} absent"
+        case "In" if len(requirement.values) == 1:
+            return f"{key}={values}"
+        case "In" | "NotIn":
+            return f"{key} {_WITH_VALUES[requirement.operator]} ({values})"
+        case operator:
+            return f"{key} {_WITH_VALUES.get(operator, operator)} {values}"
+
+
+def _present(key: str, value: str | None) -> str:
+    return "none" if value is None else f"{key}={value}"

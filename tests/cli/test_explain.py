@@ -1,0 +1,172 @@
+"""Which scheduler ``koord explain`` asks, for what, and what it says when there is no answer."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from koordinator.api.kinds import LEASES
+from koordinator.base.errors import ConfigurationError
+from koordinator.base.metrics import Metrics
+from koordinator.cli.explain_source import NoAnswerError, Place, ask
+from koordinator.cli.main import main
+from koordinator.cluster.server import EmbeddedApi, ServerOptions
+from koordinator.kube.connect import ClientOptions, connect
+from koordinator.kube.serving import HealthServer
+from koordinator.scheduler.services.routes import Services
+
+LEASE = ("koordinator-system", "koord-scheduler")
+
+
+def echo(parameters: Mapping[str, str]) -> Any:
+    return dict(parameters)
+
+
+def answered(question: Callable[[int], Awaitable[Any]], *, leading: bool = True) -> Any:
+    """What ``question`` gets, given the port of a scheduler."""
+
+    async def run() -> Any:
+        server = HealthServer(Metrics())
+        services = Services(lambda: leading)
+        services.add("/debug/explain/:namespace/:name", echo)
+        services.mount(server)
+        server.add_route("/text", _text)
+        await server.start()
+        try:
+            return await question(server.bound_port)
+        finally:
+            await server.stop()
+
+    return asyncio.run(run())
+
+
+async def _text(request: web.Request) -> web.StreamResponse:
+    return web.Response(text="hello", status=404)
+
+
+def at(port: int, prefix: str = "http://") -> Place:
+    return Place(f"{prefix}127.0.0.1:{port}", None, LEASE, 0, Path())
+
+
+def refusal(question: Callable[[int], Awaitable[Any]], *, leading: bool = True) -> str:
+    with pytest.raises(NoAnswerError) as caught:
+        answered(question, leading=leading)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("prefix", ["http://", ""])
+def test_a_scheduler_is_asked_at_its_address(prefix: str) -> None:
+    found = answered(lambda port: ask(at(port, prefix), "/debug/explain/default/web"))
+    assert found == {"namespace": "default", "name": "web"}
+
+
+def test_names_are_quoted() -> None:
+    assert answered(lambda port: ask(at(port), "/debug/explain/default/a b"))["name"] == "a b"
+
+
+def test_one_that_does_not_lead_says_so() -> None:
+    said = refusal(lambda port: ask(at(port), "/debug/explain/default/web"), leading=False)
+    assert said == "the instance is not leader"
+
+
+def test_a_server_that_is_no_scheduler_is_recognised() -> None:
+    assert refusal(lambda port: ask(at(port), "/text")).endswith("status 404; is that a koord-scheduler?")
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "http://"])
+def test_a_bad_address_is_refused(url: str) -> None:
+    with pytest.raises(ConfigurationError, match="--scheduler"):
+        asyncio.run(ask(Place(url, None, LEASE, 0, Path()), "/"))
+
+
+def asked_by_lease(folder: Path, holder: str | None) -> Any:
+    """What is answered when the Lease of an embedded cluster names ``holder``."""
+
+    async def question(port: int) -> Any:
+        async with EmbeddedApi(ServerOptions()) as api:
+            api.write_kubeconfig(folder / "kubeconfig")
+            if holder is not None:
+                client = await connect(ClientOptions(kubeconfig=str(folder / "kubeconfig")))
+                lease = {"metadata": {"name": "mine"}, "spec": {"holderIdentity": holder}}
+                await client.create(LEASES, lease, "default")
+                await client.close()
+            place = Place(None, folder / "kubeconfig", ("default", "mine"), port, Path())
+            return await ask(place, "/debug/explain/default/web")
+
+    return answered(question)
+
+
+def test_the_leader_on_this_machine_is_found_by_its_lease(tmp_path: Path) -> None:
+    assert asked_by_lease(tmp_path, f"{socket.gethostname()}_1234")["name"] == "web"
+
+
+def test_a_leader_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NoAnswerError, match=r"^elsewhere leads, but could not be asked"):
+        asked_by_lease(tmp_path, "elsewhere_1234")
+
+
+def test_a_lease_that_nobody_holds_means_that_no_scheduler_runs(tmp_path: Path) -> None:
+    with pytest.raises(NoAnswerError, match="nobody holds the Lease default/mine"):
+        asked_by_lease(tmp_path, "")
+
+
+def test_a_lease_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NoAnswerError, match="there is no Lease default/mine"):
+        asked_by_lease(tmp_path, None)
+
+
+def asked_for(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[Place, str]:
+    """Where and for what the command asks."""
+    seen: list[tuple[Place, str]] = []
+
+    async def note(place: Place, path: str) -> Any:
+        seen.append((place, path))
+        return {}
+
+    monkeypatch.setattr("koordinator.cli.explain.ask", note)
+    assert main(["explain", *arguments, "-o=json"]) == 0
+    return seen[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path"),
+    [
+        (["pod", "web"], "/debug/explain/default/web"),
+        (["pod", "team/web"], "/debug/explain/team/web"),
+        (["pod", "web", "-n", "team"], "/debug/explain/team/web"),
+        (["pod", "team/web", "-n", "team"], "/debug/explain/team/web"),
+        (["node", "a"], "/debug/explain-node/a"),
+        (["node", "node/a"], "/debug/explain-node/a"),
+    ],
+)
+def test_names_are_read_as_kubectl_has_them(monkeypatch: pytest.MonkeyPatch, arguments: list[str], path: str) -> None:
+    assert asked_for(monkeypatch, *arguments)[1] == path
+
+
+def test_the_lease_is_a_namespace_and_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    place, _ = asked_for(monkeypatch, "pod", "web", "--kubeconfig=x", "--lease=one/two", "--port=7")
+    assert (place.lease, place.port) == (("one", "two"), 7)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["pod", "team/web", "-n", "other"], ["pod", "web", "--lease=x"], ["pod", "web", "--lease=/x"]]
+)
+def test_contradictions_are_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", *arguments]) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_json_is_all_that_is_known(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    async def answer(place: Place, path: str) -> Any:
+        return {"pod": "default/ä"}
+
+    monkeypatch.setattr("koordinator.cli.explain.ask", answer)
+    main(["explain", "pod", "ä", "-o=json"])
+    assert json.loads(capsys.readouterr().out) == {"pod": "default/ä"}

@@ -1,0 +1,277 @@
+"""What the services answer, beside the Go original on the same cluster: keys, values, status and text must be equal.
+
+Differences that are meant: objects show the fields that we read, not all that there are; selectors of affinity terms
+show what they require, where the original prints an empty object for each requirement; the generation of a node is a
+number of its own in every process, and so is the time at which a process first saw a pod on its node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from koordinator.api.codec import decode_any
+from koordinator.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NODE_METRICS, NODES, PODS
+from koordinator.api.manifests import custom_resource_definitions
+from koordinator.kube.client import KubeClient
+from koordinator.kube.connect import ClientOptions, connect
+from koordinator.kube.errors import ApiStatusError
+from koordinator.kube.interface import PatchType
+from tests.e2e.running import free_port
+from tests.real.control_plane import ControlPlane
+from tests.real.programs import RealPrograms
+
+CONFIGURATION = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {{kubeconfig: {kubeconfig}}}
+leaderElection: {{leaderElect: false}}
+profiles:
+  - schedulerName: koord-scheduler
+    plugins:
+      filter: {{enabled: [{{name: LoadAwareScheduling}}]}}
+      score: {{enabled: [{{name: LoadAwareScheduling, weight: 1}}]}}
+      reserve: {{enabled: [{{name: LoadAwareScheduling}}]}}
+"""
+PATHS = [
+    "/apis/v1/__services__",
+    "/apis/v1/nodes/a",
+    "/apis/v1/nodes/b",
+    "/apis/v1/nodes/nowhere",
+    "/apis/v1/plugins/LoadAwareScheduling/node/a",
+    "/apis/v1/plugins/LoadAwareScheduling/node/nowhere",
+]
+FLAGS = [
+    *(("s", text) for text in ("5", "-1", "+7", "abc", "", " 5", "1_0", "9" * 19, "9" * 30, "0")),
+    *(("f", text) for text in ("true", "T", "yes", "", "0")),
+    *(("d", text) for text in ("1", "x", "false")),
+    *(("db", text) for text in ("TRUE", "x", "F")),
+    *(("v", text) for text in ("3", "x", "-1", "+1", "", "99999999999", "9" * 30, "1")),
+    ("zz", "1"),
+]
+OURS_ALONE, PER_PROCESS = {"Selector", "NamespaceSelector"}, {"generation", "timestamp"}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    content_type: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    documents: dict[str, Answer]
+    flags: dict[tuple[str, str], Answer]
+    index: list[Answer]
+
+
+def affinity() -> dict[str, Any]:
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "x"}}}
+    everywhere = {**term, "namespaceSelector": {}}
+    return {
+        "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]},
+        "podAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": [{**term, "namespaces": ["one", "two"]}],
+            "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 5, "podAffinityTerm": everywhere}],
+        },
+    }
+
+
+def pod(name: str, *, requests: dict[str, str], container: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    main = {"name": "main", "image": "x", "resources": {"requests": requests, "limits": requests}, **(container or {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "labels": {"app": "x"}},
+        "spec": {"schedulerName": "koord-scheduler", "nodeName": "a", "containers": [main], **spec},
+    }
+
+
+def pods() -> list[dict[str, Any]]:
+    sidecar = {"name": "side", "image": "x", "restartPolicy": "Always", "ports": [{"containerPort": 9, "hostPort": 9}]}
+    first = {"name": "first", "image": "x", "resources": {"requests": {"cpu": "2"}}}
+    local = {"containerPort": 81, "hostPort": 8081, "hostIP": "127.0.0.1", "protocol": "UDP"}
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+    some = {"cpu": "500m", "memory": "256Mi"}
+    return [
+        pod("bare", requests={}),
+        pod("ports", requests=some, container={"ports": [{"containerPort": 80, "hostPort": 8080}, local]}),
+        pod("terms", requests=some, affinity=affinity()),
+        pod("claim", requests=some, volumes=[claim]),
+        pod("sidecar", requests=some, initContainers=[first, sidecar]),
+        pod("batch", requests={"kubernetes.io/batch-cpu": "1000", "kubernetes.io/batch-memory": "1Gi"}),
+    ]
+
+
+async def build(client: KubeClient) -> None:
+    for document in custom_resource_definitions():
+        await client.create(CUSTOM_RESOURCE_DEFINITIONS, document)
+    for name in ("a", "b"):
+        resources = {"cpu": "8", "memory": "16Gi", "pods": "20", "ephemeral-storage": "50Gi", "example.com/gpu": "2"}
+        resources |= {"kubernetes.io/batch-cpu": "4000", "kubernetes.io/batch-memory": "8Gi"}
+        images = [{"names": ["x:1", "x@sha256:00"], "sizeBytes": 1000}]
+        await client.create(NODES, {"metadata": {"name": name}, "spec": {"unschedulable": name == "b"}})
+        status = {"status": {"capacity": resources, "allocatable": resources, "images": images}}
+        await client.patch(NODES, name, status, PatchType.MERGE, subresource="status")
+    for document in pods():
+        await client.create(PODS, document, "default")
+    await until_served(client)
+    used = {"resources": {"cpu": "2", "memory": "4Gi"}}
+    alone = {"name": "ports", "namespace": "default", "podUsage": {"resources": {"cpu": "100m", "memory": "50Mi"}}}
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    metric = {"status": {"updateTime": now, "nodeMetric": {"nodeUsage": used}, "podsMetric": [alone]}}
+    await client.patch(NODE_METRICS, "a", metric, PatchType.MERGE, subresource="status")
+
+
+async def until_served(client: KubeClient) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await client.create(NODE_METRICS, {"metadata": {"name": "a"}, "spec": {}})
+            except ApiStatusError as error:
+                if not error.is_not_found:
+                    raise
+                await asyncio.sleep(0.1)
+            else:
+                return
+
+
+@asynccontextmanager
+async def running(command: list[str], log: Path, port: int) -> AsyncIterator[str]:
+    """The address of a scheduler that has seen the whole cluster."""
+    with log.open("wb") as file:
+        process = await asyncio.create_subprocess_exec(*command, stdout=file, stderr=file)
+    address = f"http://127.0.0.1:{port}"
+    try:
+        async with asyncio.timeout(60), aiohttp.ClientSession() as session:
+            while not await sees_everything(session, address):
+                assert process.returncode is None, log.read_text()
+                await asyncio.sleep(0.1)
+        yield address
+    finally:
+        # The original does not listen to SIGTERM.
+        process.kill()
+        await process.wait()
+
+
+async def sees_everything(session: aiohttp.ClientSession, address: str) -> bool:
+    try:
+        load = await ask(session, "GET", f"{address}/apis/v1/plugins/LoadAwareScheduling/node/a")
+        node = await ask(session, "GET", f"{address}/apis/v1/nodes/a")
+        known = decode_any(load.text.encode()) if load.status == 200 else {}
+        return "nodeDelta" in known and len(known["pods"]) == len(pods()) and node.status == 200
+    except aiohttp.ClientConnectionError:
+        return False
+
+
+async def ask(session: aiohttp.ClientSession, method: str, url: str, body: str | None = None) -> Answer:
+    async with session.request(method, url, data=body) as response:
+        return Answer(response.status, response.headers.get("Content-Type", ""), await response.text("utf-8"))
+
+
+async def interview(address: str) -> Answers:
+    async with aiohttp.ClientSession() as session:
+        documents = {path: await ask(session, "GET", address + path) for path in PATHS}
+        flags = {(name, text): await ask(session, "PUT", f"{address}/debug/flags/{name}", text) for name, text in FLAGS}
+        index = [
+            await ask(session, method, f"{address}/debug/flags{path}")
+            for method, path in (("GET", ""), ("GET", "/"), ("GET", "/s"), ("POST", "/s"), ("PUT", ""), ("GET", "/s/"))
+        ]
+    return Answers(documents, flags, index)
+
+
+async def both(programs: RealPrograms, plane: ControlPlane, folder: Path) -> tuple[Answers, Answers]:
+    client = await connect(ClientOptions(kubeconfig=str(plane.kubeconfig), qps=0))
+    try:
+        await build(client)
+    finally:
+        await client.close()
+    configuration = folder / "scheduler.yaml"
+    configuration.write_text(CONFIGURATION.format(kubeconfig=plane.kubeconfig))
+    one, other = free_port(), free_port()
+    original = [
+        *(str(programs.original / "koord-scheduler"), f"--config={configuration}", "--secure-port=0", f"--port={one}"),
+        *(f"--{what}-kubeconfig={plane.kubeconfig}" for what in ("authentication", "authorization")),
+    ]
+    ours = [sys.executable, "-m", "koordinator.scheduler", f"--config={configuration}", f"--port={other}"]
+    async with running(original, folder / "original.log", one) as address:
+        theirs = await interview(address)
+    async with running(ours, folder / "ours.log", other) as address:
+        return theirs, await interview(address)
+
+
+@pytest.fixture(scope="module")
+def answers(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Answers, Answers]]:
+    """The original's and ours, on a cluster of its own: its nodes are all that schedulers may see."""
+    folder = tmp_path_factory.mktemp("services")
+    plane = ControlPlane(real_programs.kubernetes, folder / "cluster")
+    plane.start()
+    try:
+        yield asyncio.run(both(real_programs, plane, folder))
+    finally:
+        plane.stop()
+
+
+def differences(theirs: Any, ours: Any, path: str = "") -> list[str]:
+    """Where the documents disagree, but for what this module's docstring names."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        return [found for key in sorted({*theirs, *ours}) for found in of_key(theirs, ours, key, f"{path}/{key}")]
+    if isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
+        pairs = zip(in_order(theirs), in_order(ours), strict=True)
+        return [
+            found for index, (one, other) in enumerate(pairs) for found in differences(one, other, f"{path}/{index}")
+        ]
+    return [] if theirs == ours else [f"{path}: {theirs!r} {ours!r}"]
+
+
+def of_key(theirs: dict[str, Any], ours: dict[str, Any], key: str, path: str) -> list[str]:
+    if key not in ours or key not in theirs:
+        return [f"{path}: only {'the original' if key in theirs else 'we'} have it"]
+    if key in PER_PROCESS:
+        return []
+    if key in OURS_ALONE:
+        same = type(theirs[key]) is type(ours[key]) and len(theirs[key]) == len(ours[key])
+        return [] if same else [f"{path}: {theirs[key]!r} {ours[key]!r}"]
+    if key in ("Pod", "pod", "node"):
+        names = [each[key]["metadata"]["name"] for each in (theirs, ours)]
+        return [] if names[0] == names[1] else [f"{path}: {names}"]
+    return differences(theirs[key], ours[key], path)
+
+
+def in_order(items: list[Any]) -> list[Any]:
+    """Lists that the original makes from maps have no order."""
+
+    def key(item: Any) -> str:
+        holder = item.get("Pod", item.get("pod")) if isinstance(item, dict) else None
+        return str(holder["metadata"]["name"] if holder else item.get("Port") if isinstance(item, dict) else item)
+
+    return sorted(items, key=key)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_the_document_is_the_original_s(answers: tuple[Answers, Answers], path: str) -> None:
+    theirs, ours = (each.documents[path] for each in answers)
+    assert (ours.status, ours.content_type) == (theirs.status, theirs.content_type)
+    documents = (decode_any(each.text.encode()) for each in (theirs, ours))
+    assert differences(*documents) == []
+
+
+@pytest.mark.parametrize(("flag", "value"), FLAGS)
+def test_setting_a_flag_is_answered_as_by_the_original(answers: tuple[Answers, Answers], flag: str, value: str) -> None:
+    theirs, ours = (each.flags[flag, value] for each in answers)
+    assert ours == theirs
+
+
+def test_the_list_of_flags_is_the_original_s(answers: tuple[Answers, Answers]) -> None:
+    theirs, ours = answers
+    assert ours.index == theirs.index

@@ -1,0 +1,140 @@
+"""What the debug flags have logged of a decision."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from koordinator.scheduler.debug_output import DebugOutput, DebugSettings
+from koordinator.scheduler.engine.columns import Ints, Rows
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.plugins.node_unschedulable import NodeUnschedulable
+from tests.scheduler.explain.scene import NOW, Scene, make_node, make_pod
+
+LOGGER = "koordinator.scheduler.debug_output.output"
+
+
+def logged(
+    caplog: pytest.LogCaptureFixture, scene: Scene, settings: DebugSettings, cpu: str = "1", **options: Any
+) -> list[str]:
+    """The lines about one decision on a pod."""
+    output = DebugOutput(scene.view, settings, lambda: NOW, **options)
+    info = scene.info(make_pod("p", cpu=cpu))
+    result = scene.engine.decide(info, NOW)
+    with caplog.at_level(logging.INFO, LOGGER):
+        output.decided(info, scene.profile, result)
+    return caplog.messages
+
+
+def test_the_best_nodes_are_a_table_of_weighted_scores(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(make_node("small", cpu="2"), make_node("large", cpu="8"))
+    heading, titles, _, *rows = logged(caplog, scene, DebugSettings(scores=5))
+    names = heading.partition("plugins:[")[2].rstrip("]").split()
+    assert heading.startswith("Top5 scores for Pod: default/p, feasibleNodes: 2, plugins:[")
+    assert titles == f"| # | Pod | Node | Score | {' | '.join(names)} |"
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    assert [row[:3] for row in cells] == [["0", "default/p", "large"], ["1", "default/p", "small"]]
+    assert all(int(row[3]) == sum(map(int, row[4:])) for row in cells)
+
+
+def test_the_table_has_as_many_nodes_as_asked_for(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(*(make_node(f"n{number}") for number in range(5)))
+    assert len(logged(caplog, scene, DebugSettings(scores=2))) == 5
+
+
+def test_a_pod_that_fits_nowhere_has_no_table(caplog: pytest.LogCaptureFixture) -> None:
+    assert logged(caplog, Scene(make_node("a", cpu="1")), DebugSettings(scores=2), cpu="9") == []
+
+
+def test_every_node_that_is_ruled_out_is_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(make_node("a"), make_node("b", unschedulable=True))
+    assert logged(caplog, scene, DebugSettings(filters=True)) == [
+        'Failed to filter for Pod "default/p" on Node "b" (pass 0), failedPlugin: NodeUnschedulable, '
+        "reason: node(s) were unschedulable"
+    ]
+
+
+def test_a_diagnosis_has_every_node_by_plugin_and_reason(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(make_node("b", cpu="1"), make_node("a", cpu="1"), make_node("c", unschedulable=True))
+    (line,) = logged(caplog, scene, DebugSettings(diagnosis=True, blocking=True), cpu="2")
+    head, _, document = line.partition(": $")
+    assert head == "dump diagnosis for default/p, targetPod: default/p/uid-p"
+    assert json.loads(document) == {
+        "timestamp": "2026-01-01T00:00:00Z",
+        "questionedKey": "default/p",
+        "isRootCausePod": True,
+        "scheduleDiagnosis": {
+            "alreadyWaitForBound": 0,
+            "nodeFailedDetails": [
+                {
+                    "failedPlugin": "NodeResourcesFit",
+                    "reason": "Insufficient cpu",
+                    "preemptMightHelp": False,
+                    "failedNodes": ["a", "b"],
+                },
+                {
+                    "failedPlugin": "NodeUnschedulable",
+                    "reason": "node(s) were unschedulable",
+                    "preemptMightHelp": False,
+                    "failedNodes": ["c"],
+                },
+            ],
+        },
+        "preemptionDiagnosis": None,
+    }
+
+
+def test_a_pod_that_is_placed_has_no_diagnosis(caplog: pytest.LogCaptureFixture) -> None:
+    assert logged(caplog, Scene(make_node("a")), DebugSettings(diagnosis=True, blocking=True)) == []
+
+
+def test_a_diagnosis_waits_for_its_turn_unless_told_otherwise(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(make_node("a", cpu="1"))
+    assert logged(caplog, scene, DebugSettings(diagnosis=True), cpu="2") == []
+
+
+def test_diagnoses_that_wait_are_written(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(make_node("a", cpu="1"))
+    info = scene.info(make_pod("p", cpu="2"))
+
+    async def story() -> None:
+        output = DebugOutput(scene.view, DebugSettings(diagnosis=True), lambda: NOW)
+        writing = asyncio.create_task(output.run())
+        output.decided(info, scene.profile, scene.engine.decide(info, NOW))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        writing.cancel()
+        await asyncio.gather(writing, return_exceptions=True)
+
+    with caplog.at_level(logging.INFO, LOGGER):
+        asyncio.run(story())
+    assert [message[:18] for message in caplog.messages] == ["dump diagnosis for"]
+
+
+def test_diagnoses_beyond_what_may_wait_are_dropped_and_counted_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(make_node("a", cpu="1"))
+    output = DebugOutput(scene.view, DebugSettings(diagnosis=True), lambda: NOW, queue_size=1)
+    info = scene.info(make_pod("p", cpu="2"))
+    result = scene.engine.decide(info, NOW)
+    for _ in range(2):
+        output.decided(info, scene.profile, result)
+    assert caplog.messages == ["Diagnosis queue is full, dropping diagnosis for default/p"]
+
+
+def test_a_plugin_that_raises_is_logged_and_nothing_else(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(make_node("a"))
+    info = scene.info(make_pod("p"))
+    result = scene.engine.decide(info, NOW)
+
+    def broken(plugin: NodeUnschedulable, pod: PodInfo, state: object, rows: Rows) -> Ints:
+        raise ZeroDivisionError("x")
+
+    monkeypatch.setattr(NodeUnschedulable, "filter", broken)
+    DebugOutput(scene.view, DebugSettings(filters=True), lambda: NOW).decided(info, scene.profile, result)
+    assert caplog.messages == ["debug output about pod default/p failed"]

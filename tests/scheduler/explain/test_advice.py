@@ -1,0 +1,164 @@
+"""What a person is told to do about a pod that no node takes."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from koordinator.api.pod import ContainerPort, Pod
+from koordinator.scheduler.engine.decision import RuledOut
+from koordinator.scheduler.explain.advice import advise
+from koordinator.scheduler.explain.judgement import judge
+from tests.scheduler.explain.scene import Scene, make_node, make_pod, tainted
+
+
+def advice(scene: Scene, pod: Pod) -> list[str]:
+    scene.try_pod(pod)
+    sentences: list[str] = scene.pod(pod.metadata.name)["advice"]
+    return sentences
+
+
+def blamed(plugin: str, *reasons: str) -> str:
+    """What is said when the last attempt blames ``plugin`` and nodes cannot be judged."""
+    scene = Scene(make_node("a"))
+    info = scene.info(make_pod("p"))
+    return "; ".join(advise([RuledOut(plugin, reasons, True, 1, ("a",))], info, scene.view, None))
+
+
+def test_too_little_room_names_the_node_with_the_most_and_what_is_missing() -> None:
+    scene = Scene(make_node("a", cpu="4"), make_node("b", cpu="4"))
+    scene.place(make_pod("x", cpu="3", node="a", priority=9))
+    scene.place(make_pod("y", cpu="2500m", node="b", priority=9))
+    (sentence,) = advice(scene, make_pod("p", cpu="2"))
+    assert sentence.startswith(
+        "The pod requests 2 cpu. Among the nodes that are too full for that, b has the most free, 1.5: short by 0.5. "
+    )
+
+
+def test_a_request_that_no_node_could_ever_meet_names_the_largest_node() -> None:
+    (sentence,) = advice(Scene(make_node("a", cpu="4"), make_node("b", cpu="8")), make_pod("p", cpu="9"))
+    assert sentence.startswith("The pod requests 9 cpu, for which nodes are too small: the largest of them, b, has 8")
+
+
+def test_nodes_that_the_pod_may_not_use_do_not_count_as_room() -> None:
+    scene = Scene(tainted(make_node("large", cpu="32"), "team", "data"), make_node("small", cpu="4"))
+    sentences = advice(scene, make_pod("p", cpu="9"))
+    assert "the largest of them, small, has 4 in all" in sentences[-1]
+
+
+def test_nodes_that_have_room_do_not_hide_how_much_is_missing_on_those_that_do_not() -> None:
+    scene = Scene(make_node("busy", cpu="8"), make_node("full", cpu="4"))
+    scene.report("busy", cpu="7", memory="1Gi")
+    room, load = sorted(advice(scene, make_pod("p", cpu="6")), key=lambda text: text.startswith("Nodes are busy"))
+    assert load.startswith("Nodes are busy")
+    assert "the largest of them, full, has 4 in all" in room
+
+
+def test_room_on_nodes_that_the_pod_may_not_use_anyway_is_no_matter() -> None:
+    scene = Scene(make_node("busy", cpu="8"), make_node("other", cpu="8"))
+    scene.report("busy", cpu="7", memory="1Gi")
+    scene.try_pod(make_pod("p", cpu="9"))
+    scene.state.set_node(make_node("busy", cpu="32"))
+    scene.report("busy", cpu="31", memory="1Gi")
+    scene.state.set_node(make_node("other", cpu="8", unschedulable=True))
+    assert scene.pod("p")["advice"] == []
+
+
+def test_without_any_usable_node_there_is_no_largest_one() -> None:
+    scene = Scene(make_node("a", cpu="1", unschedulable=True))
+    info = scene.info(make_pod("p", cpu="9"))
+    fit = RuledOut("NodeResourcesFit", ("Insufficient cpu",), True, 1, ("a",))
+    (sentence,) = advise([fit], info, scene.view, judge(scene.profile, scene.view, info))
+    assert sentence == "The pod requests 9 cpu, but there is no node that it could use at all."
+
+
+def test_a_resource_that_no_node_has_is_not_short_but_absent() -> None:
+    scene = Scene(make_node("a"))
+    pod = make_pod("p")
+    (container,) = pod.spec.containers
+    amount = container.resources.requests["cpu"]
+    requests = {**container.resources.requests, "example.com/gpu": amount}
+    container = msgspec.structs.replace(
+        container, resources=msgspec.structs.replace(container.resources, requests=requests)
+    )
+    pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, containers=[container]))
+    (sentence,) = advice(scene, pod)
+    assert sentence.startswith("No node that the pod could use offers any example.com/gpu")
+
+
+def test_what_alone_would_be_enough_comes_first_and_names_the_nodes() -> None:
+    scene = Scene(
+        make_node("cordoned", cpu="1", unschedulable=True),
+        tainted(make_node("large", cpu="32"), "team", "data"),
+        make_node("small", cpu="4"),
+    )
+    first = advice(scene, make_pod("p", cpu="9"))[0]
+    assert first == (
+        "Give the pod a toleration, or take a taint off a node with kubectl taint (taint team=data:NoSchedule is not "
+        "tolerated). Nothing else keeps the pod off one node: large."
+    )
+
+
+def test_examples_of_nodes_are_few() -> None:
+    scene = Scene(*(make_node(f"n{number}", unschedulable=True) for number in range(5)))
+    (sentence,) = advice(scene, make_pod("p"))
+    assert sentence.endswith("Nothing else keeps the pod off 5 nodes: n0, n1, n2, ….")
+
+
+def test_an_unmet_selector_names_the_label() -> None:
+    pod = make_pod("p")
+    pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_selector={"disk": "ssd"}))
+    (sentence,) = advice(Scene(make_node("a")), pod)
+    assert "(label disk=ssd is needed, the node has none)" in sentence
+
+
+def test_a_taken_host_port_is_named() -> None:
+    def using_port(pod: Pod) -> Pod:
+        (container,) = pod.spec.containers
+        container = msgspec.structs.replace(container, ports=[ContainerPort(container_port=80, host_port=8080)])
+        return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, containers=[container]))
+
+    scene = Scene(make_node("a"))
+    scene.place(using_port(make_pod("x", node="a", priority=9)))
+    (sentence,) = advice(scene, using_port(make_pod("p")))
+    assert "(host port 8080/TCP is taken)" in sentence
+
+
+def test_busy_nodes_are_told_from_silent_ones() -> None:
+    busy, silent = Scene(make_node("a")), Scene(make_node("a"))
+    busy.report("a", cpu="3900m", memory="1Gi")
+    silent.report("a", cpu="1", memory="1Gi", age=1e6)
+    texts = [advice(scene, make_pod("p"))[0] for scene in (busy, silent)]
+    assert [text.split(":")[0] for text in texts] == [
+        "Nodes are busy, measured and expected use counted",
+        "Nodes have not reported their usage for too long",
+    ]
+
+
+@pytest.mark.parametrize("plugin", ["VolumeBinding", "VolumeZone", "NodeVolumeLimits", "VolumeRestrictions"])
+def test_a_broken_claim_is_told_from_what_nodes_lack(plugin: str) -> None:
+    assert blamed(plugin, 'persistentvolumeclaim "data" not found').startswith("Something is wrong with a volume claim")
+    assert not blamed(plugin, "node(s) ...").startswith("Something is wrong")
+
+
+@pytest.mark.parametrize("plugin", ["NodeName", "PodTopologySpread", "InterPodAffinity"])
+def test_every_other_built_in_filter_has_its_sentence(plugin: str) -> None:
+    assert blamed(plugin, "some reason").endswith(".")
+
+
+def test_a_plugin_of_somebody_else_s_is_not_advised_on() -> None:
+    assert blamed("Theirs", "some reason") == ""
+
+
+def test_without_a_judgement_room_is_looked_for_on_all_nodes() -> None:
+    assert blamed("NodeResourcesFit", "Insufficient cpu").startswith("The pod requests 1 cpu. Among the nodes")
+
+
+def test_too_many_pods_is_not_a_matter_of_amounts() -> None:
+    assert blamed("NodeResourcesFit", "Too many pods").startswith("Nodes have no room for one more pod")
+
+
+def test_a_pod_that_was_not_tried_yet_gets_no_advice() -> None:
+    scene = Scene(make_node("a"))
+    scene.add(make_pod("p"))
+    assert scene.pod("p")["advice"] == []

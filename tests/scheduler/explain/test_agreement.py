@@ -1,0 +1,89 @@
+"""Explanations agree with decisions, on any cluster, for any pod."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koordinator.api.node import Node
+from koordinator.api.pod import Pod, Toleration
+from koordinator.scheduler.engine.decision import Placement
+from koordinator.scheduler.explain.closest import closest, fitting
+from koordinator.scheduler.explain.judgement import judge
+from tests.scheduler.explain.scene import Scene, make_node, make_pod, tainted
+
+CPU = st.sampled_from(["0", "1", "2", "4"])
+
+
+@st.composite
+def nodes(draw: st.DrawFn, name: str) -> Node:
+    labels = draw(st.dictionaries(st.just("disk"), st.sampled_from(["ssd", "hdd"])))
+    node = make_node(name, cpu=draw(CPU), pods=draw(st.sampled_from(["1", "9"])), labels=labels)
+    node = msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, unschedulable=draw(st.booleans())))
+    return tainted(node, "team", draw(st.sampled_from("ab"))) if draw(st.booleans()) else node
+
+
+@st.composite
+def scenes(draw: st.DrawFn) -> Scene:
+    count = draw(st.integers(0, 6))
+    scene = Scene(*(draw(nodes(f"n{number}")) for number in range(count)))
+    for number in range(count):
+        if draw(st.booleans()):
+            scene.report(f"n{number}", cpu=draw(CPU), memory="1Gi", age=draw(st.sampled_from([1.0, 1e6])))
+        if draw(st.booleans()):
+            scene.place(make_pod(f"on-{number}", cpu=draw(CPU), node=f"n{number}", priority=9))
+    return scene
+
+
+@st.composite
+def pods(draw: st.DrawFn) -> Pod:
+    pod = make_pod("p", cpu=draw(CPU))
+    tolerations = draw(st.lists(st.just(Toleration(key="team", operator="Exists")), max_size=1))
+    selector = draw(st.dictionaries(st.just("disk"), st.just("ssd")))
+    return msgspec.structs.replace(
+        pod, spec=msgspec.structs.replace(pod.spec, tolerations=tolerations, node_selector=selector)
+    )
+
+
+@settings(max_examples=30)
+@given(scenes(), pods())
+def test_a_node_fits_by_explanation_if_and_only_if_a_decision_may_take_it(scene: Scene, pod: Pod) -> None:
+    judgement = judge(scene.profile, scene.view, scene.info(pod))
+    fits = fitting(judgement, scene.view.columns)
+    result = scene.try_pod(pod)
+    assert (result.node_name in fits) if isinstance(result, Placement) else not fits
+
+
+@settings(max_examples=30)
+@given(scenes(), pods())
+def test_the_first_objection_to_each_node_is_what_the_rejection_counts(scene: Scene, pod: Pod) -> None:
+    judgement = judge(scene.profile, scene.view, scene.info(pod))
+    first = [judgement.objections(index)[:1] for index in range(judgement.rows.size)]
+    expected = Counter(
+        (each.plugin, tuple(reason.text for reason in each.reasons)) for objections in first for each in objections
+    )
+    result = scene.try_pod(pod)
+    if not isinstance(result, Placement):
+        assert Counter({(each.plugin, each.reasons): each.count for each in result.ruled_out}) == expected
+
+
+@settings(max_examples=30)
+@given(scenes(), pods())
+def test_what_a_node_lacks_is_never_negative(scene: Scene, pod: Pod) -> None:
+    judgement = judge(scene.profile, scene.view, scene.info(pod))
+    lacks = [lack for node in closest(judgement, scene.view, 9) for each in node.objections for lack in each.lacks]
+    assert all(lack.shortfall > 0 and "short by -" not in lack.text for lack in lacks)
+
+
+@settings(max_examples=30)
+@given(scenes(), pods())
+def test_documents_are_json_and_leave_the_cluster_alone(scene: Scene, pod: Pod) -> None:
+    scene.try_pod(pod)
+    before = scene.view.columns.requested.copy()
+    documents = [scene.pod("p"), *(scene.node(name) for name in scene.view.columns.row_of)]
+    assert json.loads(json.dumps(documents)) == documents
+    assert (scene.view.columns.requested == before).all()

@@ -1,0 +1,82 @@
+"""Debug flags are changed by PUT and answered in the original's words."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+
+import pytest
+
+from koordinator.base.logs import verbosity
+from koordinator.scheduler.debug_output.settings import DebugSettings
+from koordinator.scheduler.services.debug_flags import add_debug_flags
+from tests.scheduler.services.asking import Answer, ask
+
+
+@pytest.fixture(autouse=True)
+def _log_level() -> Iterator[None]:
+    level = logging.getLogger().level
+    yield
+    logging.getLogger().setLevel(level)
+
+
+def put(settings: DebugSettings, flag: str, value: str) -> Answer:
+    return ask(lambda server: add_debug_flags(server, settings), f"/debug/flags/{flag}", "PUT", value)
+
+
+def test_the_number_of_scores_is_set() -> None:
+    settings = DebugSettings()
+    answer = put(settings, "s", "5")
+    assert (settings.scores, answer.text) == (5, "successfully set debugTopNScores to 5\n")
+
+
+@pytest.mark.parametrize(("flag", "name"), [("f", "filters"), ("d", "diagnosis"), ("db", "blocking")])
+def test_a_switch_is_set(flag: str, name: str) -> None:
+    settings = DebugSettings()
+    answer = put(settings, flag, "T")
+    assert getattr(settings, name) is True
+    assert answer.text == "successfully set debugFilterFailure to T\n"
+
+
+def test_the_log_level_is_set() -> None:
+    assert put(DebugSettings(), "v", "4").text == "successfully set klog.logging.verbosity to 4\n"
+    assert logging.getLogger().level == verbosity(4)
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "text"),
+    [
+        ("s", "x", 'failed set debugTopNScores x: strconv.Atoi: parsing "x": invalid syntax\n'),
+        (
+            "s",
+            "9" * 19,
+            f'failed set debugTopNScores {"9" * 19}: strconv.Atoi: parsing "{"9" * 19}": value out of range\n',
+        ),
+        ("d", "yes", 'failed set debugFilterFailure yes: strconv.ParseBool: parsing "yes": invalid syntax\n'),
+        ("v", "+1", 'strconv.ParseUint: parsing "+1": invalid syntax\n'),
+        ("v", "9999999999", 'strconv.ParseUint: parsing "9999999999": value out of range\n'),
+    ],
+)
+def test_a_bad_value_is_refused(flag: str, value: str, text: str) -> None:
+    answer = put(DebugSettings(), flag, value)
+    assert (answer.status, answer.content_type, answer.text) == (400, "text/plain", text)
+
+
+def test_a_bad_value_changes_nothing() -> None:
+    settings = DebugSettings(scores=3)
+    put(settings, "s", "x")
+    assert settings.scores == 3
+
+
+def test_other_methods_are_not_acceptable() -> None:
+    answer = ask(lambda server: add_debug_flags(server, DebugSettings()), "/debug/flags/s")
+    assert (answer.status, answer.text) == (406, "unsupported http method\n")
+
+
+@pytest.mark.parametrize("path", ["/debug/flags", "/debug/flags/", "/debug/flags/unknown"])
+def test_everything_else_is_the_list_of_flags(path: str) -> None:
+    answer = ask(lambda server: add_debug_flags(server, DebugSettings()), path)
+    assert (answer.status, answer.content_type) == (200, "text/html; charset=utf-8")
+    assert [line for line in answer.text.splitlines() if line.startswith("<tr>")] == [
+        f"<tr>{name}<br>" for name in ("d", "db", "f", "s", "v")
+    ]
