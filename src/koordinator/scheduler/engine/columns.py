@@ -131,6 +131,10 @@ class NodeColumns:
         """Grows with every change of ``row``."""
         return int(self._versions[:, row].max())
 
+    def versions(self, aspect: Aspect) -> Ints:
+        """When ``aspect`` of each row last changed; shape (size,), to be read only."""
+        return self._versions[aspect, : self.size]
+
     def touch(self, row: int, aspect: Aspect) -> None:
         """Note that ``aspect`` of ``row`` has changed."""
         self._clock += 1

@@ -62,8 +62,8 @@ class Evaluation(Board):
     def _follow(self) -> None:
         """Recompute what changed since ``version``."""
         columns = self._columns
-        # Going through the list of changes pays until it is nearly as long as the list of nodes.
-        changed = columns.changes_since(self.version, max(_FEW_CHANGES, columns.size >> 2))
+        # Going through a list of changes pays as long as it is much shorter than the list of nodes.
+        changed = columns.changes_since(self.version, max(_FEW_CHANGES, columns.size >> 4))
         if changed is not None and len(changed) == 1 and self._is_simple:
             ((row, aspects),) = changed.items()
             if columns.alive[row]:
@@ -119,7 +119,10 @@ class Evaluation(Board):
         """Rows on which nothing changed, but of which a filter has to think again."""
         touched = np.zeros(self._columns.size, dtype=np.bool_)
         for index, rows in reached:
-            rows = self._present(np.unique(rows[self._columns.alive[rows]]))
+            # Several times as fast as sorting out what stands there twice.
+            meant = np.zeros(self._columns.size, dtype=np.bool_)
+            meant[rows] = True
+            rows = self._present(np.flatnonzero(meant & self._columns.alive[: self._columns.size]))
             entry = self._filters[index]
             self._codes[index, rows] = entry.plugin.filter(self.pod, entry.state, rows)
             touched[rows] = True
@@ -216,4 +219,5 @@ def _union(masks: Iterable[int]) -> int:
 def _of_interest(changed: Iterable[tuple[int, Rows]], reads: int) -> Rows | None:
     """The rows of which an aspect in ``reads`` changed; None when there are none."""
     parts = [rows for aspects, rows in changed if aspects & reads and rows.shape[0]]
-    return (parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))) if parts else None
+    # No row is in two of them.
+    return (parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))) if parts else None

@@ -59,8 +59,7 @@ class Attempt:
         return NodeStatus(first.plugin.name, reasons, np.concatenate([each.rows for each in members]))
 
     def _when_promises_are_kept(self, row: int) -> Failure:
-        with self._supposing(row, (), nominated_before(self._state, self._pod, row)):
-            failure = self._evaluation.failure_of(row)
+        failure = self._failure(row, (), nominated_before(self._state, self._pod, row))
         assert failure is not None
         return failure
 
@@ -94,9 +93,21 @@ class Attempt:
 
     def reasons(self, row: int, without: Sequence[PodInfo]) -> Sequence[Reason]:
         """See FailedAttempt."""
-        with self._supposing(row, without, nominated_before(self._state, self._pod, row)):
-            failure = self._evaluation.failure_of(row)
-            return failure.plugin.reasons(self._pod, failure.state, failure.code) if failure is not None else ()
+        failure = self._failure(row, without, nominated_before(self._state, self._pod, row))
+        return failure.plugin.reasons(self._pod, failure.state, failure.code) if failure is not None else ()
+
+    def _failure(self, row: int, without: Sequence[PodInfo], added: Sequence[PodInfo]) -> Failure | None:
+        """Who would rule ``row`` out if pods were gone and others were there; None if nobody would."""
+        questions = self._evaluation.open_questions(row, added=bool(added))
+        if questions is None or not all(entry.plugin.from_columns for entry in questions):
+            with self._supposing(row, without, added):
+                return self._evaluation.failure_of(row)
+        with adjusted(self._state.view.columns, {row: difference(without, added)}):
+            for entry in questions:
+                code = entry.plugin.filter_one(self._evaluation.pod, entry.state, row)
+                if code:
+                    return Failure(entry.plugin, entry.state, code, np.array((row,), dtype=np.intp))
+        return None
 
     def _least_by_columns(
         self, row: int, candidates: Sequence[PodInfo], added: Sequence[PodInfo], questions: Sequence[PlannedFilter]

@@ -27,8 +27,8 @@ def first_to_rule_out(filters: Sequence[PlannedFilter], codes: Ints, rows: Rows)
     """The plugins that are the first to rule out some of ``rows``, none of which is feasible."""
     if not rows.size or not filters:
         return ()
-    first = np.unique((codes[:, rows] != FEASIBLE).argmax(axis=0))
-    return tuple(filters[index].plugin.name for index in first.tolist())
+    first = np.bincount((codes[:, rows] != FEASIBLE).argmax(axis=0))
+    return tuple(filters[index].plugin.name for index in first.nonzero()[0].tolist())
 
 
 def failures(filters: Sequence[PlannedFilter], codes: Ints, rows: Rows) -> list[Failure]:

@@ -23,6 +23,7 @@ BY_SCHEDULER: Final = "PreemptionByScheduler"
 """The reason of the condition that an evicted pod gets."""
 _NEVER: Final = "not eligible due to preemptionPolicy=Never."
 _LEAVING: Final = "not eligible due to a terminating pod on the nominated node."
+_WHY_NOT: Final = "preemption/why not"
 _SHIFT: Final = 2**31
 
 
@@ -42,10 +43,13 @@ class DefaultPreemption(PostFilterPlugin):
         if refusal:
             return PostFilterResult(f"preemption: {refusal}")
         hopeful = [row for status in attempt.statuses if not status.unresolvable for row in status.rows.tolist()]
-        candidates, refusals = self._candidates(pod, attempt, hopeful)
+        candidates = self._candidates(pod, attempt, hopeful)
         if candidates:
             best = choose(candidates)
             return PostFilterResult("", self.view.columns.names[best.row], best.victims, self.name)
+        refusals: Counter[str] = Counter()
+        for row in hopeful:
+            refusals.update(attempt.remember(row, (_WHY_NOT, pod.priority), partial(self._why_not, pod, attempt, row)))
         nodes = len(self.view.columns.row_of)
         return PostFilterResult(preemption_error(nodes, refusals, nodes - len(hopeful)), nominated_node="")
 
@@ -63,10 +67,8 @@ class DefaultPreemption(PostFilterPlugin):
         on_node = self.view.pods_on[row].values()
         return _LEAVING if any(other.priority < pod.priority and leaves(other) for other in on_node) else ""
 
-    def _candidates(
-        self, pod: PodInfo, attempt: FailedAttempt, rows: Sequence[int]
-    ) -> tuple[list[Candidate], Counter[str]]:
-        """Nodes with their victims, enough of them to choose from; if there are none, why not: text -> nodes."""
+    def _candidates(self, pod: PodInfo, attempt: FailedAttempt, rows: Sequence[int]) -> list[Candidate]:
+        """Nodes with their victims, enough of them to choose from."""
         budgets = list(self.view.objects_of(POD_DISRUPTION_BUDGETS).values())
         question = (
             "preemption",
@@ -76,30 +78,35 @@ class DefaultPreemption(PostFilterPlugin):
         wanted = self._wanted(len(rows))
         unprotected: list[Candidate] = []
         protected: list[Candidate] = []
-        refusals: Counter[str] = Counter()
         for step in range(len(rows)):
             row = rows[(self._start + step) % len(rows)]
             found = attempt.remember(row, question, partial(self._on_node, pod, attempt, row, budgets))
-            if isinstance(found, Candidate):
+            if found is not None:
                 (protected if found.violations else unprotected).append(found)
                 if unprotected and len(unprotected) + len(protected) >= wanted:
                     # The next pod starts where this one has stopped, so that no node is always the first.
                     self._start += step + 1
                     break
-            else:
-                refusals.update(found)
-        return unprotected + protected, refusals
+        return unprotected + protected
 
     def _on_node(
         self, pod: PodInfo, attempt: FailedAttempt, row: int, budgets: Sequence[PodDisruptionBudget]
-    ) -> Candidate | tuple[str, ...]:
-        potential = [other for other in self.view.pods_on[row].values() if other.priority < pod.priority]
+    ) -> Candidate | None:
+        potential = self._potential(pod, row)
+        found = select_victims(attempt, row, potential, budgets) if potential else None
+        return found if found is not None and found.victims else None
+
+    def _why_not(self, pod: PodInfo, attempt: FailedAttempt, row: int) -> tuple[str, ...]:
+        """Asked only when there is no candidate at all: finding the reasons costs more than seeing that there are
+        some."""
+        potential = self._potential(pod, row)
         if not potential:
             return (NO_VICTIMS,)
-        found = select_victims(attempt, row, potential, budgets)
-        if found is not None and found.victims:
-            return found
         return tuple(reason.text for reason in attempt.reasons(row, potential))
+
+    def _potential(self, pod: PodInfo, row: int) -> list[PodInfo]:
+        """Who might have to go."""
+        return [other for other in self.view.pods_on[row].values() if other.priority < pod.priority]
 
     def _wanted(self, nodes: int) -> int:
         share: int = nodes * self.args.min_candidate_nodes_percentage // 100

@@ -19,7 +19,7 @@ from koordinator.scheduler.plugins.pod_topology_spread.inclusion import Inclusio
 from koordinator.scheduler.plugins.pod_topology_spread.matching_pods import MatchingPods
 from koordinator.scheduler.plugins.pod_topology_spread.topologies import NAMELESS, Topologies, Topology
 
-_MANY_ROWS = 8
+_MANY_ROWS = 60
 """One row in so many: looking at all of them anew is cheaper than following."""
 
 
