@@ -6,7 +6,7 @@ How requests are repeated is in ``retry``; answers become objects in ``decoding`
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, TypeVar
 
 from koordinator.api.kinds import Kind
@@ -54,6 +54,13 @@ class KubeClient:
         self._deadlines = deadlines
         self._random = randomness
         self._watch_stall_seconds = watch_stall_seconds
+
+    def fenced(self, may_write: Callable[[], bool]) -> KubeClient:
+        """This client for work that only a leader may do: once ``may_write`` is false, what would change something is
+        not sent but raises FencedError. Close the client that it was made from."""
+        return KubeClient(
+            self._sender.fenced(may_write), self._deadlines, self._random, watch_stall_seconds=self._watch_stall_seconds
+        )
 
     async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
         request = Request("GET", target(kind, namespace, require_name(name)))

@@ -91,6 +91,10 @@ class TransportError(KubeError):
         self.timed_out = timed_out
 
 
+class FencedError(KubeError):
+    """The request was not sent: who wanted it may not change anything any more."""
+
+
 class MalformedObjectError(KubeError):
     """The server did what was asked, but the object that it answered with is not what the kind allows."""
 

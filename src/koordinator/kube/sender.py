@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine, Mapping
+from copy import copy
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from multidict import CIMultiDict
 
 from koordinator.base.clock import Clock
 from koordinator.kube.credentials import Credentials
 from koordinator.kube.decoding import status_error
-from koordinator.kube.errors import ApiStatusError, CredentialError, KubeError, TransportError
+from koordinator.kube.errors import ApiStatusError, CredentialError, FencedError, KubeError, TransportError
 from koordinator.kube.request import JSON, Request
 from koordinator.kube.request_rate import RateLimiter
 from koordinator.kube.retry import RetryPolicy
@@ -24,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 A = TypeVar("A")
 Headers = Mapping[str, str]
+_READS: Final = ("GET", "HEAD")
 
 
 @dataclass(slots=True)
@@ -63,6 +65,16 @@ class Sender:
         self._tls = tls
         self._headers: dict[str, Headers] = {}
         self._headers_for = ""
+        self._may_write: Callable[[], bool] | None = None
+
+    def fenced(self, may_write: Callable[[], bool]) -> Sender:
+        """A sender over the same connections and limits that changes nothing unless ``may_write`` says so. It is asked
+        last of all, when a request has waited for its turn and nothing but sending it is left."""
+        fenced = copy(self)
+        fenced._headers = {}
+        fenced._headers_for = ""
+        fenced._may_write = may_write
+        return fenced
 
     async def call(self, request: Request) -> bytes:
         """The body of the answer. Raises ApiStatusError or TransportError, CredentialError when we cannot sign in."""
@@ -76,6 +88,8 @@ class Sender:
         await self._transport.close()
 
     async def _exchange(self, request: Request, headers: Headers) -> bytes:
+        if self._may_write is not None and request.method not in _READS and not self._may_write():
+            raise FencedError(f"{request.method} {request.target}: not sent, the right to write is lost")
         response = await self._transport.request(request.method, request.target, headers, request.body)
         if 200 <= response.status < 300:
             return response.body

@@ -83,12 +83,15 @@ async def _run(options: Options, configuration: SchedulerConfiguration, election
         metrics.add_process_metrics()
         host = socket.gethostname()
         events = EventBroadcaster(client, instance=f"{_PROGRAM}-{host}", clock=clock, random=random, metrics=metrics)
-        scheduler = _scheduler(client, events, options, configuration, metrics)
-        elector = None
+        elector: LeaderElector | None = None
+        working = client
         if election is not None:
-            elector = LeaderElector(
+            elector = contender = LeaderElector(
                 client, election, clock=clock, random=random, metrics=metrics, on_overrun=lifetime.end_process
             )
+            # A process that was stopped and goes on must not send what it meant to: another one leads meanwhile.
+            working = client.fenced(lambda: contender.is_leading)
+        scheduler = _scheduler(working, events, options, configuration, metrics)
         server = None
         if options.port:
             from koordinator.scheduler.serving import serve
