@@ -58,12 +58,11 @@ def test_requests_are_the_most_that_is_needed_at_once_and_overhead(pod: Pod) -> 
 
 @given(pods)
 def test_limits_take_overhead_only_where_there_is_a_limit(pod: Pod) -> None:
-    containers = (*pod.spec.containers, *pod.spec.init_containers)
     found = pod_limits(pod)
     for name in NAMES:
         overhead = pod.spec.overhead.get(name, Quantity(0)).nanos
-        limited = any(name in container.resources.limits for container in containers)
-        assert found.get(name, 0) == plainly(pod, "limits", name) + (overhead if limited else 0)
+        limit = plainly(pod, "limits", name)
+        assert found.get(name, 0) == (limit + overhead if limit else 0)
 
 
 @given(pods)
@@ -103,8 +102,11 @@ def test_the_whole_pod_cannot_ask_for_extended_resources() -> None:
 
 GRANTED = {"name": "c", "resources": {"requests": {"cpu": "2"}}, "allocatedResources": {"cpu": "1500m"}}
 INFEASIBLE = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+DEFERRED = {"type": "PodResizePending", "status": "True", "reason": "Deferred"}
 RESIZES = {
     "growing": ("3", [], 3000),
+    "what has to wait is counted": ("3", [DEFERRED], 3000),
+    "the reason decides, not the status": ("3", [{**INFEASIBLE, "status": "False"}], 2000),
     "shrinking is counted when it is done": ("1", [], 2000),
     "what cannot be granted is not counted": ("3", [INFEASIBLE], 2000),
 }
@@ -116,6 +118,24 @@ def test_a_resize_counts_what_is_asked_granted_or_running(case: str) -> None:
     resized = pod(containers=[container(cpu=asked)], status={"containerStatuses": [GRANTED], "conditions": conditions})
     assert cpu(pod_requests(resized)) == expected
     assert cpu(pod_requests(resized, resized=False)) == int(asked) * 1000
+
+
+def test_defaults_count_beside_amounts_for_the_whole_pod_only_for_what_nobody_names() -> None:
+    whole = pod(containers=[container(cpu="1"), container("d")], resources={"requests": {"hugepages-2Mi": "4Mi"}})
+    counted = non_zero_requests(whole)
+    assert (cpu(counted), canonical("memory", counted["memory"])) == (1000, 2 * 200 * 2**20)
+
+
+def test_a_sidecar_that_is_resized_counts_and_an_init_container_does_not() -> None:
+    sidecar, init = {**container("s", cpu="1"), "restartPolicy": "Always"}, container("i", cpu="1")
+    statuses = [{**GRANTED, "name": name} for name in ("s", "i")]
+    resized = pod(
+        containers=[container(cpu="500m")],
+        initContainers=[sidecar, init],
+        status={"initContainerStatuses": statuses},
+    )
+    # The phase of the init container beside the sidecar: 1 + 2; of the container: 0.5 + 2.
+    assert cpu(pod_requests(resized)) == 3000
 
 
 def test_fractions_of_the_unit_are_rounded_up_once_for_the_whole_pod() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Hashable
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from koordinator.scheduler.engine.binding_points import (
     BindOutcome,
@@ -173,6 +175,22 @@ def test_a_waiting_pod_that_is_deleted_gives_its_room_back() -> None:
 
     world = simulate(story, one_node, recording)
     assert "unreserve" in plugin_of(world).record
+
+
+def test_a_waiting_pod_that_is_being_deleted_gives_its_room_back() -> None:
+    """Something holds its end up, so that it stays for a while."""
+
+    async def story(world: World) -> None:
+        world.api.put(make_pod("p", cpu="3", labels={"permit": "wait"}))
+        world.api.put(make_pod("other", cpu="3"))
+        await world.settle()
+        pod = world.api.pod("p")
+        metadata = structs.replace(pod.metadata, deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC))
+        world.api.put(structs.replace(pod, metadata=metadata))
+        await world.settle(2)
+        assert world.api.placed() == {"other": "a"}
+
+    simulate(story, one_node, recording)
 
 
 def test_a_refused_pod_waits_with_that_as_its_reason() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Hashable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.node import Node
@@ -126,10 +127,10 @@ def test_the_wall_clock_may_jump() -> None:
 
 def test_thousands_of_pods_that_fit_nowhere_keep_nobody_waiting() -> None:
     async def story(world: World) -> None:
-        for number in range(2_000):
+        for number in range(10_000):
             world.api.put(make_pod(f"huge{number}", cpu="9"))
         await world.settle(30)
-        assert world.scheduler.queue.size(Pool.UNSCHEDULABLE) == 2_000
+        assert world.scheduler.queue.size(Pool.UNSCHEDULABLE) == 10_000
         world.api.put(make_pod("small"))
         await world.settle()
         assert world.api.placed().keys() == {"small"}
@@ -194,6 +195,54 @@ def test_a_leader_that_dies_in_the_middle_of_bindings_leaves_nothing_twice() -> 
         assert len(api.placed()) == 8
 
     asyncio.run(run())
+
+
+def promised() -> FakeApi:
+    """The one node is kept for an important pod, which waits until another one has left it."""
+    api = FakeApi()
+    api.put(make_node("a", cpu="4"))
+    api.put(make_pod("leaving", priority=10, node="a"))
+    vip = make_pod("vip", cpu="4", priority=10)
+    api.put(replace(vip, status=replace(vip.status, nominated_node_name="a")))
+    return api
+
+
+def take_back(api: FakeApi) -> None:
+    vip = api.pod("vip")
+    api.put(replace(vip, status=replace(vip.status, nominated_node_name="")))
+
+
+def begin_to_delete(api: FakeApi) -> None:
+    vip = api.pod("vip")
+    metadata = replace(vip.metadata, deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC))
+    api.put(replace(vip, metadata=metadata))
+
+
+def bind_elsewhere(api: FakeApi) -> None:
+    vip = api.pod("vip")
+    api.put(replace(vip, spec=replace(vip.spec, node_name="of-another-cluster")))
+
+
+BROKEN_PROMISES: dict[str, Callable[[FakeApi], None]] = {
+    "deleted": lambda api: api.remove("pods", "default/vip"),
+    "being deleted": begin_to_delete,
+    "bound to another node": bind_elsewhere,
+    "no longer promised anything": take_back,
+}
+
+
+@pytest.mark.parametrize("case", BROKEN_PROMISES)
+def test_who_waited_for_the_room_that_was_promised_to_a_pod_gets_it_when_that_pod_is(case: str) -> None:
+    async def story(world: World) -> None:
+        await world.settle()
+        world.api.put(make_pod("patient", cpu="2"))
+        await world.settle(2)
+        assert "patient" not in world.api.placed()
+        BROKEN_PROMISES[case](world.api)
+        await world.settle(12)
+        assert world.api.placed()["patient"] == "a"
+
+    end(story, promised)
 
 
 faults = st.sampled_from(["lost before", "lost after", "503 before", "503 after", "fine", "fine"])

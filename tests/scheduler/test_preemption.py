@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from functools import partial
+
+from msgspec.structs import replace
 
 from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import make_node, make_pod, make_profile
@@ -97,3 +100,32 @@ def test_a_pod_that_may_not_preempt_waits() -> None:
 
     world = simulate(story, full_node, preempting)
     assert world.api.conditions[-1][2].endswith("not eligible due to preemptionPolicy=Never.")
+
+
+def test_a_promise_that_cannot_be_kept_any_more_frees_those_who_gave_way_to_it() -> None:
+    def api() -> FakeApi:
+        api = FakeApi()
+        api.put(make_node("a", cpu="6"))
+        leaving = make_pod("leaving", cpu="2", priority=1, node="a")
+        metadata = replace(leaving.metadata, deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC))
+        api.put(replace(leaving, metadata=metadata))
+        vip = make_pod("vip", cpu="5", priority=10)
+        api.put(replace(vip, status=replace(vip.status, nominated_node_name="a")))
+        return api
+
+    async def story(world: World) -> None:
+        for _ in range(4):
+            # Its pauses get longer than those of who comes later.
+            world.api.put(make_node("b", cpu="0"))
+            await world.settle(6)
+            world.api.remove("nodes", "b")
+        world.api.put(make_pod("larger", cpu="2", priority=20, node="a"))
+        world.api.put(make_pod("patient", cpu="1"))
+        await world.settle()
+        assert world.api.pod("vip").status.nominated_node_name == "a"
+        world.api.remove("pods", "default/leaving")
+        await world.settle(2)
+        await world.settle(20)
+        assert world.api.placed().get("patient") == "a"
+
+    simulate(story, api, preempting)

@@ -11,6 +11,7 @@ from koordinator.api.pod import Pod
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.scheduler.engine.columns import CPU, NodeColumns
+from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.metrics import SchedulerMetrics
@@ -34,7 +35,12 @@ class EventList:
 class World:
     """A running scheduler, its API and its clock."""
 
-    def __init__(self, api: FakeApi, profile: MakeProfile = make_profile) -> None:
+    def __init__(
+        self,
+        api: FakeApi,
+        profile: MakeProfile = make_profile,
+        make_info: Callable[[Pod, ClusterView], PodInfo] = lambda pod, view: describe(pod),
+    ) -> None:
         self.api = api
         self.clock = ManualClock()
         self.events = EventList()
@@ -45,7 +51,7 @@ class World:
             api.as_client,
             self.events,
             lambda view: [profile(view)],
-            describe,
+            lambda pod: make_info(pod, view),
             view,
             SchedulerMetrics(metrics),
             clock=self.clock,

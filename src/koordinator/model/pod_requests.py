@@ -9,6 +9,7 @@ the largest of what it asks for, what the node has granted and what it runs with
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Final
 
 from koordinator.api.pod import Container, ContainerStatus, Pod, ResourceList
@@ -57,16 +58,19 @@ def pod_limits(pod: Pod) -> Amounts:
     whole = pod.spec.resources.limits if pod.spec.resources is not None else {}
     total.update(_pod_level(whole))
     for name, amount in _nanos(pod.spec.overhead).items():
-        if name in total:
+        if total.get(name):
             total[name] += amount
     return total
 
 
 def non_zero_requests(pod: Pod) -> Amounts:
-    """Requests with ``NON_ZERO_DEFAULTS`` for what containers leave out, unless the pod as a whole names it."""
+    """Requests with ``NON_ZERO_DEFAULTS`` for what containers leave out. Where amounts are given for the whole pod,
+    only for what nobody names at all."""
     whole = pod.spec.resources.requests if pod.spec.resources is not None else {}
-    missing = {name: amount for name, amount in NON_ZERO_DEFAULTS.items() if name not in whole}
-    return pod_requests(pod, missing)
+    if not _pod_level(whole):
+        return pod_requests(pod, NON_ZERO_DEFAULTS)
+    exact = pod_requests(pod)
+    return pod_requests(pod, {name: amount for name, amount in NON_ZERO_DEFAULTS.items() if name not in exact})
 
 
 def canonical(name: str, nanos: int) -> int:
@@ -102,10 +106,9 @@ def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
 
 
 def _resize_infeasible(pod: Pod) -> bool:
-    return any(
-        condition.type == "PodResizePending" and condition.status == "True" and condition.reason == "Infeasible"
-        for condition in pod.status.conditions
-    )
+    """As upstream tells it: by the reason of the condition alone, whatever its status says."""
+    pending = (condition for condition in pod.status.conditions if condition.type == "PodResizePending")
+    return any(condition.reason == "Infeasible" for condition in islice(pending, 1))
 
 
 def _pod_level(amounts: ResourceList) -> Amounts:

@@ -50,19 +50,19 @@ class Feed:
             return
         else:
             self._queue.remove(pod.metadata.uid)
-        self._state.view.nominations.remove(pod.metadata.uid)
-        if self._foreign_nominations and pod.status.nominated_node_name and not pod.spec.node_name:
-            self._state.view.nominations.set(self._facts.of(pod, None), pod.status.nominated_node_name, foreign=True)
+            self._stop_waiting(pod.metadata.uid, "the pod is being deleted")
+        promised = pod.status.nominated_node_name if self._foreign_nominations and not pod.spec.node_name else ""
+        self._release(pod.metadata.uid, kept=pod.spec.node_name or promised)
+        if promised:
+            self._state.view.nominations.set(self._facts.of(pod, None), promised, foreign=True)
 
     def remove_pod(self, pod: Pod) -> None:
         """A pod was deleted or has finished."""
         uid = pod.metadata.uid
         self._mark_time()
         self._queue.remove(uid)
-        self._state.view.nominations.remove(uid)
-        waiting = self._state.view.waiting.get(uid)
-        if waiting is not None:
-            waiting.reject("", "the pod was deleted")
+        self._release(uid)
+        self._stop_waiting(uid, "the pod was deleted")
         removed = self._state.remove_pod(uid)
         if removed is not None:
             self._announce(ClusterEvent(EventKind.POD_DELETE, removed))
@@ -122,11 +122,27 @@ class Feed:
         """What the pod's status says of its nomination counts, unless that is older than what we have decided."""
         nominations, name = self._state.view.nominations, pod.pod.status.nominated_node_name
         if name:
+            if nominations.node_of(pod.uid) != name:
+                self._release(pod.uid)
             nominations.set(pod, name)
         elif before is not None and before.status.nominated_node_name:
-            nominations.remove(pod.uid)
+            self._release(pod.uid)
         elif known := nominations.node_of(pod.uid):
             nominations.set(pod, known)
+
+    def _stop_waiting(self, uid: str, why: str) -> None:
+        """If the pod waits for permission to be bound, it needs none any more."""
+        waiting = self._state.view.waiting.get(uid)
+        if waiting is not None:
+            waiting.reject("", why)
+
+    def _release(self, uid: str, kept: str = "") -> None:
+        """The node that the pod was promised is promised no more. Unless it is ``kept``, others may have the room."""
+        nominations = self._state.view.nominations
+        is_kept = nominations.node_of(uid) == kept
+        pod = nominations.remove(uid)
+        if pod is not None and not is_kept:
+            self._announce(ClusterEvent(EventKind.POD_DELETE, pod))
 
     def _announce_change(self, before: PodInfo, after: PodInfo) -> None:
         if before.request is not after.request and _shrank(before.request, after.request):

@@ -237,7 +237,11 @@ class SchedulingLoop:
         """Promise the pod a node, and make those leave who are in its way; or take a promise back."""
         pod, after = entry.pod, rejection.after
         node_name = after.nominated_node or ""
+        before = self._view.nominations.node_of(pod.uid)
         self._view.nominations.set(pod, node_name)
+        if before not in ("", node_name):
+            # Less important pods may have the room that was promised.
+            self._queue.on_event(ClusterEvent(EventKind.POD_DELETE, pod))
         if after.victims:
             self._metrics.preempted(len(after.victims))
             self._parts.evictions.submit(Eviction(pod, node_name, after.victims, after.plugin))
@@ -257,7 +261,9 @@ class SchedulingLoop:
         pod = placement.pod
         for plugin in binding.engine.profile.post_bind:
             plugin.post_bind(pod, placement.node_name)
-        self._queue.remove(pod.uid)
+        if self._queue.remove(pod.uid) is not None:
+            # The watch has not shown it yet. When it does, nothing is new any more: parked pods hear of it now.
+            self._queue.on_event(ClusterEvent(EventKind.POD_ADD, None, pod))
         self._parts.reporter.drop(pod.uid)
         if outcome.pod is not None:
             self._parts.feed.set_pod(outcome.pod)

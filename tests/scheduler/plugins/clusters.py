@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,6 +17,7 @@ from koordinator.api.pod import (
     Affinity,
     Container,
     ContainerPort,
+    ContainerStatus,
     NodeAffinity,
     NodeSelector,
     NodeSelectorRequirement,
@@ -44,9 +45,6 @@ EXTENDED = "example.com/widget"
 _ARGUMENTS = default_configuration().profiles[0].arguments
 
 small = st.integers(min_value=0, max_value=4)
-cpus = small.map(lambda count: Quantity.from_milli(count * 500))
-memories = small.map(lambda count: Quantity.from_value(count * 2**28))
-widgets = small.map(Quantity.from_value)
 labels = st.dictionaries(st.sampled_from(["zone", "size"]), st.sampled_from(["a", "b", "1", "2"]))
 effects = st.sampled_from(["NoSchedule", "NoExecute", "PreferNoSchedule"])
 taints = st.builds(Taint, key=st.sampled_from(["x", "y"]), value=st.sampled_from(["", "1"]), effect=effects)
@@ -73,7 +71,17 @@ requirements = st.one_of(
         NodeSelectorRequirement, key=st.just("size"), operator=st.sampled_from(["Gt", "Lt"]), values=st.just(["1"])
     ),
 )
-terms = st.builds(NodeSelectorTerm, match_expressions=st.lists(requirements, max_size=2))
+by_name = st.builds(
+    NodeSelectorRequirement,
+    key=st.just("metadata.name"),
+    operator=st.sampled_from(["In", "In", "NotIn"]),
+    values=st.sampled_from(["n0", "n1", "gone"]).map(lambda name: [name]),
+)
+terms = st.builds(
+    NodeSelectorTerm,
+    match_expressions=st.lists(requirements, max_size=2),
+    match_fields=st.just([]) | st.lists(by_name, max_size=2),
+)
 node_affinities = st.builds(
     NodeAffinity,
     required_during_scheduling_ignored_during_execution=st.none()
@@ -91,12 +99,50 @@ ports = st.builds(
 )
 
 
+OF_WHOLE_PODS = ("cpu", "memory", "hugepages-2Mi")
+OF_NODES = {
+    "ephemeral-storage": Quantity.from_value(2**30),
+    "hugepages-2Mi": Quantity.from_value(2**22),
+    "kubernetes.io/batch-cpu": Quantity.from_value(2000),
+    "other.org/gadget": Quantity.from_value(2),
+    EXTENDED: Quantity.from_value(3),
+}
+"""What only some nodes have, and how much."""
+
+
+def some_of_nodes(number: int) -> dict[str, Quantity]:
+    """Those that ``number`` has a bit for."""
+    return {name: amount for index, (name, amount) in enumerate(OF_NODES.items()) if number >> index & 1}
+
+
+UNITS: Mapping[str, Quantity] = {
+    "cpu": Quantity.from_milli(500),
+    "memory": Quantity.from_value(2**28),
+    "ephemeral-storage": Quantity.from_value(2**28),
+    "hugepages-2Mi": Quantity.from_value(2**20),
+    "kubernetes.io/batch-cpu": Quantity.from_value(500),
+    "other.org/gadget": Quantity.from_value(1),
+    EXTENDED: Quantity.from_value(1),
+}
+
+
+def resource_lists(names: Sequence[str] = tuple(UNITS)) -> st.SearchStrategy[dict[str, Quantity]]:
+    """Up to four units of each. One number holds the whole list, a digit for each resource: that is quick to draw."""
+
+    def decode(number: int) -> dict[str, Quantity]:
+        digits = {name: number // 8**index % 8 for index, name in enumerate(names)}
+        return {name: Quantity(UNITS[name].nanos * (digit - 3)) for name, digit in digits.items() if digit >= 3}
+
+    return st.integers(0, 8 ** len(names) - 1).map(decode)
+
+
 @st.composite
-def resource_lists(draw: st.DrawFn) -> dict[str, Quantity]:
-    chosen = draw(st.sets(st.sampled_from(["cpu", "memory", EXTENDED, "kubernetes.io/batch-cpu"])))
-    kinds: Mapping[str, st.SearchStrategy[Quantity]] = {"cpu": cpus, "memory": memories, EXTENDED: widgets}
-    milli = small.map(lambda count: Quantity.from_value(count * 500))
-    return {name: draw(kinds.get(name, milli)) for name in sorted(chosen)}
+def requirements_of_container(draw: st.DrawFn, names: Sequence[str] = tuple(UNITS)) -> ResourceRequirements:
+    requests = draw(resource_lists(names))
+    return ResourceRequirements(
+        requests=requests,
+        limits={key: amount for key, amount in draw(resource_lists(names)).items() if key in requests},
+    )
 
 
 @st.composite
@@ -105,11 +151,7 @@ def nodes(draw: st.DrawFn, name: str) -> Node:
         "cpu": Quantity.from_milli(draw(small) * 1000),
         "memory": Quantity.from_value(draw(small) * 2**29),
         "pods": Quantity.from_value(draw(st.integers(0, 4))),
-        **draw(
-            st.sampled_from(
-                [{}, {EXTENDED: Quantity.from_value(3)}, {"kubernetes.io/batch-cpu": Quantity.from_value(2000)}]
-            )
-        ),
+        **draw(st.integers(0, 2 ** len(OF_NODES) - 1).map(some_of_nodes)),
     }
     return Node(
         metadata=ObjectMeta(name=name, uid=name, labels=draw(labels)),
@@ -120,15 +162,20 @@ def nodes(draw: st.DrawFn, name: str) -> Node:
 
 @st.composite
 def pods(draw: st.DrawFn, name: str) -> Pod:
-    requests = draw(resource_lists())
-    limits = {key: amount for key, amount in draw(resource_lists()).items() if key in requests}
     containers = [
         Container(
-            name=f"c{index}",
-            resources=ResourceRequirements(requests=requests, limits=limits),
-            ports=draw(st.lists(ports, max_size=1)),
+            name=f"c{index}", resources=draw(requirements_of_container()), ports=draw(st.lists(ports, max_size=1))
         )
         for index in range(draw(st.integers(1, 2)))
+    ]
+    initial = [
+        Container(
+            name=f"i{index}",
+            resources=draw(requirements_of_container()),
+            ports=draw(st.lists(ports, max_size=1)),
+            restart_policy=draw(st.sampled_from([None, "Always"])),
+        )
+        for index in range(draw(st.sampled_from([0, 0, 0, 1, 2])))
     ]
     # Whole seconds, as the API has them; on both sides of the reports' times.
     scheduled = NOW - timedelta(seconds=draw(st.integers(0, 240)))
@@ -136,12 +183,37 @@ def pods(draw: st.DrawFn, name: str) -> Pod:
         metadata=ObjectMeta(name=name, namespace="default", uid=name),
         spec=PodSpec(
             containers=containers,
+            init_containers=initial,
+            overhead=draw(st.just({}) | resource_lists()),
+            resources=draw(st.none() | requirements_of_container(OF_WHOLE_PODS)),
             priority=draw(st.sampled_from([None, 0, 5500, 9500])),
             tolerations=draw(st.lists(tolerations, max_size=2)),
             node_selector=draw(st.sampled_from([{}, {"zone": "a"}])),
             affinity=draw(st.none() | st.builds(Affinity, node_affinity=node_affinities)),
         ),
         status=PodStatus(conditions=[PodCondition(type="PodScheduled", status="True", last_transition_time=scheduled)]),
+    )
+
+
+@st.composite
+def resizes(draw: st.DrawFn, pod: Pod) -> Pod:
+    """How a pod looks that has been resized, is being so, or cannot be."""
+    granted = st.builds(ResourceRequirements, requests=resource_lists())
+
+    def status(container: Container) -> ContainerStatus:
+        allocated = draw(st.just({}) | resource_lists())
+        return ContainerStatus(name=container.name, resources=draw(st.none() | granted), allocated_resources=allocated)
+
+    reason = draw(st.sampled_from(["", "Deferred", "Infeasible"]))
+    pending = [PodCondition(type="PodResizePending", status="True", reason=reason)] if reason else []
+    return msgspec.structs.replace(
+        pod,
+        status=msgspec.structs.replace(
+            pod.status,
+            conditions=[*pod.status.conditions, *pending],
+            container_statuses=[status(each) for each in pod.spec.containers],
+            init_container_statuses=[status(each) for each in pod.spec.init_containers],
+        ),
     )
 
 
@@ -228,18 +300,19 @@ POD_NAMES = ["p0", "p1", "p2", "p3"]
 
 @st.composite
 def worlds(draw: st.DrawFn, arguments: Mapping[str, Any] | None = None) -> World:
-    """Up to a dozen events, rows being freed and used again among them."""
+    """Up to ten events, rows being freed and used again among them."""
     world = World(arguments)
     for name in NODE_NAMES:
         world.set_node(draw(nodes(name)))
-    for _ in range(draw(st.integers(0, 12))):
+    for _ in range(draw(st.integers(0, 10))):
         name = draw(st.sampled_from(NODE_NAMES))
         known = name in world.machines
         event = draw(st.sampled_from(["node", "place", "place", "take", "report", "report", "forget", "remove"]))
         if event == "node" or not known:
             world.set_node(draw(nodes(name)))
         elif event == "place":
-            world.place(draw(pods(draw(st.sampled_from(POD_NAMES)))), name)
+            pod = draw(pods(draw(st.sampled_from(POD_NAMES))))
+            world.place(draw(resizes(pod)) if draw(st.integers(0, 2)) == 2 else pod, name)
         elif event == "take":
             world.take(draw(st.sampled_from(POD_NAMES)))
         elif event == "report":

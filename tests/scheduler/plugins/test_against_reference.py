@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,18 +10,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordinator.api.pod import Pod
+from koordinator.api.pod import NodeAffinity, Pod
 from koordinator.scheduler.configuration.argument_checks import complete_load_aware
 from koordinator.scheduler.configuration.arguments import (
     LoadAwareSchedulingArgs,
+    NodeAffinityArgs,
     NodeResourcesBalancedAllocationArgs,
     NodeResourcesFitArgs,
+    RequestedToCapacityRatio,
     ResourceSpec,
     ScoringStrategy,
+    UtilizationShapePoint,
 )
 from koordinator.scheduler.engine.framework import FilterPlugin, Observer, PreFilterPlugin, ScorePlugin, SkipScore
-from tests.scheduler.plugins import reference
-from tests.scheduler.plugins.clusters import EXTENDED, NOW, World, pods, worlds
+from tests.scheduler.plugins import reference, reference_load
+from tests.scheduler.plugins.clusters import EXTENDED, NOW, World, node_affinities, pods, worlds
 from tests.scheduler.plugins.reference import Machine, Verdict
 
 FILTERS: dict[str, Callable[[Machine, Pod], Verdict]] = {
@@ -31,9 +34,17 @@ FILTERS: dict[str, Callable[[Machine, Pod], Verdict]] = {
     "NodePorts": reference.ports,
     "NodeResourcesFit": reference.fit,
 }
-WEIGHTS = {"cpu": 1, "memory": 2, EXTENDED: 3, "kubernetes.io/batch-cpu": 1}
+WEIGHTS = {
+    "cpu": 1,
+    "memory": 2,
+    EXTENDED: 3,
+    "kubernetes.io/batch-cpu": 1,
+    "ephemeral-storage": 2,
+    "hugepages-2Mi": 1,
+    "pods": 5,
+}
 RESOURCES = [ResourceSpec(name=name, weight=weight) for name, weight in WEIGHTS.items()]
-SETTINGS = settings(max_examples=40)
+SETTINGS = settings(max_examples=30)
 
 
 def verdicts(world: World, name: str, pod: Pod) -> dict[str, Verdict]:
@@ -90,10 +101,40 @@ def test_filter(name: str, world: World, pod: Pod) -> None:
     assert found == expected(world, lambda machine: sorted(FILTERS[name](machine, pod)))
 
 
-def fit_args(strategy: str) -> dict[str, Any]:
-    return {
-        "NodeResourcesFit": NodeResourcesFitArgs(scoring_strategy=ScoringStrategy(type=strategy, resources=RESOURCES))
-    }
+IGNORED = {
+    "nothing": ([], []),
+    "a resource": ([EXTENDED], []),
+    "a group": ([], ["other.org"]),
+    "what cannot be ignored": (["cpu", "kubernetes.io/batch-cpu"], ["kubernetes.io"]),
+}
+
+
+@pytest.mark.parametrize("ignored", IGNORED.values(), ids=IGNORED)
+@SETTINGS
+@given(data=st.data(), pod=pods("incoming"))
+def test_resources_that_are_ignored(ignored: tuple[list[str], list[str]], data: st.DataObject, pod: Pod) -> None:
+    args = NodeResourcesFitArgs(ignored_resources=ignored[0], ignored_resource_groups=ignored[1])
+    world = data.draw(worlds({"NodeResourcesFit": args}))
+    found = {node: sorted(reasons) for node, reasons in verdicts(world, "NodeResourcesFit", pod).items()}
+    assert found == expected(world, lambda machine: sorted(reference.fit(machine, pod, *ignored)))
+
+
+@SETTINGS
+@given(data=st.data(), added=node_affinities, pod=pods("incoming"))
+def test_affinity_that_the_profile_adds(data: st.DataObject, added: NodeAffinity, pod: Pod) -> None:
+    world = data.draw(worlds({"NodeAffinity": NodeAffinityArgs(added_affinity=added)}))
+    wanted = expected(world, lambda machine: reference.affinity(machine, pod, added))
+    assert verdicts(world, "NodeAffinity", pod) == wanted
+    points = expected(world, lambda machine: reference.preferred(machine, pod, added))
+    found = scores(world, "NodeAffinity", pod)
+    assert found == points or (found is None and set(points.values()) <= {0})
+
+
+def fit_args(strategy: str, shape: Sequence[tuple[int, int]] = ()) -> dict[str, Any]:
+    points = [UtilizationShapePoint(utilization=x, score=y) for x, y in shape]
+    ratio = RequestedToCapacityRatio(shape=points) if shape else None
+    chosen = ScoringStrategy(type=strategy, resources=RESOURCES, requested_to_capacity_ratio=ratio)
+    return {"NodeResourcesFit": NodeResourcesFitArgs(scoring_strategy=chosen)}
 
 
 @SETTINGS
@@ -110,9 +151,28 @@ def test_most_allocated(world: World, pod: Pod) -> None:
     assert scores(world, "NodeResourcesFit", pod) == wanted
 
 
+SHAPES = {
+    "fuller is better": [(0, 0), (100, 10)],
+    "emptier is better": [(0, 10), (100, 0)],
+    "corners": [(10, 3), (45, 10), (70, 1), (90, 7)],
+    "flat": [(50, 4)],
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@SETTINGS
+@given(data=st.data(), pod=pods("incoming"))
+def test_requested_to_capacity_ratio(shape: list[tuple[int, int]], data: st.DataObject, pod: Pod) -> None:
+    world = data.draw(worlds(fit_args("RequestedToCapacityRatio", shape)))
+    wanted = expected(world, lambda machine: reference.requested_to_capacity_ratio(machine, pod, WEIGHTS, shape))
+    assert scores(world, "NodeResourcesFit", pod) == wanted
+
+
 BALANCED = {
     "two": ["cpu", "memory"],
     "three": ["cpu", "memory", EXTENDED],
+    "one": ["memory"],
+    "many": ["cpu", "memory", EXTENDED, "ephemeral-storage", "hugepages-2Mi", "pods"],
 }
 
 
@@ -160,7 +220,7 @@ LOAD_AWARE = {
 @given(data=st.data(), pod=pods("incoming"))
 def test_load_aware_filter(args: LoadAwareSchedulingArgs, data: st.DataObject, pod: Pod) -> None:
     world = data.draw(worlds({"LoadAwareScheduling": args}))
-    wanted = expected(world, lambda machine: reference.load_aware_filter(machine, pod, args, NOW))
+    wanted = expected(world, lambda machine: reference_load.load_aware_filter(machine, pod, args, NOW))
     assert verdicts(world, "LoadAwareScheduling", pod) == wanted
 
 
@@ -169,5 +229,5 @@ def test_load_aware_filter(args: LoadAwareSchedulingArgs, data: st.DataObject, p
 @given(data=st.data(), pod=pods("incoming"))
 def test_load_aware_score(args: LoadAwareSchedulingArgs, data: st.DataObject, pod: Pod) -> None:
     world = data.draw(worlds({"LoadAwareScheduling": args}))
-    wanted = expected(world, lambda machine: reference.load_aware_score(machine, pod, args, NOW))
+    wanted = expected(world, lambda machine: reference_load.load_aware_score(machine, pod, args, NOW))
     assert scores(world, "LoadAwareScheduling", pod) == wanted

@@ -16,7 +16,8 @@ from koordinator.scheduler.configuration.koordinator_arguments import (
     ScarceResourceAvoidanceArgs,
 )
 from tests.scheduler.plugins.clusters import EXTENDED, World, pods, worlds
-from tests.scheduler.plugins.reference import Machine, allocatable_of, non_zero_of, requests_of, total
+from tests.scheduler.plugins.reference import Machine
+from tests.scheduler.plugins.reference_requests import allocatable_of, non_zero_of, requests_of, total
 from tests.scheduler.plugins.test_against_reference import expected, scores
 
 FIT_PLUS, SCARCE = "NodeResourcesFitPlus", "ScarceResourceAvoidance"

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 
 from koordinator.scheduler.engine.columns import CPU, MEMORY, Ints, NodeColumns, Rows, at
 from koordinator.scheduler.engine.pod_info import PodInfo
+
+_OF_EVERY_NODE: Final = ("cpu", "memory", "ephemeral-storage")
+"""What is scored for every pod. Other names without a prefix, such as ``pods``, count for nothing, as upstream."""
 
 Scorer = Callable[[Sequence[Ints], Sequence[Ints], Sequence[int]], Ints]
 """(requested, allocatable, weights) -> scores. One array of shape (rows,) for each resource, the same, one weight for
@@ -53,7 +56,11 @@ class AllocationScorer:
         scorer_of_one: ScorerOfOne | None = None,
     ) -> None:
         self._columns = columns
-        self._resources = [(columns.resources.column(each.name), each.name, each.weight) for each in resources]
+        self._resources = [
+            (columns.resources.column(each.name), each.name, each.weight)
+            for each in resources
+            if each.name in _OF_EVERY_NODE or is_scalar(each.name)
+        ]
         self._scorer = scorer
         self._scorer_of_one = scorer_of_one
 

@@ -22,6 +22,7 @@ from koordinator.scheduler.plugins.resources_key import resources_key
 
 _UNRESOLVABLE: Final = 1
 _FIRST_BIT: Final = 1
+_FULL: Final = "pods: the node has as many as it may have"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +100,9 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
         columns, found = self.view.columns, []
         for index, (column, amount) in enumerate(zip(state.columns, state.amounts, strict=True)):
             if code >> (_FIRST_BIT + index) & 1:
-                name, whole = columns.resources.name(column), int(columns.allocatable[row, column])
+                whole = int(columns.allocatable[row, column])
                 free = whole - int(columns.requested[row, column])
-                text = f"{name}: needs {amount_text(name, amount)}, free {amount_text(name, free)}"
-                if amount > whole:
-                    text += f", has {amount_text(name, whole)} in all"
+                text = _lack(columns.resources.name(column), amount, free, whole) if column != PODS else _FULL
                 found.append(Lack(text, (amount - free) / amount))
         return found
 
@@ -136,3 +135,9 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
 def is_extended(name: str) -> bool:
     """A resource of somebody else's than Kubernetes'; only such ones can be ignored."""
     return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
+
+
+def _lack(name: str, amount: int, free: int, whole: int) -> str:
+    text = f"{name}: short by {amount_text(name, amount - free)} (needs {amount_text(name, amount)}, free "
+    text += amount_text(name, free)
+    return f"{text}; the node has {amount_text(name, whole)} in all)" if amount > whole else f"{text})"

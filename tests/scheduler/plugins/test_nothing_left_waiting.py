@@ -1,0 +1,94 @@
+"""The whole scheduler with the default plugins on random stories: in the end no pod waits that a node could take.
+
+What could be is told by the plain reference. Pods are not tried again just because time has passed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from koordinator.api.pod import Pod
+from koordinator.scheduler.configuration import default_configuration
+from koordinator.scheduler.engine.pod_info import make_pod_info
+from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.not_built import STAND_INS
+from koordinator.scheduler.plugins.table import BUILT_IN
+from koordinator.scheduler.profiles import build_profiles
+from tests.scheduler.fake_api import FakeApi
+from tests.scheduler.plugins import reference
+from tests.scheduler.plugins.clusters import NODE_NAMES, nodes, pods, resizes
+from tests.scheduler.plugins.reference import Machine, Verdict
+from tests.scheduler.world import World
+
+FILTERS: tuple[Callable[[Machine, Pod], Verdict], ...] = (
+    *(reference.unschedulable, reference.taints, reference.affinity, reference.ports, reference.fit),
+)
+NAMES = [f"p{number}" for number in range(8)]
+CONFIGURATION = default_configuration()
+PAUSES = 12.0
+"""Longer than any back-off and much shorter than the time after which parked pods are tried again anyway."""
+
+
+def default_profile(view: ClusterView) -> Profile:
+    (profile,) = build_profiles(CONFIGURATION, {**STAND_INS, **BUILT_IN}, view)
+    return profile
+
+
+def pending(pod: Pod) -> Pod:
+    """As it is created; nobody is evicted for it, so that what fits is a matter of filters alone."""
+    spec = replace(pod.spec, scheduler_name=CONFIGURATION.profiles[0].scheduler_name, preemption_policy="Never")
+    return replace(pod, spec=spec, status=replace(pod.status, conditions=[]))
+
+
+def act(data: st.DataObject, api: FakeApi) -> None:
+    what = data.draw(st.sampled_from(["pod", "pod", "pod", "node", "node", "delete", "resize", "lose node"]))
+    known = api.objects["pods"]
+    placed = [pod for pod in known.values() if pod.spec.node_name]
+    if what == "pod":
+        name = data.draw(st.sampled_from(NAMES))
+        if f"default/{name}" not in known:
+            api.put(pending(data.draw(pods(name))))
+    elif what == "node":
+        api.put(data.draw(nodes(data.draw(st.sampled_from(NODE_NAMES)))))
+    elif what == "delete" and known:
+        api.remove("pods", data.draw(st.sampled_from(sorted(known))))
+    elif what == "resize" and placed:
+        api.put(data.draw(resizes(data.draw(st.sampled_from(placed)))))
+    elif what == "lose node" and api.objects["nodes"]:
+        name = data.draw(st.sampled_from(sorted(api.objects["nodes"])))
+        for pod in [pod for pod in placed if pod.spec.node_name == name]:
+            api.remove("pods", pod.metadata.key)
+        api.remove("nodes", name)
+
+
+def check(api: FakeApi) -> None:
+    machines = {name: Machine(node) for name, node in api.objects["nodes"].items()}
+    for pod in api.objects["pods"].values():
+        if pod.spec.node_name:
+            machines[pod.spec.node_name].pods.append(pod)
+    for pod in api.objects["pods"].values():
+        if not pod.spec.node_name:
+            fitting = [n for n, machine in machines.items() if not any(judge(machine, pod) for judge in FILTERS)]
+            assert fitting == [], f"{pod.metadata.name} waits and fits on {fitting}"
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_no_pod_waits_that_fits(data: st.DataObject) -> None:
+    async def run() -> None:
+        world = World(FakeApi(), default_profile, lambda pod, view: make_pod_info(pod, view.columns.resources))
+        async with world.running():
+            for _ in range(data.draw(st.integers(2, 14))):
+                act(data, world.api)
+                await world.settle(data.draw(st.sampled_from([0.0, 0.0, 1.0])))
+            await world.settle(PAUSES)
+            await world.settle(PAUSES)
+            check(world.api)
+
+    asyncio.run(run())
