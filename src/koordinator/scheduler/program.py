@@ -13,14 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, Final
+from typing import Any
 
-from koordinator.api.kinds import NODES, PODS, Kind
 from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.kube.informer_set import InformerSet
-from koordinator.kube.interface import Client, Malformed
+from koordinator.kube.interface import Client
 from koordinator.scheduler.binding import Binder
 from koordinator.scheduler.cluster_writer import ApiWriter
 from koordinator.scheduler.controllers import make_controllers
@@ -47,11 +46,9 @@ from koordinator.scheduler.pod_facts import PodFacts
 from koordinator.scheduler.preparation import Preparation
 from koordinator.scheduler.queue.queued_pod import QueuedPod
 from koordinator.scheduler.queue.scheduling_queue import QueueOptions, SchedulingQueue
-from koordinator.scheduler.transforms import node_as_seen, pod_as_seen
+from koordinator.scheduler.watching import add_informers
 
 logger = logging.getLogger(__name__)
-
-_NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +154,9 @@ class Scheduler:
         metrics.observe_sizes(self.queue.size, self._cache_sizes)
         metrics.observe_parked(self.queue.pods)
         metrics.observe_incoming(self.queue.incoming)
-        self.informers = self._informers()
+        self.informers = InformerSet(client, clock=clock, random=random)
+        plugins = [plugin for profile in profiles for plugin in profile.plugins.values()]
+        add_informers(self.informers, self.feed, plugins, metrics.malformed)
 
     @property
     def sources(self) -> Sources:
@@ -232,51 +231,6 @@ class Scheduler:
     def _gate(self, pod: PodInfo) -> str | None:
         gated = self.engines[pod.pod.spec.scheduler_name].profile.gate(pod.pod)
         return f"{gated[0]}: {gated[1]}" if gated else None
-
-    def _informers(self) -> InformerSet:
-        informers = InformerSet(self._client, clock=self._clock, random=self._random)
-        feed = self.feed
-        nodes = informers.informer(NODES, transform=node_as_seen)
-        nodes.add_handlers(
-            on_add=lambda node, initial: feed.set_node(node),
-            on_update=lambda old, new: feed.set_node(new),
-            on_delete=lambda node: feed.remove_node(node.metadata.name),
-            on_malformed=self._malformed,
-        )
-        pods = informers.informer(PODS, field_selector=_NOT_FINISHED, transform=pod_as_seen)
-        pods.add_handlers(
-            on_add=lambda pod, initial: feed.set_pod(pod),
-            on_update=lambda old, new: feed.set_pod(new),
-            on_delete=feed.remove_pod,
-            on_malformed=self._malformed,
-        )
-        plugins = [plugin for engine in self.engines.values() for plugin in engine.profile.plugins.values()]
-        for kind in dict.fromkeys(kind for plugin in plugins for kind in plugin.node_objects):
-            self._add_node_objects(informers, kind)
-        for kind in dict.fromkeys(kind for plugin in plugins for kind in plugin.watches):
-            self._add_objects(informers, kind)
-        return informers
-
-    def _add_node_objects(self, informers: InformerSet, kind: Kind[Any]) -> None:
-        feed = self.feed
-        informers.informer(kind, absent_is_empty=True).add_handlers(
-            on_add=lambda obj, initial: feed.set_node_object(kind, obj.metadata.name, None, obj),
-            on_update=lambda old, new: feed.set_node_object(kind, new.metadata.name, old, new),
-            on_delete=lambda obj: feed.set_node_object(kind, obj.metadata.name, obj, None),
-            on_malformed=self._malformed,
-        )
-
-    def _add_objects(self, informers: InformerSet, kind: Kind[Any]) -> None:
-        feed = self.feed
-        informers.informer(kind, absent_is_empty=True).add_handlers(
-            on_add=lambda obj, initial: feed.set_object(kind, obj),
-            on_update=lambda old, new: feed.set_object(kind, new),
-            on_delete=lambda obj: feed.set_object(kind, obj, gone=True),
-            on_malformed=self._malformed,
-        )
-
-    def _malformed(self, broken: Malformed) -> None:
-        self._metrics.malformed(broken.kind.name)
 
     def _cache_sizes(self) -> dict[str, int]:
         return {

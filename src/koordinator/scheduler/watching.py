@@ -1,0 +1,61 @@
+"""What the scheduler watches: nodes, pods that have not finished, and the kinds that its plugins read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from koordinator.api.kinds import NODES, PODS, Kind
+from koordinator.kube.handlers import MalformedHandler
+from koordinator.kube.informer_set import InformerSet
+from koordinator.kube.interface import Malformed
+from koordinator.scheduler.engine.framework import Plugin
+from koordinator.scheduler.feed import Feed
+from koordinator.scheduler.transforms import node_as_seen, pod_as_seen
+
+_NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+def add_informers(
+    informers: InformerSet, feed: Feed, plugins: Iterable[Plugin], count_malformed: Callable[[str], None]
+) -> None:
+    """Make the informers, and have them tell ``feed``; objects that cannot be read are counted by their kind."""
+
+    def malformed(broken: Malformed) -> None:
+        count_malformed(broken.kind.name)
+
+    informers.informer(NODES, transform=node_as_seen).add_handlers(
+        on_add=lambda node, initial: feed.set_node(node),
+        on_update=lambda old, new: feed.set_node(new),
+        on_delete=lambda node: feed.remove_node(node.metadata.name),
+        on_malformed=malformed,
+    )
+    informers.informer(PODS, field_selector=_NOT_FINISHED, transform=pod_as_seen).add_handlers(
+        on_add=lambda pod, initial: feed.set_pod(pod),
+        on_update=lambda old, new: feed.set_pod(new),
+        on_delete=feed.remove_pod,
+        on_malformed=malformed,
+    )
+    plugins = list(plugins)
+    for kind in dict.fromkeys(kind for plugin in plugins for kind in plugin.node_objects):
+        _add_node_objects(informers, feed, kind, malformed)
+    for kind in dict.fromkeys(kind for plugin in plugins for kind in plugin.watches):
+        _add_objects(informers, feed, kind, malformed)
+
+
+def _add_node_objects(informers: InformerSet, feed: Feed, kind: Kind[Any], malformed: MalformedHandler) -> None:
+    informers.informer(kind, absent_is_empty=True).add_handlers(
+        on_add=lambda obj, initial: feed.set_node_object(kind, obj.metadata.name, None, obj),
+        on_update=lambda old, new: feed.set_node_object(kind, new.metadata.name, old, new),
+        on_delete=lambda obj: feed.set_node_object(kind, obj.metadata.name, obj, None),
+        on_malformed=malformed,
+    )
+
+
+def _add_objects(informers: InformerSet, feed: Feed, kind: Kind[Any], malformed: MalformedHandler) -> None:
+    informers.informer(kind, absent_is_empty=True).add_handlers(
+        on_add=lambda obj, initial: feed.set_object(kind, obj),
+        on_update=lambda old, new: feed.set_object(kind, new),
+        on_delete=lambda obj: feed.set_object(kind, obj, gone=True),
+        on_malformed=malformed,
+    )
