@@ -33,7 +33,7 @@ def pod_requests(pod: Pod, missing: Mapping[str, int] | None = None, *, resized:
     """Requests of the whole pod. ``missing``: amounts for containers that do not name the resource at all.
     ``resized``: count what containers have been granted or run with, not only what the spec asks for."""
     statuses = _statuses(pod) if resized else {}
-    infeasible = _resize_infeasible(pod)
+    infeasible = is_resize_infeasible(pod)
 
     def requests(container: Container, resizable: bool) -> Amounts:
         amounts = _nanos(container.resources.requests)
@@ -105,7 +105,7 @@ def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
     return {each.name: each for each in (*status.container_statuses, *status.init_container_statuses)}
 
 
-def _resize_infeasible(pod: Pod) -> bool:
+def is_resize_infeasible(pod: Pod) -> bool:
     """As upstream tells it: by the reason of the condition alone, whatever its status says."""
     pending = (condition for condition in pod.status.conditions if condition.type == "PodResizePending")
     return any(condition.reason == "Infeasible" for condition in islice(pending, 1))

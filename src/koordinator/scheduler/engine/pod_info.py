@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from koordinator.api.pod import Pod
-from koordinator.model.pod_requests import canonical, non_zero_requests, pod_requests
+from koordinator.model.pod_requests import canonical, is_resize_infeasible, non_zero_requests, pod_requests
 from koordinator.scheduler.engine.columns import PODS, ResourceIndex
 
 
@@ -58,8 +58,9 @@ def make_pod_info(pod: Pod, resources: ResourceIndex) -> PodInfo:
 
 
 def _names_cpu_and_memory(pod: Pod) -> bool:
-    """Whether no container leaves either out, so that no default counts; true for most pods."""
-    return all(
+    """Whether no container leaves either out, so that no default counts; true for most pods. Of one that cannot be
+    resized, what its node has granted counts instead, which may leave something out."""
+    return not is_resize_infeasible(pod) and all(
         "cpu" in container.resources.requests and "memory" in container.resources.requests
         for container in (*pod.spec.containers, *pod.spec.init_containers)
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
@@ -15,9 +14,7 @@ from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
-from koordinator.api.pod import Pod, is_finished
-from koordinator.api.priority import PriorityClass, priority_class_with_default
-from koordinator.model.load_estimate import estimate_pod
+from koordinator.api.pod import is_finished
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows, at
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
 from koordinator.scheduler.engine.framework import (
@@ -33,6 +30,7 @@ from koordinator.scheduler.engine.framework import (
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
+from koordinator.scheduler.plugins.load_aware.estimates import Estimates, Incoming
 from koordinator.scheduler.plugins.load_aware.facts import assigned_document, load_facts, over_threshold
 from koordinator.scheduler.plugins.load_aware.load_columns import (
     AGGREGATED,
@@ -46,12 +44,9 @@ from koordinator.scheduler.plugins.load_aware.node_load import AssignedPod, Node
 from koordinator.scheduler.plugins.load_aware.objects import (
     became_true,
     is_of_daemon_set,
-    scaling_factors,
-    seconds_or,
     unamplified_allocatable,
 )
-from koordinator.scheduler.plugins.load_aware.settings import Settings, Thresholds, Vector
-from koordinator.scheduler.plugins.resources_key import resources_key
+from koordinator.scheduler.plugins.load_aware.settings import Settings, Thresholds
 from koordinator.scheduler.services.provider import Service, ServiceProvider
 
 _EXPIRED: Final = 1
@@ -59,16 +54,6 @@ _FIRST_RESOURCE: Final = 2
 """Codes from here on: 2 × resource, plus 1 where aggregated usage was compared."""
 _LONG_AGO: Final = 0.0
 _NO_RESOURCE: Final = MAX_NODE_SCORE + 1
-_ESTIMATES_KEPT: Final = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class _Incoming:
-    """A pod that is looking for a node."""
-
-    amounts: Vector
-    """What it is expected to use."""
-    prod: bool
 
 
 class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, Explainer, ServiceProvider):
@@ -85,9 +70,8 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
         self._columns = LoadColumns(self._settings)
         self._nodes: dict[int, NodeLoad] = {}
         self._thresholds: dict[int, Thresholds] = {}
-        self._estimates: dict[Hashable, Vector] = {}
         # Pods are shared with other profiles, whose plugins may estimate by other factors.
-        self._memo_key = f"{self.name}/{id(self)}"
+        self._estimates = Estimates(self._settings, f"{self.name}/{id(self)}")
 
     # Events.
 
@@ -135,10 +119,10 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
     # Decisions.
 
     def class_key(self, pod: PodInfo) -> Hashable:
-        return is_of_daemon_set(pod.pod), self._incoming(pod)
+        return is_of_daemon_set(pod.pod), self._estimates.of(pod)
 
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
-        return PreFilterResult(state=self._incoming(pod), skip=is_of_daemon_set(pod.pod))
+        return PreFilterResult(state=self._estimates.of(pod), skip=is_of_daemon_set(pod.pod))
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         columns, settings, incoming = self._columns, self._settings, state
@@ -154,7 +138,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
         codes[~judged] = 0
         return codes
 
-    def _compared(self, rows: Rows, incoming: _Incoming) -> list[tuple[int, Any]]:
+    def _compared(self, rows: Rows, incoming: Incoming) -> list[tuple[int, Any]]:
         """Which kind of load counts where: pairs of a kind and what selects among ``rows``."""
         columns = self._columns
         aggregates = at(columns.aggregates, rows)
@@ -164,7 +148,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
         kinds = np.where(by_prod, PROD, np.where(aggregates, AGGREGATED, USAGE))
         return [(int(kind), np.flatnonzero(kinds == kind)) for kind in np.unique(kinds)]
 
-    def _exceeded(self, kind: int, rows: Rows, incoming: _Incoming) -> Ints:
+    def _exceeded(self, kind: int, rows: Rows, incoming: Incoming) -> Ints:
         columns = self._columns
         codes = np.zeros(rows.shape[0], dtype=np.int64)
         # The first resource in the order of names is the reason: the last to be written.
@@ -208,7 +192,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
         return (Reason(f"node(s) {self._settings.resources[resource]} {usage} exceed threshold"),)
 
     def pre_score(self, pod: PodInfo) -> Any:
-        return self._incoming(pod) if self._settings.scores else SKIP_SCORE
+        return self._estimates.of(pod) if self._settings.scores else SKIP_SCORE
 
     def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         columns, settings, incoming = self._columns, self._settings, state
@@ -248,7 +232,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
             total += lowest * settings.dominant_weight
         return total // settings.total_weight
 
-    def _scored_load(self, incoming: _Incoming) -> int:
+    def _scored_load(self, incoming: Incoming) -> int:
         if incoming.prod and self._settings.scores_prod_usage:
             return PROD
         return SCORE_AGGREGATED if self._settings.score_aggregation is not None else USAGE
@@ -266,14 +250,14 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
             about.pod.spec.node_name if isinstance(about, PodInfo) else about.metadata.name if about is not None else ""
         )
         row = self.view.columns.row_of.get(name)
-        return row is None or self.filter_one(pod, self._incoming(pod), row) == 0
+        return row is None or self.filter_one(pod, self._estimates.of(pod), row) == 0
 
     # Answers to people.
 
     def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
         if code == _EXPIRED:
             return ()
-        incoming: _Incoming = state
+        incoming: Incoming = state
         index, aggregated = divmod(code - _FIRST_RESOURCE, 2)
         by_prod = incoming.prod and bool(self._columns.limited[PROD, row])
         kind = PROD if by_prod else AGGREGATED if aggregated else USAGE
@@ -297,23 +281,15 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
 
     # What events and decisions share.
 
-    def _incoming(self, pod: PodInfo) -> _Incoming:
-        known: _Incoming | None = pod.memo.get(self._memo_key)
-        if known is None:
-            priority = priority_class_with_default(pod.pod)
-            known = _Incoming(self._estimate(pod, priority), priority is PriorityClass.PROD)
-            pod.memo[self._memo_key] = known
-        return known
-
     def _assigned(self, row: int, pod: PodInfo) -> AssignedPod:
         scheduled = became_true(pod.pod, "PodScheduled")
         assigned_at = scheduled.timestamp() if scheduled is not None else self._known_since(row, pod.uid)
-        known = self._incoming(pod)
+        known = self._estimates.of(pod)
         return AssignedPod(
             key=pod.key,
             prod=known.prod,
             assigned_at=assigned_at,
-            estimated_until=self._estimated_until(pod.pod, assigned_at),
+            estimated_until=self._estimates.until(pod.pod, assigned_at),
             estimate=known.amounts if any(known.amounts) else None,
         )
 
@@ -321,37 +297,6 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
         # A pod that was assumed keeps the moment of that until the API says when it was scheduled.
         known = self._nodes[row].pods.get(uid) if row in self._nodes else None
         return known.assigned_at if known is not None else self._now()
-
-    def _estimated_until(self, pod: Pod, assigned_at: float) -> float:
-        settings = self._settings
-        after_initialized, after_scheduled = settings.seconds_after_initialized, settings.seconds_after_scheduled
-        if settings.customizable:
-            of_pod = pod.metadata.annotations
-            after_initialized = seconds_or(of_pod.get(keys.LOAD_ESTIMATED_SECONDS_AFTER_INITIALIZED), after_initialized)
-            after_scheduled = seconds_or(of_pod.get(keys.LOAD_ESTIMATED_SECONDS_AFTER_POD_SCHEDULED), after_scheduled)
-        initialized = became_true(pod, "Initialized") if after_initialized > 0 else None
-        if initialized is not None:
-            return initialized.timestamp() + after_initialized
-        return assigned_at + after_scheduled if after_scheduled > 0 else _LONG_AGO
-
-    def _estimate(self, pod: PodInfo, priority: PriorityClass) -> Vector:
-        """Like pods are many: each kind is estimated once."""
-        custom = self._custom_factors(pod.pod)
-        key = priority, custom, resources_key(pod)
-        estimate = self._estimates.get(key)
-        if estimate is None:
-            factors: Mapping[str, int] = self._settings.factors
-            if custom:
-                factors = {**factors, **scaling_factors(custom)}
-            if len(self._estimates) >= _ESTIMATES_KEPT:
-                self._estimates.clear()
-            estimate = self._estimates[key] = self._settings.vector(estimate_pod(pod.pod, factors))
-        return estimate
-
-    def _custom_factors(self, pod: Pod) -> str | None:
-        if not self._settings.customizable:
-            return None
-        return pod.metadata.annotations.get(keys.LOAD_ESTIMATED_SCALING_FACTORS)
 
     def _node(self, row: int) -> NodeLoad:
         node = self._nodes.get(row)

@@ -1,0 +1,78 @@
+"""What pods are expected to use, and for how long an expectation counts."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from koordinator.api import annotations as keys
+from koordinator.api.pod import Pod
+from koordinator.api.priority import PriorityClass, priority_class_with_default
+from koordinator.model.load_estimate import estimate_pod
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.plugins.load_aware.objects import became_true, scaling_factors, seconds_or
+from koordinator.scheduler.plugins.load_aware.settings import Settings, Vector
+from koordinator.scheduler.plugins.resources_key import resources_key
+
+_NEVER: Final = 0.0
+_ESTIMATES_KEPT: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A pod that is looking for a node."""
+
+    amounts: Vector
+    """What it is expected to use."""
+    prod: bool
+
+
+class Estimates:
+    """``memo_key`` is where a pod keeps what was found out about it."""
+
+    def __init__(self, settings: Settings, memo_key: str) -> None:
+        self._settings = settings
+        self._memo_key = memo_key
+        self._known: dict[Hashable, Vector] = {}
+
+    def of(self, pod: PodInfo) -> Incoming:
+        """The pod as one that is looking for a node."""
+        known: Incoming | None = pod.memo.get(self._memo_key)
+        if known is None:
+            priority = priority_class_with_default(pod.pod)
+            known = Incoming(self._estimate(pod, priority), priority is PriorityClass.PROD)
+            pod.memo[self._memo_key] = known
+        return known
+
+    def until(self, pod: Pod, assigned_at: float) -> float:
+        """Until when the estimate counts although the pod has been measured, in seconds since the epoch."""
+        settings = self._settings
+        after_initialized, after_scheduled = settings.seconds_after_initialized, settings.seconds_after_scheduled
+        if settings.customizable:
+            of_pod = pod.metadata.annotations
+            after_initialized = seconds_or(of_pod.get(keys.LOAD_ESTIMATED_SECONDS_AFTER_INITIALIZED), after_initialized)
+            after_scheduled = seconds_or(of_pod.get(keys.LOAD_ESTIMATED_SECONDS_AFTER_POD_SCHEDULED), after_scheduled)
+        initialized = became_true(pod, "Initialized") if after_initialized > 0 else None
+        if initialized is not None:
+            return initialized.timestamp() + after_initialized
+        return assigned_at + after_scheduled if after_scheduled > 0 else _NEVER
+
+    def _estimate(self, pod: PodInfo, priority: PriorityClass) -> Vector:
+        """Like pods are many: each kind is estimated once."""
+        custom = self._custom_factors(pod.pod)
+        key = priority, custom, resources_key(pod)
+        estimate = self._known.get(key)
+        if estimate is None:
+            factors: Mapping[str, int] = self._settings.factors
+            if custom:
+                factors = {**factors, **scaling_factors(custom)}
+            if len(self._known) >= _ESTIMATES_KEPT:
+                self._known.clear()
+            estimate = self._known[key] = self._settings.vector(estimate_pod(pod.pod, factors))
+        return estimate
+
+    def _custom_factors(self, pod: Pod) -> str | None:
+        if not self._settings.customizable:
+            return None
+        return pod.metadata.annotations.get(keys.LOAD_ESTIMATED_SCALING_FACTORS)
