@@ -315,17 +315,18 @@ def test_work_that_does_not_stop_is_reported_before_another_may_lead() -> None:
 
 
 def test_term_is_over_for_the_work_even_while_it_has_not_been_cancelled() -> None:
-    async def scenario() -> tuple[bool, bool]:
+    async def scenario() -> list[tuple[bool, bool]]:
         client, clock = MemoryClient(), ManualClock()
         contender = Contender(client, clock)
+        elector = contender.elector
         async with contender.running():
             await clock.advance(1)
-            before = contender.elector.is_leading
+            before = elector.is_leading, elector.is_overdue
             # A blocked event loop: time passes, no task runs.
             clock._monotonic += 10
-            return before, contender.elector.is_leading
+            return [before, (elector.is_leading, elector.is_overdue)]
 
-    assert asyncio.run(scenario()) == (True, False)
+    assert asyncio.run(scenario()) == [(True, False), (False, True)]
 
 
 def test_new_leaders_are_reported() -> None:

@@ -93,6 +93,11 @@ class LeaderElector:
         """Whether the term runs now; right even where a blocked event loop has kept the work from being stopped."""
         return self._leading and self._clock.monotonic() < self._term_end
 
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the term is over and the work has not been stopped yet: somebody else may lead by now."""
+        return self._leading and self._clock.monotonic() >= self._term_end
+
     def check(self, tolerance: float = 20.0) -> str:
         """For health checks: what is wrong when the term is over for longer than ``tolerance`` seconds, or ""."""
         overdue = self._clock.monotonic() - self._renewed_at - self._config.lease_duration

@@ -91,6 +91,7 @@ async def _run(options: Options, configuration: SchedulerConfiguration, election
             )
             # A process that was stopped and goes on must not send what it meant to: another one leads meanwhile.
             working = client.fenced(lambda: contender.is_leading)
+            lifetime.end_when_resumed_too_late(contender)
         scheduler = _scheduler(working, events, options, configuration, metrics)
         server = None
         if options.port:
