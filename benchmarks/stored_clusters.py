@@ -14,9 +14,9 @@ from pathlib import Path
 
 from benchmarks import pod_mixes, workload
 from benchmarks.cases import Case
+from benchmarks.control_planes import started
 from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.priority import PriorityClass
-from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.interface import Client
 from tests.real.control_plane import ControlPlane
 
@@ -69,17 +69,8 @@ class StoredClusters:
     @asynccontextmanager
     async def _plane(self, folder: Path) -> AsyncIterator[tuple[ControlPlane, Client]]:
         plane = ControlPlane(self._programs, folder)
-        await asyncio.to_thread(plane.start)
-        try:
-            client = await connect(ClientOptions(kubeconfig=str(plane.kubeconfig)))
-            try:
-                yield plane, client
-            finally:
-                await client.close()
-        finally:
-            # Every answered write is in etcd: there is nothing to wait for in the API server.
-            plane.kill_api_server()
-            await asyncio.to_thread(plane.stop)
+        async with started(plane) as client:
+            yield plane, client
 
 
 async def _fill(client: Client, nodes: int) -> None:

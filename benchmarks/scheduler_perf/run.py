@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from benchmarks import workload
+from benchmarks import control_planes, workload
 from benchmarks.contenders import Contender
 from benchmarks.scheduler_perf.executor import Created, Executor
 from benchmarks.scheduler_perf.measurement import Measurement, totals
@@ -22,7 +22,6 @@ from benchmarks.scheduler_perf.test_cases import Found, Parameter
 from benchmarks.scheduler_perf.verification import faults
 from koordinator.api.kinds import NODES, PODS
 from koordinator.base.errors import KoordinatorError
-from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.interface import Client
 from tests.real.control_plane import ControlPlane
 from tests.real.programs import RealPrograms
@@ -81,17 +80,8 @@ async def run_workload(
 @asynccontextmanager
 async def _control_plane(programs: RealPrograms, folder: Path) -> AsyncIterator[tuple[ControlPlane, Client]]:
     plane = ControlPlane(programs.kubernetes, folder, disabled_admission=_DISABLED_ADMISSION)
-    await asyncio.to_thread(plane.start)
-    try:
-        client = await connect(ClientOptions(kubeconfig=str(plane.kubeconfig)))
-        try:
-            yield plane, client
-        finally:
-            await client.close()
-    finally:
-        # Nothing of it is kept.
-        plane.kill_api_server()
-        await asyncio.to_thread(plane.stop)
+    async with control_planes.started(plane) as client:
+        yield plane, client
 
 
 async def _run(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final
 
 from koordinator.scheduler.engine.columns import PODS, NodeColumns
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -18,9 +17,6 @@ class Adjustment:
     amounts: Mapping[int, int] = field(default_factory=dict)
     """Column -> amount; the column of pods counts pods."""
     non_zero: tuple[int, int] = (0, 0)
-
-
-NO_ADJUSTMENTS: Final[Mapping[int, Adjustment]] = {}
 
 
 def difference(removed: Iterable[PodInfo], added: Iterable[PodInfo]) -> Adjustment:

@@ -22,8 +22,6 @@ from koordinator.scheduler.plugins.volumes.node_tests import hosts_of, volume_pr
 
 STORAGE: Final = "storage"
 _AVAILABLE: Final = "Available"
-ANYWHERE: Final = b"null"
-"""The affinity of a volume that can be used on all nodes."""
 _NO_LISTS: Final[Mapping[bytes, Sequence[Candidate]]] = MappingProxyType({})
 _NONE: Final[Mapping[str, PersistentVolume]] = MappingProxyType({})
 
