@@ -6,6 +6,7 @@ import pytest
 
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.feature_gates import Feature, FeatureGates, Stage
+from koordinator.base.metrics import Metrics
 
 
 @pytest.fixture
@@ -73,3 +74,15 @@ def test_unknown_gate_in_code_is_a_key_error(gates: FeatureGates) -> None:
 def test_gate_is_not_added_with_another_default(gates: FeatureGates) -> None:
     with pytest.raises(ValueError, match="Young"):
         gates.add({"Young": Feature(True, Stage.BETA)})
+
+
+def test_each_gate_is_a_gauge(gates: FeatureGates) -> None:
+    metrics = Metrics()
+    gates.set_from_text("Young=true")
+    gates.export(metrics)
+    value = metrics.registry.get_sample_value
+    found = {
+        (name, stage): value("kubernetes_feature_enabled", {"name": name, "stage": stage})
+        for name, stage in (("Young", "ALPHA"), ("Grown", "BETA"), ("Done", ""), ("Old", "DEPRECATED"))
+    }
+    assert list(found.values()) == [1, 1, 1, 0]

@@ -24,7 +24,7 @@ _HANG_SECONDS = 20.0
 class ImpatientClock(ManualClock):
     """Sleeping takes no time but moves the clock; ``naps`` has what was slept.
 
-    Only the sweeper of time limits, which sleeps for ever, waits for ``advance``.
+    Only time limits and deadlines, which are there for what does not end, wait for ``advance``.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class ImpatientClock(ManualClock):
 
     async def sleep(self, seconds: float) -> None:
         task = asyncio.current_task()
-        if task is not None and task.get_name() == "kube-client-deadlines":
+        if task is not None and task.get_name() in ("kube-client-time-limits", "deadline"):
             await super().sleep(seconds)
             return
         self.naps.append(seconds)

@@ -18,10 +18,9 @@ from koordinator.kube.credentials import TokenFile, fixed_credentials, impersona
 from koordinator.kube.errors import ApiStatusError, CredentialError, KubeconfigError
 from koordinator.kube.exec_credentials import ExecCredentials, check_plugin
 from koordinator.kube.kubeconfig import Cluster, ExecPlugin, ExecVariable, NamedExtension, User
-from koordinator.kube.time_limits import Deadlines
 from koordinator.kube.tls import KeyPair
 from tests.kube.certificates import Authority
-from tests.kube.clients import ImpatientClock, base64, client_with, run
+from tests.kube.clients import base64, client_with, run
 from tests.kube.scripted_server import ScriptedServer, answer, failure, who
 
 V1 = "client.authentication.k8s.io/v1"
@@ -183,7 +182,6 @@ def source_of(
 ) -> ExecCredentials:
     cluster = settings.pop("cluster", Cluster(server="https://one"))
     is_terminal = settings.pop("is_terminal", lambda: False)
-    deadlines = settings.pop("deadlines", None) or Deadlines(ImpatientClock())
     described = ExecPlugin(
         command=str(plugin.command), **{"api_version": V1, "interactive_mode": "IfAvailable", **settings}
     )
@@ -191,24 +189,16 @@ def source_of(
         described,
         cluster,
         clock,
-        deadlines,
         (presented if presented is not None else []).append,
         {"PATH": "/usr/bin:/bin", "REGION": "outer"},
         is_terminal,
     )
 
 
-async def authorized(source: ExecCredentials) -> str:
-    try:
-        return await source.authorization()
-    finally:
-        await source._deadlines.close()
-
-
 def test_a_plugins_token_is_kept(plugin: Plugin) -> None:
     async def work() -> list[str]:
         source = source_of(plugin, ManualClock())
-        return [await source.authorization(), await authorized(source)]
+        return [await source.authorization(), await source.authorization()]
 
     assert run(work()) == ["Bearer s3cret"] * 2
     assert plugin.runs == 1
@@ -218,7 +208,6 @@ def test_concurrent_requests_run_a_plugin_once(plugin: Plugin) -> None:
     async def work() -> None:
         source = source_of(plugin, ManualClock())
         await asyncio.gather(*(source.authorization() for _ in range(10)))
-        await authorized(source)
 
     run(work())
     assert plugin.runs == 1
@@ -235,7 +224,6 @@ def test_a_plugin_runs_again_when_its_token_expires(plugin: Plugin) -> None:
         for _ in range(2):
             await clock.advance(301)
             seen.append(await source.authorization())
-        await authorized(source)
         return seen
 
     assert run(work()) == ["Bearer one", "Bearer one", "Bearer two"]
@@ -247,7 +235,7 @@ def test_a_refused_token_runs_the_plugin_again_once_for_all(plugin: Plugin) -> N
         refused = await source.authorization()
         plugin.answers(token="two")
         renewed = await asyncio.gather(*(source.renew(refused) for _ in range(5)))
-        assert await authorized(source) == "Bearer two"
+        assert await source.authorization() == "Bearer two"
         return renewed
 
     assert run(work()) == [True] * 5
@@ -259,9 +247,7 @@ def test_when_a_plugin_has_nothing_new_the_refusal_stands(plugin: Plugin, caplog
         source = source_of(plugin, ManualClock())
         refused = await source.authorization()
         plugin.exits(3)
-        renewed = await source.renew(refused)
-        await authorized(source)
-        return renewed
+        return await source.renew(refused)
 
     assert not run(work())
     assert "exit status 3" in caplog.text
@@ -274,15 +260,13 @@ def test_the_plugin_is_told_what_it_needs(plugin: Plugin) -> None:
         extensions=[NamedExtension(name=V1.replace("/v1", "/exec"), extension={"audience": "x"})],
     )
     run(
-        authorized(
-            source_of(
-                plugin,
-                ManualClock(),
-                cluster=cluster,
-                provide_cluster_info=True,
-                env=[ExecVariable(name="REGION", value="inner")],
-            )
-        )
+        source_of(
+            plugin,
+            ManualClock(),
+            cluster=cluster,
+            provide_cluster_info=True,
+            env=[ExecVariable(name="REGION", value="inner")],
+        ).authorization()
     )
     assert plugin.question == {
         "apiVersion": V1,
@@ -305,21 +289,21 @@ def test_the_plugin_is_told_what_it_needs(plugin: Plugin) -> None:
 )
 def test_interactive_modes(plugin: Plugin, mode: str, terminal: bool, interactive: bool) -> None:
     source = source_of(plugin, ManualClock(), interactive_mode=mode, is_terminal=lambda: terminal)
-    run(authorized(source))
+    run(source.authorization())
     assert plugin.question["spec"]["interactive"] is interactive
 
 
 def test_a_plugin_that_needs_a_terminal_is_not_run_without(plugin: Plugin) -> None:
     source = source_of(plugin, ManualClock(), interactive_mode="Always")
     with pytest.raises(CredentialError, match="interactiveMode is Always and standard input is not a terminal"):
-        run(authorized(source))
+        run(source.authorization())
 
 
 def test_v1beta1_needs_no_interactive_mode(plugin: Plugin) -> None:
     plugin.answers(V1BETA1, token="s3cret")
     check_plugin(ExecPlugin(command="x", api_version=V1BETA1), "user u")
     source = source_of(plugin, ManualClock(), api_version=V1BETA1, interactive_mode="")
-    assert run(authorized(source)) == "Bearer s3cret"
+    assert run(source.authorization()) == "Bearer s3cret"
 
 
 @pytest.mark.parametrize(
@@ -337,14 +321,14 @@ def test_v1beta1_needs_no_interactive_mode(plugin: Plugin) -> None:
 def test_what_a_plugin_prints_wrongly_is_named(plugin: Plugin, answer_text: str, message: str) -> None:
     plugin.prints(answer_text)
     with pytest.raises(CredentialError, match=message) as caught:
-        run(authorized(source_of(plugin, ManualClock())))
+        run(source_of(plugin, ManualClock()).authorization())
     assert "s3cret" not in str(caught.value)
 
 
 def test_an_absent_plugin_is_named_with_its_hint(plugin: Plugin) -> None:
     plugin.command.unlink()
     with pytest.raises(CredentialError, match="plugin: No such file or directory; install it"):
-        run(authorized(source_of(plugin, ManualClock(), install_hint="install it")))
+        run(source_of(plugin, ManualClock(), install_hint="install it").authorization())
 
 
 def test_a_plugin_that_hangs_is_ended(plugin: Plugin, tmp_path: Path) -> None:
@@ -352,8 +336,7 @@ def test_a_plugin_that_hangs_is_ended(plugin: Plugin, tmp_path: Path) -> None:
 
     async def work() -> None:
         clock = ManualClock()
-        deadlines = Deadlines(clock)
-        source = source_of(plugin, clock, deadlines=deadlines)
+        source = source_of(plugin, clock)
         async with asyncio.TaskGroup() as group:
             asked = group.create_task(outcome(source))
             while not clock.sleepers:
@@ -366,7 +349,7 @@ def test_a_plugin_that_hangs_is_ended(plugin: Plugin, tmp_path: Path) -> None:
 
 async def outcome(source: ExecCredentials) -> str:
     with pytest.raises(CredentialError) as caught:
-        await authorized(source)
+        await source.authorization()
     return str(caught.value)
 
 
@@ -412,7 +395,6 @@ def test_a_plugin_that_turns_to_tokens_takes_its_certificate_back(plugin: Plugin
         refused = await source.authorization()
         plugin.answers(token="t")
         await source.renew(refused)
-        await authorized(source)
 
     run(work())
     assert presented == [KeyPair(certificate=b"c", key=b"k"), None]

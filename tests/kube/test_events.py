@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
@@ -96,6 +97,18 @@ def test_event_is_written_as_kube_scheduler_writes_it() -> None:
         "note": "Successfully assigned default/web to node-1",
         "type": "Normal",
     }
+
+
+@pytest.mark.parametrize(("microseconds", "written"), [(0, "000000"), (1, "000001"), (120_000, "120000")])
+def test_the_time_of_an_event_always_has_microseconds(microseconds: int, written: str) -> None:
+    bench = Bench()
+    bench.clock.set_wall(datetime(2026, 1, 1, microsecond=microseconds, tzinfo=UTC))
+
+    async def scenario() -> None:
+        bench.scheduled()
+
+    [event] = bench.play(scenario)
+    assert event["eventTime"] == f"2026-01-01T00:00:00.{written}Z"
 
 
 def test_repetition_becomes_a_series_by_a_patch_and_then_only_counts() -> None:

@@ -42,6 +42,19 @@ def test_block_starts_when_all_are_in_sync() -> None:
     assert asyncio.run(scenario()) == [1, 1]
 
 
+def test_what_comes_after_another_is_not_listed_before_that_is_in_sync() -> None:
+    async def scenario() -> list[str]:
+        client, clock = ScriptedClient(), ManualClock()
+        client.lists += [page(pod("a", 1), version=5, token="next"), page(pod("b", 2), version=5), page(version=5)]
+        informers = InformerSet(as_client(client), clock=clock)
+        pods = informers.informer(PODS)
+        informers.informer(NODES, after=pods)
+        async with informers.started():
+            return [arguments["kind"].name for verb, arguments in client.calls if verb == "list"]
+
+    assert asyncio.run(scenario()) == ["Pod", "Pod", "Node"]
+
+
 def test_timeout_names_what_is_missing() -> None:
     async def scenario() -> None:
         client, clock = ScriptedClient(), ManualClock()

@@ -164,3 +164,29 @@ def _self_signed(folder: Path) -> Path:
     )
     path.write_bytes(private + certificate.public_bytes(serialization.Encoding.PEM))
     return path
+
+
+def test_what_came_of_checks_is_counted() -> None:
+    async def scenario() -> str:
+        server = HealthServer(Metrics())
+        failing(server)
+        await server.start()
+        try:
+            url = f"http://127.0.0.1:{server.bound_port}"
+            async with aiohttp.ClientSession() as session:
+                for path in ("/readyz", "/readyz", "/livez", "/livez/ping"):
+                    (await session.get(url + path)).release()
+                async with session.get(url + "/metrics/slis") as response:
+                    return await response.text()
+        finally:
+            await server.stop()
+
+    lines = [line for line in asyncio.run(scenario()).splitlines() if not line.startswith("#")]
+    assert lines == [
+        'kubernetes_healthcheck{name="ping",type="readyz"} 1.0',
+        'kubernetes_healthcheck{name="informer-sync",type="readyz"} 0.0',
+        'kubernetes_healthcheck{name="ping",type="livez"} 1.0',
+        'kubernetes_healthchecks_total{name="ping",status="success",type="readyz"} 2.0',
+        'kubernetes_healthchecks_total{name="informer-sync",status="error",type="readyz"} 2.0',
+        'kubernetes_healthchecks_total{name="ping",status="success",type="livez"} 1.0',
+    ]

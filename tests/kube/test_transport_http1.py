@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordinator.kube.errors import TransportError
-from koordinator.kube.http1 import AnswerParser
+from koordinator.kube.http1 import AnswerParser, read_success
 
 
 def counted(body: bytes, *, before: bytes = b"") -> bytes:
@@ -106,3 +106,59 @@ def test_no_bytes_whatever_raise_anything_else(noise: bytes, sizes: list[int]) -
         parse(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + noise, sizes)
     except (TransportError, AssertionError):
         return
+
+
+def test_the_usual_answer_is_read_at_once() -> None:
+    read = read_success(b"HTTP/1.1 201 Created\r\nAudit-Id: x\r\nContent-Length: 2\r\nX-Last: y\r\n\r\n{}")
+    assert read is not None
+    assert (read.status, read.body, read.headers) == (
+        201,
+        b"{}",
+        {"audit-id": "x", "content-length": "2", "x-last": "y"},
+    )
+
+
+NOT_USUAL = {
+    "a failure": b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\n{}",
+    "no body": b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n",
+    "closing": b"HTTP/1.1 200 OK\r\nconnection: Close\r\nContent-Length: 2\r\n\r\n{}",
+    "old": b"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n{}",
+    "in chunks": b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+    "without a length": b"HTTP/1.1 200 OK\r\n\r\n",
+    "not all of it": b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n{}",
+    "more than it": b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n{}",
+    "half a head": b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n",
+}
+
+
+@pytest.mark.parametrize("wire", NOT_USUAL.values(), ids=NOT_USUAL.keys())
+def test_other_answers_are_left_to_the_parser(wire: bytes) -> None:
+    assert read_success(wire) is None
+
+
+LINES = st.sampled_from(
+    [
+        b"Content-Length: 2",
+        b"content-length:2 ",
+        b"Content-Length: 7",
+        b"Connection: close",
+        b"connection: keep-alive",
+        b"Transfer-Encoding: chunked",
+        b"X: Content-Length: 3",
+        b"X:",
+        b"Retry-After: 3",
+    ]
+)
+STATUSES = st.sampled_from([b"HTTP/1.1 200 OK", b"HTTP/1.1 201 Created", b"HTTP/1.0 200 OK", b"HTTP/1.1 500 Oh"])
+
+
+@settings(deadline=None)
+@given(STATUSES, st.lists(LINES, max_size=4), st.sampled_from([b"", b"{}", b"0\r\n\r\n", b"{}HTTP/1.1 200 OK\r\n\r\n"]))
+def test_what_is_read_at_once_is_what_the_parser_reads(status: bytes, lines: list[bytes], rest: bytes) -> None:
+    wire = b"\r\n".join([status, *lines]) + b"\r\n\r\n" + rest
+    read = read_success(wire)
+    if read is not None:
+        parser = AnswerParser()
+        assert parser.feed(wire)
+        assert parser.keep_alive
+        assert (read.status, read.headers, read.body) == (parser.status, parser.headers, parser.body)

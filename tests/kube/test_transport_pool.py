@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
 import pytest
 
 from koordinator.base.clock import ManualClock
-from koordinator.kube.errors import TransportError
+from koordinator.kube.errors import FencedError, TransportError
 from koordinator.kube.pooled_transport import PooledTransport
+from koordinator.kube.time_limits import TimeLimits
 from koordinator.kube.transport import Endpoint, Response
 from tests.kube.clients import run
 
@@ -50,29 +51,28 @@ async def pool_of(
 ) -> AsyncIterator[PooledTransport]:
     listening = await asyncio.start_server(server.serve, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
-    transport = PooledTransport(
-        Endpoint(f"http://127.0.0.1:{port}/base"),
-        None,
-        (clock or ManualClock()).monotonic,
-        max_connections=connections,
-    )
+    clock = clock or ManualClock()
+    limits = TimeLimits(clock)
+    endpoint = Endpoint(f"http://127.0.0.1:{port}/base")
+    transport = PooledTransport(endpoint, None, clock, limits, max_connections=connections)
     try:
         yield transport
     finally:
         await transport.close()
+        await limits.close()
         listening.close()
         await listening.wait_closed()
 
 
 async def get(transport: PooledTransport, headers: Mapping[str, str] = HEADERS) -> Response:
-    return await transport.request("GET", "/version", headers)
+    return await transport.request("GET", "/version", headers, give_up_at=60)
 
 
 def test_the_request_on_the_wire() -> None:
     async def work() -> bytes:
         server = RawServer(OK)
         async with pool_of(server) as transport:
-            await transport.request("POST", "/a?b=%2F", HEADERS, b"")
+            await transport.request("POST", "/a?b=%2F", HEADERS, b"", give_up_at=60)
         return server.requests[0]
 
     lines = run(work()).split(b"\r\n")
@@ -216,9 +216,9 @@ def test_a_refused_connection_frees_its_place() -> None:
         port = listening.sockets[0].getsockname()[1]
         listening.close()
         await listening.wait_closed()
-        transport = PooledTransport(
-            Endpoint(f"http://127.0.0.1:{port}"), None, ManualClock().monotonic, max_connections=1
-        )
+        clock = ManualClock()
+        endpoint = Endpoint(f"http://127.0.0.1:{port}")
+        transport = PooledTransport(endpoint, None, clock, TimeLimits(clock), max_connections=1)
         for _ in range(2):
             assert not (await failure_of(transport)).maybe_applied
         await transport.close()
@@ -241,6 +241,72 @@ def test_targets_have_to_be_encoded(target: str) -> None:
     async def work() -> None:
         async with pool_of(RawServer()) as transport:
             with pytest.raises(ValueError, match="not an encoded request target"):
-                await transport.request("GET", target, HEADERS)
+                await transport.request("GET", target, HEADERS, give_up_at=60)
 
     run(work())
+
+
+def test_a_request_without_an_answer_ends_in_time_and_frees_its_place() -> None:
+    async def work() -> TransportError:
+        server, clock = RawServer(b"", OK), ManualClock()
+        async with pool_of(server, clock=clock, connections=1) as transport, asyncio.TaskGroup() as group:
+            asked = group.create_task(failure_of(transport))
+            await server.arrived.wait()
+            await clock.advance(61)
+            assert (await transport.request("GET", "/version", HEADERS, give_up_at=120)).status == 200
+            return await asked
+
+    error = run(work())
+    assert str(error) == "GET /version: no answer within 60 s"
+    assert (error.timed_out, error.maybe_applied) == (True, True)
+
+
+def test_an_answer_in_time_leaves_no_time_limit_behind() -> None:
+    async def work() -> int:
+        server, clock = RawServer(OK, OK), ManualClock()
+        async with pool_of(server, clock=clock) as transport:
+            await transport.request("GET", "/version", HEADERS, give_up_at=5)
+            await clock.advance(10)
+            await get(transport)
+        return len(server.connections)
+
+    assert run(work()) == 1
+
+
+def test_waiting_for_a_connection_ends_in_time() -> None:
+    async def work() -> TransportError:
+        server, clock = RawServer(b""), ManualClock()
+        async with pool_of(server, clock=clock, connections=1) as transport, asyncio.TaskGroup() as group:
+            first = group.create_task(transport.request("GET", "/version", HEADERS, give_up_at=1000))
+            await server.arrived.wait()
+            asked = group.create_task(failure_of(transport))
+            await clock.advance(61)
+            first.cancel()
+            return await asked
+
+    error = run(work())
+    assert str(error) == "GET /version: no connection within 60 s"
+    assert (error.timed_out, error.maybe_applied) == (True, False)
+
+
+def test_the_right_to_send_is_asked_for_when_there_is_a_connection() -> None:
+    async def work() -> int:
+        server, allowed = RawServer(b"", OK), [True]
+        async with pool_of(server, connections=1) as transport, asyncio.TaskGroup() as group:
+            first = group.create_task(get(transport))
+            await server.arrived.wait()
+            waiting = group.create_task(refused(transport, lambda: allowed[0]))
+            await asyncio.sleep(0)
+            allowed[0] = False
+            first.cancel()
+            await waiting
+            # The connection that it waited for is there for the next.
+            assert (await get(transport)).status == 200
+        return len(server.requests)
+
+    assert run(work()) == 2
+
+
+async def refused(transport: PooledTransport, may_send: Callable[[], bool]) -> None:
+    with pytest.raises(FencedError, match="GET /version: not sent"):
+        await transport.request("GET", "/version", HEADERS, give_up_at=60, may_send=may_send)

@@ -11,6 +11,7 @@ import pytest
 from koordinator.base.clock import ManualClock
 from koordinator.kube.errors import TransportError
 from koordinator.kube.pooled_transport import PooledTransport
+from koordinator.kube.time_limits import TimeLimits
 from koordinator.kube.transport import Endpoint
 from tests.kube.clients import run
 
@@ -33,11 +34,14 @@ async def transport_to(play: Play) -> AsyncIterator[PooledTransport]:
 
     listening = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = listening.sockets[0].getsockname()[1]
-    transport = PooledTransport(Endpoint(f"http://127.0.0.1:{port}"), None, ManualClock().monotonic)
+    clock = ManualClock()
+    limits = TimeLimits(clock)
+    transport = PooledTransport(Endpoint(f"http://127.0.0.1:{port}"), None, clock, limits)
     try:
         yield transport
     finally:
         await transport.close()
+        await limits.close()
         listening.close()
         await listening.wait_closed()
 
@@ -159,7 +163,7 @@ def test_the_answer_to_a_head_has_no_body() -> None:
 
     async def scenario() -> tuple[int, bytes]:
         async with transport_to(play) as transport:
-            response = await transport.request("HEAD", "/version", {})
+            response = await transport.request("HEAD", "/version", {}, give_up_at=60)
             return response.status, response.body
 
     assert run(scenario()) == (200, b"")

@@ -15,7 +15,7 @@ from koordinator.api import kinds
 from koordinator.base.clock import ManualClock
 from koordinator.kube.errors import ApiStatusError, TransportError
 from koordinator.kube.interface import Malformed, WatchEvent
-from koordinator.kube.watch import LineSplitter, decode_event
+from koordinator.kube.watch import EventReader, LineSplitter
 from tests.kube.clients import client_of, run
 from tests.kube.scripted_server import (
     ScriptedServer,
@@ -106,7 +106,7 @@ def test_an_expired_version_is_recognised_in_the_answer() -> None:
 @pytest.mark.parametrize("kind", [kinds.CONFIG_MAPS, kinds.PODS, kinds.LEASES, kinds.CUSTOM_RESOURCE_DEFINITIONS])
 def test_an_error_is_never_taken_for_an_object(kind: Any) -> None:
     with pytest.raises(ApiStatusError):
-        decode_event(kind, event("ERROR", status_document(500, "InternalError")))
+        next(EventReader(kind).feed(event("ERROR", status_document(500, "InternalError"))))
 
 
 def test_a_malformed_object_is_an_event() -> None:

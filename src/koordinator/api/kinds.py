@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Generic, TypeVar
 
 from koordinator.api import (
@@ -52,12 +53,16 @@ class Kind(Generic[T]):
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """The request path; without a namespace, that of all namespaces."""
-        parts = ["/apis/" + self.group if self.group else "/api", self.version]
-        if self.namespaced and namespace:
-            parts += ["namespaces", namespace]
-        parts.append(self.plural)
-        parts += [part for part in (name, subresource) if part]
-        return "/".join(parts)
+        path = _collection_path(self.group, self.version, self.plural, namespace if self.namespaced else "")
+        if name:
+            path = f"{path}/{name}"
+        return f"{path}/{subresource}" if subresource else path
+
+
+@lru_cache(maxsize=1024)
+def _collection_path(group: str, version: str, plural: str, namespace: str) -> str:
+    root = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
 
 
 PODS = Kind("", "v1", "pods", "Pod", pod.Pod)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final
 
 from koordinator.api import labels
@@ -56,6 +57,7 @@ def priority_class_of_name(name: str) -> PriorityClass:
     return _KNOWN.get(name, PriorityClass.NONE)
 
 
+@lru_cache(maxsize=4096)
 def priority_class_of_value(priority: int | None) -> PriorityClass:
     """The class in whose range a priority lies."""
     if priority is None:

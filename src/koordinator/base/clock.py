@@ -29,11 +29,11 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's own clocks."""
 
+    monotonic = staticmethod(time.monotonic)
+    """The function itself: it is called several times for every request and every decision."""
+
     def now(self) -> datetime:
         return datetime.now(UTC)
-
-    def monotonic(self) -> float:
-        return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)

@@ -1,4 +1,7 @@
-"""A deadline on any clock: asyncio's own timeouts know the machine's clock only, and tests own theirs."""
+"""A deadline on any clock: asyncio's own timeouts know the machine's clock only, and tests own theirs.
+
+For what is awaited now and then; for requests by the thousand the API client has something cheaper than a timer each.
+"""
 
 from __future__ import annotations
 

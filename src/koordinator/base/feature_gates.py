@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from koordinator.base.errors import ConfigurationError
+from koordinator.base.metrics import Metrics
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +84,19 @@ class FeatureGates:
     def set_from_text(self, text: str, field: str = "--feature-gates") -> None:
         """Set gates from ``A=true,B=false``. Raises ConfigurationError naming the part that is wrong."""
         self.set(parse_gates(text, field), field)
+
+    def export(self, metrics: Metrics) -> None:
+        """One gauge for each gate, as component-base has it; for when all gates are set."""
+        gauge = metrics.gauge(
+            "kubernetes_feature_enabled",
+            "This metric records the data about the stage and enablement of a k8s feature.",
+            ("name", "stage"),
+            stability="BETA",
+        )
+        for name, feature in self._features.items():
+            # Upstream has no word for features that are there to stay.
+            stage = "" if feature.stage is Stage.GA else feature.stage.value
+            gauge.labels(name, stage).set(self.enabled(name))
 
     def describe(self) -> list[str]:
         """A line per gate that can be set, as upstream's help shows them."""

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import aiohttp
 from aiohttp import hdrs
 from yarl import URL
 
+from koordinator.base.clock import Clock
+from koordinator.base.deadline import within
 from koordinator.kube.dial import probe_when_silent
-from koordinator.kube.errors import TransportError
+from koordinator.kube.errors import FencedError, TransportError
 from koordinator.kube.pool import IDLE_SECONDS
-from koordinator.kube.transport import Endpoint, Response
+from koordinator.kube.transport import Endpoint
 
 _CONNECT_SECONDS = 10.0
 _READ_BUFFER_BYTES = 1 << 18
@@ -23,7 +26,10 @@ _READ_BUFFER_BYTES = 1 << 18
 class AiohttpTransport:
     """Transport over one aiohttp session with a pool of kept connections."""
 
-    def __init__(self, endpoint: Endpoint, tls: ssl.SSLContext | None = None, *, max_connections: int = 256) -> None:
+    def __init__(
+        self, endpoint: Endpoint, tls: ssl.SSLContext | None, clock: Clock, *, max_connections: int = 256
+    ) -> None:
+        self._clock = clock
         self._base = endpoint.url
         self._options: dict[str, Any] = {"allow_redirects": False}
         if endpoint.proxy:
@@ -49,16 +55,31 @@ class AiohttpTransport:
         self._options["ssl"] = context
 
     async def request(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None
-    ) -> Response:
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        *,
+        give_up_at: float,
+        may_send: Callable[[], bool] | None = None,
+    ) -> WholeAnswer:
+        if may_send is not None and not may_send():
+            raise FencedError(f"{method} {target}: not sent, the right to write is lost")
+        seconds = give_up_at - self._clock.monotonic()
+        try:
+            return await within(self._clock, seconds, self._exchange(method, target, headers, body))
+        except TimeoutError as error:
+            raise TransportError(f"{method} {target}: no answer within {seconds:g} s", timed_out=True) from error
+
+    async def _exchange(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> WholeAnswer:
         answer = await self._open(method, target, headers, body)
         try:
-            content = await answer.read()
+            return WholeAnswer(answer.status, answer.headers, await answer.read())
         except (aiohttp.ClientError, OSError) as error:
             raise TransportError(f"{method} {target}: the answer broke off: {_text(error)}") from error
         finally:
             answer.release()
-        return Response(answer.status, answer.headers, content)
 
     async def stream(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None
@@ -81,6 +102,15 @@ class AiohttpTransport:
 
     async def close(self) -> None:
         await self._session.close()
+
+
+@dataclass(frozen=True, slots=True)
+class WholeAnswer:
+    """Implements ``transport.Response``."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
 
 class AiohttpStream:

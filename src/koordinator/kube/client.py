@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import AsyncGenerator, Callable
+from copy import copy
 from typing import Any, TypeVar
 
 from koordinator.api.kinds import Kind
@@ -24,9 +25,8 @@ from koordinator.kube.request import (
     target,
 )
 from koordinator.kube.sender import Sender
-from koordinator.kube.time_limits import Deadlines
-from koordinator.kube.transport import Stream
-from koordinator.kube.watch import LineSplitter, decode_event
+from koordinator.kube.time_limits import Limit, TimeLimits
+from koordinator.kube.watch import EventReader
 
 T = TypeVar("T", bound=Object)
 
@@ -45,22 +45,22 @@ class KubeClient:
     def __init__(
         self,
         sender: Sender,
-        deadlines: Deadlines,
+        limits: TimeLimits,
         randomness: random.Random,
         *,
         watch_stall_seconds: float | None = None,
     ) -> None:
         self._sender = sender
-        self._deadlines = deadlines
+        self._limits = limits
         self._random = randomness
         self._watch_stall_seconds = watch_stall_seconds
 
     def fenced(self, may_write: Callable[[], bool]) -> KubeClient:
         """This client for work that only a leader may do: once ``may_write`` is false, what would change something is
         not sent but raises FencedError. Close the client that it was made from."""
-        return KubeClient(
-            self._sender.fenced(may_write), self._deadlines, self._random, watch_stall_seconds=self._watch_stall_seconds
-        )
+        fenced = copy(self)
+        fenced._sender = self._sender.fenced(may_write)
+        return fenced
 
     async def get(self, kind: Kind[T], name: str, namespace: str = "") -> T:
         request = Request("GET", target(kind, namespace, require_name(name)))
@@ -111,32 +111,27 @@ class KubeClient:
             }
         )
         request = Request("GET", target(kind, namespace, query=query))
+        stall_seconds = self._watch_stall_seconds or seconds + _WATCH_MARGIN_SECONDS
         stream = await self._sender.stream(request)
-        try:
-            async for line in self._lines(stream, self._watch_stall_seconds or seconds + _WATCH_MARGIN_SECONDS):
-                yield decode_event(kind, line)
-        finally:
-            # Whatever ended the watch, the connection is in the middle of an answer and cannot be used again.
-            stream.abort()
-
-    async def _lines(self, stream: Stream, stall_seconds: float) -> AsyncGenerator[bytes, None]:
-        splitter = LineSplitter()
-        limit = self._deadlines.start(stall_seconds, stream.abort)
+        reader, limit = EventReader(kind), Limit(stream.abort)
+        self._limits.extend(limit, stall_seconds)
+        self._limits.add(limit)
         try:
             async for chunk in stream.chunks():
-                self._deadlines.extend(limit, stall_seconds)
-                for line in splitter.feed(chunk):
-                    yield line
+                self._limits.extend(limit, stall_seconds)
+                for event in reader.feed(chunk):
+                    yield event
         except TransportError as error:
             if limit.expired:
-                raise TransportError(f"the watch stalled: nothing for {stall_seconds:g} s", timed_out=True) from error
+                raise _stalled(stall_seconds) from error
             raise
         finally:
-            self._deadlines.release(limit)
+            self._limits.remove(limit)
+            # Whatever ended the watch, the connection is in the middle of an answer and cannot be used again.
+            stream.abort()
         if limit.expired:
-            raise TransportError(f"the watch stalled: nothing for {stall_seconds:g} s", timed_out=True)
-        if splitter.pending:
-            raise TransportError(f"the watch ended in the middle of a line, after {splitter.pending} bytes of it")
+            raise _stalled(stall_seconds)
+        reader.end()
 
     async def create(
         self, kind: Kind[T], body: Any, namespace: str = "", *, name: str = "", subresource: str = ""
@@ -197,4 +192,8 @@ class KubeClient:
 
     async def close(self) -> None:
         await self._sender.close()
-        await self._deadlines.close()
+        await self._limits.close()
+
+
+def _stalled(seconds: float) -> TransportError:
+    return TransportError(f"the watch stalled: nothing for {seconds:g} s", timed_out=True)

@@ -9,19 +9,22 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import koordinator
 from koordinator.base.clock import Clock, SystemClock
+from koordinator.base.metrics import Metrics
 from koordinator.kube import connection
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connection import Connection
 from koordinator.kube.credentials import Credentials, TokenFile, fixed_credentials, impersonation_headers
 from koordinator.kube.exec_credentials import ExecCredentials, check_plugin
 from koordinator.kube.pooled_transport import PooledTransport
+from koordinator.kube.request_metrics import RequestMetrics
 from koordinator.kube.request_rate import RateLimiter
 from koordinator.kube.retry import RetryPolicy
 from koordinator.kube.sender import Sender
-from koordinator.kube.time_limits import Deadlines
+from koordinator.kube.time_limits import TimeLimits
 from koordinator.kube.tls import KeyPair, RotatingContext
 from koordinator.kube.transport import Transport
 
@@ -43,7 +46,8 @@ class ClientOptions:
 
     ``kubeconfig`` is a path, ``context`` one of its contexts, ``master`` an address that replaces the server's; empty
     means what ``connection.resolve`` finds. ``qps`` (requests a second; zero or less: no limit) and ``burst`` are those
-    of ``--kube-api-qps`` and ``--kube-api-burst``. ``timeout_seconds`` bounds each call with its retries.
+    of ``--kube-api-qps`` and ``--kube-api-burst``. ``timeout_seconds`` bounds each call with its retries. ``metrics``
+    get what the client counts.
     """
 
     kubeconfig: str = ""
@@ -55,6 +59,7 @@ class ClientOptions:
     timeout_seconds: float = 60.0
     watch_stall_seconds: float | None = None
     max_connections: int = 256
+    metrics: Metrics | None = None
     clock: Clock = field(default_factory=SystemClock)
     random: random.Random = field(default_factory=random.Random, repr=False)
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
@@ -71,17 +76,17 @@ async def connect(options: ClientOptions) -> KubeClient:
         environment=options.environment,
         root=options.root,
     )
-    deadlines = Deadlines(options.clock)
+    limits = TimeLimits(options.clock)
     tls = RotatingContext(found.tls, options.clock) if found.tls is not None else None
-    transport = _transport(found, tls, options)
+    transport = _transport(found, tls, options, limits)
     try:
         sender = Sender(
             transport,
-            _credentials(found, options, deadlines, tls, transport),
+            _credentials(found, options, tls, transport),
             RateLimiter(options.clock, options.qps, options.burst),
             RetryPolicy(options.random),
-            deadlines,
             options.clock,
+            RequestMetrics(options.metrics or Metrics(), urlsplit(found.endpoint.url).netloc.rpartition("@")[2]),
             identity=[("User-Agent", options.user_agent), *impersonation_headers(found.user)],
             timeout_seconds=options.timeout_seconds,
             tls=tls,
@@ -89,21 +94,21 @@ async def connect(options: ClientOptions) -> KubeClient:
     except BaseException:
         await transport.close()
         raise
-    return KubeClient(sender, deadlines, options.random, watch_stall_seconds=options.watch_stall_seconds)
+    return KubeClient(sender, limits, options.random, watch_stall_seconds=options.watch_stall_seconds)
 
 
-def _transport(found: Connection, tls: RotatingContext | None, options: ClientOptions) -> Transport:
+def _transport(found: Connection, tls: RotatingContext | None, options: ClientOptions, limits: TimeLimits) -> Transport:
     context = tls.context if tls is not None else None
     if found.endpoint.proxy:
         # Loaded only where it is needed: that takes a quarter of a second.
         from koordinator.kube.aiohttp_transport import AiohttpTransport
 
-        return AiohttpTransport(found.endpoint, context, max_connections=options.max_connections)
-    return PooledTransport(found.endpoint, context, options.clock.monotonic, max_connections=options.max_connections)
+        return AiohttpTransport(found.endpoint, context, options.clock, max_connections=options.max_connections)
+    return PooledTransport(found.endpoint, context, options.clock, limits, max_connections=options.max_connections)
 
 
 def _credentials(
-    found: Connection, options: ClientOptions, deadlines: Deadlines, tls: RotatingContext | None, transport: Transport
+    found: Connection, options: ClientOptions, tls: RotatingContext | None, transport: Transport
 ) -> Credentials:
     """As client-go: a token file, a fixed token or a password; a plugin only for a user who has none of them."""
     user = found.user
@@ -118,4 +123,4 @@ def _credentials(
             tls.present(key_pair)
             transport.use_tls(tls.context)
 
-    return ExecCredentials(user.exec, found.cluster, options.clock, deadlines, present, options.environment)
+    return ExecCredentials(user.exec, found.cluster, options.clock, present, options.environment)

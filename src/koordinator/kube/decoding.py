@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from functools import cache
+from typing import Any, Final, Generic, TypeVar, cast
 
 import msgspec
 
@@ -15,6 +16,8 @@ from koordinator.kube.interface import ListPage, Malformed
 
 T = TypeVar("T", bound=Object)
 _BODY_EXCERPT = 300
+# As the API server writes it; who writes it in another way is understood too.
+_STATUS: Final = b'{"kind":"Status",'
 
 
 class _TypedList(WireStruct, Generic[T]):
@@ -42,11 +45,16 @@ def decode_object(kind: Kind[T], body: bytes, what: str) -> T:
 def decode_created(kind: Kind[T], body: bytes, what: str) -> T:
     """As ``decode_object``; for the Status that a binding or eviction answers with, an object of that kind alone."""
     try:
-        if codec.decode(body, _Kind).kind == "Status":
-            return kind.type(api_version="v1", kind="Status")
+        if body.startswith(_STATUS) or codec.decode(body, _Kind).kind == "Status":
+            return cast("T", _status_as(kind.type))
     except codec.DecodeError as error:
         raise MalformedObjectError(f"{what}: the answer cannot be read: {error}") from error
     return decode_object(kind, body, what)
+
+
+@cache
+def _status_as(expected: type[Object]) -> Object:
+    return expected(api_version="v1", kind="Status")
 
 
 def decode_list(kind: Kind[T], body: bytes, what: str) -> ListPage[T]:

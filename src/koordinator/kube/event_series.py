@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import uuid4
+
+import msgspec
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object, ObjectReference
 from koordinator.api.timestamps import format_micro_time
 
 _NOTE_LIMIT = 1024
+_CHARACTER_LIMIT = 4
 _NOTE_SUFFIX = b" ..."
 _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 
@@ -29,7 +32,8 @@ class EventOptions:
     """Events that wait to be written; the oldest are dropped beyond it, essential ones last."""
     series_capacity: int = 20_000
     """Events whose repetitions are joined; the oldest series end beyond it."""
-    writers: int = 4
+    writers: int = 16
+    """Requests at a time. An API server far away must not make events slower than the bindings that they tell of."""
     series_end: float = 360.0
     series_refresh: float = 1800.0
     retry_initial: float = 0.5
@@ -38,6 +42,11 @@ class EventOptions:
     """For events that are not essential."""
     essential_reasons: Collection[str] = frozenset({"Scheduled"})
     """Neither filtered nor given up while the API server is away."""
+
+    def pause_after(self, tries: int) -> float:
+        """The seconds to wait after so many failures in a row."""
+        # 2**64 is far above any maximum; a larger exponent would only overflow.
+        return min(self.retry_maximum, self.retry_initial * 2.0 ** min(tries - 1, 64))
 
 
 class EventKey(NamedTuple):
@@ -51,8 +60,7 @@ class EventKey(NamedTuple):
     related: ObjectReference | None
 
 
-@dataclass(slots=True, eq=False)
-class EventEntry:
+class EventEntry(msgspec.Struct, eq=False, gc=False):
     """One event object on the server, written or about to be."""
 
     key: EventKey
@@ -66,32 +74,72 @@ class EventEntry:
     count: int = 1
     written_count: int = 0
     tries: int = 0
-    dropped: bool = field(default=False)
+    dropped: bool = False
 
-    def document(self, instance: str) -> dict[str, Any]:
+    def encoded(self, instance: str) -> bytes:
         """The body that creates it."""
         key = self.key
-        body: dict[str, Any] = {
-            "apiVersion": EVENTS_V1.api_version,
-            "kind": EVENTS_V1.name,
-            "metadata": {"name": self.name, "namespace": self.namespace},
-            "eventTime": format_micro_time(self.event_time),
-            "reportingController": key.controller,
-            "reportingInstance": instance,
-            "action": key.action,
-            "reason": key.reason,
-            "regarding": _reference_document(key.regarding),
-            "note": self.note,
-            "type": key.type,
-        }
-        if key.related is not None:
-            body["related"] = _reference_document(key.related)
-        if self.count > 1:
-            body["series"] = self.series()
-        return body
+        event = _Event(
+            EVENTS_V1.api_version,
+            EVENTS_V1.name,
+            _EventName(self.name, self.namespace),
+            _micro_time(self.event_time),
+            key.controller,
+            instance,
+            key.action,
+            key.reason,
+            key.regarding,
+            self.note,
+            key.type,
+            key.related,
+            self._series() if self.count > 1 else None,
+        )
+        return _encoder.encode(event)
 
-    def series(self) -> dict[str, Any]:
-        return {"count": self.count, "lastObservedTime": format_micro_time(self.last_observed)}
+    def series_patch(self) -> bytes:
+        """What writes how often it has happened."""
+        return _encoder.encode({"series": self._series()})
+
+    def _series(self) -> _Series:
+        return _Series(self.count, _micro_time(self.last_observed))
+
+
+class _Series(msgspec.Struct, rename="camel", gc=False):
+    """EventSeries as it is written."""
+
+    count: int
+    last_observed_time: datetime | str
+
+
+class _EventName(msgspec.Struct, gc=False):
+    name: str
+    namespace: str
+
+
+class _Event(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
+    """An event as it is written."""
+
+    api_version: str
+    kind: str
+    metadata: _EventName
+    event_time: datetime | str
+    reporting_controller: str
+    reporting_instance: str
+    action: str
+    reason: str
+    regarding: ObjectReference
+    note: str
+    type: str
+    related: ObjectReference | None = None
+    series: _Series | None = None
+
+
+_encoder = msgspec.json.Encoder()
+
+
+def _micro_time(moment: datetime) -> datetime | str:
+    """What is encoded as a MicroTime. The encoder writes six digits after the point, but none where all are zero."""
+    return moment if moment.microsecond else format_micro_time(moment)
 
 
 def reference_to(kind: Kind[Any], obj: Object) -> ObjectReference:
@@ -107,19 +155,6 @@ def reference_to(kind: Kind[Any], obj: Object) -> ObjectReference:
     )
 
 
-def _reference_document(reference: ObjectReference) -> dict[str, str]:
-    document = {
-        "apiVersion": reference.api_version,
-        "kind": reference.kind,
-        "namespace": reference.namespace,
-        "name": reference.name,
-        "uid": reference.uid,
-        "resourceVersion": reference.resource_version,
-        "fieldPath": reference.field_path,
-    }
-    return {name: value for name, value in document.items() if value}
-
-
 def event_name(about: str, nanoseconds: int) -> str:
     """``NAME.HEXNANOS``; a random name where that is none that the API takes."""
     name = f"{about}.{nanoseconds:x}"
@@ -128,6 +163,8 @@ def event_name(about: str, nanoseconds: int) -> str:
 
 def limit_note(note: str) -> str:
     """At most 1,024 bytes, cut between characters and marked with " ..." as kube-scheduler does."""
+    if len(note) <= _NOTE_LIMIT // _CHARACTER_LIMIT:
+        return note
     encoded = note.encode()
     if len(encoded) <= _NOTE_LIMIT:
         return note

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from datetime import timedelta
+from datetime import datetime, timedelta
 from random import Random
 from typing import Literal
 
@@ -23,9 +23,8 @@ from koordinator.base.metrics import Metrics
 from koordinator.kube.errors import ApiStatusError, MalformedObjectError, TransportError
 from koordinator.kube.event_series import EVENTS_V1, EventEntry, EventKey, EventOptions, event_name, limit_note
 from koordinator.kube.interface import Client, PatchType
-from koordinator.kube.requeue_delays import ExponentialFailureLimiter
 from koordinator.kube.spam_filter import SpamFilter
-from koordinator.kube.workqueue import QueueShutDown, WorkQueue
+from koordinator.kube.workqueue import WorkQueue
 
 logger = logging.getLogger(__name__)
 
@@ -74,15 +73,16 @@ class EventBroadcaster:
         self._random = random
         self._options = options or EventOptions()
         self._spam = SpamFilter(clock)
-        self._entries: dict[EventKey, EventEntry] = {}
+        # Ordered dicts, not dicts: the oldest is found at once, also when many before it are gone.
+        self._entries: OrderedDict[EventKey, EventEntry] = OrderedDict()
         self._pending: OrderedDict[EventEntry, None] = OrderedDict()
         self._pending_essential: OrderedDict[EventEntry, None] = OrderedDict()
-        limiter = ExponentialFailureLimiter[EventEntry](self._options.retry_initial, self._options.retry_maximum)
-        self._queue: WorkQueue[EventEntry] = WorkQueue(clock, limiter)
+        self._queue: WorkQueue[EventEntry] = WorkQueue(clock)
         self._last_nanoseconds = 0
         self._drained = asyncio.Event()
         metrics = metrics or Metrics()
-        self._written = metrics.tally("event_recorder_written_total", "Events created or patched", ("operation",))
+        written = metrics.tally("event_recorder_written_total", "Events created or patched", ("operation",))
+        self._created, self._patched = written.labels("create"), written.labels("patch")
         self._dropped = metrics.tally("event_recorder_dropped_total", "Events that were not written", ("reason",))
         metrics.gauge("event_recorder_pending", "Events that wait to be written").set_function(lambda: self.pending)
 
@@ -104,12 +104,14 @@ class EventBroadcaster:
             entry.last_observed = now
             if entry.count != 2 or entry.written_count == 0:
                 return
-        if key.reason not in self._options.essential_reasons and not self._spam.allows(_spam_key(key)):
+        essential = key.reason in self._options.essential_reasons
+        if not essential and not self._spam.allows(_spam_key(key)):
             self._dropped.labels("spam").inc()
             return
         if entry is None:
-            entry = self._entries[key] = self._new_entry(key, note)
-            self._limit_series()
+            entry = self._entries[key] = self._new_entry(key, note, now, essential)
+            if len(self._entries) > self._options.series_capacity:
+                self._end_oldest_series()
         self._enqueue(entry)
 
     async def run(self) -> None:
@@ -144,8 +146,7 @@ class EventBroadcaster:
             return len(left)
         return 0
 
-    def _new_entry(self, key: EventKey, note: str) -> EventEntry:
-        now = self._clock.now()
+    def _new_entry(self, key: EventKey, note: str, now: datetime, essential: bool) -> EventEntry:
         # Names need distinct nanoseconds; two events may share one tick of the clock.
         nanoseconds = max(self._last_nanoseconds + 1, round(now.timestamp() * 1e6) * 1000)
         self._last_nanoseconds = nanoseconds
@@ -155,20 +156,22 @@ class EventBroadcaster:
             namespace=key.regarding.namespace or "default",
             note=limit_note(note),
             event_time=now,
-            essential=key.reason in self._options.essential_reasons,
+            essential=essential,
             last_observed=now,
             refreshed=now,
         )
 
-    def _limit_series(self) -> None:
-        if len(self._entries) > self._options.series_capacity:
-            oldest = self._entries.pop(next(iter(self._entries)))
-            if oldest.written_count != oldest.count:
-                self._enqueue(oldest)
+    def _end_oldest_series(self) -> None:
+        _, oldest = self._entries.popitem(last=False)
+        if oldest.written_count != oldest.count:
+            self._enqueue(oldest)
+
+    def _waiting(self, entry: EventEntry) -> OrderedDict[EventEntry, None]:
+        """Where an entry waits until it is written."""
+        return self._pending_essential if entry.essential else self._pending
 
     def _enqueue(self, entry: EventEntry) -> None:
-        waiting = self._pending_essential if entry.essential else self._pending
-        waiting[entry] = None
+        self._waiting(entry)[entry] = None
         if self.pending > self._options.capacity:
             oldest = next(iter(self._pending or self._pending_essential))
             self._drop(oldest, "buffer_full")
@@ -185,20 +188,19 @@ class EventBroadcaster:
             del self._entries[entry.key]
 
     def _forget(self, entry: EventEntry) -> None:
-        self._queue.forget(entry)
-        self._pending.pop(entry, None)
-        self._pending_essential.pop(entry, None)
+        self._waiting(entry).pop(entry, None)
         if not self.pending:
             self._drained.set()
 
     async def _write_all(self) -> None:
+        queue = self._queue
         while True:
+            entry = await queue.get()
             try:
-                async with self._queue.item() as entry:
-                    if entry in self._pending or entry in self._pending_essential:
-                        await self._write(entry)
-            except QueueShutDown:
-                return
+                if entry in self._waiting(entry):
+                    await self._write(entry)
+            finally:
+                queue.done(entry)
 
     async def _write(self, entry: EventEntry) -> None:
         count = entry.count
@@ -230,7 +232,7 @@ class EventBroadcaster:
     async def _send(self, entry: EventEntry) -> None:
         if entry.written_count:
             try:
-                patch = {"series": entry.series()}
+                patch = entry.series_patch()
                 await self._client.patch(EVENTS_V1, entry.name, patch, PatchType.STRATEGIC, entry.namespace)
             except ApiStatusError as error:
                 if not error.is_not_found:
@@ -238,17 +240,16 @@ class EventBroadcaster:
                 # It expired or was deleted meanwhile.
                 entry.written_count = 0
             else:
-                self._written.labels("patch").inc()
+                self._patched.inc()
                 return
-        await self._client.create(EVENTS_V1, entry.document(self._instance), entry.namespace)
-        self._written.labels("create").inc()
+        await self._client.create(EVENTS_V1, entry.encoded(self._instance), entry.namespace)
+        self._created.inc()
 
     def _settle(self, entry: EventEntry) -> None:
         entry.tries = 0
         if entry.dropped:
             return
         if entry.written_count == 1 and entry.count > 1:
-            self._queue.forget(entry)
             self._queue.add(entry)
             return
         self._forget(entry)
@@ -262,7 +263,7 @@ class EventBroadcaster:
             self._drop(entry, "retries")
             return
         logger.log(logging.WARNING if entry.tries == 1 else logging.DEBUG, "event not written yet: %s", reason)
-        self._queue.add_rate_limited(entry)
+        self._queue.add_after(entry, self._options.pause_after(entry.tries))
 
     async def _end_series(self) -> None:
         end, refresh = timedelta(seconds=self._options.series_end), timedelta(seconds=self._options.series_refresh)

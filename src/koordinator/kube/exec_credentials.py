@@ -18,10 +18,10 @@ from typing import Any
 from koordinator.api import codec
 from koordinator.api.meta import WireStruct
 from koordinator.base.clock import Clock
+from koordinator.base.deadline import within
 from koordinator.kube.credentials import bearer
-from koordinator.kube.errors import CredentialError, KubeconfigError, TransportError
+from koordinator.kube.errors import CredentialError, KubeconfigError
 from koordinator.kube.kubeconfig import Cluster, ExecPlugin
-from koordinator.kube.time_limits import Deadlines
 from koordinator.kube.tls import KeyPair
 
 logger = logging.getLogger(__name__)
@@ -65,7 +65,6 @@ class ExecCredentials:
         plugin: ExecPlugin,
         cluster: Cluster,
         clock: Clock,
-        deadlines: Deadlines,
         present: Callable[[KeyPair | None], None],
         environment: Mapping[str, str],
         is_terminal: Callable[[], bool] = lambda: sys.stdin is not None and sys.stdin.isatty(),
@@ -73,7 +72,6 @@ class ExecCredentials:
         self._plugin = plugin
         self._cluster = cluster
         self._clock = clock
-        self._deadlines = deadlines
         self._present = present
         self._environment = environment
         self._is_terminal = is_terminal
@@ -137,8 +135,8 @@ class ExecCredentials:
 
     async def _output(self, process: asyncio.subprocess.Process) -> bytes:
         try:
-            output, _ = await self._deadlines.run(_RUN_SECONDS, "exec plugin", process.communicate())
-        except TransportError as error:
+            output, _ = await within(self._clock, _RUN_SECONDS, process.communicate())
+        except TimeoutError as error:
             raise CredentialError(f"exec plugin {self._plugin.command}: no end after {_RUN_SECONDS:g} s") from error
         finally:
             if process.returncode is None:

@@ -63,11 +63,17 @@ class HandlerSet(Generic[T]):
 
     def added(self, key: str, obj: T, initial: bool) -> None:
         for name, handler in self._on_add:
-            self.call(name, key, handler, obj, initial)
+            try:
+                handler(obj, initial)
+            except Exception:
+                self._failed(name, key)
 
     def updated(self, key: str, old: T, new: T) -> None:
         for name, handler in self._on_update:
-            self.call(name, key, handler, old, new)
+            try:
+                handler(old, new)
+            except Exception:
+                self._failed(name, key)
 
     def deleted(self, key: str, obj: T) -> None:
         for name, handler in self._on_delete:
@@ -83,8 +89,11 @@ class HandlerSet(Generic[T]):
         try:
             handler(*arguments)
         except Exception:
-            self.errors += 1
-            logger.exception("handler %s failed on %s %s", name, self._kind_name, key)
+            self._failed(name, key)
+
+    def _failed(self, name: str, key: str) -> None:
+        self.errors += 1
+        logger.exception("handler %s failed on %s %s", name, self._kind_name, key)
 
     def _rebuild(self) -> None:
         # New lists: a handler may register or remove others while the old list is being walked.

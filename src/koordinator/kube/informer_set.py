@@ -51,6 +51,7 @@ class InformerSet:
         indexes: Mapping[str, IndexFunction[T]] | None = None,
         transform: Callable[[T], T] | None = None,
         absent_is_empty: bool = False,
+        after: Informer[Any] | None = None,
     ) -> Informer[T]:
         """The informer of this selection, made when first asked for; further indexes are added to it.
 
@@ -75,6 +76,7 @@ class InformerSet:
             indexes=indexes,
             transform=transform,
             absent_is_empty=absent_is_empty,
+            after=after,
             clock=self._clock,
             random=self._random,
             options=self._options,

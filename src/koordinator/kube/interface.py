@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
+import msgspec
+
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
 
@@ -48,8 +50,7 @@ class ListPage(Generic[T]):
     remaining: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class WatchEvent(Generic[T]):
+class WatchEvent(msgspec.Struct, Generic[T], frozen=True, gc=False):
     """One change. BOOKMARK carries only ``resource_version``."""
 
     type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]

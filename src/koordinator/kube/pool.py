@@ -6,48 +6,74 @@ import asyncio
 import ssl
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from typing import cast
 
 from koordinator.kube.dial import Dialler
 from koordinator.kube.errors import TransportError
-from koordinator.kube.http1 import AnswerParser
+from koordinator.kube.http1 import AnswerParser, read_success
+from koordinator.kube.time_limits import Limit, TimeLimits
+from koordinator.kube.transport import Response
 
 # Below the 90 s after which Go's server closes idle connections: a request is then seldom sent into a closing one.
 IDLE_SECONDS = 45.0
 
 
 class Connection(asyncio.Protocol):
-    """One connection. ``on_idle_loss`` is called when it closes while nothing is asked of it."""
+    """One connection. It belongs to whoever took it from the pool until its request ends, and goes back by itself."""
 
-    def __init__(self, on_idle_loss: Callable[[Connection], None]) -> None:
-        self._on_idle_loss = on_idle_loss
-        self._parser = AnswerParser()
-        self._waiter: asyncio.Future[AnswerParser] | None = None
+    def __init__(self, pool: ConnectionPool, tls: ssl.SSLContext | None, limits: TimeLimits) -> None:
+        self._pool = pool
+        self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self.idle_since = 0.0
+        self._waiter: asyncio.Future[Response] | None = None
+        self._parser: AnswerParser | None = None
+        self._limits = limits
+        self._limit = Limit(self._expire)
+        self.tls = tls
+        self.used_at = 0.0
 
     @property
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
-    def ask(self, request: bytes, answer: AnswerParser) -> asyncio.Future[AnswerParser]:
-        """Send a request; the future gets ``answer``, read to its end, or a TransportError."""
-        if self._transport is None:
+    def ask(self, request: bytes, now: float, give_up_at: float, *, bodyless: bool = False) -> asyncio.Future[Response]:
+        """Send a request; the future gets the answer, read to its end, or a TransportError; ``bodyless`` for a HEAD.
+
+        Whoever stops waiting for it has to say so (``abandon``).
+        """
+        transport = self._transport
+        if transport is None:
+            self._pool.discard(self)
             raise TransportError("the connection closed before the request was sent", maybe_applied=False)
         assert self._waiter is None
-        self._parser = answer
-        self._waiter = asyncio.get_running_loop().create_future()
-        self._transport.write(request)
-        return self._waiter
+        waiter = self._waiter = self._loop.create_future()
+        if bodyless:
+            self._parser = AnswerParser(bodyless=True)
+        self.used_at = now
+        self._limit.at = give_up_at
+        transport.write(request)
+        return waiter
+
+    def abandon(self, waiter: asyncio.Future[Response]) -> None:
+        """Nobody waits for this answer any more, so that there is no use for the connection."""
+        if self._waiter is waiter:
+            self._waiter = None
+            self._pool.discard(self)
+        elif not waiter.cancelled():
+            # It ended just before. Looked at, or asyncio would report a failure that nobody has seen.
+            waiter.exception()
 
     def close(self) -> None:
         """Drop the connection and whatever is still to come on it."""
-        self._waiter = None
         if self._transport is not None:
             self._transport.abort()
 
+    # What asyncio calls.
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
+        self._limits.add(self._limit)
 
     def data_received(self, data: bytes) -> None:
         waiter = self._waiter
@@ -55,43 +81,63 @@ class Connection(asyncio.Protocol):
             # Nothing was asked: a farewell such as 408, after which the server closes.
             self.close()
             return
-        try:
-            complete = self._parser.feed(data)
-        except TransportError as error:
-            self._fail(error)
-            return
-        if complete:
-            self._waiter = None
-            if not self._parser.keep_alive:
-                self.close()
-            if not waiter.done():
-                waiter.set_result(self._parser)
+        parser = self._parser
+        answer: Response | None = None if parser is not None else read_success(data)
+        if answer is None:
+            parser = self._parser = parser or AnswerParser()
+            try:
+                complete = parser.feed(data)
+            except TransportError as error:
+                self._fail(error)
+                return
+            if not complete:
+                return
+            answer = parser
+        self._end(waiter, answer, keep=parser is None or parser.keep_alive)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
-        if self._waiter is None:
-            self._on_idle_loss(self)
-        elif exc is None and self._parser.end():
-            waiter, self._waiter = self._waiter, None
-            if not waiter.done():
-                waiter.set_result(self._parser)
+        self._limits.remove(self._limit)
+        waiter, parser = self._waiter, self._parser
+        if waiter is None:
+            self._pool.lost(self)
+        elif exc is None and parser is not None and parser.end():
+            self._end(waiter, parser, keep=False)
         else:
-            when = "in the middle of its answer" if self._parser.started else "without an answer"
+            when = "in the middle of its answer" if parser is not None and parser.started else "without an answer"
             self._fail(TransportError(f"the server closed the connection {when}{f': {exc}' if exc else ''}"))
+
+    def _end(self, waiter: asyncio.Future[Response], answer: Response, *, keep: bool) -> None:
+        if waiter.cancelled():
+            # It is about to be abandoned, by a task that has not had its turn since.
+            return
+        self._waiter = self._parser = None
+        self._limit.at = inf
+        if keep:
+            self._pool.put_back(self)
+        else:
+            self._pool.discard(self)
+        waiter.set_result(answer)
 
     def _fail(self, error: TransportError) -> None:
         waiter, self._waiter = self._waiter, None
-        self.close()
-        if waiter is not None and not waiter.done():
+        if waiter is None:
+            return
+        self._pool.discard(self)
+        if not waiter.done():
             waiter.set_exception(error)
+
+    def _expire(self) -> None:
+        self._fail(TransportError(f"no answer within {self._limit.at - self.used_at:g} s", timed_out=True))
 
 
 class ConnectionPool:
     """At most ``limit`` connections; the one used last is used next, and those who wait are served in turn."""
 
-    def __init__(self, dialler: Dialler, limit: int, monotonic: Callable[[], float]) -> None:
+    def __init__(self, dialler: Dialler, limit: int, limits: TimeLimits, monotonic: Callable[[], float]) -> None:
         self._dialler = dialler
         self._limit = limit
+        self._limits = limits
         self._monotonic = monotonic
         self._idle: list[Connection] = []
         self._waiters: deque[asyncio.Future[Connection | None]] = deque()
@@ -99,49 +145,55 @@ class ConnectionPool:
         self._closed = False
 
     def use_tls(self, context: ssl.SSLContext) -> None:
-        """Connect with this from now on; idle connections of before are closed, busy ones when they are released."""
+        """Connect with this from now on; idle connections of before are closed, busy ones when they are put back."""
         self._dialler.tls = context
-        idle, self._idle = self._idle, []
-        for connection in idle:
-            self._discard(connection)
+        self._discard_idle()
 
-    async def exchange(self, request: bytes, *, bodyless: bool = False) -> AnswerParser:
-        """Send a request over some connection and return its answer; ``bodyless`` for a HEAD. Raises TransportError."""
-        connection = await self._acquire()
-        tls = self._dialler.tls
-        try:
-            answer = await connection.ask(request, AnswerParser(bodyless=bodyless))
-        except BaseException:
-            self._discard(connection)
-            raise
-        if connection.is_open and tls is self._dialler.tls and not self._closed:
-            self._release(connection)
-        else:
-            self._discard(connection)
-        return answer
+    def take(self, now: float) -> Connection | None:
+        """An idle connection, if there is one."""
+        idle = self._idle
+        while idle:
+            connection = idle.pop()
+            if connection.used_at >= now - IDLE_SECONDS and connection.is_open:
+                return connection
+            self.discard(connection)
+        return None
+
+    async def acquire(self) -> Connection:
+        """A connection that is idle, opened, or handed on by somebody else. Raises TransportError."""
+        while True:
+            connection = self.take(self._monotonic())
+            if connection is None and self._count < self._limit:
+                connection = await self._open()
+            connection = connection or await self._wait_for_turn()
+            if connection is not None:
+                return connection
+
+    def put_back(self, connection: Connection) -> None:
+        """Nothing is asked of the connection any more."""
+        if connection.tls is not self._dialler.tls or self._closed or not connection.is_open:
+            self.discard(connection)
+        elif not self._waiters or not self._hand_over(connection):
+            self._idle.append(connection)
+
+    def discard(self, connection: Connection) -> None:
+        """The connection, which is not idle, cannot be used again."""
+        connection.close()
+        self._count -= 1
+        self._hand_over(None)
+
+    def lost(self, connection: Connection) -> None:
+        """A connection closed of which nothing was asked."""
+        if connection in self._idle:
+            self._idle.remove(connection)
+            self.discard(connection)
 
     async def close(self) -> None:
         """Close what is idle; connections in use close when their answers are in."""
         self._closed = True
-        idle, self._idle = self._idle, []
-        for connection in idle:
-            self._discard(connection)
+        self._discard_idle()
         # The loop closes a socket in its next round only.
         await asyncio.sleep(0)
-
-    async def _acquire(self) -> Connection:
-        while True:
-            oldest = self._monotonic() - IDLE_SECONDS
-            while self._idle:
-                connection = self._idle.pop()
-                if connection.is_open and connection.idle_since >= oldest:
-                    return connection
-                self._discard(connection)
-            if self._count < self._limit:
-                return await self._open()
-            handed = await self._wait_for_turn()
-            if handed is not None:
-                return handed
 
     async def _wait_for_turn(self) -> Connection | None:
         waiter: asyncio.Future[Connection | None] = asyncio.get_running_loop().create_future()
@@ -153,29 +205,22 @@ class ConnectionPool:
                 # The turn came with the cancellation: pass it on.
                 handed = waiter.result()
                 if handed is not None:
-                    self._release(handed)
+                    self.put_back(handed)
                 else:
                     self._hand_over(None)
             raise
 
     async def _open(self) -> Connection:
         self._count += 1
+        tls = self._dialler.tls
         try:
-            return await self._dialler.connect(lambda: Connection(self._lost))
+            connection = await self._dialler.connect(lambda: Connection(self, tls, self._limits))
         except BaseException:
             self._count -= 1
             self._hand_over(None)
             raise
-
-    def _release(self, connection: Connection) -> None:
-        if not self._hand_over(connection):
-            connection.idle_since = self._monotonic()
-            self._idle.append(connection)
-
-    def _discard(self, connection: Connection) -> None:
-        connection.close()
-        self._count -= 1
-        self._hand_over(None)
+        connection.used_at = self._monotonic()
+        return connection
 
     def _hand_over(self, connection: Connection | None) -> bool:
         """Give the first that waits a connection, or with None leave to open one."""
@@ -186,7 +231,7 @@ class ConnectionPool:
                 return True
         return False
 
-    def _lost(self, connection: Connection) -> None:
-        if connection in self._idle:
-            self._idle.remove(connection)
-            self._discard(connection)
+    def _discard_idle(self) -> None:
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            self.discard(connection)

@@ -1,5 +1,6 @@
 """The transport that programs use: connections of our own, kept for requests, one for each stream.
 
+A request over an idle connection is one write and one future; only who has to wait for a connection needs a timer.
 aiohttp spends several times the processor time on a small request that our connections do, and loading it takes a
 quarter of a second; it is left to API servers behind an HTTP proxy.
 """
@@ -11,30 +12,36 @@ from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
+from koordinator.base.clock import Clock
+from koordinator.base.deadline import within
 from koordinator.kube.answer_stream import AnswerStream
 from koordinator.kube.dial import Dialler
-from koordinator.kube.errors import TransportError
-from koordinator.kube.pool import ConnectionPool
+from koordinator.kube.errors import FencedError, TransportError
+from koordinator.kube.pool import Connection, ConnectionPool
+from koordinator.kube.time_limits import TimeLimits
 from koordinator.kube.transport import Endpoint, Response
 
 _CACHED_HEADERS = 32
 
 
 class PooledTransport:
-    """Transport without a proxy. ``monotonic`` tells how long a connection has been idle."""
+    """Transport without a proxy. ``limits`` ends requests that are not answered in time."""
 
     def __init__(
         self,
         endpoint: Endpoint,
         tls: ssl.SSLContext | None,
-        monotonic: Callable[[], float],
+        clock: Clock,
+        limits: TimeLimits,
         *,
         max_connections: int = 256,
     ) -> None:
         parts = urlsplit(endpoint.url)
         port = parts.port or (443 if parts.scheme == "https" else 80)
+        self._clock = clock
+        self._monotonic = clock.monotonic
         self._dialler = Dialler(parts.hostname or "", port, endpoint.server_name, tls)
-        self._pool = ConnectionPool(self._dialler, max_connections, monotonic)
+        self._pool = ConnectionPool(self._dialler, max_connections, limits, clock.monotonic)
         self._streams: WeakSet[AnswerStream] = WeakSet()
         self._prefix = parts.path
         self._host = f"Host: {parts.netloc.rpartition('@')[2]}\r\n"
@@ -45,16 +52,38 @@ class PooledTransport:
         self._pool.use_tls(context)
 
     async def request(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        *,
+        give_up_at: float,
+        may_send: Callable[[], bool] | None = None,
     ) -> Response:
         message = self._message(method, target, headers, body)
+        now = self._monotonic()
         try:
-            answer = await self._pool.exchange(message, bodyless=method == "HEAD")
+            connection = self._pool.take(now) or await self._wait_for_connection(give_up_at - now)
+            if may_send is not None and not may_send():
+                self._pool.put_back(connection)
+                raise FencedError(f"{method} {target}: not sent, the right to write is lost")
+            waiter = connection.ask(message, now, give_up_at, bodyless=method == "HEAD")
+            try:
+                return await waiter
+            except BaseException:
+                connection.abandon(waiter)
+                raise
         except TransportError as error:
             raise TransportError(
                 f"{method} {target}: {error}", maybe_applied=error.maybe_applied, timed_out=error.timed_out
             ) from error
-        return Response(answer.status, answer.headers, answer.body)
+
+    async def _wait_for_connection(self, seconds: float) -> Connection:
+        try:
+            return await within(self._clock, seconds, self._pool.acquire())
+        except TimeoutError as error:
+            raise TransportError(f"no connection within {seconds:g} s", maybe_applied=False, timed_out=True) from error
 
     def _block(self, headers: Mapping[str, str]) -> str:
         cached = self._blocks.get(id(headers))

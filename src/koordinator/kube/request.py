@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -14,11 +14,11 @@ from koordinator.api import codec
 from koordinator.api.kinds import Kind
 
 JSON = "application/json"
+_ENCODED = (bytes, bytearray, memoryview)
 _PLAIN_SEGMENT = re.compile(r"[A-Za-z0-9_~:-][A-Za-z0-9._~:-]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, gc=False):
     """One call. ``repeatable``: doing it twice leaves the same state as doing it once."""
 
     method: str
@@ -30,7 +30,7 @@ class Request:
 
 def target(kind: Kind[Any], namespace: str = "", name: str = "", subresource: str = "", query: str = "") -> str:
     """The path and query. Names that could change the path's meaning are escaped; ``.`` and ``..`` are refused."""
-    path = kind.path(_segment(namespace), _segment(name), subresource)
+    path = kind.path(_namespace_segment(namespace), _segment(name), subresource)
     return f"{path}?{query}" if query else path
 
 
@@ -40,6 +40,9 @@ def _segment(text: str) -> str:
     if text in (".", ".."):
         raise ValueError(f"{text!r} cannot be a name in a request path")
     return quote(text, safe="")
+
+
+_namespace_segment = lru_cache(maxsize=1024)(_segment)
 
 
 def require_name(name: str) -> str:
@@ -56,16 +59,12 @@ def query_string(values: Mapping[str, str | int]) -> str:
 
 def encode_body(body: Any) -> bytes:
     """Encoded JSON as it is; a struct or plain document encoded."""
-    if isinstance(body, bytes):
-        return body
-    if isinstance(body, bytearray | memoryview):
-        return bytes(body)
-    return codec.encode(body)
+    return bytes(body) if isinstance(body, _ENCODED) else codec.encode(body)
 
 
 def encode_object(kind: Kind[Any], body: Any) -> bytes:
     """As ``encode_body``, with the apiVersion and kind that the API server insists on filled in where absent."""
-    if isinstance(body, bytes | bytearray | memoryview):
+    if isinstance(body, _ENCODED):
         return bytes(body)
     document = codec.to_document(body) if isinstance(body, msgspec.Struct) else body
     if isinstance(document, dict) and not ("kind" in document and "apiVersion" in document):

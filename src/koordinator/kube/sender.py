@@ -11,13 +11,14 @@ from typing import Any, Final, TypeVar
 from multidict import CIMultiDict
 
 from koordinator.base.clock import Clock
+from koordinator.base.deadline import within
 from koordinator.kube.credentials import Credentials
 from koordinator.kube.decoding import status_error
-from koordinator.kube.errors import ApiStatusError, CredentialError, FencedError, KubeError, TransportError
+from koordinator.kube.errors import ApiStatusError, CredentialError, TransportError
 from koordinator.kube.request import JSON, Request
+from koordinator.kube.request_metrics import RequestMetrics
 from koordinator.kube.request_rate import RateLimiter
 from koordinator.kube.retry import RetryPolicy
-from koordinator.kube.time_limits import Deadlines
 from koordinator.kube.tls import RotatingContext
 from koordinator.kube.transport import Stream, Transport
 
@@ -29,8 +30,8 @@ _READS: Final = ("GET", "HEAD")
 
 
 @dataclass(slots=True)
-class _Progress:
-    """What one call has been through."""
+class _Troubles:
+    """What one call has been through; most go through nothing and have none."""
 
     give_up_at: float
     answers: int = 0
@@ -47,8 +48,8 @@ class Sender:
         credentials: Credentials,
         limiter: RateLimiter,
         retry: RetryPolicy,
-        deadlines: Deadlines,
         clock: Clock,
+        metrics: RequestMetrics,
         *,
         identity: list[tuple[str, str]],
         timeout_seconds: float,
@@ -58,8 +59,9 @@ class Sender:
         self._credentials = credentials
         self._limiter = limiter
         self._retry = retry
-        self._deadlines = deadlines
         self._clock = clock
+        self._monotonic = clock.monotonic
+        self._metrics = metrics
         self._identity = identity
         self._timeout_seconds = timeout_seconds
         self._tls = tls
@@ -78,62 +80,91 @@ class Sender:
 
     async def call(self, request: Request) -> bytes:
         """The body of the answer. Raises ApiStatusError or TransportError, CredentialError when we cannot sign in."""
-        return await self._until_answered(request, self._exchange)
+        started = self._monotonic()
+        try:
+            return await self._until_answered(request, self._exchange, started)
+        finally:
+            self._metrics.took(request.method, self._monotonic() - started)
 
     async def stream(self, request: Request) -> Stream:
         """The answer of a watch once it has begun; the deadline is that of its beginning."""
-        return await self._until_answered(request, self._open)
+        return await self._until_answered(request, self._open, self._monotonic())
 
     async def close(self) -> None:
         await self._transport.close()
 
-    async def _exchange(self, request: Request, headers: Headers) -> bytes:
-        if self._may_write is not None and request.method not in _READS and not self._may_write():
-            raise FencedError(f"{request.method} {request.target}: not sent, the right to write is lost")
-        response = await self._transport.request(request.method, request.target, headers, request.body)
-        if 200 <= response.status < 300:
+    async def _exchange(self, request: Request, headers: Headers, give_up_at: float) -> bytes:
+        method = request.method
+        response = await self._transport.request(
+            method,
+            request.target,
+            headers,
+            request.body,
+            give_up_at=give_up_at,
+            may_send=None if method in _READS else self._may_write,
+        )
+        status = response.status
+        self._metrics.attempted(method, status)
+        if 200 <= status < 300:
             return response.body
-        raise status_error(response.status, response.headers, response.body)
+        raise status_error(status, response.headers, response.body)
 
-    async def _open(self, request: Request, headers: Headers) -> Stream:
+    async def _open(self, request: Request, headers: Headers, give_up_at: float) -> Stream:
+        what = f"{request.method} {request.target}"
+        seconds = give_up_at - self._monotonic()
+        try:
+            return await within(self._clock, seconds, self._begin(request, headers))
+        except TimeoutError as error:
+            raise TransportError(f"{what}: no answer within {seconds:g} s", timed_out=True) from error
+
+    async def _begin(self, request: Request, headers: Headers) -> Stream:
         stream = await self._transport.stream(request.method, request.target, headers, request.body)
-        if 200 <= stream.status < 300:
+        status = stream.status
+        if 200 <= status < 300:
+            self._metrics.attempted(request.method, status)
             return stream
         try:
-            raise status_error(stream.status, stream.headers, await stream.read())
+            failure = status_error(status, stream.headers, await stream.read())
         finally:
             stream.abort()
+        self._metrics.attempted(request.method, status)
+        raise failure
 
     async def _until_answered(
-        self, request: Request, attempt: Callable[[Request, Headers], Coroutine[Any, Any, A]]
+        self, request: Request, attempt: Callable[[Request, Headers, float], Coroutine[Any, Any, A]], now: float
     ) -> A:
-        await self._limiter.acquire()
-        progress = _Progress(self._clock.monotonic() + self._timeout_seconds)
-        what = f"{request.method} {request.target}"
+        delay = self._limiter.reserve()
+        if delay > 0:
+            await self._clock.sleep(delay)
+            now = self._monotonic()
+        give_up_at = now + self._timeout_seconds
+        troubles: _Troubles | None = None
         while True:
             authorization = await self._credentials.authorization()
             if self._tls is not None:
                 self._follow_rotation(self._tls)
-            headers = self._headers_of(request.content_type, authorization)
-            remaining = max(progress.give_up_at - self._clock.monotonic(), 0.0)
             try:
-                return await self._deadlines.run(remaining, what, attempt(request, headers))
-            except TransportError as error:
-                delay = self._retry.after_error(error, repeatable=request.repeatable, attempts=progress.errors)
-                progress.errors += 1
-                await self._pause(progress, delay, error)
-            except ApiStatusError as error:
-                if error.is_unauthorized and not progress.renewed:
-                    progress.renewed = True
-                    if await self._credentials.renew(authorization):
-                        continue
-                delay = self._retry.after_answer(error.code, error.retry_after, progress.answers)
-                progress.answers += 1
-                await self._pause(progress, delay, error)
+                return await attempt(request, self._headers_of(request.content_type, authorization), give_up_at)
+            except (TransportError, ApiStatusError) as error:
+                troubles = troubles or _Troubles(give_up_at)
+                await self._recover(request, authorization, error, troubles)
 
-    async def _pause(self, progress: _Progress, delay: float | None, error: KubeError) -> None:
-        """Wait for the next attempt, or raise ``error`` when there is none or it would come after the deadline."""
-        if delay is None or self._clock.monotonic() + delay >= progress.give_up_at:
+    async def _recover(
+        self, request: Request, authorization: str, error: TransportError | ApiStatusError, troubles: _Troubles
+    ) -> None:
+        """Do what has to come before the next attempt, or raise ``error`` where there is to be none."""
+        if isinstance(error, TransportError):
+            self._metrics.attempted(request.method)
+            delay = self._retry.after_error(error, repeatable=request.repeatable, attempts=troubles.errors)
+            troubles.errors += 1
+        else:
+            if error.is_unauthorized and not troubles.renewed:
+                troubles.renewed = True
+                if await self._credentials.renew(authorization):
+                    return
+            delay = self._retry.after_answer(error.code, error.retry_after, troubles.answers)
+            troubles.answers += 1
+        if delay is None or self._monotonic() + delay >= troubles.give_up_at:
             raise error
         logger.debug("trying again in %.2f s: %s", delay, error)
         await self._clock.sleep(delay)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from koordinator.base.metrics import Metrics
+from koordinator.kube.health_metrics import HealthMetrics
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class HealthServer:
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self.health = health or HealthChecks()
-        self._metrics = metrics
+        self._health_metrics = HealthMetrics()
         self._host = host
         self._port = port
         self._tls = tls
@@ -72,7 +73,8 @@ class HealthServer:
         for path in _PATHS:
             self.add_route(f"/{path}", self._health_handler(path))
             self.add_route(f"/{path}/{{check}}", self._check_handler(path))
-        self.add_route("/metrics", self._serve_metrics)
+        self.add_route("/metrics", _metrics_handler(metrics))
+        self.add_route("/metrics/slis", _metrics_handler(self._health_metrics.metrics))
 
     def add_route(self, path: str, handler: Handler, method: str = "GET") -> None:
         """Serve one more path, such as ``/configz``; before ``start``."""
@@ -134,6 +136,7 @@ class HealthServer:
                 lines.append(f"[+]{name} excluded: ok")
                 continue
             failure = await self.health.failure(path, name)
+            self._health_metrics.checked(name, path, healthy=not failure)
             if failure:
                 failed.append(f"{name}: {failure}")
             lines.append(f"[-]{name} failed: reason withheld" if failure else f"[+]{name} ok")
@@ -148,9 +151,13 @@ class HealthServer:
             return web.Response(text="\n".join([*lines, f"{path} check passed\n"]), headers=_TEXT)
         return web.Response(text="ok", headers=_TEXT)
 
-    async def _serve_metrics(self, request: web.Request) -> web.StreamResponse:
-        body, content_type = self._metrics.exposition(request.headers.get("Accept", ""))
+
+def _metrics_handler(metrics: Metrics) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        body, content_type = metrics.exposition(request.headers.get("Accept", ""))
         return web.Response(body=body, headers={"Content-Type": content_type})
+
+    return handle
 
 
 def _ping() -> str:

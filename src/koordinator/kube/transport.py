@@ -8,7 +8,7 @@ itself when a scheduler binds a thousand pods a second.
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,13 +22,17 @@ class Endpoint:
     server_name: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Response:
+class Response(Protocol):
     """A whole answer."""
 
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    @property
+    def body(self) -> bytes: ...
 
 
 class Stream(Protocol):
@@ -54,8 +58,18 @@ class Transport(Protocol):
     """One API server. Both verbs raise TransportError; any status is an answer."""
 
     async def request(
-        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None
-    ) -> Response: ...
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        *,
+        give_up_at: float,
+        may_send: Callable[[], bool] | None = None,
+    ) -> Response:
+        """Ask once, until ``give_up_at`` (monotonic seconds). ``may_send`` is called when nothing but sending is left
+        to do; where it says no, nothing is sent and FencedError raised."""
+        ...
 
     async def stream(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None

@@ -42,22 +42,24 @@ class LineSplitter:
         self._parts: list[bytes] = []
         self._size = 0
 
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
-        first, *rest = chunk.split(b"\n")
-        self._keep(first)
-        for part in rest:
-            line = b"".join(self._parts)
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """The lines that ``chunk`` completes."""
+        if self._size + len(chunk) > self._limit:
+            self._check(chunk)
+        lines = chunk.split(b"\n")
+        rest = lines.pop()
+        if lines and self._parts:
+            lines[0] = b"".join([*self._parts, lines[0]])
             self._parts.clear()
             self._size = 0
-            self._keep(part)
-            if line:
-                yield line
+        if rest:
+            self._parts.append(rest)
+            self._size += len(rest)
+        return [line for line in lines if line]
 
-    def _keep(self, part: bytes) -> None:
-        if part:
-            self._parts.append(part)
-            self._size += len(part)
-        if self._size > self._limit:
+    def _check(self, chunk: bytes) -> None:
+        first, *others = chunk.split(b"\n")
+        if max(self._size + len(first), *map(len, others), 0) > self._limit:
             raise TransportError(f"a line of the watch is longer than {self._limit} bytes")
 
     @property
@@ -66,16 +68,33 @@ class LineSplitter:
         return self._size
 
 
-def decode_event(kind: Kind[T], line: bytes) -> WatchEvent[T]:
-    """One line. Raises ApiStatusError for an ERROR event, TransportError for what is no event."""
-    try:
-        typed = codec.decode(line, _TypedEvent[kind.type])  # type: ignore[name-defined]
-    except codec.DecodeError:
-        return _decode_slowly(kind, line)
-    change = _CHANGES.get(typed.type)
-    if change is not None and typed.object is not None:
-        return WatchEvent(change, typed.object, typed.object.metadata.resource_version)
-    return _decode_slowly(kind, line)
+class EventReader(Generic[T]):
+    """The events of one watch, as its bytes arrive."""
+
+    def __init__(self, kind: Kind[T]) -> None:
+        self._kind = kind
+        self._splitter = LineSplitter()
+        self._type: type[_TypedEvent[T]] = _TypedEvent[kind.type]  # type: ignore[name-defined]
+
+    def feed(self, chunk: bytes) -> Iterator[WatchEvent[T]]:
+        """The events that ``chunk`` completes. Raises ApiStatusError for an ERROR event, TransportError for what is no
+        event, after those before it."""
+        for line in self._splitter.feed(chunk):
+            try:
+                typed = codec.decode(line, self._type)
+            except codec.DecodeError:
+                yield _decode_slowly(self._kind, line)
+                continue
+            change, obj = _CHANGES.get(typed.type), typed.object
+            if change is not None and obj is not None:
+                yield WatchEvent(change, obj, obj.metadata.resource_version)
+            else:
+                yield _decode_slowly(self._kind, line)
+
+    def end(self) -> None:
+        """There is nothing more. Raises TransportError when something is missing."""
+        if self._splitter.pending:
+            raise TransportError(f"the watch ended in the middle of a line, after {self._splitter.pending} bytes of it")
 
 
 def _decode_slowly(kind: Kind[T], line: bytes) -> WatchEvent[T]:

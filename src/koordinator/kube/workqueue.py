@@ -11,8 +11,7 @@ import asyncio
 import heapq
 import itertools
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Hashable
 from typing import Generic, TypeVar
 
 from koordinator.base.clock import Clock
@@ -123,15 +122,6 @@ class WorkQueue(Generic[K]):
             self._push(item)
         elif self._shutting_down and not self._queue and not self._processing:
             self._idle.set()
-
-    @asynccontextmanager
-    async def item(self) -> AsyncIterator[K]:
-        """``get`` and ``done`` around a block."""
-        item = await self.get()
-        try:
-            yield item
-        finally:
-            self.done(item)
 
     def shut_down(self) -> None:
         """Accept no more; ``get`` hands out what is ready and then raises. Items in a pause are dropped."""

@@ -1,0 +1,178 @@
+"""What is known of the objects of one selection: lists and events in, a consistent story to handlers out.
+
+An object is added once, updated while its uid stays the same, deleted once; one that was re-created under its name is
+deleted first. Late, repeated and reordered events change nothing, and what happened while the connection was down is
+told as the difference that the next list shows.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from koordinator.api.kinds import Kind
+from koordinator.api.meta import Object, ObjectMeta
+from koordinator.kube.handlers import HandlerSet
+from koordinator.kube.interface import Malformed, WatchEvent
+from koordinator.kube.store import Store
+from koordinator.kube.versions import Tombstones, is_older
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=Object)
+
+
+@dataclass(slots=True)
+class InformerStatistics:
+    """Counters since the start."""
+
+    added: int = 0
+    updated: int = 0
+    deleted: int = 0
+    ignored: int = 0
+    """Events that told nothing new: late, repeated or out of order."""
+    malformed: int = 0
+
+
+class ObjectCache(Generic[T]):
+    """Implements ``reflector.Sink``. ``transform`` is applied before storing."""
+
+    def __init__(self, kind: Kind[T], store: Store[T], transform: Callable[[T], T] | None) -> None:
+        self.store = store
+        self.handlers: HandlerSet[T] = HandlerSet(kind.name)
+        self.statistics = InformerStatistics()
+        self.synced = asyncio.Event()
+        """Set when handlers have seen a whole list."""
+        self.malformed: dict[str, Malformed] = {}
+        """By key: the objects that exist in a form that cannot be read."""
+        self._kind = kind
+        self._transform = transform
+        self._tombstones = Tombstones()
+        self._listed: set[str] = set()
+        self._authoritative = False
+
+    def begin_replace(self, *, authoritative: bool) -> None:
+        self._listed = set()
+        self._authoritative = authoritative
+        if authoritative:
+            self._tombstones.clear()
+
+    def replace_page(self, items: Sequence[T], malformed: Sequence[Malformed]) -> None:
+        listed = self._listed
+        for obj in items:
+            key = obj.metadata.key
+            listed.add(key)
+            self._upsert(key, obj)
+        for broken in malformed:
+            listed.add(_key_of(broken))
+            self._take_malformed(broken)
+
+    def end_replace(self, version: str) -> None:
+        listed = self._listed
+        for key in [key for key in self.store if key not in listed]:
+            self._delete(key, version)
+        for key in [key for key in self.malformed if key not in listed]:
+            del self.malformed[key]
+        self._listed = set()
+        self._authoritative = False
+        self.synced.set()
+
+    def apply(self, event: WatchEvent[T]) -> None:
+        obj = event.object
+        if obj is None:
+            return
+        if isinstance(obj, Malformed):
+            if event.type == "DELETED":
+                self._take_deletion(_key_of(obj), obj.uid, event.resource_version)
+            else:
+                self._take_malformed(obj)
+        elif event.type == "DELETED":
+            self._take_deletion(obj.metadata.key, obj.metadata.uid, event.resource_version)
+        else:
+            self._upsert(obj.metadata.key, obj)
+
+    def _upsert(self, key: str, obj: T) -> None:
+        metadata, old = obj.metadata, self.store.get(key)
+        uid, version = metadata.uid, metadata.resource_version
+        if (
+            (old is not None and self._knows_newer(old.metadata, uid, version))
+            or self._tombstones.covers(uid, version)
+            or (self.malformed and self._is_unreadable_since(key, version))
+        ):
+            self.statistics.ignored += 1
+            return
+        if old is not None and old.metadata.uid != uid:
+            self._delete(key, version)
+            old = None
+        stored = self._stored(key, obj)
+        if stored is None:
+            return
+        if self.malformed:
+            self.malformed.pop(key, None)
+        if old is None:
+            self._tombstones.discard(uid)
+            self.statistics.added += 1
+            self.handlers.added(key, stored, not self.synced.is_set())
+        else:
+            self.statistics.updated += 1
+            self.handlers.updated(key, old, stored)
+
+    def _knows_newer(self, known: ObjectMeta, uid: str, version: str) -> bool:
+        if version == known.resource_version and uid == known.uid:
+            return True
+        return not self._authoritative and is_older(version, known.resource_version)
+
+    def _is_unreadable_since(self, key: str, version: str) -> bool:
+        broken = self.malformed.get(key)
+        return broken is not None and not self._authoritative and is_older(version, broken.resource_version)
+
+    def _stored(self, key: str, obj: T) -> T | None:
+        """Transform, index and keep the object; None when a function given by the program refuses it."""
+        try:
+            transformed = self._transform(obj) if self._transform is not None else obj
+            self.store.put(key, transformed)
+        except Exception as error:
+            logger.exception("%s %s could not be stored", self._kind.name, key)
+            metadata = obj.metadata
+            identity = (metadata.namespace, metadata.name, metadata.uid, metadata.resource_version)
+            self._take_malformed(Malformed(self._kind, *identity, error=f"{type(error).__name__}: {error}"))
+            return None
+        return transformed
+
+    def _take_malformed(self, broken: Malformed) -> None:
+        key = _key_of(broken)
+        stored, known = self.store.get(key), self.malformed.get(key)
+        if known is not None and (known.uid, known.resource_version) == (broken.uid, broken.resource_version):
+            return
+        if stored is not None and is_older(broken.resource_version, stored.metadata.resource_version):
+            return
+        if stored is not None and broken.uid and stored.metadata.uid != broken.uid:
+            self._delete(key, broken.resource_version)
+        self.malformed[key] = broken
+        self.statistics.malformed += 1
+        logger.warning("%s %s is not readable and skipped: %s", self._kind.name, key, broken.error)
+        self.handlers.malformed(key, broken)
+
+    def _take_deletion(self, key: str, uid: str, version: str) -> None:
+        self._tombstones.add(uid, version)
+        self.malformed.pop(key, None)
+        old = self.store.get(key)
+        if old is None or (old.metadata.uid != uid and is_older(version, old.metadata.resource_version)):
+            self.statistics.ignored += 1
+            return
+        self._delete(key, version)
+
+    def _delete(self, key: str, version: str) -> None:
+        old = self.store.remove(key)
+        if old is None:
+            return
+        self._tombstones.add(old.metadata.uid, version)
+        self.statistics.deleted += 1
+        self.handlers.deleted(key, old)
+
+
+def _key_of(broken: Malformed) -> str:
+    return f"{broken.namespace}/{broken.name}" if broken.namespace else broken.name
