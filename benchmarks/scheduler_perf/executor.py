@@ -36,7 +36,7 @@ from koordinator.base.errors import KoordinatorError
 from koordinator.kube.interface import Client
 
 _QUIET_LIMIT: Final = 5.0
-"""CPU is counted until the scheduler rests; seconds that are given to it for that."""
+"""CPU is counted from rest to rest; seconds that the scheduler is given to come to it."""
 
 
 class Created(Enum):
@@ -121,6 +121,7 @@ class Executor:
                 duration = parse_duration(operation.duration or "0s")
                 await asyncio.sleep(duration / timedelta(seconds=1))
             case StartCollectingMetrics():
+                await self._scheduler.until_quiet(_QUIET_LIMIT)
                 self._start_collecting(operation.name, operation.namespaces, operation.label_selector)
             case StopCollectingMetrics():
                 await self._stop_collecting()
@@ -138,6 +139,8 @@ class Executor:
         return await self._until_bound(pods)
 
     async def _measure_pods(self, operation: CreatePods, namespace: str) -> None:
+        # What earlier pods have left to be done, such as writing events, is not these pods' cost.
+        await self._scheduler.until_quiet(_QUIET_LIMIT)
         began = time.perf_counter()
         if self._created is Created.DURING:
             self._start_collecting(namespace, [namespace])

@@ -8,6 +8,7 @@ import pytest
 
 from koordinator.api.codec import convert
 from koordinator.api.pod import Pod
+from koordinator.api.priority import priority_class_with_default
 from koordinator.model.load_estimate import estimate_pod
 
 FACTORS = {"cpu": 85, "memory": 70}
@@ -38,11 +39,15 @@ def pod(priority: int | None, requests: dict[str, str], limits: dict[str, str]) 
     return convert({"spec": {"priority": priority, "containers": [{"name": "c", "resources": resources}]}}, Pod)
 
 
+def estimated(of: Pod, factors: dict[str, int]) -> dict[str, int]:
+    return estimate_pod(of, factors, priority_class_with_default(of))
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_estimate(case: str) -> None:
     priority, requests, limits, expected = CASES[case]
-    assert estimate_pod(pod(priority, requests, limits), FACTORS) == expected
+    assert estimated(pod(priority, requests, limits), FACTORS) == expected
 
 
 def test_other_resources_have_no_default() -> None:
-    assert estimate_pod(pod(PROD, {}, {}), {"example.com/widget": 50}) == {"example.com/widget": 0}
+    assert estimated(pod(PROD, {}, {}), {"example.com/widget": 50}) == {"example.com/widget": 0}

@@ -18,6 +18,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from koordinator.api.codec import decode_any
 from koordinator.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NODE_METRICS, NODES, PODS
@@ -73,6 +74,7 @@ class Answers:
     documents: dict[str, Answer]
     flags: dict[tuple[str, str], Answer]
     index: list[Answer]
+    scrapes: dict[str, Answer]
 
 
 def affinity() -> dict[str, Any]:
@@ -187,7 +189,9 @@ async def interview(address: str) -> Answers:
             await ask(session, method, f"{address}/debug/flags{path}")
             for method, path in (("GET", ""), ("GET", "/"), ("GET", "/s"), ("POST", "/s"), ("PUT", ""), ("GET", "/s/"))
         ]
-    return Answers(documents, flags, index)
+        await ask(session, "GET", f"{address}/healthz")
+        scrapes = {path: await ask(session, "GET", f"{address}{path}") for path in ("/metrics/resources", "/metrics")}
+    return Answers(documents, flags, index, scrapes)
 
 
 async def both(programs: RealPrograms, plane: ControlPlane, folder: Path) -> tuple[Answers, Answers]:
@@ -270,6 +274,30 @@ def test_the_document_is_the_original_s(answers: tuple[Answers, Answers], path: 
 def test_setting_a_flag_is_answered_as_by_the_original(answers: tuple[Answers, Answers], flag: str, value: str) -> None:
     theirs, ours = (each.flags[flag, value] for each in answers)
     assert ours == theirs
+
+
+def samples(answer: Answer, prefix: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """By name and labels."""
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(answer.text)
+        for sample in family.samples
+        if sample.name.startswith(prefix)
+    }
+
+
+def test_what_pods_request_and_may_use_is_shown_as_by_the_original(answers: tuple[Answers, Answers]) -> None:
+    theirs, ours = (each.scrapes["/metrics/resources"] for each in answers)
+    assert (ours.status, ours.content_type.partition(";")[0]) == (theirs.status, theirs.content_type.partition(";")[0])
+    shown = samples(theirs, "kube_pod_resource")
+    assert shown
+    assert samples(ours, "kube_pod_resource") == shown
+
+
+def test_feature_gates_have_the_original_s_stages(answers: tuple[Answers, Answers]) -> None:
+    theirs, ours = (samples(each.scrapes["/metrics"], "kubernetes_feature_enabled") for each in answers)
+    assert ours
+    assert ours.items() <= theirs.items()
 
 
 def test_the_list_of_flags_is_the_original_s(answers: tuple[Answers, Answers]) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
+from koordinator.api.kinds import Kind
+from koordinator.kube.errors import ApiStatusError
 from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import make_node, make_pod, make_profile
 from tests.scheduler.world import World, simulate
@@ -14,8 +17,11 @@ from tests.scheduler.world import World, simulate
 preempting = partial(make_profile, preempts=True)
 
 
-def full_node() -> FakeApi:
-    api = FakeApi()
+LEFT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def full_node(make: type[FakeApi] = FakeApi) -> FakeApi:
+    api = make()
     api.put(make_node("a", cpu="2"))
     for name in ("low-1", "low-2"):
         api.put(make_pod(name, priority=1, node="a"))
@@ -107,7 +113,7 @@ def test_a_promise_that_cannot_be_kept_any_more_frees_those_who_gave_way_to_it()
         api = FakeApi()
         api.put(make_node("a", cpu="6"))
         leaving = make_pod("leaving", cpu="2", priority=1, node="a")
-        metadata = replace(leaving.metadata, deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC))
+        metadata = replace(leaving.metadata, deletion_timestamp=LEFT)
         api.put(replace(leaving, metadata=metadata))
         vip = make_pod("vip", cpu="5", priority=10)
         api.put(replace(vip, status=replace(vip.status, nominated_node_name="a")))
@@ -129,3 +135,75 @@ def test_a_promise_that_cannot_be_kept_any_more_frees_those_who_gave_way_to_it()
         assert world.api.placed().get("patient") == "a"
 
     simulate(story, api, preempting)
+
+
+def failures(world: World, name: str) -> int:
+    return sum(1 for note in world.events.notes if note[:2] == (name, "FailedScheduling"))
+
+
+def test_no_attempt_is_made_in_vain_while_victims_are_told_to_leave() -> None:
+    def api() -> FakeApi:
+        api = FakeApi()
+        for node in "abcd":
+            api.put(make_node(node, cpu="2"))
+            for number in range(2):
+                api.put(make_pod(f"low-{node}{number}", priority=1, node=node))
+        return api
+
+    async def story(world: World) -> None:
+        for number in range(4):
+            world.api.put(make_pod(f"high-{number}", cpu="2", priority=10))
+        await world.settle()
+        assert sorted(world.api.placed()) == [f"high-{number}" for number in range(4)]
+
+    world = simulate(story, api, preempting)
+    assert [failures(world, f"high-{number}") for number in range(4)] == [1, 1, 1, 1]
+
+
+def test_a_victim_that_is_about_to_vanish_is_waited_for() -> None:
+    class TwoSteps(FakeApi):
+        """As the real one deletes a pod without a period of grace: it is marked first, then gone."""
+
+        async def delete(self, kind: Kind[Any], name: str, *arguments: Any, **options: Any) -> None:
+            pod = self.pod(name)
+            metadata = replace(pod.metadata, deletion_timestamp=LEFT, deletion_grace_period_seconds=0)
+            self.put(replace(pod, metadata=metadata))
+
+    async def story(world: World) -> None:
+        world.api.put(make_pod("high", priority=10))
+        await world.settle(5)
+        assert failures(world, "high") == 1
+        (leaving,) = [key for key, pod in world.api.objects["pods"].items() if pod.metadata.deletion_timestamp]
+        world.api.remove("pods", leaving)
+        await world.settle()
+        assert world.api.placed()["high"] == "a"
+
+    world = simulate(story, partial(full_node, TwoSteps), preempting)
+    assert failures(world, "high") == 1
+
+
+def test_a_victim_that_cannot_be_told_to_leave_does_not_keep_the_pod_waiting() -> None:
+    class Refusing(FakeApi):
+        async def delete(self, kind: Kind[Any], name: str, *arguments: Any, **options: Any) -> None:
+            raise ApiStatusError(409, "Conflict", "not now")
+
+    async def story(world: World) -> None:
+        world.api.put(make_pod("high", priority=10))
+        await world.settle()
+        world.api.put(make_node("b", cpu="1"))
+        await world.settle(2)
+        assert world.api.placed()["high"] == "b"
+
+    simulate(story, partial(full_node, Refusing), preempting)
+
+
+def test_a_pod_that_is_deleted_while_its_victims_are_told_to_leave_is_forgotten() -> None:
+    async def story(world: World) -> None:
+        world.api.put(make_pod("high", priority=10))
+        for _ in range(3):
+            await world.clock.advance(0)
+        world.api.remove("pods", "default/high")
+        await world.settle()
+        assert "uid-high" not in world.scheduler.queue
+
+    simulate(story, full_node, preempting)

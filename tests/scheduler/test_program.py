@@ -243,7 +243,7 @@ def test_malformed_objects_are_counted() -> None:
         informer = world.scheduler.informers.informer(
             PODS, field_selector="status.phase!=Succeeded,status.phase!=Failed"
         )
-        informer.replace_page([], [Malformed(PODS, "default", "odd", "uid-odd", "1", "spec: expected object")])
+        informer.cache.replace_page([], [Malformed(PODS, "default", "odd", "uid-odd", "1", "spec: expected object")])
 
     world = simulate(story, two_nodes)
     assert world.registry.get_sample_value("scheduler_malformed_objects_total", {"kind": "Pod"}) == 1

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from koordinator.api.meta import LabelSelector
+from koordinator.api.kinds import NODE_METRICS
+from koordinator.api.meta import LabelSelector, ObjectMeta
+from koordinator.api.nodemetric import NodeMetric, NodeMetricInfo, NodeMetricStatus, ResourceMap
 from koordinator.api.pod import Affinity, Pod, PodAffinity, PodAffinityTerm
+from koordinator.api.quantity import Quantity
+from koordinator.scheduler.configuration.argument_checks import complete_load_aware
+from koordinator.scheduler.configuration.arguments import LoadAwareSchedulingArgs
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
+from koordinator.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
 from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import Fit, make_node, make_pod
 from tests.scheduler.world import World, simulate
@@ -45,3 +51,41 @@ def test_a_binding_of_ours_wakes_those_that_wait_for_the_pod() -> None:
         assert world.api.placed() == {"leader": "a", "follower": "a"}
 
     simulate(story, one_node, profile)
+
+
+def placed_after(*seconds: float, expired_nodes_pass: bool) -> list[bool]:
+    """Whether a pod that is checked for load has its node after so many seconds each. The node has reported at the
+    beginning that it is too busy, and reports are good for 120 seconds."""
+    args = LoadAwareSchedulingArgs(
+        node_metric_expiration_seconds=120, enable_schedule_when_node_metrics_expired=expired_nodes_pass
+    )
+
+    def profile(view: ClusterView) -> Profile:
+        load_aware = LoadAwareScheduling(complete_load_aware(args, ""), view)
+        plugins = {"Fit": Fit(None, view), load_aware.name: load_aware}
+        return Profile("koord-scheduler", plugins, PluginOrder(filter=tuple(plugins), score=(("Fit", 1),)))
+
+    found: list[bool] = []
+
+    async def story(world: World) -> None:
+        usage = ResourceMap(resources={"cpu": Quantity.parse("3900m"), "memory": Quantity.parse("1Gi")})
+        status = NodeMetricStatus(update_time=world.clock.now(), node_metric=NodeMetricInfo(node_usage=usage))
+        world.api.put(NodeMetric(metadata=ObjectMeta(name="a"), status=status), NODE_METRICS)
+        await world.settle()
+        world.api.put(make_pod("p"))
+        await world.settle()
+        for each in seconds:
+            await world.settle(each)
+            found.append("p" in world.api.placed())
+
+    simulate(story, one_node, profile)
+    return found
+
+
+def test_a_pod_is_placed_when_the_report_that_kept_it_off_has_expired() -> None:
+    """Nothing else happens, and long before parked pods are tried again anyway."""
+    assert placed_after(100, 19, 2, expired_nodes_pass=True) == [False, False, True]
+
+
+def test_a_report_that_expires_helps_nobody_where_that_rules_the_node_out() -> None:
+    assert placed_after(119, 60, expired_nodes_pass=False) == [False, False]

@@ -60,6 +60,9 @@ async def _ask_leader(place: Place, path: str) -> Any:
         try:
             return decode_any(await client.raw("GET", proxied))
         except ApiStatusError as error:
+            if not error.reason:
+                # Passed on by the API server, whose own refusals all have one.
+                raise NoAnswerError(_in_words(error.message)) from error
             if host == socket.gethostname():
                 # Not in a pod, but on this very machine.
                 return await _get(f"http://127.0.0.1:{place.port}", path)
@@ -102,6 +105,15 @@ async def _get(address: str, path: str) -> Any:
     if status != 200:
         raise NoAnswerError(str(document.get("message", status)) if isinstance(document, dict) else str(status))
     return document
+
+
+def _in_words(answer: str) -> str:
+    """What a scheduler says instead of an explanation."""
+    try:
+        document = decode_any(answer.encode())
+    except DecodeError:
+        return answer
+    return str(document.get("message", answer)) if isinstance(document, dict) else answer
 
 
 def _checked(url: str) -> str:

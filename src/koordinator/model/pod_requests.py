@@ -8,8 +8,7 @@ the largest of what it asks for, what the node has granted and what it runs with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from koordinator.api.pod import Container, ContainerStatus, Pod, ResourceList
@@ -32,6 +31,8 @@ NON_ZERO_DEFAULTS: Final[Mapping[str, int]] = {"cpu": 100 * 10**6, "memory": 200
 def pod_requests(pod: Pod, missing: Mapping[str, int] | None = None, *, resized: bool = True) -> Amounts:
     """Requests of the whole pod. ``missing``: amounts for containers that do not name the resource at all.
     ``resized``: count what containers have been granted or run with, not only what the spec asks for."""
+    if not missing and _is_plain(pod) and not (resized and _is_resized(pod)):
+        return _sums([container.resources.requests for container in pod.spec.containers])
     statuses = _statuses(pod) if resized else {}
     infeasible = is_resize_infeasible(pod)
 
@@ -54,6 +55,8 @@ def pod_requests(pod: Pod, missing: Mapping[str, int] | None = None, *, resized:
 
 def pod_limits(pod: Pod) -> Amounts:
     """Limits of the whole pod; overhead counts only for what is limited anyway."""
+    if _is_plain(pod):
+        return _sums([container.resources.limits for container in pod.spec.containers])
     total = _aggregate(pod, lambda container, _: _nanos(container.resources.limits))
     whole = pod.spec.resources.limits if pod.spec.resources is not None else {}
     total.update(_pod_level(whole))
@@ -76,6 +79,38 @@ def non_zero_requests(pod: Pod) -> Amounts:
 def canonical(name: str, nanos: int) -> int:
     """An exact amount in the unit that is counted in (milli-CPU, else whole units), rounded up, at most ``MOST``."""
     return min(-(-nanos // (10**6 if name == "cpu" else _NANO)), MOST)
+
+
+def _is_plain(pod: Pod) -> bool:
+    """Whether nothing but containers counts, so that they need only be summed up: true for most pods, of which there
+    are many."""
+    spec = pod.spec
+    return not spec.init_containers and spec.resources is None and not spec.overhead
+
+
+def _is_resized(pod: Pod) -> bool:
+    """Whether some container may count with other amounts than its spec's."""
+    status = pod.status
+    if not status.container_statuses:
+        return bool(status.init_container_statuses)
+    asked = {container.name: container.resources.requests for container in pod.spec.containers}
+    for each in status.container_statuses:
+        if each.resources is None or each.name not in asked:
+            continue
+        amounts = asked[each.name]
+        if each.resources.requests != amounts or (each.allocated_resources and each.allocated_resources != amounts):
+            return True
+    return bool(status.init_container_statuses)
+
+
+def _sums(parts: Sequence[ResourceList]) -> Amounts:
+    if len(parts) == 1:
+        return _nanos(parts[0])
+    total: Amounts = {}
+    for part in parts:
+        for name, quantity in part.items():
+            total[name] = total.get(name, 0) + quantity.nanos
+    return total
 
 
 def _aggregate(pod: Pod, amounts_of: _AmountsOf) -> Amounts:
@@ -107,8 +142,10 @@ def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
 
 def is_resize_infeasible(pod: Pod) -> bool:
     """As upstream tells it: by the reason of the condition alone, whatever its status says."""
-    pending = (condition for condition in pod.status.conditions if condition.type == "PodResizePending")
-    return any(condition.reason == "Infeasible" for condition in islice(pending, 1))
+    for condition in pod.status.conditions:
+        if condition.type == "PodResizePending":
+            return condition.reason == "Infeasible"
+    return False
 
 
 def _pod_level(amounts: ResourceList) -> Amounts:

@@ -51,6 +51,9 @@ class Outcome(msgspec.Struct, frozen=True):
     pod: Pod | None = None
 
 
+_BOUND: Final = Outcome(Result.BOUND)
+
+
 class Binding(msgspec.Struct, frozen=True):
     """One pod on its way to its node."""
 
@@ -119,8 +122,11 @@ class Binder:
     async def _work(self) -> None:
         while True:
             binding = await self._waiting.get()
+            times = binding.engine.times
+            begun = times.begin()
             try:
                 outcome = await self._bind(binding)
+                times.end("Bind", begun, "Success" if outcome.result is Result.BOUND else "Error")
             except asyncio.CancelledError:
                 raise
             except Exception as error:
@@ -147,7 +153,7 @@ class Binder:
                 await self._client.create(PODS, body, metadata.namespace, name=metadata.name, subresource="binding")
             except MalformedObjectError:
                 # Only the answer's body was odd: the server has done it.
-                return Outcome(Result.BOUND)
+                return _BOUND
             except KubeError as error:
                 if isinstance(error, ApiStatusError) and not _is_inconclusive(error):
                     return await self._settle(pod.pod, node_name, error)
@@ -158,7 +164,7 @@ class Binder:
                 backoff = backoff or Backoff(_RETRY, self._clock, self._random)
                 await self._clock.sleep(backoff.next())
             else:
-                return Outcome(Result.BOUND)
+                return _BOUND
 
     async def _settle(self, pod: Pod, node_name: str, error: ApiStatusError) -> Outcome:
         """The server refused. A conflict may mean that an earlier request of ours got through: look."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -13,6 +14,7 @@ from koordinator.api.kinds import PODS
 from koordinator.api.timestamps import format_time
 from koordinator.base.backoff import Backoff, BackoffPolicy
 from koordinator.base.clock import Clock
+from koordinator.base.logs import verbosity
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.interface import Client, PatchType
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -24,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 _RETRY: Final = BackoffPolicy(initial=0.2, maximum=5.0)
 _TRIES: Final = 8
+_EACH_EVICTION: Final = verbosity(2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,9 @@ class Eviction:
     node_name: str
     victims: Sequence[PodInfo]
     plugin: str
+    on_told: Callable[[bool], None]
+    """Called once, when the view shows every victim as leaving or gone, or some could not be told: with whether none of
+    them is on the node any more."""
 
 
 class Evictions:
@@ -49,16 +55,18 @@ class Evictions:
         self._random = random
         self._concurrency = concurrency
         self._arrived: asyncio.Queue[tuple[Eviction, PodInfo]] = asyncio.Queue()
-        self._left: dict[str, int] = {}
-        """Uid of a preemptor -> victims that were not dealt with yet."""
 
     def submit(self, eviction: Eviction) -> None:
-        """Evict soon. Until it is done the preemptor's uid is in ``view.evicting``."""
-        uid = eviction.preemptor.uid
-        if not eviction.victims:
-            return
-        self._left[uid] = self._left.get(uid, 0) + len(eviction.victims)
-        self._view.evicting.add(uid)
+        """Evict soon."""
+        staying = {victim.uid for victim in eviction.victims}
+
+        def on_seen(uid: str) -> None:
+            staying.discard(uid)
+            if not staying:
+                eviction.on_told(self._is_free(eviction))
+
+        for victim in eviction.victims:
+            self._view.departures.expect(victim.uid, partial(on_seen, victim.uid))
         for victim in eviction.victims:
             self._arrived.put_nowait((eviction, victim))
 
@@ -70,27 +78,27 @@ class Evictions:
     async def _work(self) -> None:
         while True:
             eviction, victim = await self._arrived.get()
-            try:
-                await self._evict(eviction, victim)
-            finally:
-                self._done(eviction.preemptor.uid)
+            if not await self._evict(eviction, victim):
+                self._view.departures.seen(victim.uid)
 
-    def _done(self, uid: str) -> None:
-        self._left[uid] -= 1
-        if not self._left[uid]:
-            del self._left[uid]
-            self._view.evicting.discard(uid)
+    def _is_free(self, eviction: Eviction) -> bool:
+        row = self._view.columns.row_of.get(eviction.node_name)
+        return row is None or not any(victim.uid in self._view.pods_on[row] for victim in eviction.victims)
 
-    async def _evict(self, eviction: Eviction, victim: PodInfo) -> None:
+    async def _evict(self, eviction: Eviction, victim: PodInfo) -> bool:
+        """Whether the view will show that the victim leaves because of us."""
         waiting = self._view.waiting.get(victim.uid)
         if waiting is not None:
             waiting.reject(eviction.plugin, "preempted")
         elif victim.pod.metadata.deletion_timestamp is not None or not await self._delete(eviction, victim):
-            return
+            return False
         preemptor = eviction.preemptor
-        logger.info("pod %s is evicted from %s for pod %s", victim.key, eviction.node_name, preemptor.key)
+        logger.log(
+            _EACH_EVICTION, "pod %s is evicted from %s for pod %s", victim.key, eviction.node_name, preemptor.key
+        )
         note = f"Preempted by pod {preemptor.uid} on node {eviction.node_name}"
         self._events.pod_event(victim.pod, "Normal", "Preempted", "Preempting", note, reporter=preemptor.pod)
+        return waiting is None
 
     async def _delete(self, eviction: Eviction, victim: PodInfo) -> bool:
         """Whether the victim is leaving now because of us. Errors are tried again for a while: without its victims gone

@@ -66,6 +66,7 @@ class Feed:
         removed = self._state.remove_pod(uid)
         if removed is not None:
             self._announce(ClusterEvent(EventKind.POD_DELETE, removed))
+        self._state.view.departures.seen(uid)
 
     def set_node(self, node: Node) -> None:
         self._mark_time()
@@ -106,6 +107,8 @@ class Feed:
             self._announce(ClusterEvent(EventKind.POD_ADD, None, info))
         if known is not None and not moved:
             self._announce_change(known, info)
+        if _stays_for_now(pod):
+            self._state.view.departures.seen(uid)
 
     def _pending(self, pod: Pod) -> None:
         uid = pod.metadata.uid
@@ -139,9 +142,11 @@ class Feed:
     def _release(self, uid: str, kept: str = "") -> None:
         """The node that the pod was promised is promised no more. Unless it is ``kept``, others may have the room."""
         nominations = self._state.view.nominations
-        is_kept = nominations.node_of(uid) == kept
+        promised = nominations.node_of(uid)
+        if not promised:
+            return
         pod = nominations.remove(uid)
-        if pod is not None and not is_kept:
+        if pod is not None and promised != kept:
             self._announce(ClusterEvent(EventKind.POD_DELETE, pod))
 
     def _announce_change(self, before: PodInfo, after: PodInfo) -> None:
@@ -153,6 +158,14 @@ class Feed:
     def _announce(self, event: ClusterEvent) -> None:
         self._queue.on_event(event)
         self._wake()
+
+
+def _stays_for_now(pod: Pod) -> bool:
+    """Whether the pod is being deleted, but not at once: its room is not free before some time has passed."""
+    metadata = pod.metadata
+    if metadata.deletion_timestamp is None:
+        return False
+    return metadata.deletion_grace_period_seconds != 0 or bool(metadata.finalizers)
 
 
 def _shrank(before: PodRequest, after: PodRequest) -> bool:

@@ -23,21 +23,21 @@ from koordinator.scheduler.engine.decision import Attempt, DecisionLog, Placemen
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import PluginError, Reason
-from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN
 from koordinator.scheduler.engine.rejection import refused_on_node
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.engine.waiting_pods import Verdict
-from koordinator.scheduler.evictions import Eviction, Evictions
 from koordinator.scheduler.failure_report import Events, Failure, FailureReason, FailureReporter
 from koordinator.scheduler.feed import Feed
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.monitor import SchedulerMonitor
 from koordinator.scheduler.next_pod import NextPod
+from koordinator.scheduler.passing_time import PassingTime
 from koordinator.scheduler.plugin_errors import PluginErrors
 from koordinator.scheduler.preparation import Preparation
 from koordinator.scheduler.queue.queued_pod import QueuedPod
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
+from koordinator.scheduler.rejected_pods import RejectedPods
 from koordinator.scheduler.waiting_room import WaitingRoom
 
 logger = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class LoopParts:
     feed: Feed
     binder: Binder
     preparation: Preparation
-    evictions: Evictions
+    rejected: RejectedPods
     reporter: FailureReporter
     events: Events
     writer: ApiWriter
@@ -78,14 +78,15 @@ class SchedulingLoop:
     ) -> None:
         self._engines = engines
         self._queue = queue
-        self._next = NextPod(queue, [engine.profile for engine in engines.values()], errors)
+        profiles = [engine.profile for engine in engines.values()]
+        self._next = NextPod(queue, profiles, errors)
         self._decisions = decisions
         self._metrics = metrics
         self._clock = clock
         self._work = asyncio.Event()
         self._errors = errors
         self._limit = limit
-        self._view = view
+        self._passing_time = PassingTime(profiles, clock, queue.on_event, errors)
         self._waiting_room = WaitingRoom(view.waiting, clock.monotonic, self._allowed)
         self._parts: LoopParts
 
@@ -130,6 +131,7 @@ class SchedulingLoop:
         pods, binder, monotonic = self._next, self._parts.binder, self._clock.monotonic
         end = monotonic() + _SLICE_SECONDS
         self._waiting_room.expire()
+        self._passing_time.announce()
         while binder.has_room:
             entry = pods.pop()
             if entry is None:
@@ -141,7 +143,7 @@ class SchedulingLoop:
 
     async def _pause(self) -> None:
         deadlines = [self._queue.next_deadline() if self._parts.binder.has_room else None]
-        deadlines.append(self._waiting_room.next_deadline())
+        deadlines += [self._waiting_room.next_deadline(), self._passing_time.next_deadline()]
         now, seconds = self._clock.monotonic(), _LONGEST_PAUSE
         for deadline in deadlines:
             if deadline is not None:
@@ -225,42 +227,15 @@ class SchedulingLoop:
             return
         if after != NO_PLAN:
             self._metrics.preemption_tried()
-        if after.nominated_node is not None and pod.uid in self._queue:
-            self._nominate(entry, rejection)
-        group = (pod.pod.spec.scheduler_name, rejection.pod_class, rejection.plugins) if rejection.pod_class else None
-        self._queue.park(entry, rejection.wakes_on, rejection.message, plugins=rejection.plugins, group=group)
+        self._parts.rejected.settle(entry, rejection)
         self._tell(entry, started, "Unschedulable", rejection.message, after.nominated_node)
         for handler in handlers:
             handler.after_failure(pod, rejection.message)
 
-    def _nominate(self, entry: QueuedPod, rejection: Rejection) -> None:
-        """Promise the pod a node, and make those leave who are in its way; or take a promise back."""
-        pod, after = entry.pod, rejection.after
-        node_name = after.nominated_node or ""
-        before = self._view.nominations.node_of(pod.uid)
-        self._view.nominations.set(pod, node_name)
-        if before not in ("", node_name):
-            # Less important pods may have the room that was promised.
-            self._queue.on_event(ClusterEvent(EventKind.POD_DELETE, pod))
-        if after.victims:
-            self._metrics.preempted(len(after.victims))
-            self._parts.evictions.submit(Eviction(pod, node_name, after.victims, after.plugin))
-        if node_name:
-            self._take_promises_back(pod, node_name)
-
-    def _take_promises_back(self, pod: PodInfo, node_name: str) -> None:
-        """Less important pods that wait for this node would wait for nothing: they look for another one."""
-        for other in list(self._view.nominations.on(node_name)):
-            if other.priority < pod.priority:
-                self._view.nominations.remove(other.uid)
-                self._parts.reporter.clear_nomination(other.pod)
-                self._queue.activate([other.uid])
-
     def _bound(self, binding: Binding, outcome: Outcome) -> None:
         entry, placement = binding.entry, binding.placement
         pod = placement.pod
-        for plugin in binding.engine.profile.post_bind:
-            plugin.post_bind(pod, placement.node_name)
+        self._post_bind(binding.engine, placement)
         if self._queue.remove(pod.uid) is not None:
             # The watch has not shown it yet. When it does, nothing is new any more: parked pods hear of it now.
             self._queue.on_event(ClusterEvent(EventKind.POD_ADD, None, pod))
@@ -278,6 +253,13 @@ class SchedulingLoop:
         note = f"Successfully assigned {pod.key} to {placement.node_name}"
         self._parts.events.pod_event(pod.pod, "Normal", "Scheduled", "Binding", note)
         logger.log(_EACH_DECISION, "%s", note)
+
+    def _post_bind(self, engine: Engine, placement: Placement) -> None:
+        if engine.profile.post_bind:
+            begun = engine.times.begin()
+            for plugin in engine.profile.post_bind:
+                plugin.post_bind(placement.pod, placement.node_name)
+            engine.times.end("PostBind", begun)
 
     def _failed(self, entry: QueuedPod, started: float, reason: FailureReason, message: str) -> None:
         handlers = self._engines[entry.pod.pod.spec.scheduler_name].profile.failure_handlers

@@ -37,7 +37,7 @@ from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.monitor import MonitorOptions
-from koordinator.scheduler.options import Options, parse_options
+from koordinator.scheduler.options import CROSS_SCHEDULER_NOMINATION, Options, parse_options
 from koordinator.scheduler.plugins.not_built import STAND_INS
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.pod_events import PodEvents
@@ -77,10 +77,11 @@ async def _run(options: Options, configuration: SchedulerConfiguration, election
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    client = await connect(_client_options(options, configuration))
+    clock, random, metrics = SystemClock(), Random(), Metrics()
+    client = await connect(_client_options(options, configuration, metrics))
     try:
-        clock, random, metrics = SystemClock(), Random(), Metrics()
         metrics.add_process_metrics()
+        options.features.export(metrics)
         host = socket.gethostname()
         events = EventBroadcaster(client, instance=f"{_PROGRAM}-{host}", clock=clock, random=random, metrics=metrics)
         elector: LeaderElector | None = None
@@ -134,13 +135,13 @@ def _scheduler(
                 options.debug_scores, options.debug_filters, options.debug_diagnosis, options.debug_diagnosis_blocking
             ),
             diagnosis_queue=options.debug_diagnosis_queue_size,
-            foreign_nominations=options.cross_scheduler_nomination,
+            foreign_nominations=options.features.enabled(CROSS_SCHEDULER_NOMINATION),
             controller_plugins=options.controller_plugins,
         ),
     )
 
 
-def _client_options(options: Options, configuration: SchedulerConfiguration) -> ClientOptions:
+def _client_options(options: Options, configuration: SchedulerConfiguration, metrics: Metrics) -> ClientOptions:
     connection = configuration.client_connection
     return ClientOptions(
         kubeconfig=connection.kubeconfig or options.kubeconfig,
@@ -148,6 +149,7 @@ def _client_options(options: Options, configuration: SchedulerConfiguration) -> 
         qps=connection.qps if options.qps is None else options.qps,
         burst=connection.burst if options.burst is None else options.burst,
         user_agent=user_agent(_PROGRAM),
+        metrics=metrics,
     )
 
 

@@ -153,9 +153,9 @@ class SchedulerMetrics:
         """Permit plugins have held a pod back."""
         self._permit_wait.labels("Success" if allowed else "Unschedulable").observe(seconds)
 
-    def point_took(self, point: str, profile: str, seconds: float) -> None:
-        """All plugins of an extension point took so long in one decision."""
-        self._point_duration.labels(point, "Success", profile).observe(seconds)
+    def point_times(self, point: str, profile: str, status: str = "Success") -> Callable[[float], None]:
+        """What to tell how long all plugins of an extension point took for one pod."""
+        return self._point_duration.labels(point, status, profile).observe
 
     def plugin_took(self, plugin: str, point: str, seconds: float) -> None:
         """One of them."""
@@ -202,8 +202,10 @@ class _Sizes(Collector):
         pending = GaugeMetricFamily(
             "scheduler_pending_pods", "[STABLE] Number of pending pods, by the queue type.", labels=("queue",)
         )
-        for pool in _PENDING:
-            pending.add_metric([pool.value], self._pending(pool))
+        sizes = Tally({pool: self._pending(pool) for pool in _PENDING})
+        sizes[Pool.GATED] += self._pending(Pool.PREEMPTING)
+        for pool, size in sizes.items():
+            pending.add_metric([pool.value], size)
         cached = GaugeMetricFamily(
             "scheduler_cache_size", "[ALPHA] Number of nodes, pods and assumed pods in the cache.", labels=("type",)
         )

@@ -12,13 +12,14 @@ from datetime import timedelta
 from typing import Final, TypeVar
 
 import koordinator
-from koordinator.base.feature_gates import parse_gates
+from koordinator.base.feature_gates import Feature, FeatureGates, parse_gates
 from koordinator.base.flag_types import Flag, FlagGroup
 from koordinator.base.flags import FlagSet, FlagValues
 from koordinator.scheduler.unused_flags import SWITCHES, UNUSED_FLAGS
 
 T = TypeVar("T")
-_CROSS_SCHEDULER_NOMINATION: Final = "CrossSchedulerNomination"
+CROSS_SCHEDULER_NOMINATION: Final = "CrossSchedulerNomination"
+_FEATURES: Final = {CROSS_SCHEDULER_NOMINATION: Feature(default=False)}
 
 _DESCRIPTION: Final = """\
 Places pods that ask for it by spec.schedulerName, in place of kube-scheduler or of the Go koord-scheduler: it reads the
@@ -63,7 +64,8 @@ class Options:
     debug_diagnosis: bool
     debug_diagnosis_blocking: bool
     debug_diagnosis_queue_size: int
-    cross_scheduler_nomination: bool
+    features: FeatureGates
+    """Those that have an effect."""
     controller_plugins: tuple[str, ...]
     without_effect: tuple[str, ...]
     """A sentence for each flag that was given and does nothing."""
@@ -195,8 +197,10 @@ def parse_options(arguments: Sequence[str]) -> Options:
     without_effect += [
         f"feature gate {name} has no effect: what it governs is not built yet"
         for name in gates
-        if name != _CROSS_SCHEDULER_NOMINATION
+        if name not in _FEATURES
     ]
+    features = FeatureGates(_FEATURES)
+    features.set({name: on for name, on in gates.items() if name in _FEATURES})
 
     def explicit(flag: Flag[T]) -> T | None:
         return _explicit(given, flag)
@@ -226,7 +230,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
         debug_diagnosis_blocking=given[flags.debug_diagnosis_blocking],
         debug_diagnosis_queue_size=given[flags.debug_diagnosis_queue_size],
         controller_plugins=given[flags.controller_plugins],
-        cross_scheduler_nomination=gates.get(_CROSS_SCHEDULER_NOMINATION, False),
+        features=features,
         without_effect=tuple(without_effect),
     )
 

@@ -1,4 +1,8 @@
-"""How long plugins take in Filter and Score, measured in one decision of ten: a stopwatch costs as much as they do."""
+"""How long plugins and extension points take.
+
+Filter and Score, in which most decisions look at one row, are measured in one decision of ten: a stopwatch costs as
+much as they do. The other points are measured whenever they have something to run.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +17,24 @@ _ONE_IN: Final = 10
 
 
 class PluginTimes:
-    """``refresh`` stands in for Evaluation.refresh in one profile's engine."""
+    """``refresh`` stands in for Evaluation.refresh in one profile's engine; the whole is its PointTimes."""
 
     def __init__(self, profile: str, metrics: SchedulerMetrics, monotonic: Callable[[], float]) -> None:
         self._profile = profile
         self._metrics = metrics
         self._monotonic = monotonic
+        self.begin = monotonic
+        self._points: dict[tuple[str, str], Callable[[float], None]] = {}
+        """By point and status: looking labels up costs more than counting."""
         self._decisions = 0
+
+    def end(self, point: str, begun: float, status: str = "Success") -> None:
+        """See PointTimes."""
+        seconds = self._monotonic() - begun
+        observe = self._points.get((point, status))
+        if observe is None:
+            observe = self._points[point, status] = self._metrics.point_times(point, self._profile, status)
+        observe(seconds)
 
     def refresh(self, evaluation: Evaluation) -> None:
         """Bring the evaluation up to date, and now and then measure what that takes."""
@@ -42,7 +57,7 @@ class PluginTimes:
             for stopwatch in called:
                 self._metrics.plugin_took(stopwatch.plugin.name, point, stopwatch.seconds)
             if called:
-                self._metrics.point_took(point, self._profile, sum(stopwatch.seconds for stopwatch in called))
+                self._metrics.point_times(point, self._profile)(sum(stopwatch.seconds for stopwatch in called))
 
     def _timed(
         self, entries: list[PlannedFilter] | list[PlannedScore]

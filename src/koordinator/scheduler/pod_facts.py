@@ -3,18 +3,21 @@ something that it follows from has changed."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
 
 from koordinator.api.meta import ObjectMeta
-from koordinator.api.pod import Pod, PodSpec
+from koordinator.api.pod import Pod, PodSpec, PodStatus
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 MakePodInfo = Callable[[Pod], PodInfo]
 _TOPOLOGY: Final = "topology.kubernetes.io/"
 _TWINS_KEPT: Final = 4096
+_VARIANTS_KEPT: Final = 8
+"""Of pods that differ in what the key leaves out, such as their affinity."""
 _TwinKey = tuple[object, ...]
 
 
@@ -24,15 +27,17 @@ class PodFacts:
     def __init__(self, make_pod: MakePodInfo, alike: Callable[[str], bool]) -> None:
         self._make_pod = make_pod
         self._alike = alike
-        self._twins: dict[_TwinKey, PodInfo] = {}
-        """The last pod of each workload, and of each size where pods have no owner."""
+        self._twins: dict[_TwinKey, deque[PodInfo]] = {}
+        """The last pods of each workload, and of each size where pods have no owner; no two of them are twins."""
 
     def of(self, pod: Pod, known: PodInfo | None) -> PodInfo:
         """The pod with its facts; ``known`` is how it was before."""
         if known is None or known.uid != pod.metadata.uid:
             return self._of_new(pod)
         same_spec = _same_but_for_node(known.pod.spec, pod.spec)
-        if _granted(known.pod) != _granted(pod) or not (same_spec or _same_resources(known.pod.spec, pod.spec)):
+        if not _same_grants(known.pod.status, pod.status) or not (
+            same_spec or _same_resources(known.pod.spec, pod.spec)
+        ):
             return self._make_pod(pod)
         memo = known.memo if same_spec and _same_metadata(known.pod.metadata, pod.metadata) else {}
         return PodInfo(pod, known.request, known.key, known.uid, known.priority, memo)
@@ -42,14 +47,17 @@ class PodFacts:
             return self._make_pod(pod)
         metadata, spec = pod.metadata, pod.spec
         owner = metadata.owner_references[0].uid if metadata.owner_references else ""
-        requests = tuple(spec.containers[0].resources.requests.items()) if spec.containers else ()
-        key = metadata.namespace, spec.scheduler_name, owner, frozenset(metadata.labels.items()), requests
-        twin = self._twins.get(key)
-        if twin is not None and _are_twins(twin.pod, pod):
-            return PodInfo(pod, twin.request, metadata.key, metadata.uid, twin.priority, twin.memo)
+        requests = spec.containers[0].resources.requests if spec.containers else {}
+        # In the order of the document, which is the API server's and so the same for like pods.
+        amounts = tuple([(name, quantity.nanos) for name, quantity in requests.items()])
+        key = metadata.namespace, spec.scheduler_name, owner, tuple(metadata.labels.items()), amounts
+        for twin in self._twins.get(key, ()):
+            if _are_twins(twin.pod, pod):
+                return PodInfo(pod, twin.request, metadata.key, metadata.uid, twin.priority, twin.memo)
         if len(self._twins) >= _TWINS_KEPT:
             self._twins.clear()
-        info = self._twins[key] = self._make_pod(pod)
+        info = self._make_pod(pod)
+        self._twins.setdefault(key, deque(maxlen=_VARIANTS_KEPT)).append(info)
         return info
 
 
@@ -100,16 +108,24 @@ def _same_own_labels(before: Mapping[str, str], after: Mapping[str, str]) -> boo
     return before == {key: value for key, value in after.items() if not key.startswith(_TOPOLOGY) or key in before}
 
 
-def _granted(pod: Pod) -> tuple[object, object]:
-    """What containers have been given, and what became of a wish to resize them."""
-    status = pod.status
-    containers = [
+def _same_grants(before: PodStatus, after: PodStatus) -> bool:
+    """Whether containers have been given the same, and the same has become of a wish to resize them."""
+    if _pending_resizes(before) != _pending_resizes(after):
+        return False
+    return (
+        before.container_statuses == after.container_statuses
+        and before.init_container_statuses == after.init_container_statuses
+    ) or _granted(before) == _granted(after)
+
+
+def _granted(status: PodStatus) -> list[object]:
+    return [
         (container.name, container.resources, container.allocated_resources)
         for container in (*status.container_statuses, *status.init_container_statuses)
     ]
-    conditions = [
-        (condition.type, condition.status, condition.reason)
-        for condition in status.conditions
-        if condition.type == "PodResizePending"
+
+
+def _pending_resizes(status: PodStatus) -> list[object]:
+    return [
+        (condition.status, condition.reason) for condition in status.conditions if condition.type == "PodResizePending"
     ]
-    return containers, conditions

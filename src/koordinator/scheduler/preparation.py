@@ -14,10 +14,12 @@ from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.scheduler.binding import Binding, Finished, Outcome, Result
 from koordinator.scheduler.engine.binding_points import BindOutcome, ClusterWriter, PodChanges
+from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.extender import PodPatcher
 from koordinator.scheduler.engine.framework import PluginError
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.reservation_points import reservation_of, stands_for_a_reservation
 from koordinator.scheduler.plugins.default_binder import DefaultBinder
 
 logger = logging.getLogger(__name__)
@@ -44,6 +46,8 @@ class Preparation:
         profile, placement = binding.engine.profile, binding.placement
         if any(plugin.pre_binds(placement.pod, placement.node_name) for plugin in profile.pre_bind):
             return True
+        if stands_for_a_reservation(profile, placement.pod):
+            return True
         return any(not isinstance(plugin, DefaultBinder) for plugin in profile.bind)
 
     def submit(self, binding: Binding) -> None:
@@ -61,7 +65,7 @@ class Preparation:
     async def _prepare(self, binding: Binding) -> None:
         placement = binding.placement
         try:
-            outcome = await self._run_plugins(binding.engine.profile, placement.pod, placement.node_name)
+            outcome = await self._run_plugins(binding.engine, placement.pod, placement.node_name)
         except Exception as error:
             # A plugin may raise anything; its pod is tried again, and says why.
             logger.warning("pod %s cannot be bound to %s: %s", placement.pod.key, placement.node_name, error)
@@ -74,25 +78,54 @@ class Preparation:
         finally:
             self._room.release()
 
-    async def _run_plugins(self, profile: Profile, pod: PodInfo, node_name: str) -> BindOutcome:
+    async def _run_plugins(self, engine: Engine, pod: PodInfo, node_name: str) -> BindOutcome:
+        profile, begun = engine.profile, engine.times.begin()
+        for_reservation = stands_for_a_reservation(profile, pod)
+        if for_reservation:
+            await self._pre_bind_reservation(profile, pod, node_name)
+        else:
+            await self._pre_bind(profile, pod, node_name)
+        engine.times.end("PreBind", begun)
+        begun = engine.times.begin()
+        for binder in profile.bind:
+            outcome = await self._limited(binder.name, binder.time_limit, binder.bind(pod, node_name, self._writer))
+            if outcome is BindOutcome.BOUND:
+                engine.times.end("Bind", begun)
+                return outcome
+            if outcome is BindOutcome.BY_API and not for_reservation:
+                return outcome
+        if for_reservation:
+            raise PluginError("no plugin of the profile gives reservations their nodes")
+        return BindOutcome.BY_API
+
+    async def _pre_bind(self, profile: Profile, pod: PodInfo, node_name: str) -> None:
         changes = PodChanges()
         for plugin in profile.pre_bind:
             if plugin.pre_binds(pod, node_name):
                 work = plugin.pre_bind(pod, node_name, changes, self._writer)
                 await self._limited(plugin.name, plugin.time_limit, work)
         if changes:
-            await self._write(profile, pod, changes)
-        for binder in profile.bind:
-            outcome = await self._limited(binder.name, binder.time_limit, binder.bind(pod, node_name, self._writer))
-            if outcome is not BindOutcome.SKIPPED:
-                return outcome
-        return BindOutcome.BY_API
+            await self._write(profile, "the pod", lambda patcher: patcher.apply_changes(pod, changes, self._writer))
 
-    async def _write(self, profile: Profile, pod: PodInfo, changes: PodChanges) -> None:
+    async def _pre_bind_reservation(self, profile: Profile, pod: PodInfo, node_name: str) -> None:
+        reservation, changes, writer = reservation_of(profile, pod), PodChanges(), self._writer
+        for plugin in profile.reservation_pre_bind:
+            work = plugin.pre_bind_reservation(reservation, node_name, changes, writer)
+            await self._limited(plugin.name, plugin.time_limit, work)
+        if changes:
+            await self._write(
+                profile,
+                "the reservation",
+                lambda patcher: patcher.apply_reservation_changes(reservation, changes, writer),
+            )
+
+    async def _write(
+        self, profile: Profile, what: str, apply: Callable[[PodPatcher], Coroutine[Any, Any, bool]]
+    ) -> None:
         for patcher in profile.all(PodPatcher):
-            if await patcher.apply_changes(pod, changes, self._writer):
+            if await apply(patcher):
                 return
-        raise PluginError("no plugin of the profile writes what others decided about the pod; DefaultPreBind would")
+        raise PluginError(f"no plugin of the profile writes what others decided about {what}; DefaultPreBind would")
 
     async def _limited(self, name: str, seconds: float, work: Coroutine[Any, Any, T]) -> T:
         try:

@@ -7,9 +7,8 @@ a change of leader starts from what the API has and nothing else.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from random import Random
@@ -28,7 +27,6 @@ from koordinator.scheduler.decision_limit import DecisionLimit
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import DecisionLog
 from koordinator.scheduler.engine.engine import Engine
-from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.extender import Controller
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
@@ -37,6 +35,8 @@ from koordinator.scheduler.evictions import Evictions
 from koordinator.scheduler.explain.sources import Sources
 from koordinator.scheduler.failure_report import Events, FailureReporter
 from koordinator.scheduler.feed import Feed
+from koordinator.scheduler.garbage_collection import spare_initial_lists
+from koordinator.scheduler.hints import Hints
 from koordinator.scheduler.loop import LoopParts, SchedulingLoop
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.monitor import MonitorOptions, SchedulerMonitor
@@ -44,8 +44,8 @@ from koordinator.scheduler.plugin_errors import PluginErrors
 from koordinator.scheduler.plugin_times import PluginTimes
 from koordinator.scheduler.pod_facts import PodFacts
 from koordinator.scheduler.preparation import Preparation
-from koordinator.scheduler.queue.queued_pod import QueuedPod
 from koordinator.scheduler.queue.scheduling_queue import QueueOptions, SchedulingQueue
+from koordinator.scheduler.rejected_pods import RejectedPods
 from koordinator.scheduler.watching import add_informers
 
 logger = logging.getLogger(__name__)
@@ -103,10 +103,17 @@ class Scheduler:
             profile.scheduler_name: Engine(profile, self.state, random) for profile in profiles
         }
         for name, engine in self.engines.items():
-            engine.refresh = PluginTimes(name, metrics, clock.monotonic).refresh
+            times = PluginTimes(name, metrics, clock.monotonic)
+            engine.refresh, engine.times = times.refresh, times
         self._errors = errors
+        hints = Hints(self.state, lambda name: self.engines[name].profile, errors)
         self.queue = SchedulingQueue(
-            _sort_key(profiles), self._gate, clock.monotonic, self._options.queue, self._may_help
+            _sort_key(profiles),
+            self._gate,
+            clock.monotonic,
+            self._options.queue,
+            hints.may_help,
+            hints.promised_to,
         )
         limit = (
             DecisionLimit(seconds, lambda: self.state.is_whole)
@@ -137,12 +144,13 @@ class Scheduler:
         self.monitor = SchedulerMonitor(self.queue, metrics, clock, self._options.monitor)
         self._preparation = Preparation(self._writer, self._binder.submit, self._loop.finished, clock)
         self._evictions = Evictions(client, events, view, clock, random)
+        rejected = RejectedPods(self.queue, view, self._evictions, self._reporter, metrics, self._loop.wake)
         self._loop.attach(
             LoopParts(
                 self.feed,
                 self._binder,
                 self._preparation,
-                self._evictions,
+                rejected,
                 self._reporter,
                 events,
                 self._writer,
@@ -165,6 +173,11 @@ class Scheduler:
         clock = self._clock
         return Sources(self.decisions, self.queue, self.state.view, profiles, clock.now, clock.monotonic)
 
+    def pods(self) -> Iterable[Pod]:
+        """Those on nodes, and those that wait for a node of a profile's."""
+        on_nodes = {uid: info.pod for pods in self.state.view.pods_on.values() for uid, info in pods.items()}
+        return {**on_nodes, **{entry.pod.uid: entry.pod.pod for entry in self.queue.pods()}}.values()
+
     @property
     def synced(self) -> bool:
         """Whether the state shows the whole cluster."""
@@ -172,12 +185,13 @@ class Scheduler:
 
     async def watch(self) -> None:
         """Keep the state and the queue current until cancelled; leaders and those that wait to lead alike."""
-        await self.informers.run()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(spare_initial_lists(self.informers.wait_synced, self._clock), name="garbage-collection")
+            tasks.create_task(self.informers.run(), name="informers")
 
     async def schedule(self, stop: asyncio.Event) -> None:
         """Wait for the initial lists, then schedule until ``stop``; returns when no binding is under way."""
         await self.informers.wait_synced()
-        _spare_what_lives_long()
         logger.info("in sync: %s", ", ".join(f"{count} {name}" for name, count in self._cache_sizes().items()))
         async with asyncio.TaskGroup() as tasks:
             binder = tasks.create_task(self._binder.run(), name="binder")
@@ -207,23 +221,6 @@ class Scheduler:
         engine = self.engines.get(scheduler_name)
         return engine is not None and engine.profile.treats_equals_alike
 
-    def _may_help(self, entry: QueuedPod, event: ClusterEvent) -> bool:
-        """Ask the plugins that ruled out the pod's nodes; one that cannot say counts as a yes."""
-        plugins = self.engines[entry.pod.pod.spec.scheduler_name].profile.plugins
-        for name in entry.plugins:
-            plugin = plugins.get(name)
-            if plugin is None:
-                return True
-            if event.kind not in plugin.wakes_on():
-                continue
-            try:
-                if plugin.may_help(entry.pod, event):
-                    return True
-            except Exception as error:
-                self._errors.of_observer(name, "may_help", error)
-                return True
-        return not entry.plugins
-
     def _controllers(self) -> list[tuple[str, Controller]]:
         profiles = [engine.profile for engine in self.engines.values()]
         return make_controllers(profiles, self._options.controller_plugins, self._writer)
@@ -246,11 +243,3 @@ def _sort_key(profiles: Sequence[Profile]) -> Callable[[PodInfo, float], tuple[A
         if profile.queue_sort is not None:
             return profile.queue_sort.sort_key
     return lambda pod, queued_at: (-pod.priority, queued_at)
-
-
-def _spare_what_lives_long() -> None:
-    """Keep the garbage collector away from the caches: what the initial lists brought is not garbage, and walking
-    through it again and again would stop the world for nothing."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 50, 100)

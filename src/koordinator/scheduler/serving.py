@@ -13,6 +13,7 @@ from koordinator.scheduler.services.configuration import add_configuration
 from koordinator.scheduler.services.debug_flags import add_debug_flags
 from koordinator.scheduler.services.explanations import add_explanations
 from koordinator.scheduler.services.node_document import node_service
+from koordinator.scheduler.services.pod_resources import add_pod_resources
 from koordinator.scheduler.services.routes import Services
 
 
@@ -29,7 +30,9 @@ def serve(
     server.health.add("informer-sync", lambda: "" if scheduler.synced else "not in sync", "readyz")
     if elector is not None:
         server.health.add("leaderElection", elector.check, "healthz", "livez")
-    make_services(scheduler, (lambda: elector.is_leading) if elector is not None else lambda: True).mount(server)
+    is_leading = (lambda: elector.is_leading) if elector is not None else lambda: True
+    make_services(scheduler, is_leading).mount(server)
+    add_pod_resources(server, scheduler.pods, is_leading)
     add_configuration(server, configuration)
     if configuration.document.enable_profiling:
         add_debug_flags(server, scheduler.debug.settings)

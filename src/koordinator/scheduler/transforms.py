@@ -21,6 +21,7 @@ from koordinator.api.pod import Container, Pod, PodSpec, ResourceList, Volume
 from koordinator.api.quantity import Quantity
 
 _TRIMMING_POLICIES: Final = ("", "Default")
+_DATED: Final = frozenset(resource_names.DEPRECATED_NAMES)
 _NOT_TRIMMED: Final = (resource_names.BATCH_CPU, resource_names.BATCH_MEMORY)
 
 
@@ -45,7 +46,11 @@ def node_as_seen(node: Node) -> Node:
 
 def pod_as_seen(pod: Pod) -> Pod:
     """The pod with current resource names and the scheduler name that counts, without volumes that need no node."""
-    spec = _without_plain_volumes(_with_current_names(pod.spec))
+    spec = pod.spec
+    if _has_dated_names(spec):
+        spec = _with_current_names(spec)
+    if spec.volumes:
+        spec = _without_plain_volumes(spec)
     name = pod.metadata.labels.get(label_keys.SCHEDULER_NAME)
     if name is None or name == spec.scheduler_name:
         return pod if spec is pod.spec else msgspec.structs.replace(pod, spec=spec)
@@ -62,23 +67,24 @@ def _without_plain_volumes(spec: PodSpec) -> PodSpec:
     return spec if len(volumes) == len(spec.volumes) else msgspec.structs.replace(spec, volumes=volumes)
 
 
+def _has_dated_names(spec: PodSpec) -> bool:
+    if any(map(_is_dated, spec.containers)) or not _DATED.isdisjoint(spec.overhead):
+        return True
+    return bool(spec.init_containers) and any(map(_is_dated, spec.init_containers))
+
+
+def _is_dated(container: Container) -> bool:
+    resources = container.resources
+    return not (_DATED.isdisjoint(resources.requests) and _DATED.isdisjoint(resources.limits))
+
+
 def _with_current_names(spec: PodSpec) -> PodSpec:
-    if not any(map(_is_dated, (*spec.containers, *spec.init_containers))) and not _has_old(spec.overhead):
-        return spec
     return msgspec.structs.replace(
         spec,
         containers=[_renamed(container) for container in spec.containers],
         init_containers=[_renamed(container) for container in spec.init_containers],
         overhead=dict(resource_names.with_current_names(spec.overhead)),
     )
-
-
-def _has_old(resources: Mapping[str, Quantity]) -> bool:
-    return not resource_names.DEPRECATED_NAMES.keys().isdisjoint(resources)
-
-
-def _is_dated(container: Container) -> bool:
-    return _has_old(container.resources.requests) or _has_old(container.resources.limits)
 
 
 def _renamed(container: Container) -> Container:

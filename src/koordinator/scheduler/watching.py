@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from koordinator.api.kinds import NODES, PODS, Kind
+from koordinator.api.pod import Pod
 from koordinator.kube.handlers import MalformedHandler
+from koordinator.kube.informer import Informer
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Malformed
 from koordinator.scheduler.engine.framework import Plugin
@@ -30,7 +32,8 @@ def add_informers(
         on_delete=lambda node: feed.remove_node(node.metadata.name),
         on_malformed=malformed,
     )
-    informers.informer(PODS, field_selector=_NOT_FINISHED, transform=pod_as_seen).add_handlers(
+    pods = informers.informer(PODS, field_selector=_NOT_FINISHED, transform=pod_as_seen)
+    pods.add_handlers(
         on_add=lambda pod, initial: feed.set_pod(pod),
         on_update=lambda old, new: feed.set_pod(new),
         on_delete=feed.remove_pod,
@@ -38,13 +41,16 @@ def add_informers(
     )
     plugins = list(plugins)
     for kind in dict.fromkeys(kind for plugin in plugins for kind in plugin.node_objects):
-        _add_node_objects(informers, feed, kind, malformed)
+        _add_node_objects(informers, feed, kind, malformed, after=pods)
     for kind in dict.fromkeys(kind for plugin in plugins for kind in plugin.watches):
         _add_objects(informers, feed, kind, malformed)
 
 
-def _add_node_objects(informers: InformerSet, feed: Feed, kind: Kind[Any], malformed: MalformedHandler) -> None:
-    informers.informer(kind, absent_is_empty=True).add_handlers(
+def _add_node_objects(
+    informers: InformerSet, feed: Feed, kind: Kind[Any], malformed: MalformedHandler, *, after: Informer[Pod]
+) -> None:
+    """What is said of a node (what it measured, say) is held against its pods: once, if they are all there."""
+    informers.informer(kind, absent_is_empty=True, after=after).add_handlers(
         on_add=lambda obj, initial: feed.set_node_object(kind, obj.metadata.name, None, obj),
         on_update=lambda old, new: feed.set_node_object(kind, new.metadata.name, old, new),
         on_delete=lambda obj: feed.set_node_object(kind, obj.metadata.name, obj, None),

@@ -43,6 +43,8 @@ class Cluster:
         self.deleted: list[str] = []
         self.paused = False
         self.pauses = 0
+        self.rests: list[int] = []
+        """How many pods there were each time that the scheduler was let come to rest."""
         self._waiting: list[Key] = []
 
     async def create(self, kind: Kind[Any], body: dict[str, Any], namespace: str = "") -> Any:
@@ -73,7 +75,7 @@ class Cluster:
         self._schedule()
 
     async def until_quiet(self, limit: float) -> None:
-        return
+        self.rests.append(len(self.names("pods")))
 
     def names(self, plural: str) -> list[str]:
         return [name for kind, name, _ in self.created if kind == plural]
@@ -121,6 +123,11 @@ def test_pods_get_a_namespace_of_their_own() -> None:
     cluster, executor = run(CreatePods(count=2), CreatePods(count=1, namespace="mine"))
     assert cluster.names("namespaces") == ["namespace-0", "mine"]
     assert [namespace for namespace, _ in executor.must_be_bound] == ["namespace-0", "namespace-0", "mine"]
+
+
+def test_what_is_measured_lasts_from_rest_to_rest() -> None:
+    cluster, _ = run(CreatePods(count=2), CreatePods(count=3, collect_metrics=True))
+    assert cluster.rests == [2, 5]
 
 
 def test_namespaces_are_numbered_and_created_once() -> None:

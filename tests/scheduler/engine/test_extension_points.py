@@ -1,84 +1,29 @@
-"""Koordinator's extension points, each with a small plugin that uses it."""
+"""Koordinator's extension points on the way to a node, each with a small plugin that uses it."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-
-from koordinator.api.node import Node
-from koordinator.scheduler.controllers import is_selected, make_controllers
 from koordinator.scheduler.engine.adjustment import Adjustment
-from koordinator.scheduler.engine.binding_points import ClusterWriter, PermitPlugin, Wait
-from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import CPU, Rows
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.extender import (
-    Controller,
-    ControllerProvider,
     FilterTransformer,
     FindOneNodePlugin,
-    ForgetHandler,
     PostFilterTransformer,
     PreferNodesPlugin,
     PreFilterTransformer,
-    ReservationFilterPlugin,
     ReservationNominator,
-    ReservationRestorePlugin,
-    ReservationScorePlugin,
     ResizePodPlugin,
     ScoreTransformer,
 )
-from koordinator.scheduler.engine.framework import Plugin, PluginError, Reason
+from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.profile import Profile
-from koordinator.scheduler.engine.reservation_points import (
-    filter_reservation,
-    restore_reservations,
-    score_reservations,
-)
-from tests.scheduler.fakes import FirstChoice, describe, make_node, make_pod, make_profile, make_state
-
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-def engine_with(kind: type[Plugin], nodes: Sequence[Node] = (), point: str = "") -> tuple[Engine, ClusterState, Any]:
-    """The usual small profile and one plugin more, listed at ``point``."""
-    state = make_state(nodes or [make_node("a"), make_node("b")])
-    base = make_profile(state.view)
-    plugin = kind(None, state.view)
-    order = base.order
-    if point == "score":
-        order = replace(order, score=(*order.score, (kind.name, 1)))
-    elif point:
-        order = replace(order, **{point: (*getattr(order, point), kind.name)})
-    profile = Profile(base.scheduler_name, {**base.plugins, kind.name: plugin}, order)
-    return Engine(profile, state, FirstChoice()), state, plugin
-
-
-def decide(engine: Engine, **changes: Any) -> Placement | Rejection:
-    return engine.decide(describe(make_pod("p", **changes)), NOW)
-
-
-def node_of(result: Placement | Rejection) -> str:
-    assert isinstance(result, Placement)
-    return result.node_name
-
-
-def message_of(result: Placement | Rejection) -> str:
-    assert isinstance(result, Rejection)
-    return result.message
-
-
-class Shared(Plugin):
-    """Treats all pods alike."""
-
-    def class_key(self, pod: PodInfo) -> Hashable:
-        return None
+from tests.scheduler.engine.extended import NOW, Shared, decide, engine_with, message_of, node_of
+from tests.scheduler.fakes import FirstChoice, describe, make_node, make_pod, make_profile
 
 
 class Halving(PreFilterTransformer, Shared):
@@ -281,114 +226,3 @@ def test_a_nominated_reservation_is_forgotten_once_it_is_taken() -> None:
 def test_without_a_reservation_to_nominate_the_attempt_fails() -> None:
     engine, _, _ = engine_with(Nominating)
     assert message_of(decide(engine, labels={"unlucky": ""})).endswith("1 no nominated reservation.")
-
-
-class Forgetting(ForgetHandler, Shared):
-    name = "Forgetting"
-
-    def __init__(self, args: Any, view: Any) -> None:
-        super().__init__(args, view)
-        self.forgotten: list[str] = []
-
-    def forget_pod(self, pod: PodInfo) -> None:
-        self.forgotten.append(pod.key)
-
-
-def test_forget_handlers_learn_that_a_pod_is_not_assumed_any_more() -> None:
-    engine, _, plugin = engine_with(Forgetting)
-    result = decide(engine)
-    assert isinstance(result, Placement)
-    engine.assume(result)
-    engine.forget(result)
-    assert plugin.forgotten == ["default/p"]
-
-
-class Gate(PermitPlugin, Shared):
-    name = "Gate"
-
-    def permit(self, pod: PodInfo, row: int) -> Reason | Wait | None:
-        match pod.pod.metadata.labels.get("gate"):
-            case "wait":
-                return Wait(30)
-            case "refuse":
-                return Reason("the gate is shut")
-            case "raise":
-                raise RuntimeError("the gate is broken")
-        return None
-
-
-def permitted(gate: str) -> Mapping[str, float] | Rejection:
-    engine, _, _ = engine_with(Gate, point="permit")
-    result = decide(engine, labels={"gate": gate})
-    assert isinstance(result, Placement)
-    engine.assume(result)
-    return engine.permit(result)
-
-
-def test_permit_lets_wait_and_refuses() -> None:
-    assert permitted("open") == {}
-    assert permitted("wait") == {"Gate": 30}
-    refusal = permitted("refuse")
-    assert isinstance(refusal, Rejection)
-    assert refusal.message == "0/1 nodes are available: 1 the gate is shut."
-
-
-def test_permit_that_raises_is_an_error_of_its_plugin() -> None:
-    with pytest.raises(PluginError, match="the gate is broken"):
-        permitted("raise")
-
-
-class Reservations(ReservationRestorePlugin, ReservationFilterPlugin, ReservationScorePlugin, Shared):
-    """Reservations are numbers here: even ones fit, larger ones are better."""
-
-    name = "Reservations"
-
-    def restore_reservations(self, pod: PodInfo, matched: Sequence[Any], unmatched: Sequence[Any], row: int) -> Any:
-        return sum(matched) - sum(unmatched)
-
-    def filter_reservation(self, pod: PodInfo, reservation: Any, row: int) -> Reason | None:
-        return Reason(f"{reservation} is odd") if reservation % 2 else None
-
-    def score_reservation(self, pod: PodInfo, reservation: Any, row: int) -> int:
-        return int(reservation)
-
-
-def test_reservation_points() -> None:
-    engine, _, _ = engine_with(Reservations)
-    pod = describe(make_pod("p"))
-    assert restore_reservations(engine.profile, pod, [5, 2], [3], 0) == {"Reservations": 4}
-    assert filter_reservation(engine.profile, pod, 2, 0) is None
-    assert filter_reservation(engine.profile, pod, 3, 0) == Reason("3 is odd")
-    assert score_reservations(engine.profile, pod, [0, 3, 7], 0) == [0, 42, 100]
-    assert score_reservations(engine.profile, pod, [0, 0], 0) == [0, 0]
-    with pytest.raises(PluginError, match="below 0"):
-        score_reservations(engine.profile, pod, [-1], 0)
-
-
-class Working:
-    name = "work"
-
-    async def run(self) -> None:
-        return
-
-
-class Providing(ControllerProvider, Shared):
-    name = "Providing"
-
-    def controllers(self, writer: ClusterWriter) -> Sequence[Controller]:
-        return [Working()]
-
-
-@pytest.mark.parametrize(
-    ("selection", "expected"),
-    [(["*"], True), ([], False), (["Providing"], True), (["-Providing", "*"], False), (["*", "-Other"], True)],
-)
-def test_controllers_run_where_the_flag_says_so(selection: list[str], expected: bool) -> None:
-    assert is_selected("Providing", selection) is expected
-
-
-def test_one_instance_of_a_plugin_speaks_for_all_profiles() -> None:
-    engine, _, _ = engine_with(Providing)
-    writer: Any = None
-    found = make_controllers([engine.profile, engine.profile], ["*"], writer)
-    assert [(plugin, controller.name) for plugin, controller in found] == [("Providing", "work")]

@@ -8,8 +8,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from koordinator.api.meta import LabelSelector
 from koordinator.api.node import Node
-from koordinator.api.pod import Affinity, ContainerPort, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod
+from koordinator.api.pod import (
+    Affinity,
+    ContainerPort,
+    NodeSelector,
+    NodeSelectorRequirement,
+    NodeSelectorTerm,
+    Pod,
+    TopologySpreadConstraint,
+)
 from koordinator.api.pod import NodeAffinity as NodeAffinityTerms
 from tests.scheduler.explain.scene import Scene, make_node, make_pod, tainted
 
@@ -150,6 +159,25 @@ def test_a_host_port_that_is_taken_is_named() -> None:
     scene.place(with_port(make_pod("other", node="a"), 8080))
     (node,) = closest(scene, with_port(make_pod("p"), 8080))
     assert details(node) == ["host port 8080/TCP is taken"]
+
+
+def test_a_node_that_is_the_least_uneven_is_the_closest_and_says_by_how_much() -> None:
+    pod = make_pod("p", labels={"app": "web"})
+    constraint = TopologySpreadConstraint(
+        max_skew=1,
+        topology_key="zone",
+        when_unsatisfiable="DoNotSchedule",
+        label_selector=LabelSelector(match_labels={"app": "web"}),
+    )
+    pod = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, topology_spread_constraints=[constraint]))
+    scene = Scene(*(make_node(zone, labels={"zone": zone}, cpu="0" if zone == "c" else "9") for zone in "abc"))
+    for number, zone in enumerate("aaab"):
+        scene.place(make_pod(f"web-{number}", labels={"app": "web"}, node=zone))
+    nodes = closest(scene, pod)
+    assert [details(node)[0] for node in nodes if node["node"] != "c"] == [
+        "zone=b has 1 pod with app=web, the least is 0 in zone=c: with this one the skew would be 2, maxSkew is 1",
+        "zone=a has 3 pods with app=web, the least is 0 in zone=c: with this one the skew would be 4, maxSkew is 1",
+    ]
 
 
 def busy(name: str) -> tuple[Scene, Node]:

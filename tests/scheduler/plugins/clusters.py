@@ -11,24 +11,17 @@ import msgspec
 from hypothesis import strategies as st
 
 from koordinator.api.meta import ObjectMeta
-from koordinator.api.node import Node, NodeSpec, NodeStatus, Taint
+from koordinator.api.node import Node, NodeSpec, NodeStatus
 from koordinator.api.nodemetric import NodeMetric, NodeMetricInfo, NodeMetricStatus, PodMetricInfo, ResourceMap
 from koordinator.api.pod import (
     Affinity,
     Container,
-    ContainerPort,
     ContainerStatus,
-    NodeAffinity,
-    NodeSelector,
-    NodeSelectorRequirement,
-    NodeSelectorTerm,
     Pod,
     PodCondition,
     PodSpec,
     PodStatus,
-    PreferredSchedulingTerm,
     ResourceRequirements,
-    Toleration,
 )
 from koordinator.api.quantity import Quantity
 from koordinator.scheduler.configuration import default_configuration
@@ -38,6 +31,7 @@ from koordinator.scheduler.engine.framework import Observer, Plugin
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.table import BUILT_IN
+from tests.scheduler.plugins.placement_rules import node_affinities, ports, taints, tolerations
 from tests.scheduler.plugins.reference import Machine
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -46,57 +40,6 @@ _ARGUMENTS = default_configuration().profiles[0].arguments
 
 small = st.integers(min_value=0, max_value=4)
 labels = st.dictionaries(st.sampled_from(["zone", "size"]), st.sampled_from(["a", "b", "1", "2"]))
-effects = st.sampled_from(["NoSchedule", "NoExecute", "PreferNoSchedule"])
-taints = st.builds(Taint, key=st.sampled_from(["x", "y"]), value=st.sampled_from(["", "1"]), effect=effects)
-tolerations = st.builds(
-    Toleration,
-    key=st.sampled_from(["", "x", "y", "node.kubernetes.io/unschedulable"]),
-    operator=st.sampled_from(["", "Equal", "Exists"]),
-    value=st.sampled_from(["", "1"]),
-    effect=st.sampled_from(["", "NoSchedule", "PreferNoSchedule"]),
-)
-requirements = st.one_of(
-    st.builds(
-        NodeSelectorRequirement,
-        key=st.sampled_from(["zone", "size"]),
-        operator=st.sampled_from(["In", "NotIn"]),
-        values=st.lists(st.sampled_from(["a", "b", "1"]), min_size=1, max_size=2),
-    ),
-    st.builds(
-        NodeSelectorRequirement,
-        key=st.sampled_from(["zone", "size"]),
-        operator=st.sampled_from(["Exists", "DoesNotExist"]),
-    ),
-    st.builds(
-        NodeSelectorRequirement, key=st.just("size"), operator=st.sampled_from(["Gt", "Lt"]), values=st.just(["1"])
-    ),
-)
-by_name = st.builds(
-    NodeSelectorRequirement,
-    key=st.just("metadata.name"),
-    operator=st.sampled_from(["In", "In", "NotIn"]),
-    values=st.sampled_from(["n0", "n1", "gone"]).map(lambda name: [name]),
-)
-terms = st.builds(
-    NodeSelectorTerm,
-    match_expressions=st.lists(requirements, max_size=2),
-    match_fields=st.just([]) | st.lists(by_name, max_size=2),
-)
-node_affinities = st.builds(
-    NodeAffinity,
-    required_during_scheduling_ignored_during_execution=st.none()
-    | st.builds(NodeSelector, node_selector_terms=st.lists(terms, min_size=1, max_size=2)),
-    preferred_during_scheduling_ignored_during_execution=st.lists(
-        st.builds(PreferredSchedulingTerm, weight=st.integers(1, 100), preference=terms), max_size=2
-    ),
-)
-ports = st.builds(
-    ContainerPort,
-    container_port=st.just(80),
-    host_port=st.sampled_from([0, 80, 81]),
-    host_ip=st.sampled_from(["", "10.0.0.1", "10.0.0.2"]),
-    protocol=st.sampled_from(["TCP", "UDP"]),
-)
 
 
 OF_WHOLE_PODS = ("cpu", "memory", "hugepages-2Mi")

@@ -24,7 +24,8 @@ from koordinator.scheduler.configuration.arguments import (
 )
 from koordinator.scheduler.engine.framework import FilterPlugin, Observer, PreFilterPlugin, ScorePlugin, SkipScore
 from tests.scheduler.plugins import reference, reference_load
-from tests.scheduler.plugins.clusters import EXTENDED, NOW, World, node_affinities, pods, worlds
+from tests.scheduler.plugins.clusters import EXTENDED, NOW, World, pods, worlds
+from tests.scheduler.plugins.placement_rules import node_affinities
 from tests.scheduler.plugins.reference import Machine, Verdict
 
 FILTERS: dict[str, Callable[[Machine, Pod], Verdict]] = {

@@ -15,9 +15,9 @@ from koordinator.scheduler.engine.framework import Plugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind, pod_patch
+from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind, metadata_patch
 from tests.scheduler.fake_api import FakeApi
-from tests.scheduler.fakes import describe, make_node, make_pod, make_profile
+from tests.scheduler.fakes import make_node, make_pod, make_profile
 from tests.scheduler.world import World, simulate
 
 
@@ -37,12 +37,12 @@ def changed_pod() -> Pod:
     ],
 )
 def test_a_patch_has_what_is_different_and_names_the_pod_by_its_uid(changes: PodChanges, patch: dict[str, Any]) -> None:
-    assert pod_patch(describe(changed_pod()), changes) == {"metadata": {"uid": "uid-p", **patch}}
+    assert metadata_patch(changed_pod().metadata, changes) == {"metadata": {"uid": "uid-p", **patch}}
 
 
 def test_a_pod_that_is_as_it_should_be_needs_no_patch() -> None:
     changes = PodChanges(labels={"same": "1", "absent": None}, annotations={"kept": "yes"})
-    assert pod_patch(describe(changed_pod()), changes) is None
+    assert metadata_patch(changed_pod().metadata, changes) is None
 
 
 class Annotates(PreBindPlugin):

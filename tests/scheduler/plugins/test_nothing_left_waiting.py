@@ -21,6 +21,7 @@ from koordinator.scheduler.plugins.not_built import STAND_INS
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.profiles import build_profiles
 from tests.scheduler.fake_api import FakeApi
+from tests.scheduler.fakes import make_node, make_pod
 from tests.scheduler.plugins import reference
 from tests.scheduler.plugins.clusters import NODE_NAMES, nodes, pods, resizes
 from tests.scheduler.plugins.reference import Machine, Verdict
@@ -40,9 +41,10 @@ def default_profile(view: ClusterView) -> Profile:
     return profile
 
 
-def pending(pod: Pod) -> Pod:
-    """As it is created; nobody is evicted for it, so that what fits is a matter of filters alone."""
-    spec = replace(pod.spec, scheduler_name=CONFIGURATION.profiles[0].scheduler_name, preemption_policy="Never")
+def pending(pod: Pod, priority: int | None) -> Pod:
+    """As it is created. Without a priority nobody is evicted for it: what fits is a matter of filters alone."""
+    name, policy = CONFIGURATION.profiles[0].scheduler_name, "Never" if priority is None else None
+    spec = replace(pod.spec, scheduler_name=name, preemption_policy=policy, priority=priority or pod.spec.priority)
     return replace(pod, spec=spec, status=replace(pod.status, conditions=[]))
 
 
@@ -53,7 +55,7 @@ def act(data: st.DataObject, api: FakeApi) -> None:
     if what == "pod":
         name = data.draw(st.sampled_from(NAMES))
         if f"default/{name}" not in known:
-            api.put(pending(data.draw(pods(name))))
+            api.put(pending(data.draw(pods(name)), None))
     elif what == "node":
         api.put(data.draw(nodes(data.draw(st.sampled_from(NODE_NAMES)))))
     elif what == "delete" and known:
@@ -92,3 +94,73 @@ def test_no_pod_waits_that_fits(data: st.DataObject) -> None:
             check(world.api)
 
     asyncio.run(run())
+
+
+def act_by_importance(data: st.DataObject, api: FakeApi) -> None:
+    """Pods that differ by size and priority alone, on nodes that are full soon."""
+    what = data.draw(st.sampled_from(["pod", "pod", "pod", "node", "delete"]))
+    if what == "pod":
+        name = data.draw(st.sampled_from(NAMES))
+        if f"default/{name}" not in api.objects["pods"]:
+            pod = make_pod(name, cpu=str(data.draw(st.integers(1, 3))))
+            api.put(pending(pod, data.draw(st.integers(1, 3))))
+    elif what == "node":
+        api.put(make_node(data.draw(st.sampled_from(NODE_NAMES)), cpu=str(data.draw(st.integers(2, 4)))))
+    elif api.objects["pods"]:
+        api.remove("pods", data.draw(st.sampled_from(sorted(api.objects["pods"]))))
+
+
+def let_go(api: FakeApi) -> None:
+    """All pods that are being deleted are gone at last."""
+    for key, pod in list(api.objects["pods"].items()):
+        if pod.metadata.deletion_timestamp is not None:
+            api.remove("pods", key)
+
+
+@settings(max_examples=40)
+@given(st.data())
+def test_no_pod_waits_that_fits_when_others_had_to_leave(data: st.DataObject) -> None:
+    async def run() -> None:
+        world = World(FakeApi(), default_profile, lambda pod, view: make_pod_info(pod, view.columns.resources))
+        world.api.leaving_takes_time = data.draw(st.booleans())
+        for name in NODE_NAMES[:2]:
+            world.api.put(make_node(name, cpu="3"))
+        async with world.running():
+            for _ in range(data.draw(st.integers(6, 20))):
+                act_by_importance(data, world.api)
+                await world.settle(data.draw(st.sampled_from([0.0, 0.0, 1.0])))
+                if data.draw(st.booleans()):
+                    let_go(world.api)
+            for _ in range(8):
+                await world.settle(PAUSES)
+                let_go(world.api)
+            await world.settle(PAUSES)
+            check(world.api)
+
+    asyncio.run(run())
+
+
+def test_those_who_wait_for_other_nodes_are_not_tried_in_vain() -> None:
+    names = ("a", "b", "c")
+
+    async def run() -> list[int]:
+        api = FakeApi()
+        for name in names:
+            api.put(make_node(name, cpu="1"))
+            api.put(make_pod(f"low-{name}", priority=1, node=name))
+        api.leaving_takes_time = True
+        world = World(api, default_profile, lambda pod, view: make_pod_info(pod, view.columns.resources))
+        async with world.running():
+            for name in names:
+                api.put(pending(make_pod(f"high-{name}"), 10))
+            await world.settle(PAUSES)
+            for _ in names:
+                api.remove(
+                    "pods", next(key for key, pod in api.objects["pods"].items() if pod.metadata.deletion_timestamp)
+                )
+                await world.settle(PAUSES)
+            assert sorted(api.placed()) == [f"high-{name}" for name in names]
+        noted = [name for name, reason, _ in world.events.notes if reason == "FailedScheduling"]
+        return [noted.count(f"high-{name}") for name in names]
+
+    assert asyncio.run(run()) == [1, 1, 1]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
-from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
+from koordinator.scheduler.queue.queued_pod import UNDER_WAY, Pool, QueuedPod
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 from tests.scheduler.fakes import describe, make_pod
 from tests.scheduler.queue.test_scheduling_queue import Clock, by_priority, gate
@@ -49,10 +49,19 @@ class QueueMachine(RuleBasedStateMachine):
             assert name not in self.out
             self.out[name] = entry
 
-    @rule(name=PODS, kinds=st.frozensets(KINDS))
-    def park(self, name: str, kinds: frozenset[str]) -> None:
+    @rule(name=PODS, kinds=st.frozensets(KINDS), ready=st.booleans())
+    def park(self, name: str, kinds: frozenset[str], ready: bool) -> None:
         if name in self.out:
-            self.queue.park(self.out.pop(name), kinds, "full")
+            self.queue.park(self.out.pop(name), kinds, "full", ready=ready)
+
+    @rule(name=PODS)
+    def preempt(self, name: str) -> None:
+        if name in self.out:
+            self.queue.await_victims(self.out[name])
+
+    @rule(name=PODS)
+    def activate(self, name: str) -> None:
+        self.queue.activate([f"uid-{name}"])
 
     @rule(name=PODS)
     def retry(self, name: str) -> None:
@@ -74,7 +83,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert pools.keys() == self.known.keys()
         for pool in Pool:
             assert self.queue.size(pool) == sum(1 for found in pools.values() if found is pool)
-        assert {name for name, pool in pools.items() if pool is Pool.IN_FLIGHT} == self.out.keys()
+        assert {name for name, pool in pools.items() if pool in UNDER_WAY} == self.out.keys()
 
     def teardown(self) -> None:
         self.clock.now += 1000

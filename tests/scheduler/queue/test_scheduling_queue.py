@@ -106,6 +106,52 @@ def test_a_change_of_the_pod_during_its_attempt_is_not_missed(queue: SchedulingQ
     assert entry.pool is Pool.BACKOFF
 
 
+def test_a_pod_whose_victims_are_told_to_leave_is_not_tried(queue: SchedulingQueue, clock: Clock) -> None:
+    add(queue, "p")
+    queue.await_victims(pop(queue))
+    queue.on_event(ClusterEvent(EventKind.POD_DELETE))
+    clock.now += 1000
+    assert queue.pop() is None
+    assert queue.take("uid-p") is None
+
+
+def test_what_happens_while_victims_are_told_to_leave_is_not_missed(queue: SchedulingQueue) -> None:
+    add(queue, "p")
+    entry = pop(queue)
+    queue.await_victims(entry)
+    queue.on_event(ClusterEvent(EventKind.NODE_ADD))
+    queue.park(entry, WAKES, "full")
+    assert entry.pool is Pool.BACKOFF
+
+
+def test_a_pod_that_has_its_room_now_keeps_its_turn(queue: SchedulingQueue, clock: Clock) -> None:
+    add(queue, "old")
+    entry = pop(queue)
+    queue.await_victims(entry)
+    clock.now += 1
+    add(queue, "young")
+    queue.park(entry, WAKES, "full", ready=True)
+    assert names(queue) == ["old", "young"]
+
+
+def test_a_pod_that_loses_its_promise_while_victims_are_told_to_leave_is_tried_again(queue: SchedulingQueue) -> None:
+    add(queue, "p")
+    entry = pop(queue)
+    queue.await_victims(entry)
+    queue.activate(["uid-p"])
+    queue.park(entry, WAKES, "full")
+    assert entry.pool is Pool.BACKOFF
+
+
+def test_a_pod_that_is_removed_while_victims_are_told_to_leave_does_not_come_back(queue: SchedulingQueue) -> None:
+    add(queue, "p")
+    entry = pop(queue)
+    queue.await_victims(entry)
+    queue.remove("uid-p")
+    queue.park(entry, WAKES, "full", ready=True)
+    assert queue.pop() is None
+
+
 def test_a_change_of_a_parked_pod_wakes_it(queue: SchedulingQueue, clock: Clock) -> None:
     add(queue, "p", cpu="4")
     queue.park(pop(queue), WAKES, "full")
@@ -199,3 +245,28 @@ def test_a_new_priority_counts_while_waiting(queue: SchedulingQueue) -> None:
     add(queue, "q", priority=5)
     add(queue, "p", priority=9)
     assert names(queue) == ["p", "q"]
+
+
+def test_promised_room_wakes_only_the_pod_that_it_was_promised(clock: Clock) -> None:
+    def may_help(entry: QueuedPod, event: ClusterEvent) -> bool:
+        return entry.pod.uid == "uid-b"
+
+    queue = SchedulingQueue(by_priority, gate, clock, QueueOptions(), may_help, lambda event: ["uid-b"])
+    for name in "abc":
+        add(queue, name)
+    for entry in [pop(queue) for _ in "abc"]:
+        queue.park(entry, WAKES, "full", group="alike")
+    clock.now += 5
+    queue.on_event(ClusterEvent(EventKind.POD_DELETE))
+    assert names(queue) == ["b"]
+
+
+def test_room_beyond_what_was_promised_wakes_all(clock: Clock) -> None:
+    queue = SchedulingQueue(by_priority, gate, clock, promised_to=lambda event: ["uid-a"])
+    for name in "ab":
+        add(queue, name)
+    for entry in [pop(queue) for _ in "ab"]:
+        queue.park(entry, WAKES, "full", group="alike")
+    clock.now += 5
+    queue.on_event(ClusterEvent(EventKind.POD_DELETE))
+    assert sorted(names(queue)) == ["a", "b"]

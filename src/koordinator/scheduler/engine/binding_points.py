@@ -43,7 +43,8 @@ class PermitPlugin(Plugin):
 
 @dataclass(slots=True)
 class PodChanges:
-    """What plugins want written to a pod before it is bound; None removes a key. One patch writes them all."""
+    """What plugins want written to a pod, or a reservation, before it is bound; None removes a key. One patch writes
+    them all."""
 
     labels: dict[str, str | None] = field(default_factory=dict)
     annotations: dict[str, str | None] = field(default_factory=dict)

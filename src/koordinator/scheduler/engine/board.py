@@ -9,7 +9,8 @@ import numpy as np
 
 from koordinator.scheduler.engine.class_plan import ClassPlan, PlannedFilter
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
-from koordinator.scheduler.engine.verdicts import Failure, failures, first_to_rule_out
+from koordinator.scheduler.engine.framework import FEASIBLE
+from koordinator.scheduler.engine.verdicts import Failure, failures
 
 INFEASIBLE: Final = -1
 """The total of a row that no pod of the class may go to."""
@@ -32,13 +33,17 @@ class Board:
         self.feasible: Mask = np.zeros(0, dtype=np.bool_)
         self.totals: Ints = np.zeros(0, dtype=np.int64)
         """Weighted sum of the scores, INFEASIBLE where the pod cannot go."""
-        self._first_out: tuple[str, ...] | None = None
-        """Kept as long as no row is ruled out anew or otherwise."""
+        self._first: Ints = np.zeros(0, dtype=np.int64)
+        """The index of the first filter that rules out a row; one more than the last where none does."""
+        self._first_counts: Ints = np.zeros(len(self._filters) + 1, dtype=np.int64)
+        """How many rows each filter is the first to rule out."""
+        self._first_names: tuple[str, ...] | None = ()
+        """The names of those; None when they have to be made anew."""
 
     @property
     def width(self) -> int:
         """Cells for each row."""
-        return len(self._filters) + len(self._scores) + sum(score.raw is not None for score in self._scores) + 2
+        return len(self._filters) + len(self._scores) + sum(score.raw is not None for score in self._scores) + 3
 
     def best(self) -> Rows:
         """The feasible rows that share the highest total; empty when there is none."""
@@ -93,9 +98,10 @@ class Board:
 
     def first_to_rule_out(self) -> tuple[str, ...]:
         """The plugins that are the first to rule out some node that was looked at, in the order of the profile."""
-        if self._first_out is None:
-            self._first_out = first_to_rule_out(self._filters, self._codes, self._ruled_out())
-        return self._first_out
+        if self._first_names is None:
+            counts = zip(self._filters, self._first_counts.tolist(), strict=False)
+            self._first_names = tuple(entry.plugin.name for entry, count in counts if count)
+        return self._first_names
 
     def failures(self) -> list[Failure]:
         """The infeasible rows that were looked at, grouped by the first plugin that rules them out and its code."""
@@ -129,14 +135,39 @@ class Board:
     def _combine(self, rows: Rows) -> bool:
         """Verdicts and totals from what the plugins said of each row; returns whether a verdict has changed."""
         # Where all rows are meant, views are several times as fast as copies by index.
-        where: Any = slice(rows.shape[0]) if rows.shape[0] == self._columns.size else rows
-        feasible = ~np.logical_or.reduce(self._codes[:, where], axis=0)
-        changed = not np.array_equal(self.feasible[where], feasible)
+        everything = rows.shape[0] == self._columns.size
+        where: Any = slice(rows.shape[0]) if everything else rows
+        codes = self._codes[:, where] if everything else self._codes.take(rows, axis=1)
+        weighted = self._weighted[:, where] if everything else self._weighted.take(rows, axis=1)
+        before = self.feasible[where]
+        feasible = ~np.logical_or.reduce(codes, axis=0)
+        totals = np.add.reduce(weighted, axis=0)
+        changed = bool((before != feasible).any())
         if changed or not feasible.all():
-            self._first_out = None
+            out = ~feasible
+            first = np.full(out.shape[0], len(self._filters), dtype=np.int64)
+            if out.any():
+                first[out] = (codes[:, out] != FEASIBLE).argmax(axis=0)
+                totals[out] = INFEASIBLE
+            self._count_first(where, first)
         self.feasible[where] = feasible
-        self.totals[where] = np.where(feasible, self._weighted[:, where].sum(axis=0), INFEASIBLE)
+        self.totals[where] = totals
         return changed
+
+    def _count_first(self, where: Any, first: Ints) -> None:
+        """``first`` holds for the rows ``where`` from now on."""
+        length = self._first_counts.shape[0]
+        gained, lost = (np.bincount(each, minlength=length) for each in (first, self._first[where]))
+        if not np.array_equal(gained, lost):
+            self._first_counts += gained - lost
+            self._first_names = None
+        self._first[where] = first
+
+    def _rule_out(self, rows: list[int]) -> None:
+        """Nobody is asked about these rows any more."""
+        self._count_first(rows, np.full(len(rows), len(self._filters), dtype=np.int64))
+        self.feasible[rows] = False
+        self.totals[rows] = INFEASIBLE
 
     def _grow(self, capacity: int) -> None:
         known = self.feasible.shape[0]
@@ -144,6 +175,7 @@ class Board:
         self._weighted = _widened(self._weighted, capacity)
         self.feasible = np.concatenate([self.feasible, np.zeros(capacity - known, dtype=np.bool_)])
         self.totals = np.concatenate([self.totals, np.full(capacity - known, INFEASIBLE, dtype=np.int64)])
+        self._first = np.concatenate([self._first, np.full(capacity - known, len(self._filters), dtype=np.int64)])
         for score in self._scores:
             if score.raw is not None:
                 score.raw = np.concatenate([score.raw, np.zeros(capacity - known, dtype=np.int64)])

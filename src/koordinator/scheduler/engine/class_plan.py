@@ -18,6 +18,7 @@ from koordinator.scheduler.engine.framework import (
     SkipScore,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.point_times import UNTIMED, PointTimes
 from koordinator.scheduler.engine.profile import Profile
 
 
@@ -60,7 +61,7 @@ class ClassPlan:
     """What is judged instead of the pod, if a transformer says so."""
 
 
-def plan_class(profile: Profile, pod: PodInfo) -> ClassPlan:
+def plan_class(profile: Profile, pod: PodInfo, times: PointTimes = UNTIMED) -> ClassPlan:
     """Run PreFilter and, unless that ends it, PreScore."""
     plan = ClassPlan()
     for transformer in profile.pre_filter_transformers:
@@ -70,7 +71,9 @@ def plan_class(profile: Profile, pod: PodInfo) -> ClassPlan:
             return plan
         if answer is not None:
             plan.pod = pod = answer
+    begun = times.begin()
     results = _pre_filter(plan, profile.pre_filter, pod)
+    times.end("PreFilter", begun, "Success" if plan.rejection is None else "Unschedulable")
     for transformer in profile.pre_filter_transformers:
         if plan.rejection is None and (reason := transformer.after_pre_filter(pod, plan.restricted_to)) is not None:
             plan.rejection = transformer.name, reason
@@ -86,7 +89,9 @@ def plan_class(profile: Profile, pod: PodInfo) -> ClassPlan:
         for plugin in profile.filter
         if plugin.name not in results or not results[plugin.name].skip
     ]
+    begun = times.begin()
     plan.scores = _pre_score(profile.score, pod)
+    times.end("PreScore", begun)
     return plan
 
 

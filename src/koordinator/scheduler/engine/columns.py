@@ -6,7 +6,7 @@ remembers the version up to which it is current and recomputes only the rows tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Final, TypeVar
 
@@ -41,6 +41,7 @@ class Aspect(IntEnum):
     """The labels of a pod that is on the node; also when it is being deleted now."""
 
 
+_BITS: Final = np.array([1 << aspect for aspect in Aspect], dtype=np.int64)
 Item = TypeVar("Item", bound=np.generic)
 
 
@@ -100,6 +101,8 @@ class NodeColumns:
         self.non_zero_requested: Ints = np.zeros((0, 2), dtype=np.int64, order="F")
         """CPU and memory, pods without a request counted with 100 milli-CPU and 200 MiB."""
         self._versions: Ints = np.zeros((len(Aspect), 0), dtype=np.int64)
+        self._row_versions: Ints = np.zeros(0, dtype=np.int64)
+        """The latest of ``_versions`` of each row."""
         self._changes: list[tuple[int, int]] = []
         self._changes_after = 0
         """The version before the first of ``_changes``; versions count changes one by one."""
@@ -120,16 +123,14 @@ class NodeColumns:
             changed[row] = changed.get(row, 0) | aspect
         return changed
 
-    def touched_since(self, version: int, aspects: Iterable[Aspect]) -> Mask:
-        """The rows of which any of ``aspects`` changed after ``version``; shape (size,)."""
-        touched = np.zeros(self.size, dtype=np.bool_)
-        for aspect in aspects:
-            touched |= self._versions[aspect, : self.size] > version
-        return touched
+    def touched_since(self, version: int) -> tuple[Rows, Ints]:
+        """The rows of which anything changed after ``version``, ascending, with bit masks (``1 << aspect``) of what."""
+        rows: Rows = (self._row_versions[: self.size] > version).nonzero()[0]
+        return rows, _BITS @ (self._versions.take(rows, axis=1) > version)
 
     def row_version(self, row: int) -> int:
         """Grows with every change of ``row``."""
-        return int(self._versions[:, row].max())
+        return int(self._row_versions[row])
 
     def versions(self, aspect: Aspect) -> Ints:
         """When ``aspect`` of each row last changed; shape (size,), to be read only."""
@@ -138,7 +139,7 @@ class NodeColumns:
     def touch(self, row: int, aspect: Aspect) -> None:
         """Note that ``aspect`` of ``row`` has changed."""
         self._clock += 1
-        self._versions[aspect, row] = self._clock
+        self._versions[aspect, row] = self._row_versions[row] = self._clock
         self._changes.append((row, 1 << aspect))
         if len(self._changes) > _CHANGES_KEPT:
             half = len(self._changes) // 2
@@ -212,6 +213,7 @@ class NodeColumns:
         self.requested = _grown(self.requested, (self._capacity, width))
         self.non_zero_requested = _grown(self.non_zero_requested, (self._capacity, 2))
         self._versions = np.ascontiguousarray(_grown(self._versions, (len(Aspect), self._capacity)))
+        self._row_versions = _grown(self._row_versions, (self._capacity,))
 
     def fit_resources(self) -> None:
         width = len(self.resources)

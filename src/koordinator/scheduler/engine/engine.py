@@ -22,11 +22,13 @@ from koordinator.scheduler.engine.extender import (
     ReservationNominator,
     ResizePodPlugin,
 )
-from koordinator.scheduler.engine.failed_attempt import Attempt, Memory
+from koordinator.scheduler.engine.failed_attempt import Attempt
 from koordinator.scheduler.engine.framework import Observer, PluginError, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.point_times import UNTIMED, PointTimes
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.rejection import no_nodes, refused_everywhere, refused_on_node, reject
+from koordinator.scheduler.engine.row_memory import RowMemory
 
 _TOP_NODES: Final = 3
 
@@ -35,7 +37,7 @@ _TOP_NODES: Final = 3
 class _PodClass:
     evaluation: Evaluation
     number: int
-    memory: Memory = field(default_factory=dict)
+    memory: RowMemory = field(default_factory=RowMemory)
     """What PostFilter plugins have found out about rows, for all pods of the class."""
     rejections: dict[tuple[int, str | None], Rejection] = field(default_factory=dict)
     """By priority and preemption policy, valid for ``rejected_at``."""
@@ -52,6 +54,8 @@ class Engine:
         self._cells = cells
         self.refresh: Callable[[Evaluation], None] = Evaluation.refresh
         """Brings an evaluation up to date before it decides; may be replaced by one that measures what that takes."""
+        self.times: PointTimes = UNTIMED
+        """Is told how long the other extension points take."""
         self._classes: OrderedDict[Hashable, _PodClass] = OrderedDict()
         self._numbers = itertools.count(1)
         self._timed = [observer for observer in profile.observers if type(observer).on_time is not Observer.on_time]
@@ -92,8 +96,10 @@ class Engine:
         self._state.assume(placement.pod, placement.node_name)
         try:
             with _as_plugin_error:
+                begun = self.times.begin()
                 for plugin in self.profile.reserve:
                     plugin.reserve(placement.pod, placement.row)
+                self.times.end("Reserve", begun)
         except PluginError:
             self.forget(placement)
             raise
@@ -104,13 +110,18 @@ class Engine:
         """Ask the Permit plugins about an assumed pod: those that want it to wait, and for how many seconds at most
         (none: it may be bound), or a refusal. Raises PluginError. Undoing ``assume`` is the caller's part."""
         waits: dict[str, float] = {}
+        if not self.profile.permit:
+            return waits
         with _as_plugin_error:
+            begun = self.times.begin()
             for plugin in self.profile.permit:
                 answer = plugin.permit(placement.pod, placement.row)
                 if isinstance(answer, Wait):
                     waits[plugin.name] = answer.seconds
                 elif answer is not None:
+                    self.times.end("Permit", begun, "Unschedulable")
                     return refused_on_node(self.profile, plugin.name, answer, placement.node_name)
+            self.times.end("Permit", begun, "Wait" if waits else "Success")
         return waits
 
     def forget(self, placement: Placement) -> None:
@@ -148,7 +159,7 @@ class Engine:
             self._classes.move_to_end(key)
             return known
         with _as_plugin_error:
-            evaluation = Evaluation(self.profile, self._state.view.columns, pod)
+            evaluation = Evaluation(self.profile, self._state.view.columns, pod, self.times)
         self._make_room(evaluation)
         pod_class = self._classes[key] = _PodClass(evaluation, next(self._numbers))
         return pod_class
@@ -170,7 +181,7 @@ class Engine:
         alike = not len(view.nominations) and attempt.only is None
         rejection = pod_class.rejections.get(variant) if alike else None
         if rejection is None:
-            rejection = reject(self.profile, self._state, pod_class.evaluation, pod, attempt)
+            rejection = reject(self.profile, self._state, pod_class.evaluation, pod, attempt, self.times)
             rejection = replace(rejection, pod_class=pod_class.number)
             if alike and not rejection.after.found:
                 # Asking what if leaves the columns as they were, at a later version.

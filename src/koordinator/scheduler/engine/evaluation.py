@@ -17,22 +17,25 @@ import numpy as np
 from koordinator.scheduler.engine.adjustment import adjusted
 from koordinator.scheduler.engine.board import INFEASIBLE, Board
 from koordinator.scheduler.engine.class_plan import plan_class
-from koordinator.scheduler.engine.columns import Aspect, NodeColumns, Rows
+from koordinator.scheduler.engine.columns import Aspect, Ints, NodeColumns, Rows
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.point_times import UNTIMED, PointTimes
 from koordinator.scheduler.engine.profile import Profile
 
-_FEW_CHANGES: Final = 64
+_FEW_CHANGES: Final = 16
+"""So many are looked through faster than the versions of all rows are compared."""
 _SPARE_ROWS: Final = 64
 _ONE_BY_ONE: Final = 3
 """So many rows are done faster in plain integers, one after the other, than as arrays."""
 _EVERYTHING: Final = (1 << len(Aspect)) - 1
+_OF_NODE: Final = 1 << Aspect.NODE
 
 
 class Evaluation(Board):
     """Verdicts and scores of all rows for one class of pods, represented by ``pod``."""
 
-    def __init__(self, profile: Profile, columns: NodeColumns, pod: PodInfo) -> None:
-        plan = plan_class(profile, pod)
+    def __init__(self, profile: Profile, columns: NodeColumns, pod: PodInfo, times: PointTimes = UNTIMED) -> None:
+        plan = plan_class(profile, pod, times)
         super().__init__(plan, columns)
         self.pod = plan.pod or pod
         self._filter_transformers = profile.filter_transformers
@@ -62,43 +65,46 @@ class Evaluation(Board):
     def _follow(self) -> None:
         """Recompute what changed since ``version``."""
         columns = self._columns
-        # Going through a list of changes pays as long as it is much shorter than the list of nodes.
-        changed = columns.changes_since(self.version, max(_FEW_CHANGES, columns.size >> 4))
-        if changed is not None and len(changed) == 1 and self._is_simple:
-            ((row, aspects),) = changed.items()
-            if columns.alive[row]:
-                if aspects & self._reads and self._evaluate_row(aspects, row):
-                    self._normalize()
-                return
-        work: list[tuple[int, Rows]] = []
-        gone: list[int] = []
+        changed = columns.changes_since(self.version, _FEW_CHANGES)
         if changed is not None:
-            groups: dict[int, list[int]] = {}
-            for row, aspects in changed.items():
-                if aspects & self._reads:
-                    if columns.alive[row]:
-                        groups.setdefault(aspects, []).append(row)
-                    else:
-                        gone.append(row)
-            work = [(aspects, np.array(sorted(rows), dtype=np.intp)) for aspects, rows in groups.items()]
+            if len(changed) == 1 and self._is_simple:
+                ((row, aspects),) = changed.items()
+                if columns.alive[row]:
+                    if aspects & self._reads and self._evaluate_row(aspects, row):
+                        self._normalize()
+                    return
+            rows = np.array(sorted(changed), dtype=np.intp)
+            masks = np.array([changed[row] for row in rows.tolist()], dtype=np.int64)
         else:
-            masks = np.zeros(columns.size, dtype=np.int64)
-            for aspect in Aspect:
-                masks |= columns.touched_since(self.version, (aspect,)).astype(np.int64) << int(aspect)
-            gone = np.flatnonzero((masks > 0) & ~columns.alive[: columns.size]).tolist()
-            masks[gone] = 0
-            work = [(int(mask), np.flatnonzero(masks == mask)) for mask in np.flatnonzero(np.bincount(masks)) if mask]
+            rows, masks = columns.touched_since(self.version)
+        gone, work = self._sorted_out(rows, masks)
         reached, stale = self._reached(work, gone) if self._follows else ([], False)
         if self.plan.restricted_to is not None:
             # A freed row may have been given to a node that this class does not look at.
             gone.extend(row for _, rows in work for row in rows.tolist())
             work = [(mask, self._present(rows)) for mask, rows in work]
         if gone:
-            self._first_out = None
-            self.feasible[gone] = False
-            self.totals[gone] = INFEASIBLE
+            self._rule_out(gone)
         self._evaluate(work, stale=bool(gone and self._normalized) or stale)
         self._judge_again(reached)
+
+    def _sorted_out(self, rows: Rows, masks: Ints) -> tuple[list[int], list[tuple[int, Rows]]]:
+        """The rows that are free now, and pairs of (aspects, rows) to compute anew."""
+        alive = self._columns.alive[rows]
+        gone: list[int] = [] if alive.all() else rows[~alive].tolist()
+        matters = (masks & self._reads) != 0
+        if not matters.all() or gone:
+            matters &= alive
+            rows, masks = rows[matters], masks[matters]
+        if not rows.shape[0]:
+            return gone, []
+        first = int(masks[0])
+        if (masks == first).all():
+            return gone, [(first, rows)]
+        # Few nodes change as nodes; computing a little more of the others is cheaper than many small groups.
+        of_node = (masks & _OF_NODE) != 0
+        groups = [(_EVERYTHING, rows[of_node]), (int(np.bitwise_or.reduce(masks)) & ~_OF_NODE, rows[~of_node])]
+        return gone, [(mask, group) for mask, group in groups if group.shape[0]]
 
     def _reached(self, work: Iterable[tuple[int, Rows]], gone: list[int]) -> tuple[list[tuple[int, Rows]], bool]:
         """Tell the plugins that look across nodes what has changed. Returns (index of a filter, the further rows that
@@ -156,12 +162,14 @@ class Evaluation(Board):
                 elif score.raw[row] != value:
                     score.raw[row] = value
                     changed = True
-        feasible = not any(self._codes[:, row].tolist())
+        codes = self._codes[:, row].tolist()
+        feasible = not any(codes)
         before = bool(self.feasible[row])
         if not (feasible and before):
-            self._first_out = None
-        changed |= before != feasible
-        self.feasible[row] = feasible
+            first = len(codes) if feasible else next(index for index, code in enumerate(codes) if code)
+            self._count_first([row], np.array((first,), dtype=np.int64))
+            changed |= before != feasible
+            self.feasible[row] = feasible
         self.totals[row] = sum(self._weighted[:, row].tolist()) if feasible else INFEASIBLE
         return changed and bool(self._normalized)
 
@@ -202,13 +210,17 @@ class Evaluation(Board):
     def _normalize(self) -> None:
         """Scale the scores that depend on each other, and add everything up again."""
         size = self._columns.size
-        feasible = self.feasible[:size]
+        feasible, changed = self.feasible[:size], False
         for index in self._normalized:
             score = self._scores[index]
             assert score.raw is not None
             scaled = score.plugin.normalize(self.pod, score.state, score.raw[:size], feasible)
-            self._weighted[index, :size] = (score.raw[:size] if scaled is None else scaled) * score.weight
-        self.totals[:size] = np.where(feasible, self._weighted[:, :size].sum(axis=0), INFEASIBLE)
+            weighted = (score.raw[:size] if scaled is None else scaled) * score.weight
+            if not np.array_equal(weighted, self._weighted[index, :size]):
+                self._weighted[index, :size] = weighted
+                changed = True
+        if changed:
+            self.totals[:size] = np.where(feasible, np.add.reduce(self._weighted[:, :size], axis=0), INFEASIBLE)
 
 
 def _union(masks: Iterable[int]) -> int:

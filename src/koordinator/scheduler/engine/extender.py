@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
 
+from koordinator.api.kinds import RESERVATIONS, Kind
+from koordinator.api.reservation import Reservation
 from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges
 from koordinator.scheduler.engine.columns import Rows
@@ -94,6 +97,13 @@ class ReservationRestorePlugin(Plugin):
         ``unmatched`` hold."""
 
 
+class ReservationPreAllocationRestorePlugin(Plugin):
+    @abstractmethod
+    def restore_pre_allocatable(self, reservation: Any, pods: Sequence[PodInfo], row: int) -> Any:
+        """What the plugin has to give back on ``row`` so that ``reservation`` may use what the running ``pods`` hold,
+        which it would take over."""
+
+
 class ReservationFilterPlugin(Plugin):
     @abstractmethod
     def filter_reservation(self, pod: PodInfo, reservation: Any, row: int) -> Reason | None:
@@ -107,11 +117,42 @@ class ReservationScorePlugin(Plugin):
 
 
 class ReservationPreBindPlugin(Plugin):
+    """Takes part where it is listed at PreBind. A reservation goes through the queue as a pod that stands for it; of
+    that pod no PreBind plugin is asked. A profile without such a plugin knows no reservations."""
+
+    watches: ClassVar[tuple[Kind[Any], ...]] = (RESERVATIONS,)
+    time_limit: float = 60.0
+    """Seconds after which ``pre_bind_reservation`` is given up."""
+
     @abstractmethod
     async def pre_bind_reservation(
-        self, reservation: Any, node_name: str, changes: PodChanges, writer: ClusterWriter
+        self, reservation: Reservation, node_name: str, changes: PodChanges, writer: ClusterWriter
     ) -> None:
-        """As PreBindPlugin.pre_bind when a reservation itself gets its node."""
+        """I/O that must be done before the reservation gets its node, and what is to be written to it. Raises to fail
+        it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyHint:
+    """NUMA nodes from which a pod may be given what it asks for."""
+
+    nodes: frozenset[int] | None
+    """None: any."""
+    preferred: bool
+    unsatisfied: bool = False
+    """They do not have enough."""
+    score: int = 0
+
+
+class NUMATopologyHintProvider(Plugin):
+    @abstractmethod
+    def topology_hints(self, pod: PodInfo, row: int) -> Mapping[str, Sequence[TopologyHint] | None] | Reason:
+        """By resource what suits the pod on ``row``: None for one that may come from anywhere, an empty list for one
+        that cannot be had. A reason rules the node out."""
+
+    @abstractmethod
+    def allocate_by_hint(self, pod: PodInfo, row: int, hint: TopologyHint) -> Reason | None:
+        """Why the plugin's resources cannot come from the NUMA nodes of ``hint``, which was made of what all said."""
 
 
 class PodPatcher(Plugin):
@@ -120,6 +161,12 @@ class PodPatcher(Plugin):
     @abstractmethod
     async def apply_changes(self, pod: PodInfo, changes: PodChanges, writer: ClusterWriter) -> bool:
         """Write what PreBind plugins want of the pod; False leaves it to the next such plugin."""
+
+    async def apply_reservation_changes(
+        self, reservation: Reservation, changes: PodChanges, writer: ClusterWriter
+    ) -> bool:
+        """The same for what ReservationPreBind plugins want of a reservation."""
+        return False
 
 
 class Controller(Protocol):

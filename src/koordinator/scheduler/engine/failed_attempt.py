@@ -16,17 +16,16 @@ from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NodeStatus
+from koordinator.scheduler.engine.row_memory import RowMemory
 from koordinator.scheduler.engine.verdicts import Failure
 
 T = TypeVar("T")
-Memory = dict[tuple[int, Hashable], tuple[int, object]]
-"""(row, what was asked) -> (version of the row, answer)."""
 
 
 class Attempt:
     """Implements FailedAttempt for one pod and the evaluation of its class."""
 
-    def __init__(self, state: ClusterState, evaluation: Evaluation, pod: PodInfo, memory: Memory) -> None:
+    def __init__(self, state: ClusterState, evaluation: Evaluation, pod: PodInfo, memory: RowMemory) -> None:
         self.kept_for_others: list[int] = []
         """The rows where the pod would fit if nobody had been promised room there."""
         self.only: str | None = None
@@ -144,33 +143,36 @@ class Attempt:
         with self._supposing(row, without, added):
             return bool(self._evaluation.feasible[row])
 
-    def remember(self, row: int, question: Hashable, answer: Callable[[], T]) -> T:
-        """``answer()``, kept for like pods until something changes on ``row``. Asks anew each time when the verdict on
-        a node depends on other nodes, too."""
+    def remember(self, question: Hashable, answer: Callable[[int], T]) -> Callable[[int], T]:
+        """See FailedAttempt. Asks anew each time when the verdict on a node depends on other nodes, too."""
         if not self._evaluation.is_local:
-            return answer()
-        nominated = tuple(pod.uid for pod in nominated_before(self._state, self._pod, row))
-        key = row, (question, nominated)
-        version = self._state.view.columns.row_version(row)
-        known = self._memory.get(key)
-        if known is not None and known[0] == version:
-            return known[1]  # type: ignore[return-value]  # the question decides the type
-        found = answer()
-        if len(self._memory) > 2 * len(self._state.view.columns.row_of) + 1000:
-            self._memory.clear()
-        self._memory[key] = self._state.view.columns.row_version(row), found
-        return found
+            return answer
+        columns, memory = self._state.view.columns, self._memory
+        known: dict[int, tuple[tuple[str, ...], T]] = memory.answers(question, columns)
+
+        def recalled(row: int) -> T:
+            promised = tuple([pod.uid for pod in nominated_before(self._state, self._pod, row)])
+            found = known.get(row)
+            if found is not None and found[0] == promised:
+                return found[1]
+            result = answer(row)
+            known[row] = promised, result
+            memory.nothing_changed(columns)
+            return result
+
+        return recalled
 
 
 def nominated_before(state: ClusterState, pod: PodInfo, row: int) -> list[PodInfo]:
     """The pods that were promised room on ``row`` and that ``pod`` may not take it from: not on a node yet, and more
     important, or equally so and promised earlier."""
     view = state.view
-    if not len(view.nominations):
+    nominated = view.nominations.on(view.columns.names[row])
+    if not nominated:
         return []
     found: list[PodInfo] = []
     seen = False
-    for other in view.nominations.on(view.columns.names[row]):
+    for other in nominated:
         if other.uid == pod.uid:
             # Those of its own importance that come later wait for it, or each would wait for the other.
             seen = True

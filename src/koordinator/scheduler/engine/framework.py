@@ -92,6 +92,11 @@ class Plugin(ABC):
 class Observer:
     """A plugin that keeps columns of its own. Called in the order of events, before the engine recomputes rows."""
 
+    @property
+    def told(self) -> Observer:
+        """Who is told of events in its place: what several plugins derive from them may be derived once, for all."""
+        return self
+
     follows_status: ClassVar[bool] = True
     """Whether it wants to be told, too, of pods on nodes of which neither spec nor labels, annotations and owners have
     changed: that a binding is confirmed, what the kubelet reports. There are many such changes."""
@@ -122,6 +127,15 @@ class Observer:
         """A decision is about to be made at ``now``: touch the rows that time alone has changed (a measurement that
         has expired). Called before every decision, so it must be quick when nothing is due."""
         return
+
+    def wakes_at(self) -> float | None:
+        """When time alone may next let a node pass that was ruled out, in seconds since the epoch; None for never. May
+        be too early. Asked often."""
+        return None
+
+    def passed_by_time(self, now: datetime) -> Sequence[ClusterEvent]:
+        """The nodes that time alone may have let pass until ``now``, as events for parked pods; each once."""
+        return ()
 
     def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
         """An object of a kind that the plugin ``watches`` is new (``old`` None), changed or gone (``new`` None);

@@ -19,10 +19,14 @@ class Observers:
 
     def __init__(self, on_error: OnError | None = None) -> None:
         self._on_error = on_error
+        self._told: set[Observer] = set()
         self._listeners: dict[str, list[tuple[str, Callable[..., None]]]] = {point: [] for point in (*_POINTS, STATUS)}
 
     def add(self, observers: Iterable[Observer]) -> None:
-        for observer in observers:
+        for observer in (each.told for each in observers):
+            if observer in self._told:
+                continue
+            self._told.add(observer)
             name = observer.name if isinstance(observer, Plugin) else type(observer).__name__
             for point in _POINTS:
                 if getattr(type(observer), point) is not getattr(Observer, point):

@@ -8,7 +8,7 @@ from typing import Any
 
 from koordinator.api.pod import Pod
 from koordinator.model.pod_requests import canonical, is_resize_infeasible, non_zero_requests, pod_requests
-from koordinator.scheduler.engine.columns import PODS, ResourceIndex
+from koordinator.scheduler.engine.columns import CPU, MEMORY, PODS, ResourceIndex
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,13 @@ class PodInfo:
 def make_pod_info(pod: Pod, resources: ResourceIndex) -> PodInfo:
     """Derive the facts; resources that are new to the cluster get a column."""
     exact = pod_requests(pod)
-    amounts = {resources.column(name): canonical(name, nanos) for name, nanos in exact.items() if nanos}
-    counted = exact if _names_cpu_and_memory(pod) else non_zero_requests(pod)
-    non_zero = canonical("cpu", counted.get("cpu", 0)), canonical("memory", counted.get("memory", 0))
+    column = resources.column
+    amounts = {column(name): canonical(name, nanos) for name, nanos in exact.items() if nanos}
+    if _names_cpu_and_memory(pod):
+        non_zero = amounts.get(CPU, 0), amounts.get(MEMORY, 0)
+    else:
+        counted = non_zero_requests(pod)
+        non_zero = canonical("cpu", counted.get("cpu", 0)), canonical("memory", counted.get("memory", 0))
     metadata = pod.metadata
     return PodInfo(
         pod=pod,
@@ -60,7 +64,11 @@ def make_pod_info(pod: Pod, resources: ResourceIndex) -> PodInfo:
 def _names_cpu_and_memory(pod: Pod) -> bool:
     """Whether no container leaves either out, so that no default counts; true for most pods. Of one that cannot be
     resized, what its node has granted counts instead, which may leave something out."""
-    return not is_resize_infeasible(pod) and all(
-        "cpu" in container.resources.requests and "memory" in container.resources.requests
-        for container in (*pod.spec.containers, *pod.spec.init_containers)
-    )
+    if is_resize_infeasible(pod):
+        return False
+    spec = pod.spec
+    for container in (*spec.containers, *spec.init_containers) if spec.init_containers else spec.containers:
+        requests = container.resources.requests
+        if "cpu" not in requests or "memory" not in requests:
+            return False
+    return True

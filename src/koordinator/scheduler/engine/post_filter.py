@@ -32,8 +32,8 @@ class FailedAttempt(Protocol):
     def reasons(self, row: int, without: Sequence[PodInfo]) -> Sequence[Reason]:
         """Why the pod would not pass on ``row`` even if the pods ``without`` were not there; empty if it would."""
 
-    def remember(self, row: int, question: Hashable, answer: Callable[[], T]) -> T:
-        """``answer()``, kept for like pods until something changes on ``row``."""
+    def remember(self, question: Hashable, answer: Callable[[int], T]) -> Callable[[int], T]:
+        """``answer`` to ``question`` about a row, asked once for like pods until something changes on the row."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from koordinator.scheduler.engine.extender import (
     FilterTransformer,
     PostFilterTransformer,
     PreFilterTransformer,
+    ReservationPreBindPlugin,
     ScoreTransformer,
 )
 from koordinator.scheduler.engine.framework import (
@@ -109,6 +110,10 @@ class Profile:
     @cached_property
     def pre_bind(self) -> tuple[PreBindPlugin, ...]:
         return self._at(self.order.pre_bind, PreBindPlugin)
+
+    @cached_property
+    def reservation_pre_bind(self) -> tuple[ReservationPreBindPlugin, ...]:
+        return self._at(self.order.pre_bind, ReservationPreBindPlugin)
 
     @cached_property
     def bind(self) -> tuple[BindPlugin, ...]:

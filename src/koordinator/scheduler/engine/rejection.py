@@ -13,6 +13,7 @@ from koordinator.scheduler.engine.failed_attempt import Attempt
 from koordinator.scheduler.engine.fit_error import NO_NODES, fit_error, pre_filter_error, restricted_text
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.point_times import UNTIMED, PointTimes
 from koordinator.scheduler.engine.post_filter import NodeStatus, PostFilterResult
 from koordinator.scheduler.engine.profile import Profile
 
@@ -39,10 +40,19 @@ def refused_everywhere(profile: Profile, plugin: str, reason: Reason, nodes: int
     return Rejection(pre_filter_error(nodes, reason.text), 0, ruled_out, frozenset({plugin}), wakes_on)
 
 
-def reject(profile: Profile, state: ClusterState, evaluation: Evaluation, pod: PodInfo, attempt: Attempt) -> Rejection:
+def reject(
+    profile: Profile,
+    state: ClusterState,
+    evaluation: Evaluation,
+    pod: PodInfo,
+    attempt: Attempt,
+    times: PointTimes = UNTIMED,
+) -> Rejection:
     """Explain an evaluation without a feasible row, after PostFilter had its say about ``pod``."""
     total = len(state.view.columns.row_of)
+    begun = times.begin()
     after = _post_filter(profile, pod, attempt)
+    times.end("PostFilter", begun, "Success" if after.found else "Unschedulable")
     plan = evaluation.plan
     if plan.rejection is not None:
         plugin, reason = plan.rejection

@@ -23,14 +23,6 @@ class Failure:
     rows: Rows
 
 
-def first_to_rule_out(filters: Sequence[PlannedFilter], codes: Ints, rows: Rows) -> tuple[str, ...]:
-    """The plugins that are the first to rule out some of ``rows``, none of which is feasible."""
-    if not rows.size or not filters:
-        return ()
-    first = np.bincount((codes[:, rows] != FEASIBLE).argmax(axis=0))
-    return tuple(filters[index].plugin.name for index in first.nonzero()[0].tolist())
-
-
 def failures(filters: Sequence[PlannedFilter], codes: Ints, rows: Rows) -> list[Failure]:
     """``rows``, none of which is feasible, grouped by the first plugin that rules them out and its code."""
     if not rows.size or not filters:

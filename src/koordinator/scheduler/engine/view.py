@@ -10,6 +10,7 @@ from typing import Any
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
 from koordinator.scheduler.engine.columns import NodeColumns
+from koordinator.scheduler.engine.departures import Departures
 from koordinator.scheduler.engine.label_groups import LabelGroups
 from koordinator.scheduler.engine.nominations import Nominations
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -27,8 +28,8 @@ class ClusterView:
     """The same pods, by namespace and labels."""
     nominations: Nominations = field(default_factory=Nominations)
     """Pending pods that were promised a node."""
-    evicting: set[str] = field(default_factory=set)
-    """The uids of pods whose victims are being evicted right now."""
+    departures: Departures = field(default_factory=Departures)
+    """Pods that are being evicted."""
     waiting: WaitingPods = field(default_factory=WaitingPods)
     """Pods that have their room and wait for Permit plugins."""
     objects: dict[str, dict[str, Object]] = field(default_factory=dict)

@@ -21,6 +21,7 @@ _MEANING: Final[Mapping[str, str]] = {
     EventKind.POD_UPDATE: "this pod itself is changed",
     "NodeMetric/Add": "a node reports its usage for the first time",
     "NodeMetric/Update": "a node reports new usage",
+    "NodeMetric/Expire": "the usage report of a node becomes too old, so that its load is no longer looked at",
     "NodeMetric/Delete": "the usage report of a node is deleted",
 }
 _ACTIONS: Final = {"Add": "created", "Update": "changed", "Delete": "deleted"}

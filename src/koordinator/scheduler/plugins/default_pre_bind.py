@@ -1,11 +1,13 @@
-"""DefaultPreBind: writes what the PreBind plugins of a profile want of a pod, all of it as one patch."""
+"""DefaultPreBind: writes what PreBind plugins of a profile want of a pod or a reservation, all of it as one patch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from koordinator.api.kinds import PODS
+from koordinator.api.kinds import PODS, RESERVATIONS
+from koordinator.api.meta import ObjectMeta
+from koordinator.api.reservation import Reservation
 from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges
 from koordinator.scheduler.engine.extender import PodPatcher
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -16,19 +18,26 @@ class DefaultPreBind(PodPatcher):
 
     async def apply_changes(self, pod: PodInfo, changes: PodChanges, writer: ClusterWriter) -> bool:
         metadata = pod.pod.metadata
-        patch = pod_patch(pod, changes)
+        patch = metadata_patch(metadata, changes)
         if patch is not None:
             await writer.patch(PODS, metadata.name, metadata.namespace, patch)
         return True
 
+    async def apply_reservation_changes(
+        self, reservation: Reservation, changes: PodChanges, writer: ClusterWriter
+    ) -> bool:
+        patch = metadata_patch(reservation.metadata, changes)
+        if patch is not None:
+            await writer.patch(RESERVATIONS, reservation.metadata.name, "", patch)
+        return True
 
-def pod_patch(pod: PodInfo, changes: PodChanges) -> dict[str, Any] | None:
-    """The merge patch that brings ``changes`` about; None when the pod is as they want it already.
 
-    The uid in it makes the server refuse a pod of the same name that was created since. That the pod is being deleted
+def metadata_patch(metadata: ObjectMeta, changes: PodChanges) -> dict[str, Any] | None:
+    """The merge patch that brings ``changes`` about; None when the object is as they want it already.
+
+    The uid in it makes the server refuse an object of the same name that was created since. That a pod is being deleted
     does not matter here: the server refuses to bind such a pod.
     """
-    metadata = pod.pod.metadata
     patch: dict[str, Any] = {}
     for field, wanted, present in (
         ("labels", changes.labels, metadata.labels),

@@ -24,6 +24,8 @@ _HostPort = tuple[str, str, int]
 def host_ports(pod: Pod) -> tuple[_HostPort, ...]:
     """The host ports that the pod takes while it runs: those of its containers and sidecars."""
     spec = pod.spec
+    if not spec.init_containers and not any(container.ports for container in spec.containers):
+        return ()
     sidecars = [container for container in spec.init_containers if container.restart_policy == "Always"]
     return tuple(
         sorted(
@@ -60,7 +62,9 @@ class NodePorts(PreFilterPlugin, FilterPlugin, Observer, Explainer):
         self._counted: dict[tuple[int, str], tuple[_HostPort, ...]] = {}
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
-        ports = _ports_of(pod)
+        # Most pods that run have none, and need not remember that.
+        known: tuple[_HostPort, ...] | None = pod.memo.get(self.name)
+        ports = known if known is not None else host_ports(pod.pod)
         before = self._counted.get((row, pod.uid), ())
         if ports == before:
             return

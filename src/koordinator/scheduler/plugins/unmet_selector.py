@@ -1,4 +1,4 @@
-"""What of a pod's node selector and required node affinity a node does not meet, in words."""
+"""What of a node selector, a pod's or a volume's, a node does not meet, in words."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ _WITH_VALUES: Final = {"In": "in", "NotIn": "not in", "Gt": ">", "Lt": "<"}
 
 
 def unmet(pod: Pod, node: Node) -> list[str]:
-    """Of several terms, any of which would do, the one that is nearest to being met."""
+    """Of the pod's node selector and required node affinity; of several terms, any of which would do, the one that is
+    nearest to being met."""
     labels = node.metadata.labels
     found = [
         f"label {key}={value} is needed, the node has {_present(key, labels.get(key))}"
@@ -22,12 +23,13 @@ def unmet(pod: Pod, node: Node) -> list[str]:
     ]
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     required = affinity.required_during_scheduling_ignored_during_execution if affinity else None
-    return found + (_nearest(required, node) if required is not None else [])
+    return found + (nearest_unmet(required, node) if required is not None else [])
 
 
-def _nearest(selector: NodeSelector, node: Node) -> list[str]:
+def nearest_unmet(selector: NodeSelector, node: Node) -> list[str]:
+    """What of the term that is nearest to being met is not."""
     failures = [_failures(term, node) for term in selector.node_selector_terms]
-    return min(failures, key=len, default=["the pod's node affinity has no terms and matches nothing"])
+    return min(failures, key=len, default=["the node affinity has no terms and matches nothing"])
 
 
 def _failures(term: NodeSelectorTerm, node: Node) -> list[str]:
@@ -40,7 +42,7 @@ def _failures(term: NodeSelectorTerm, node: Node) -> list[str]:
         f"{_asked(each)} is needed, the node is {name}" for each in _failing(term.match_fields, node, fields=True)
     ]
     if not found and not (term.match_expressions or term.match_fields):
-        return ["an empty term of the pod's node affinity matches nothing"]
+        return ["an empty term of the node affinity matches nothing"]
     return found
 
 

@@ -6,20 +6,23 @@ thousand replicas that fit nowhere cost an event no more than one of them does.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.queue.queued_pod import QueuedPod
 
 MayHelp = Callable[[QueuedPod, ClusterEvent], bool]
 """Whether an event of a kind that the pod's plugins named may free it indeed. Must not raise."""
+PromisedTo = Callable[[ClusterEvent], Collection[str]]
+"""The uids of the pods that were promised the node that an event is about."""
 
 
 class ParkingLot:
     """Pods in the order of parking, and by kind of event and group."""
 
-    def __init__(self, may_help: MayHelp) -> None:
+    def __init__(self, may_help: MayHelp, promised_to: PromisedTo = lambda event: ()) -> None:
         self._may_help = may_help
+        self._promised_to = promised_to
         self._pods: dict[str, QueuedPod] = {}
         self._by_kind: dict[str, dict[Hashable, dict[str, QueuedPod]]] = {}
 
@@ -52,9 +55,15 @@ class ParkingLot:
     def freed_by(self, event: ClusterEvent) -> list[QueuedPod]:
         """The pods that ``event`` may free; they stay parked."""
         freed: list[QueuedPod] = []
+        promised = self._promised_to(event)
         for entries in self._by_kind.get(event.kind, {}).values():
-            if self._may_help(next(iter(entries.values())), event):
+            # Whom the room was promised stands for nobody but itself.
+            holders = [entries[uid] for uid in promised if uid in entries]
+            typical = next((entry for uid, entry in entries.items() if uid not in promised), None)
+            if typical is not None and self._may_help(typical, event):
                 freed.extend(entries.values())
+            else:
+                freed.extend(holder for holder in holders if self._may_help(holder, event))
         return freed
 
     def would_free(self, entry: QueuedPod, events: Iterable[ClusterEvent]) -> bool:

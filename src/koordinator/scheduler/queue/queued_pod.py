@@ -20,6 +20,15 @@ class Pool(Enum):
     GATED = "gated"
     IN_FLIGHT = "in_flight"
     """Being decided about or bound; not pending for the metric."""
+    PREEMPTING = "preempting"
+    """Victims are told to leave for it; until then its attempt is not over. Pending, and gated as the metric has it."""
+
+    # That of Enum hashes the name anew each time, and the queue counts each move of a pod.
+    __hash__ = object.__hash__
+
+
+UNDER_WAY: Final = (Pool.IN_FLIGHT, Pool.PREEMPTING)
+"""An attempt is under way, so that the pod is not to be tried."""
 
 
 NO_KINDS: Final[frozenset[str]] = frozenset()

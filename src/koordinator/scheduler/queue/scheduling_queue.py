@@ -6,7 +6,6 @@ it; what happens while it is in flight counts too, so that nothing is missed bet
 
 from __future__ import annotations
 
-import heapq
 import itertools
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
@@ -16,9 +15,10 @@ from typing import Any
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.queue.active_pods import ActivePods
+from koordinator.scheduler.queue.backing_off import BackingOff
 from koordinator.scheduler.queue.causes import Cause, of_event
-from koordinator.scheduler.queue.parking import MayHelp, ParkingLot
-from koordinator.scheduler.queue.queued_pod import NO_KINDS, Pool, QueuedPod, may_matter
+from koordinator.scheduler.queue.parking import MayHelp, ParkingLot, PromisedTo
+from koordinator.scheduler.queue.queued_pod import NO_KINDS, UNDER_WAY, Pool, QueuedPod, may_matter
 from koordinator.scheduler.queue.recent_events import RecentEvents
 
 SortKey = Callable[[PodInfo, float], tuple[Any, ...]]
@@ -46,6 +46,7 @@ class SchedulingQueue:
         monotonic: Callable[[], float],
         options: QueueOptions | None = None,
         may_help: MayHelp = lambda entry, event: True,
+        promised_to: PromisedTo = lambda event: (),
     ) -> None:
         self._sort_key = sort_key
         self._gate = gate
@@ -57,8 +58,8 @@ class SchedulingQueue:
         """How often a pod came into a pool, by what brought it there (see ``causes``)."""
         self._tickets = itertools.count(1)
         self._active = ActivePods()
-        self._backoff: list[tuple[float, int, QueuedPod]] = []
-        self._parked = ParkingLot(may_help)
+        self._backoff = BackingOff()
+        self._parked = ParkingLot(may_help, promised_to)
         self._in_flight: dict[str, QueuedPod] = {}
         """By uid, in the order of their attempts."""
         self._events = RecentEvents()
@@ -96,7 +97,7 @@ class SchedulingQueue:
         if entry is not None:
             self._leave(entry)
             self._sizes[entry.pool] -= 1
-            if entry.pool is Pool.IN_FLIGHT:
+            if entry.pool in UNDER_WAY:
                 self._land(entry)
         return entry
 
@@ -106,19 +107,20 @@ class SchedulingQueue:
         entry = self._active.pop() or self._pop_backoff()
         if entry is None:
             return None
-        self._move(entry, Pool.IN_FLIGHT)
-        self._begin(entry)
-        return entry
+        return self._begin(entry)
 
     def take(self, uid: str) -> QueuedPod | None:
         """The pod to try next in spite of the order, wherever it waits; None if it is gated, in flight or unknown."""
         entry = self._pods.get(uid)
-        if entry is None or entry.pool in (Pool.IN_FLIGHT, Pool.GATED):
+        if entry is None or entry.pool in (*UNDER_WAY, Pool.GATED):
             return None
         self._leave(entry)
-        self._move(entry, Pool.IN_FLIGHT)
-        self._begin(entry)
-        return entry
+        return self._begin(entry)
+
+    def await_victims(self, entry: QueuedPod) -> None:
+        """The attempt in flight goes on until ``park``: no other one before victims have been told to leave."""
+        if self._pods.get(entry.pod.uid) is entry:
+            self._move(entry, Pool.PREEMPTING)
 
     def park(
         self,
@@ -128,15 +130,21 @@ class SchedulingQueue:
         *,
         plugins: frozenset[str] = NO_KINDS,
         group: Hashable = None,
+        ready: bool = False,
     ) -> None:
-        """No node fits. If something that helps has happened since the attempt began, the pod is tried again soon."""
+        """No node fits. If something that helps has happened since the attempt began, the pod is tried again soon; if
+        it is ``ready``, because room was made for it since, at once and as old as it was."""
         if self._pods.get(entry.pod.uid) is not entry:
             return
         entry.rejections += 1
         entry.errors = 0
         entry.reason, entry.wakes_on, entry.plugins, entry.group = reason, wakes_on, plugins, group
-        self._set_backoff(entry, entry.rejections)
+        if not ready:
+            self._set_backoff(entry, entry.rejections)
         if self._gated(entry, Cause.FAILED):
+            return
+        if ready:
+            self._activate(entry, Cause.ACTIVATED)
             return
         missed = self._events.since(entry.seen)
         if entry.changed or missed is None or self._parked.would_free(entry, missed):
@@ -156,10 +164,14 @@ class SchedulingQueue:
             self._to_backoff_or_active(entry, Cause.FAILED)
 
     def activate(self, uids: Iterable[str]) -> None:
-        """Try these pods soon, whatever they wait for."""
+        """Try these pods soon, whatever they wait for; those in flight again when their attempt fails."""
         for uid in uids:
             entry = self._pods.get(uid)
-            if entry is not None and entry.pool in (Pool.UNSCHEDULABLE, Pool.BACKOFF):
+            if entry is None:
+                continue
+            if entry.pool in UNDER_WAY:
+                entry.changed = True
+            elif entry.pool in (Pool.UNSCHEDULABLE, Pool.BACKOFF):
                 self._leave(entry)
                 self._activate(entry, Cause.ACTIVATED)
 
@@ -173,15 +185,8 @@ class SchedulingQueue:
     def flush(self) -> None:
         """Move on the pods whose back-off or longest time of parking is over."""
         now = self._monotonic()
-        while self._backoff:
-            until, ticket, entry = self._backoff[0]
-            if ticket != entry.ticket:
-                heapq.heappop(self._backoff)
-            elif until <= now:
-                heapq.heappop(self._backoff)
-                self._activate(entry, Cause.BACKED_OFF)
-            else:
-                break
+        while (entry := self._backoff.first) is not None and entry.backoff_until <= now:
+            self._activate(entry, Cause.BACKED_OFF)
         while (oldest := self._parked.oldest) is not None:
             if oldest.queued_at + self._options.max_in_unschedulable > now:
                 break
@@ -189,17 +194,16 @@ class SchedulingQueue:
 
     def next_deadline(self) -> float | None:
         """When ``flush`` has something to do next, in seconds of the queue's clock."""
-        while self._backoff and self._backoff[0][1] != self._backoff[0][2].ticket:
-            heapq.heappop(self._backoff)
-        deadlines = [self._backoff[0][0]] if self._backoff else []
-        if (first := self._parked.oldest) is not None:
-            deadlines.append(first.queued_at + self._options.max_in_unschedulable)
+        deadlines = [first.backoff_until] if (first := self._backoff.first) is not None else []
+        if (oldest := self._parked.oldest) is not None:
+            deadlines.append(oldest.queued_at + self._options.max_in_unschedulable)
         return min(deadlines, default=None)
 
     @property
     def ready(self) -> bool:
         """Whether ``pop`` would probably return a pod."""
-        return self._sizes[Pool.ACTIVE] > 0 or any(entry.errors == 0 for _, _, entry in self._backoff[:1])
+        first = self._backoff.first
+        return self._sizes[Pool.ACTIVE] > 0 or (first is not None and first.errors == 0)
 
     def _update(self, entry: QueuedPod, pod: PodInfo) -> None:
         changed = may_matter(entry.pod.pod, pod.pod)
@@ -207,7 +211,7 @@ class SchedulingQueue:
         if not changed:
             return
         match entry.pool:
-            case Pool.IN_FLIGHT:
+            case Pool.IN_FLIGHT | Pool.PREEMPTING:
                 entry.changed = True
             case Pool.UNSCHEDULABLE | Pool.GATED:
                 self._leave(entry)
@@ -238,29 +242,27 @@ class SchedulingQueue:
             self._activate(entry, cause)
             return
         self._enter(entry, Pool.BACKOFF, cause)
-        heapq.heappush(self._backoff, (entry.backoff_until, entry.ticket, entry))
+        self._backoff.push(entry)
 
     def _activate(self, entry: QueuedPod, cause: str) -> None:
         self._enter(entry, Pool.ACTIVE, cause)
         self._active.push(self._sort_key(entry.pod, entry.queued_at), entry)
 
-    def _begin(self, entry: QueuedPod) -> None:
+    def _begin(self, entry: QueuedPod) -> QueuedPod:
+        self._move(entry, Pool.IN_FLIGHT)
         entry.attempts += 1
         entry.popped_at = self._monotonic()
         entry.seen = self._events.count
         entry.changed = False
         self._in_flight[entry.pod.uid] = entry
+        return entry
 
     def _pop_backoff(self) -> QueuedPod | None:
-        while self._backoff:
-            _, ticket, entry = self._backoff[0]
-            if ticket == entry.ticket and entry.errors:
-                return None
-            heapq.heappop(self._backoff)
-            if ticket == entry.ticket:
-                self.incoming[Pool.ACTIVE, Cause.TAKEN_EARLY] += 1
-                return entry
-        return None
+        entry = self._backoff.first
+        if entry is None or entry.errors:
+            return None
+        self.incoming[Pool.ACTIVE, Cause.TAKEN_EARLY] += 1
+        return entry
 
     def _set_backoff(self, entry: QueuedPod, failures: int) -> None:
         options = self._options
@@ -276,7 +278,7 @@ class SchedulingQueue:
         """Change the pool; whatever heaps still hold of the entry is void from now on."""
         self._sizes[entry.pool] -= 1
         self._sizes[pool] += 1
-        if entry.pool is Pool.IN_FLIGHT:
+        if entry.pool in UNDER_WAY and pool is not Pool.PREEMPTING:
             self._land(entry)
         entry.pool = pool
         entry.ticket = next(self._tickets)

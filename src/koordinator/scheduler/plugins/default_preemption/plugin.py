@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any, ClassVar, Final
 
 from koordinator.api.kinds import POD_DISRUPTION_BUDGETS
@@ -17,14 +18,14 @@ from koordinator.scheduler.engine.fit_error import NO_VICTIMS, preemption_error
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.default_preemption.victims import Candidate, select_victims, start_of
+from koordinator.scheduler.plugins.default_preemption.victims import Candidate, select_victims
 
 BY_SCHEDULER: Final = "PreemptionByScheduler"
 """The reason of the condition that an evicted pod gets."""
 _NEVER: Final = "not eligible due to preemptionPolicy=Never."
 _LEAVING: Final = "not eligible due to a terminating pod on the nominated node."
 _WHY_NOT: Final = "preemption/why not"
-_SHIFT: Final = 2**31
+_HARM: Final = attrgetter("harm")
 
 
 class DefaultPreemption(PostFilterPlugin):
@@ -48,8 +49,9 @@ class DefaultPreemption(PostFilterPlugin):
             best = choose(candidates)
             return PostFilterResult("", self.view.columns.names[best.row], best.victims, self.name)
         refusals: Counter[str] = Counter()
+        why_not = attempt.remember((_WHY_NOT, pod.priority), partial(self._why_not, pod, attempt))
         for row in hopeful:
-            refusals.update(attempt.remember(row, (_WHY_NOT, pod.priority), partial(self._why_not, pod, attempt, row)))
+            refusals.update(why_not(row))
         nodes = len(self.view.columns.row_of)
         return PostFilterResult(preemption_error(nodes, refusals, nodes - len(hopeful)), nominated_node="")
 
@@ -57,8 +59,6 @@ class DefaultPreemption(PostFilterPlugin):
         """Why the pod may not preempt anybody (now); empty when it may."""
         if pod.pod.spec.preemption_policy == "Never":
             return _NEVER
-        if pod.uid in self.view.evicting:
-            return _LEAVING
         row = self.view.columns.row_of.get(self.view.nominations.node_of(pod.uid))
         if row is None:
             return ""
@@ -75,12 +75,13 @@ class DefaultPreemption(PostFilterPlugin):
             pod.priority,
             tuple((each.metadata.uid, each.metadata.resource_version) for each in budgets),
         )
+        on_node = attempt.remember(question, partial(self._on_node, pod, attempt, budgets))
         wanted = self._wanted(len(rows))
         unprotected: list[Candidate] = []
         protected: list[Candidate] = []
         for step in range(len(rows)):
             row = rows[(self._start + step) % len(rows)]
-            found = attempt.remember(row, question, partial(self._on_node, pod, attempt, row, budgets))
+            found = on_node(row)
             if found is not None:
                 (protected if found.violations else unprotected).append(found)
                 if unprotected and len(unprotected) + len(protected) >= wanted:
@@ -90,7 +91,7 @@ class DefaultPreemption(PostFilterPlugin):
         return unprotected + protected
 
     def _on_node(
-        self, pod: PodInfo, attempt: FailedAttempt, row: int, budgets: Sequence[PodDisruptionBudget]
+        self, pod: PodInfo, attempt: FailedAttempt, budgets: Sequence[PodDisruptionBudget], row: int
     ) -> Candidate | None:
         potential = self._potential(pod, row)
         found = select_victims(attempt, row, potential, budgets) if potential else None
@@ -123,15 +124,5 @@ def leaves(pod: PodInfo) -> bool:
 
 
 def choose(candidates: Sequence[Candidate]) -> Candidate:
-    """The one that hurts least: fewest protected victims, the least important top victim, the smallest sum of
-    priorities, the fewest victims, and last the one whose most important victims have run for the shortest time."""
-    return min(candidates, key=_harm)
-
-
-def _harm(candidate: Candidate) -> tuple[int, int, int, int, float]:
-    priorities = [victim.priority for victim in candidate.victims]
-    highest = max(priorities)
-    # Priorities may be negative: shifted, so that many of them never weigh less than few.
-    total = sum(priority + _SHIFT for priority in priorities)
-    starts = [start_of(victim) for victim in candidate.victims if victim.priority == highest]
-    return candidate.violations, highest, total, len(priorities), -min(starts).timestamp()
+    """The one that hurts least; among equals the first."""
+    return min(candidates, key=_HARM)

@@ -6,13 +6,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Final
 
 from koordinator.api.workload import PodDisruptionBudget
 from koordinator.model.label_selector import compile_selector
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import FailedAttempt
 
-_LAST: datetime = datetime.max.replace(tzinfo=UTC)
+_LAST: Final = datetime.max.replace(tzinfo=UTC)
+_SHIFT: Final = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,8 @@ class Candidate:
     victims: tuple[PodInfo, ...]
     violations: int
     """How many of them a disruption budget protects."""
+    harm: tuple[int, int, int, int, float]
+    """The less, the better: see ``harm_of``."""
 
 
 def select_victims(
@@ -36,7 +40,21 @@ def select_victims(
         return None
     violating = {pod.uid for pod in protected}
     violations = sum(1 for pod in victims if pod.uid in violating)
-    return Candidate(row, tuple(sorted(victims, key=importance)), violations)
+    return Candidate(row, tuple(sorted(victims, key=importance)), violations, harm_of(victims, violations))
+
+
+def harm_of(victims: Sequence[PodInfo], violations: int) -> tuple[int, int, int, int, float]:
+    """What counts, the most important first: protected victims, how important the most important victim is, the sum of
+    all priorities, the number of victims, and last for how long the most important ones have run: the shorter, the
+    better."""
+    if not victims:
+        return violations, 0, 0, 0, 0.0
+    priorities = [victim.priority for victim in victims]
+    highest = max(priorities)
+    # Priorities may be negative: shifted, so that many of them never weigh less than few.
+    total = sum(priorities) + _SHIFT * len(priorities)
+    started = min([start_of(victim) for victim in victims if victim.priority == highest])
+    return violations, highest, total, len(priorities), -started.timestamp()
 
 
 def importance(pod: PodInfo) -> tuple[int, datetime]:

@@ -37,6 +37,10 @@ class Topology:
         """The rows of a domain."""
         return self._rows.get(domain, ())
 
+    def value(self, domain: int) -> str:
+        """The label's value in a domain that has rows."""
+        return self._values[domain]
+
     def set(self, row: int, node: Node | None) -> None:
         """The node of ``row`` is new, changed or (None) gone."""
         if row >= self.domains.shape[0]:
@@ -106,6 +110,10 @@ class DomainSums:
     def empty(self) -> bool:
         """Whether the sum is zero in every domain."""
         return not self._occupied
+
+    def occupied_values(self) -> list[str]:
+        """The label's values in the domains whose sum is not zero."""
+        return sorted(self.topology.value(domain) for domain in np.flatnonzero(self._sums).tolist())
 
     def put(self, row: int, amount: int) -> bool:
         """``row`` contributes ``amount`` from now on, in the domain in which it is now; returns whether any sum has

@@ -39,6 +39,7 @@ class FilterState:
 
     def __init__(
         self,
+        columns: NodeColumns,
         topologies: Topologies,
         *,
         affinity: Sequence[OwnTerm],
@@ -48,6 +49,7 @@ class FilterState:
         labels: LabelGroups,
         existing: ExistingTerms,
     ) -> None:
+        self._columns = columns
         self._matches_itself = matches_itself
         self._affinity = Tally(topologies, MatchingAll(labels, affinity))
         against = (
@@ -57,7 +59,7 @@ class FilterState:
         self._against = [(code, Tally(topologies, source)) for code, source in against if source.keys]
         self._tallies = [*([self._affinity] if affinity else ()), *(tally for _, tally in self._against)]
 
-    def verdicts(self, rows: Rows) -> Ints:
+    def codes(self, rows: Rows) -> Ints:
         """A code for each row."""
         codes = np.zeros(rows.shape[0], dtype=np.int64)
         for code, tally in reversed(self._against):
@@ -67,7 +69,7 @@ class FilterState:
             codes[~self._near(rows)] = AFFINITY
         return codes
 
-    def verdict(self, row: int) -> int:
+    def code(self, row: int) -> int:
         """The code of one row."""
         if self._affinity.sums and not self._near_row(row):
             return AFFINITY
@@ -77,17 +79,25 @@ class FilterState:
                     return code
         return FEASIBLE
 
-    def follow(self, rows: Sequence[int], columns: NodeColumns) -> Rows | None:
-        """Something has changed on ``rows``; returns the rows of which the verdict may be another now."""
+    def near(self, row: int) -> Mapping[str, list[str] | None]:
+        """For each topology key of the pod's affinity None if a pod that it wants to be near to is in the row's domain,
+        or the values of the label where such pods are."""
         first = self._first_of_its_kind
+        return {
+            key: None if first or sums.at_row(row) > 0 else sums.occupied_values() for key, sums in self._affinity.sums
+        }
+
+    def follow(self, rows: Rows) -> Rows | None:
+        """Something has changed on ``rows``; returns the rows of which the verdict may be another now."""
+        changed, first = rows.tolist(), self._first_of_its_kind
         reached: set[int] = set()
         for tally in self._tallies:
-            if tally.follow(rows):
+            if tally.follow(changed):
                 for _, sums in tally.sums:
                     reached |= sums.turned_rows()
         if first != self._first_of_its_kind:
-            return np.flatnonzero(columns.alive[: columns.size])
-        reached.difference_update(rows)
+            return np.flatnonzero(self._columns.alive[: self._columns.size])
+        reached.difference_update(changed)
         return np.fromiter(reached, dtype=np.intp, count=len(reached)) if reached else None
 
     @property

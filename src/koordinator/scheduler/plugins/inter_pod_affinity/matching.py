@@ -115,11 +115,9 @@ class Matcher:
 
     def _promised(self, pod: PodInfo, labels: _Labels) -> set[Term]:
         """Blocking terms of pods that count as being on the node that they were promised."""
-        nominations = self._nominations
         return {
             term
-            for name in nominations.nodes
-            for other in nominations.on(name)
+            for other in self._nominations.with_affinity
             if other.uid != pod.uid
             for term in self._reader.of(other).anti_affinity
             if self._concerns(term, labels)

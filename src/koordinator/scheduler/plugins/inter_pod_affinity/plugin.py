@@ -5,27 +5,28 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from koordinator.api.kinds import NAMESPACES, Kind
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.scheduler.configuration.upstream_arguments import InterPodAffinityArgs
-from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
+from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
 from koordinator.scheduler.engine.framework import (
     SKIP_SCORE,
-    FilterPlugin,
     Observer,
     PreFilterPlugin,
     PreFilterResult,
     Reason,
-    ScorePlugin,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.explain.explainer import Explainer, Lack
+from koordinator.scheduler.plugins.followed_state import FollowedFilter, FollowedScore
 from koordinator.scheduler.plugins.inter_pod_affinity.domains import Topologies
 from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import ExistingTerms
+from koordinator.scheduler.plugins.inter_pod_affinity.explaining import Explanation
 from koordinator.scheduler.plugins.inter_pod_affinity.filtering import REASONS, FilterState
 from koordinator.scheduler.plugins.inter_pod_affinity.hints import Waiting
 from koordinator.scheduler.plugins.inter_pod_affinity.matching import NO_MATCHES, Matcher, Matches
@@ -53,7 +54,7 @@ class _Context:
 _NO_CONTEXT: Final = _Context()
 
 
-class InterPodAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
+class InterPodAffinity(PreFilterPlugin, FollowedFilter, FollowedScore, Observer, Explainer):
     name = "InterPodAffinity"
     watches = (NAMESPACES,)
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS, Aspect.LABELS)
@@ -72,6 +73,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
         self._matcher = Matcher(f"{memo_key}/labels", view, self._reader, self._existing, self._namespaces)
         self._context_key = f"{memo_key}/context"
         self._topologies = Topologies(view.columns)
+        self._explanations: WeakKeyDictionary[FilterState, Explanation] = WeakKeyDictionary()
         self._contexts: WeakValueDictionary[Hashable, _Context] = WeakValueDictionary()
 
     # Events.
@@ -119,6 +121,7 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
         context = self._context(pod, terms)
         return PreFilterResult(
             FilterState(
+                self.view.columns,
                 self._topologies,
                 affinity=context.affinity,
                 anti_affinity=context.anti_affinity,
@@ -129,20 +132,14 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
             )
         )
 
-    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        codes: Ints = state.verdicts(rows)
-        return codes
-
-    def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        code: int = state.verdict(row)
-        return code
-
-    def follow(self, pod: PodInfo, state: Any, rows: Rows) -> Rows | None:
-        reached: Rows | None = state.follow(rows.tolist(), self.view.columns)
-        return reached
-
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return (REASONS[code],)
+
+    def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
+        explanation = self._explanations.get(state)
+        if explanation is None:
+            explanation = self._explanations[state] = self._explanation(pod)
+        return explanation.lacks(state, row)
 
     def pre_score(self, pod: PodInfo) -> Any:
         terms = self._reader.of(pod)
@@ -164,15 +161,6 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
         score: int = state.raw_of(row)
         return score
-
-    def follow_score(self, pod: PodInfo, state: Any, rows: Rows) -> bool:
-        changed: bool = state.follow(rows.tolist())
-        return changed
-
-    def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
-        # Rows on which nothing has changed have the old value in ``raw``.
-        scaled: Ints = state.normalized(feasible)
-        return scaled
 
     def wakes_on(self) -> frozenset[str]:
         return _POD_EVENTS | _NODE_EVENTS | _NAMESPACE_EVENTS
@@ -199,6 +187,19 @@ class InterPodAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
             case EventKind.NODE_LABEL if old is not None and new is not None:
                 return waiting.node_changed(old, new)
         return True
+
+    def _explanation(self, pod: PodInfo) -> Explanation:
+        terms = self._reader.of(pod)
+        context = self._context(pod, terms)
+        return Explanation(
+            self.view,
+            self._topologies,
+            pod.pod.metadata.namespace,
+            context.affinity,
+            context.anti_affinity,
+            self._matches(pod, terms).blocking,
+            lambda other, term: term in self._reader.of(other).anti_affinity,
+        )
 
     def _matches(self, pod: PodInfo, terms: PodTerms) -> Matches:
         return self._matcher.of(pod, preferences=bool(terms.preferred) or not self._ignores_preferences)

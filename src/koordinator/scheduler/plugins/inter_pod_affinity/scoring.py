@@ -33,12 +33,13 @@ class ScoreState:
         self._normalized: Ints = np.zeros(0, dtype=np.int64)
         """Row -> the raw score that its present one follows from."""
 
-    def follow(self, rows: Sequence[int]) -> bool:
+    def follow(self, rows: Rows) -> bool:
         """Something has changed on ``rows``; returns whether the scale or the score of some row has."""
-        if self._tally.follow(rows):
+        changed = rows.tolist()
+        if self._tally.follow(changed):
             return True
         known = self._normalized
-        return any(row >= known.shape[0] or self.raw_of(row) != known[row] for row in rows)
+        return any(row >= known.shape[0] or self.raw_of(row) != known[row] for row in changed)
 
     def raw(self, rows: Rows) -> Ints:
         """The sum of the weights of all domains that a row is in."""
@@ -51,7 +52,7 @@ class ScoreState:
         """The same for a single row."""
         return sum(sums.at_row(row) for _, sums in self._tally.sums)
 
-    def normalized(self, feasible: Mask) -> Ints:
+    def scores(self, feasible: Mask) -> Ints:
         """0 for the lowest feasible row, 100 for the highest, cut to integers as upstream does it; rows that are not
         feasible get whatever that gives."""
         raw = self._normalized = self.raw(np.arange(feasible.shape[0]))

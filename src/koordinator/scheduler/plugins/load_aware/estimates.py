@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,12 +11,11 @@ from koordinator.api.pod import Pod
 from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.model.load_estimate import estimate_pod
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.plugins.load_aware.node_load import AssignedPod
 from koordinator.scheduler.plugins.load_aware.objects import became_true, scaling_factors, seconds_or
 from koordinator.scheduler.plugins.load_aware.settings import Settings, Vector
-from koordinator.scheduler.plugins.resources_key import resources_key
 
 _NEVER: Final = 0.0
-_ESTIMATES_KEPT: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +33,28 @@ class Estimates:
     def __init__(self, settings: Settings, memo_key: str) -> None:
         self._settings = settings
         self._memo_key = memo_key
-        self._known: dict[Hashable, Vector] = {}
 
     def of(self, pod: PodInfo) -> Incoming:
         """The pod as one that is looking for a node."""
         known: Incoming | None = pod.memo.get(self._memo_key)
         if known is None:
             priority = priority_class_with_default(pod.pod)
-            known = Incoming(self._estimate(pod, priority), priority is PriorityClass.PROD)
+            known = Incoming(self._estimate(pod.pod, priority), priority is PriorityClass.PROD)
             pod.memo[self._memo_key] = known
         return known
 
-    def until(self, pod: Pod, assigned_at: float) -> float:
+    def assigned(self, pod: PodInfo, assigned_at: float) -> AssignedPod:
+        """The pod as one that has been on its node since ``assigned_at``, in seconds since the epoch."""
+        known = self.of(pod)
+        return AssignedPod(
+            key=pod.key,
+            prod=known.prod,
+            assigned_at=assigned_at,
+            estimated_until=self._until(pod.pod, assigned_at),
+            estimate=known.amounts if any(known.amounts) else None,
+        )
+
+    def _until(self, pod: Pod, assigned_at: float) -> float:
         """Until when the estimate counts although the pod has been measured, in seconds since the epoch."""
         settings = self._settings
         after_initialized, after_scheduled = settings.seconds_after_initialized, settings.seconds_after_scheduled
@@ -58,19 +67,12 @@ class Estimates:
             return initialized.timestamp() + after_initialized
         return assigned_at + after_scheduled if after_scheduled > 0 else _NEVER
 
-    def _estimate(self, pod: PodInfo, priority: PriorityClass) -> Vector:
-        """Like pods are many: each kind is estimated once."""
-        custom = self._custom_factors(pod.pod)
-        key = priority, custom, resources_key(pod)
-        estimate = self._known.get(key)
-        if estimate is None:
-            factors: Mapping[str, int] = self._settings.factors
-            if custom:
-                factors = {**factors, **scaling_factors(custom)}
-            if len(self._known) >= _ESTIMATES_KEPT:
-                self._known.clear()
-            estimate = self._known[key] = self._settings.vector(estimate_pod(pod.pod, factors))
-        return estimate
+    def _estimate(self, pod: Pod, priority: PriorityClass) -> Vector:
+        custom = self._custom_factors(pod)
+        factors: Mapping[str, int] = self._settings.factors
+        if custom:
+            factors = {**factors, **scaling_factors(custom)}
+        return self._settings.vector(estimate_pod(pod, factors, priority))
 
     def _custom_factors(self, pod: Pod) -> str | None:
         if not self._settings.customizable:

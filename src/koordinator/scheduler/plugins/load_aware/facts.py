@@ -37,7 +37,7 @@ def load_facts(
 ) -> dict[str, Any]:
     """Measured and expected usage by resource, beside the thresholds in force."""
     metric = node.metric
-    facts: dict[str, Any] = {"reported": metric is not None and metric.measured, "expired": bool(columns.expired[row])}
+    facts: dict[str, Any] = {"reported": metric is not None and metric.measured, "expired": columns.expired[row]}
     if metric is None:
         return facts
     if metric.updated:

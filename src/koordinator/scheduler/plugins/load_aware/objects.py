@@ -9,7 +9,7 @@ from typing import Final
 from koordinator.api import annotations as keys
 from koordinator.api.codec import DecodeError, decode
 from koordinator.api.node import Node
-from koordinator.api.pod import Pod, PodCondition, ResourceList
+from koordinator.api.pod import Pod, ResourceList
 
 _SECONDS: Final = re.compile(r"[+]?[0-9]{1,30}|-0{1,30}")
 _MOST_INT64: Final = 2**63 - 1
@@ -46,12 +46,10 @@ def seconds_or(text: str | None, default: int) -> int:
 
 def became_true(pod: Pod, condition_type: str) -> datetime | None:
     """Since when a condition of the pod holds; None while it does not."""
-
-    def holds(condition: PodCondition) -> bool:
-        return condition.type == condition_type and condition.status == "True"
-
-    found = next(filter(holds, pod.status.conditions), None)
-    return found.last_transition_time if found else None
+    for condition in pod.status.conditions:
+        if condition.type == condition_type and condition.status == "True":
+            return condition.last_transition_time
+    return None
 
 
 def is_of_daemon_set(pod: Pod) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Final
@@ -35,8 +34,8 @@ from koordinator.scheduler.plugins.load_aware.facts import assigned_document, lo
 from koordinator.scheduler.plugins.load_aware.load_columns import (
     AGGREGATED,
     CAPACITY,
+    EXPIRED,
     PROD,
-    SCORE_AGGREGATED,
     USAGE,
     LoadColumns,
 )
@@ -49,6 +48,8 @@ from koordinator.scheduler.plugins.load_aware.objects import (
 from koordinator.scheduler.plugins.load_aware.settings import Settings, Thresholds
 from koordinator.scheduler.services.provider import Service, ServiceProvider
 
+REPORT_EXPIRED: Final = f"{NODE_METRICS.name}/Expire"
+"""The kind of event that time alone brings about."""
 _EXPIRED: Final = 1
 _FIRST_RESOURCE: Final = 2
 """Codes from here on: 2 × resource, plus 1 where aggregated usage was compared."""
@@ -70,6 +71,8 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
         self._columns = LoadColumns(self._settings)
         self._nodes: dict[int, NodeLoad] = {}
         self._thresholds: dict[int, Thresholds] = {}
+        self._freed: list[int] = []
+        """Rows whose report has expired, so that load is no longer looked at; nobody has been told yet."""
         # Pods are shared with other profiles, whose plugins may estimate by other factors.
         self._estimates = Estimates(self._settings, f"{self.name}/{id(self)}")
 
@@ -110,11 +113,23 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
         for row in self._columns.due(moment):
             node = self._nodes.get(row)
             if node is not None and node.metric is not None:
-                before = bool(self._columns.expired[row])
                 since = node.metric.expires_from
-                self._columns.expired[row] = since is None or since + self._settings.expiration_seconds <= moment
-                if before != self._columns.expired[row]:
+                expired = since is None or since + self._settings.expiration_seconds <= moment
+                if self._columns.write_expired(row, expired):
                     self.view.columns.touch(row, Aspect.LOAD)
+                    if self._settings.waits_for_expiry:
+                        self._freed.append(row)
+
+    def wakes_at(self) -> float | None:
+        if not self._settings.waits_for_expiry:
+            return None
+        return _LONG_AGO if self._freed else self._columns.next_expiry
+
+    def passed_by_time(self, now: datetime) -> Sequence[ClusterEvent]:
+        self.on_time(now)
+        freed, self._freed = self._freed, []
+        nodes = self.view.columns.nodes
+        return [ClusterEvent(REPORT_EXPIRED, new=node) for row in freed if (node := nodes[row]) is not None]
 
     # Decisions.
 
@@ -125,63 +140,40 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
         return PreFilterResult(state=self._estimates.of(pod), skip=is_of_daemon_set(pod.pod))
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        columns, settings, incoming = self._columns, self._settings, state
+        columns, incoming = self._columns, state
         columns.ensure(self.view.columns.size)
         codes = np.zeros(rows.shape[0], dtype=np.int64)
-        judged = columns.has_metric[rows]
-        for kind, where in self._compared(rows, incoming):
-            codes[where] = self._exceeded(kind, rows[where], incoming)
-            judged[where] &= at(columns.limited[kind], rows[where])
-        codes[~at(columns.reported, rows)] = 0
-        if settings.filters_expired:
-            codes[at(columns.expired, rows)] = 0 if settings.passes_expired else _EXPIRED
-        codes[~judged] = 0
+        room = columns.room[int(incoming.prod)]
+        short = np.zeros(rows.shape[0], dtype=np.bool_)
+        for index, amount in enumerate(incoming.amounts):
+            short |= at(room[index], rows) < amount
+        if short.any():
+            where = np.flatnonzero(short)
+            codes[where] = self._codes(rows[where], incoming)
         return codes
 
-    def _compared(self, rows: Rows, incoming: Incoming) -> list[tuple[int, Any]]:
-        """Which kind of load counts where: pairs of a kind and what selects among ``rows``."""
+    def _codes(self, rows: Rows, incoming: Incoming) -> Ints:
+        """Why there is no room on each of ``rows``."""
         columns = self._columns
-        aggregates = at(columns.aggregates, rows)
-        by_prod = at(columns.limited[PROD], rows) if incoming.prod else np.zeros(rows.shape[0], dtype=np.bool_)
-        if not (aggregates.any() or by_prod.any()):
-            return [(USAGE, slice(None))]
-        kinds = np.where(by_prod, PROD, np.where(aggregates, AGGREGATED, USAGE))
-        return [(int(kind), np.flatnonzero(kinds == kind)) for kind in np.unique(kinds)]
-
-    def _exceeded(self, kind: int, rows: Rows, incoming: Incoming) -> Ints:
-        columns = self._columns
+        room, aggregated = columns.room[int(incoming.prod)], columns.aggregates[rows]
+        if incoming.prod:
+            aggregated &= ~columns.limits_prod[rows]
         codes = np.zeros(rows.shape[0], dtype=np.int64)
         # The first resource in the order of names is the reason: the last to be written.
         for index in reversed(range(len(incoming.amounts))):
-            bound = at(columns.limits[kind, index], rows)
-            if not bound.any():
-                continue
-            capacity = at(columns.limits[CAPACITY, index], rows)
-            load = at(columns.loads[kind, index], rows) + incoming.amounts[index]
-            percent = np.floor(load / np.maximum(capacity, 1) * 100 + 0.5)
-            exceeded = (bound > 0) & (capacity > 0) & (percent > bound)
-            codes[exceeded] = _FIRST_RESOURCE + 2 * index + (kind == AGGREGATED)
+            exceeded = room[index, rows] < incoming.amounts[index]
+            codes[exceeded] = _FIRST_RESOURCE + 2 * index + aggregated[exceeded]
+        codes[room[0, rows] == EXPIRED] = _EXPIRED
         return codes
 
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        columns, settings, incoming = self._columns, self._settings, state
-        columns.ensure(self.view.columns.size)
-        limits = columns.limits_of[row]
-        kind = AGGREGATED if columns.aggregates[row] else USAGE
-        if incoming.prod and any(limits[PROD]):
-            kind = PROD
-        bounds, capacity = limits[kind], limits[CAPACITY]
-        if not columns.has_metric[row] or not any(bounds):
-            return 0
-        if settings.filters_expired and columns.expired[row]:
-            return 0 if settings.passes_expired else _EXPIRED
-        if not columns.reported[row]:
-            return 0
-        load = columns.loads_of[row][kind]
-        for index, more in enumerate(incoming.amounts):
-            bound, whole = bounds[index], capacity[index]
-            if bound > 0 and whole > 0 and math.floor((load[index] + more) / whole * 100 + 0.5) > bound:
-                return _FIRST_RESOURCE + 2 * index + (kind == AGGREGATED)
+        columns, incoming = self._columns, state
+        room = columns.room_of[row][incoming.prod]
+        for index, amount in enumerate(incoming.amounts):
+            if room[index] < amount:
+                if room[index] == EXPIRED:
+                    return _EXPIRED
+                return _FIRST_RESOURCE + 2 * index + (columns.compared(row, prod=incoming.prod) == AGGREGATED)
         return 0
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
@@ -198,48 +190,42 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
         columns, settings, incoming = self._columns, self._settings, state
         columns.ensure(self.view.columns.size)
         total, lowest = np.zeros(rows.shape[0], dtype=np.int64), np.full(rows.shape[0], _NO_RESOURCE)
-        loads = columns.loads[self._scored_load(incoming)]
+        free = columns.free[int(incoming.prod)]
         for index, weight in enumerate(settings.weights):
             if not weight and not settings.dominant_weight:
                 continue
-            capacity = at(columns.limits[CAPACITY, index], rows)
-            free = np.maximum(capacity - at(loads[index], rows) - incoming.amounts[index], 0)
-            score = free * MAX_NODE_SCORE // np.maximum(capacity, 1)
-            total += score * weight
+            score = at(free[index], rows) - incoming.amounts[index]
+            np.maximum(score, 0, out=score)
+            score *= MAX_NODE_SCORE
+            score //= at(columns.capacity[index], rows)
             if settings.dominant_weight:
                 # A resource that the node does not have says nothing about its load.
-                lowest = np.where(capacity > 0, np.minimum(score, lowest), lowest)
+                lowest = np.where(at(columns.lacks[index], rows), lowest, np.minimum(score, lowest))
+            total += score * weight
         if settings.dominant_weight:
             total += np.where(lowest == _NO_RESOURCE, 0, lowest) * settings.dominant_weight
         total //= settings.total_weight
-        total[~at(columns.reported, rows) | at(columns.expired, rows)] = 0
         return total
 
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
         columns, settings, incoming = self._columns, self._settings, state
-        columns.ensure(self.view.columns.size)
-        if not columns.reported[row] or columns.expired[row]:
-            return 0
-        load, capacity = columns.loads_of[row][self._scored_load(incoming)], columns.limits_of[row][CAPACITY]
+        free, capacity = columns.free_of[row][incoming.prod], columns.limits_of[row][CAPACITY]
         total, lowest = 0, _NO_RESOURCE
         for index, weight in enumerate(settings.weights):
             whole = capacity[index]
             if whole > 0:
-                score = max(whole - load[index] - incoming.amounts[index], 0) * MAX_NODE_SCORE // whole
+                score = max(free[index] - incoming.amounts[index], 0) * MAX_NODE_SCORE // whole
                 total += score * weight
                 lowest = min(lowest, score)
         if lowest != _NO_RESOURCE:
             total += lowest * settings.dominant_weight
         return total // settings.total_weight
 
-    def _scored_load(self, incoming: Incoming) -> int:
-        if incoming.prod and self._settings.scores_prod_usage:
-            return PROD
-        return SCORE_AGGREGATED if self._settings.score_aggregation is not None else USAGE
-
     def wakes_on(self) -> frozenset[str]:
         # A new node or a larger one can take the pod as well; the original waits for its first report.
+        by_time = (REPORT_EXPIRED,) if self._settings.waits_for_expiry else ()
         return object_events(NODE_METRICS) | {
+            *by_time,
             *(EventKind.POD_DELETE, EventKind.POD_SCALE_DOWN, EventKind.NODE_ADD, EventKind.NODE_ALLOCATABLE),
         }
 
@@ -259,7 +245,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
             return ()
         incoming: Incoming = state
         index, aggregated = divmod(code - _FIRST_RESOURCE, 2)
-        by_prod = incoming.prod and bool(self._columns.limited[PROD, row])
+        by_prod = incoming.prod and bool(self._columns.limits_prod[row])
         kind = PROD if by_prod else AGGREGATED if aggregated else USAGE
         return (over_threshold(self._settings, self._columns, kind, index, row, incoming.amounts[index]),)
 
@@ -284,14 +270,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
     def _assigned(self, row: int, pod: PodInfo) -> AssignedPod:
         scheduled = became_true(pod.pod, "PodScheduled")
         assigned_at = scheduled.timestamp() if scheduled is not None else self._known_since(row, pod.uid)
-        known = self._estimates.of(pod)
-        return AssignedPod(
-            key=pod.key,
-            prod=known.prod,
-            assigned_at=assigned_at,
-            estimated_until=self._estimates.until(pod.pod, assigned_at),
-            estimate=known.amounts if any(known.amounts) else None,
-        )
+        return self._estimates.assigned(pod, assigned_at)
 
     def _known_since(self, row: int, uid: str) -> float:
         # A pod that was assumed keeps the moment of that until the API says when it was scheduled.

@@ -68,6 +68,8 @@ class Settings:
         self.expiration_seconds: float = args.node_metric_expiration_seconds
         self.filters_expired: bool = args.filter_expired_node_metrics
         self.passes_expired: bool = args.enable_schedule_when_node_metrics_expired
+        self.waits_for_expiry = self.filters_expired and self.passes_expired
+        """Whether a node may begin to pass because its report has become too old."""
         self.prod_includes_system: bool = args.prod_usage_include_sys
         self.scores_prod_usage: bool = args.score_according_prod_usage
         self.customizable: bool = args.allow_customize_estimation

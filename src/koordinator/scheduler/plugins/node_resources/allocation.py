@@ -11,6 +11,8 @@ import numpy as np
 from koordinator.scheduler.engine.columns import CPU, MEMORY, Ints, NodeColumns, Rows, at
 from koordinator.scheduler.engine.pod_info import PodInfo
 
+_WITH_DEFAULTS: Final = (CPU, MEMORY)
+"""The columns of ``non_zero_requested``."""
 _OF_EVERY_NODE: Final = ("cpu", "memory", "ephemeral-storage")
 """What is scored for every pod. Other names without a prefix, such as ``pods``, count for nothing, as upstream."""
 
@@ -39,8 +41,8 @@ class Allocation:
     columns: tuple[int, ...]
     added: tuple[int, ...]
     weights: tuple[int, ...]
-    non_zero: tuple[tuple[int, int], ...]
-    """(position, column of non_zero_requested): where the requests with defaults count instead of the plain ones."""
+    with_defaults: bool
+    """Of CPU and memory, requests with defaults count instead of the plain ones."""
     pairs: tuple[tuple[int, int], ...]
     """``columns`` with ``added``."""
 
@@ -73,16 +75,16 @@ class AllocationScorer:
             for column, name, weight in self._resources
             if amounts.get(column, 0) > 0 or not is_scalar(name)
         ]
-        with_defaults = (CPU, MEMORY) if non_zero else ()
+        defaulted = _WITH_DEFAULTS if non_zero else ()
         added = [
-            pod.request.non_zero[column] if column in with_defaults else amounts.get(column, 0) for column, _ in chosen
+            pod.request.non_zero[column] if column in defaulted else amounts.get(column, 0) for column, _ in chosen
         ]
         chosen_columns = tuple(column for column, _ in chosen)
         return Allocation(
             columns=chosen_columns,
             added=tuple(added),
             weights=tuple(weight for _, weight in chosen),
-            non_zero=tuple((index, column) for index, (column, _) in enumerate(chosen) if column in with_defaults),
+            with_defaults=non_zero,
             pairs=tuple(zip(chosen_columns, added, strict=True)),
         )
 
@@ -90,11 +92,10 @@ class AllocationScorer:
         """One score for each of ``rows``."""
         if not allocation.columns:
             return np.zeros(rows.shape[0], dtype=np.int64)
-        columns = self._columns
-        defaulted = dict(allocation.non_zero)
+        columns, defaulted = self._columns, _WITH_DEFAULTS if allocation.with_defaults else ()
         requested = [
-            at((columns.non_zero_requested if index in defaulted else columns.requested)[:, column], rows) + added
-            for index, (column, added) in enumerate(zip(allocation.columns, allocation.added, strict=True))
+            at((columns.non_zero_requested if column in defaulted else columns.requested)[:, column], rows) + added
+            for column, added in allocation.pairs
         ]
         allocatable = [at(columns.allocatable[:, column], rows) for column in allocation.columns]
         return self._scorer(requested, allocatable, allocation.weights)
@@ -104,7 +105,7 @@ class AllocationScorer:
         columns, chosen = self._columns, allocation.columns
         if self._scorer_of_one is not None and chosen:
             used, whole = columns.requested[row].tolist(), columns.allocatable[row].tolist()
-            if allocation.non_zero:
+            if allocation.with_defaults:
                 # CPU and memory are the first two columns of both.
                 used[:2] = columns.non_zero_requested[row].tolist()
             requested = [used[column] + more for column, more in allocation.pairs]

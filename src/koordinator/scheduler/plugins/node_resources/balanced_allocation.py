@@ -40,17 +40,36 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
 
 def balanced(requested: Sequence[Ints], allocatable: Sequence[Ints], weights: Sequence[int]) -> Ints:
     """100 × (1 − standard deviation of the used fractions), resources that a node lacks left out, cut to an integer."""
+    if len(requested) == 2 and all(np.logical_and.reduce(whole) for whole in allocatable):
+        deviation = _half_distance(*[used / whole for used, whole in zip(requested, allocatable, strict=True)])
+    else:
+        deviation = _deviation_of_some(requested, allocatable)
+    # In place: as many steps, but no array made for each of them.
+    np.subtract(1, deviation, out=deviation)
+    deviation *= float(MAX_NODE_SCORE)
+    scores: Ints = deviation.astype(np.int64)
+    return scores
+
+
+def _half_distance(one: Any, other: Any) -> Any:
+    """The deviation of two fractions, of which no more than 1 counts. The arguments are used up."""
+    np.minimum(one, 1.0, out=one)
+    np.minimum(other, 1.0, out=other)
+    one -= other
+    one /= 2
+    return np.abs(one, out=one)
+
+
+def _deviation_of_some(requested: Sequence[Ints], allocatable: Sequence[Ints]) -> Any:
+    """For any number of resources, of which a node may lack some."""
     present = [whole > 0 for whole in allocatable]
     fractions = [
         np.minimum(used / np.maximum(whole, 1), 1.0) for used, whole in zip(requested, allocatable, strict=True)
     ]
     if len(fractions) == 2:
-        deviation = np.where(present[0] & present[1], np.abs((fractions[0] - fractions[1]) / 2), 0.0)
-    else:
-        matrix = np.stack(present, axis=1)
-        deviation = _deviation(np.where(matrix, np.stack(fractions, axis=1), 0.0), matrix, matrix.sum(axis=1))
-    scores: Ints = ((1 - deviation) * float(MAX_NODE_SCORE)).astype(np.int64)
-    return scores
+        return np.where(present[0] & present[1], np.abs((fractions[0] - fractions[1]) / 2), 0.0)
+    matrix = np.stack(present, axis=1)
+    return _deviation(np.where(matrix, np.stack(fractions, axis=1), 0.0), matrix, matrix.sum(axis=1))
 
 
 def balanced_pair(requested: Sequence[int], allocatable: Sequence[int], weights: Sequence[int]) -> int | None:

@@ -58,7 +58,9 @@ def scorer_for(strategy: Strategy) -> Scorer:
 
 def least_allocated(requested: Sequence[Ints], allocatable: Sequence[Ints], weights: Sequence[int]) -> Ints:
     """More for emptier nodes; nothing for a resource that would be overcommitted."""
-    free = [np.maximum(whole - used, 0) for used, whole in zip(requested, allocatable, strict=True)]
+    free = [whole - used for used, whole in zip(requested, allocatable, strict=True)]
+    for amounts in free:
+        np.maximum(amounts, 0, out=amounts)
     return _mean_share(free, allocatable, weights)
 
 
@@ -113,15 +115,20 @@ def _on_line(points: Sequence[tuple[int, int]], x: int) -> int:
 
 
 def _mean_share(parts: Sequence[Ints], wholes: Sequence[Ints], weights: Sequence[int]) -> Ints:
-    """The weighted mean of part × 100 / whole, over the resources that a node has."""
-    total = np.zeros(parts[0].shape[0], dtype=np.int64)
+    """The weighted mean of part × 100 / whole, over the resources that a node has. ``parts`` are used up."""
+    total: Ints = np.zeros(parts[0].shape[0], dtype=np.int64)
     weight: Ints | int = 0
     for part, whole, factor in zip(parts, wholes, weights, strict=True):
-        present = whole > 0
-        if present.all():
-            total += part * MAX_NODE_SCORE // whole * factor
+        if np.logical_and.reduce(whole):
+            part *= MAX_NODE_SCORE
+            part //= whole
             weight = weight + factor
         else:
-            total += np.where(present, part, 0) * MAX_NODE_SCORE // np.maximum(whole, 1) * factor
+            present = whole > 0
+            part = np.where(present, part, 0) * MAX_NODE_SCORE // np.maximum(whole, 1)
             weight = weight + factor * present
+        total += part if factor == 1 else part * factor
+    if isinstance(weight, int):
+        total //= max(weight, 1)
+        return total
     return total // np.maximum(weight, 1)

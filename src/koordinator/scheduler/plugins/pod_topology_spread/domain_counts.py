@@ -37,6 +37,11 @@ class DomainCounts:
         """The pods of the present domain that has the fewest; ABSENT when there is none."""
         return int(self._or_absent.min())
 
+    @property
+    def emptiest(self) -> int:
+        """The number of a domain that has ``least`` pods."""
+        return int(self._or_absent.argmin())
+
     def move(self, row: int, domain: int, counts: bool, pods_before: int, pods: int) -> tuple[int, ...]:
         """The row's domain, whether it counts and its pods are these now; returns the domains that this changes."""
         before, counted = self.domain.item(row), self._counts.item(row)

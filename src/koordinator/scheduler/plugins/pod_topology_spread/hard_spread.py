@@ -22,6 +22,22 @@ MISSING_KEY: Final = 1
 TOO_UNEVEN: Final = 2
 
 
+@dataclass(frozen=True, slots=True)
+class Unmet:
+    """A constraint that a row does not meet, with what that follows from."""
+
+    constraint: SpreadConstraint
+    missing_key: bool
+    pods: int
+    """In the row's domain."""
+    least: int
+    """What that is compared with."""
+    emptiest: str
+    """A domain that has no more."""
+    domains: int
+    """How many count."""
+
+
 @dataclass(slots=True)
 class _Limit:
     """How many matching pods a domain may have for another to be placed there, and what follows for each domain."""
@@ -88,6 +104,19 @@ class HardSpread:
                 return code
         return FEASIBLE
 
+    def unmet(self, row: int) -> list[Unmet]:
+        """The constraints that the row does not meet."""
+        self._build()
+        found = []
+        for index, limit in enumerate(self._limits):
+            counts, domain = limit.counts, limit.counts.domain.item(row)
+            code = limit.codes.item(domain)
+            if code != FEASIBLE:
+                emptiest = self._spread.domain_name(index, counts.emptiest)
+                pods, least = counts.pods.item(domain), _least(limit.constraint, counts)
+                found.append(Unmet(limit.constraint, code == MISSING_KEY, pods, least, emptiest, counts.present))
+        return found
+
     def follow(self, rows: Rows) -> Rows | None:
         """Bring ``rows`` up to date; returns the other rows whose verdict may change by that."""
         if not self._limits:
@@ -120,8 +149,11 @@ class HardSpread:
 
 
 def _most(constraint: SpreadConstraint, counts: DomainCounts) -> int:
-    least = counts.least if counts.present >= constraint.min_domains else 0
-    return constraint.max_skew + least - constraint.matches_itself
+    return constraint.max_skew + _least(constraint, counts) - constraint.matches_itself
+
+
+def _least(constraint: SpreadConstraint, counts: DomainCounts) -> int:
+    return counts.least if counts.present >= constraint.min_domains else 0
 
 
 def _codes(counts: DomainCounts, most: int) -> Ints:

@@ -12,19 +12,19 @@ from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.pod import TopologySpreadConstraint
 from koordinator.model.label_selector import SelectorError
-from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
+from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.framework import (
     SKIP_SCORE,
-    FilterPlugin,
     Observer,
     PreFilterPlugin,
     PreFilterResult,
     Reason,
-    ScorePlugin,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.explain.explainer import Explainer, Lack
+from koordinator.scheduler.plugins.followed_state import FollowedFilter, FollowedScore
 from koordinator.scheduler.plugins.pod_topology_spread import hints
 from koordinator.scheduler.plugins.pod_topology_spread.constraints import (
     NO_CONSTRAINTS,
@@ -35,6 +35,7 @@ from koordinator.scheduler.plugins.pod_topology_spread.constraints import (
     own_constraints,
 )
 from koordinator.scheduler.plugins.pod_topology_spread.default_selector import READ, DefaultSelectors
+from koordinator.scheduler.plugins.pod_topology_spread.explaining import lacks_of
 from koordinator.scheduler.plugins.pod_topology_spread.hard_spread import MISSING_KEY, TOO_UNEVEN, HardSpread
 from koordinator.scheduler.plugins.pod_topology_spread.soft_spread import SoftSpread
 from koordinator.scheduler.plugins.pod_topology_spread.spread import Spread
@@ -49,7 +50,7 @@ _CONSTRAINTS_MEMO: Final = "PodTopologySpread/constraints"
 _KEY_MEMO: Final = "PodTopologySpread/key"
 
 
-class PodTopologySpread(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
+class PodTopologySpread(PreFilterPlugin, FollowedFilter, FollowedScore, Observer, Explainer):
     name = "PodTopologySpread"
     watches: ClassVar[tuple[Kind[Any], ...]] = READ
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS, Aspect.LABELS)
@@ -101,20 +102,12 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
             return PreFilterResult(skip=True)
         return PreFilterResult(HardSpread(Spread(self.view, self.topologies, pod, hard), hard))
 
-    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        codes: Ints = state.codes(rows)
-        return codes
-
-    def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        code: int = state.code(row)
-        return code
-
-    def follow(self, pod: PodInfo, state: Any, rows: Rows) -> Rows | None:
-        reached: Rows | None = state.follow(rows)
-        return reached
-
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return (_REASONS[code],)
+
+    def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
+        node = self.view.columns.nodes[row]
+        return lacks_of(state, node, row) if node is not None else ()
 
     def pre_score(self, pod: PodInfo) -> Any:
         constraints = self.constraints(pod)
@@ -130,14 +123,6 @@ class PodTopologySpread(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer):
 
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
         return 0
-
-    def follow_score(self, pod: PodInfo, state: Any, rows: Rows) -> bool:
-        changed: bool = state.follow(rows)
-        return changed
-
-    def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
-        scores: Ints = state.scores(feasible)
-        return scores
 
     def wakes_on(self) -> frozenset[str]:
         return hints.WAKES_ON

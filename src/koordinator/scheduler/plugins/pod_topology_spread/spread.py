@@ -83,6 +83,10 @@ class Spread:
         """The same for one row."""
         return self._parts[index].topology.domain.item(row)
 
+    def domain_name(self, index: int, number: int) -> str:
+        """The label's value in a domain, for the constraint of this number."""
+        return self._parts[index].topology.name(number)
+
     def build(self) -> None:
         """Look at all rows."""
         columns = self._view.columns

@@ -33,6 +33,10 @@ class Topology:
             if node is not None:
                 self.place(row, node.metadata.labels.get(key))
 
+    def name(self, number: int) -> str:
+        """The label's value in the domain of this number."""
+        return self._names[number]
+
     def place(self, row: int, name: str | None) -> None:
         """The node of ``row`` is in the domain ``name`` now; None: in none."""
         if row >= self.domain.shape[0]:

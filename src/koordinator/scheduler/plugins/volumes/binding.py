@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Final
 
 from koordinator.api.kinds import (
     CSI_DRIVERS,
+    CSI_NODES,
     CSI_STORAGE_CAPACITIES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
@@ -22,8 +23,10 @@ from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.framework import PluginError, PreFilterResult, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.explain.explainer import Lack
 from koordinator.scheduler.plugins.volumes import binding_hints
 from koordinator.scheduler.plugins.volumes.claims import key_of, read_claims
+from koordinator.scheduler.plugins.volumes.explaining import binding_lacks
 from koordinator.scheduler.plugins.volumes.finder import (
     NO_ROOM,
     NOTHING_TO_BIND,
@@ -31,7 +34,7 @@ from koordinator.scheduler.plugins.volumes.finder import (
     WRONG_NODE,
     Finder,
 )
-from koordinator.scheduler.plugins.volumes.plugin import CsiNodePlugin
+from koordinator.scheduler.plugins.volumes.plugin import VolumePlugin
 from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, volumes_of
 from koordinator.scheduler.plugins.volumes.reservation import Reservation
 
@@ -48,7 +51,7 @@ _BIND_TIMEOUT_SECONDS: Final = 600
 _FOR_WRITING_SECONDS: Final = 60
 
 
-class VolumeBinding(CsiNodePlugin, ReservePlugin, PreBindPlugin):
+class VolumeBinding(VolumePlugin, ReservePlugin, PreBindPlugin):
     name = "VolumeBinding"
     watches: ClassVar[tuple[Kind[Any], ...]] = (
         PERSISTENT_VOLUME_CLAIMS,
@@ -57,6 +60,7 @@ class VolumeBinding(CsiNodePlugin, ReservePlugin, PreBindPlugin):
         CSI_DRIVERS,
         CSI_STORAGE_CAPACITIES,
     )
+    node_objects: ClassVar[tuple[Kind[Any], ...]] = (CSI_NODES,)
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
 
     def __init__(self, args: Any, view: ClusterView) -> None:
@@ -83,6 +87,9 @@ class VolumeBinding(CsiNodePlugin, ReservePlugin, PreBindPlugin):
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return tuple(reason for bit, reason in _REASONS if code & bit)
+
+    def lacks_of(self, volumes: PodVolumes, state: Any, row: int) -> Sequence[Lack]:
+        return binding_lacks(self.index, volumes, row)
 
     def reserve(self, pod: PodInfo, row: int) -> None:
         volumes = volumes_of(pod)

@@ -69,11 +69,11 @@ class Finder:
     def __init__(self, index: VolumeIndex, claims: PodClaims) -> None:
         self._columns = index.view.columns
         self._bound = [BoundVolume(index, volume) if volume is not None else None for volume in claims.bound]
-        self._selected = {node for claim in claims.unbound if (node := _selected_node(claim)) is not None}
-        to_match = [claim for claim in claims.unbound if _selected_node(claim) is None]
+        self._selected = {node for claim in claims.unbound if (node := selected_node(claim)) is not None}
+        to_match = [claim for claim in claims.unbound if selected_node(claim) is None]
         searches = [ClaimSearch(index, claim) for claim in to_match]
         self._searches = sorted(searches, key=lambda search: search.size)
-        self._to_provision = [claim for claim in claims.unbound if _selected_node(claim) is not None]
+        self._to_provision = [claim for claim in claims.unbound if selected_node(claim) is not None]
         self._provisioning = {claim.metadata.key: Provisioning(index, claim) for claim in claims.unbound}
 
     def codes(self, rows: Rows) -> Ints:
@@ -158,5 +158,6 @@ class Finder:
         return codes
 
 
-def _selected_node(claim: PersistentVolumeClaim) -> str | None:
+def selected_node(claim: PersistentVolumeClaim) -> str | None:
+    """The node where the claim's volume is being made."""
     return claim.metadata.annotations.get(SELECTED_NODE)

@@ -1,17 +1,17 @@
 """What the four volume plugins of all profiles share: claims and volumes as assumed, and what depends on their changes.
 
-Each plugin passes on the events that it is told of, so that any of them may be left out of a profile; an event that has
-been noted already costs a comparison.
+It is told of events in their place, once for all of them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from koordinator.api.kinds import (
     CSI_DRIVERS,
+    CSI_NODES,
     CSI_STORAGE_CAPACITIES,
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
@@ -30,6 +30,7 @@ from koordinator.api.volume import (
     StorageClass,
 )
 from koordinator.scheduler.engine.columns import Aspect
+from koordinator.scheduler.engine.framework import Observer
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.volumes.assumptions import Assumptions
@@ -44,9 +45,11 @@ _NAME: Final = "volumes"
 _NO_CAPACITIES: Final[Mapping[str, CSIStorageCapacity]] = {}
 
 
-class VolumeIndex:
+class VolumeIndex(Observer):
     """One for a view. ``changes`` grows with everything that may change what a pod with volumes is judged by, rows
     apart: a row on which something changed is touched."""
+
+    follows_status: ClassVar[bool] = False
 
     def __init__(self, view: ClusterView) -> None:
         self.view = view
@@ -65,8 +68,7 @@ class VolumeIndex:
         self._capacities: dict[str, dict[str, CSIStorageCapacity]] = {}
         self._class_versions: Counter[str] = Counter()
         self._free_versions: Counter[str] = Counter()
-        self._last: tuple[object, ...] = ()
-        self._on_object: Mapping[str, Callable[[str, Any, Any], None]] = {
+        self._changed: Mapping[str, Callable[[str, Any, Any], None]] = {
             PERSISTENT_VOLUME_CLAIMS.name: self._claim_changed,
             PERSISTENT_VOLUMES.name: self._volume_changed,
             STORAGE_CLASSES.name: self._class_changed,
@@ -135,17 +137,21 @@ class VolumeIndex:
 
     # Events.
 
-    def set_node(self, row: int, node: Node) -> None:
+    def on_node(self, row: int, node: Node) -> None:
         self.tests.rows.set_node(row, node)
 
-    def remove_node(self, row: int) -> None:
+    def on_node_removed(self, row: int, name: str) -> None:
         self.tests.rows.remove_node(row)
         self.csi_nodes.pop(row, None)
         self.csi_limits.pop(row, None)
         self.changes += self.placed.remove_row(row)
         self.attached.forget(row)
 
-    def set_csi_node(self, row: int, node: CSINode | None) -> None:
+    def on_node_object(self, row: int, kind: str, obj: Object | None) -> None:
+        if kind == CSI_NODES.name:
+            self._set_csi_node(row, obj if isinstance(obj, CSINode) else None)
+
+    def _set_csi_node(self, row: int, node: CSINode | None) -> None:
         before = self.csi_nodes.pop(row, None)
         self.csi_limits.pop(row, None)
         if node is not None:
@@ -156,31 +162,21 @@ class VolumeIndex:
         self.attached.forget(row)
         self.view.columns.touch(row, Aspect.NODE)
 
-    def add_pod(self, row: int, pod: PodInfo) -> None:
-        """The pod is on ``row``."""
+    def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
         if pod.pod.spec.volumes and (volumes := known_volumes(pod)) is not None and self.placed.add(row, volumes):
             self.attached.forget(row)
             self.changes += 1
 
-    def remove_pod(self, row: int, uid: str) -> None:
-        """The pod is not on ``row`` any more."""
-        if self.placed.remove(row, uid):
+    def on_pod_removed(self, row: int, pod: PodInfo) -> None:
+        if self.placed.remove(row, pod.uid):
             self.attached.forget(row)
             self.changes += 1
 
-    def set_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
-        """An object of any kind that is watched is new, changed or gone."""
-        changed = self._on_object.get(kind.name)
-        if changed is None or self._is_known(kind.name, key, old, new):
-            return
-        self.changes += 1
-        changed(key, old, new)
-
-    def _is_known(self, *event: object) -> bool:
-        """Whether this is what another plugin has just passed on."""
-        known = len(self._last) == len(event) and all(a is b for a, b in zip(self._last, event, strict=True))
-        self._last = event
-        return known
+    def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
+        changed = self._changed.get(kind.name)
+        if changed is not None:
+            self.changes += 1
+            changed(key, old, new)
 
     def _claim_changed(self, key: str, old: PersistentVolumeClaim | None, new: PersistentVolumeClaim | None) -> None:
         self.claims.observe(key, new)

@@ -22,11 +22,12 @@ from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import PluginError, PreFilterResult, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.explain.explainer import Lack
 from koordinator.scheduler.plugins.volumes.binding_hints import uses
 from koordinator.scheduler.plugins.volumes.claims import claim_not_found
 from koordinator.scheduler.plugins.volumes.csi_volumes import counts_on, csi_of_claim, limits_of
 from koordinator.scheduler.plugins.volumes.migration import CsiVolume, TranslationError, translate
-from koordinator.scheduler.plugins.volumes.plugin import CsiNodePlugin, RowVolumesPlugin
+from koordinator.scheduler.plugins.volumes.plugin import VolumePlugin
 from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, known_volumes, volumes_of
 
 _TOO_MANY: Final = 1
@@ -50,7 +51,7 @@ class _NewVolumes:
         return not (self.fresh or self.known or self.missing)
 
 
-class NodeVolumeLimits(RowVolumesPlugin, CsiNodePlugin):
+class NodeVolumeLimits(VolumePlugin):
     name = "NodeVolumeLimits"
     watches: ClassVar[tuple[Kind[Any], ...]] = (
         PERSISTENT_VOLUME_CLAIMS,
@@ -58,6 +59,7 @@ class NodeVolumeLimits(RowVolumesPlugin, CsiNodePlugin):
         STORAGE_CLASSES,
         VOLUME_ATTACHMENTS,
     )
+    node_objects: ClassVar[tuple[Kind[Any], ...]] = (CSI_NODES,)
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS)
 
     def context(self, volumes: PodVolumes) -> Hashable:
@@ -102,10 +104,25 @@ class NodeVolumeLimits(RowVolumesPlugin, CsiNodePlugin):
             return any(limit > before.get(driver, 0) for driver, limit in limits_of(event.new).items())
         return True
 
+    def lacks_of(self, volumes: PodVolumes, state: Any, row: int) -> Sequence[Lack]:
+        limits, attached = self.index.csi_limits.get(row, {}), self.index.attached.of_row(row).counts
+        return [
+            Lack(
+                f"{driver} can attach {limits[driver]} volumes to the node, {attached.get(driver, 0)} are, "
+                f"and the pod needs {count} more",
+                (attached.get(driver, 0) + count - limits[driver]) / count,
+            )
+            for driver, count in self._beyond(state, row).items()
+        ]
+
     def _judge(self, new: _NewVolumes, row: int) -> int:
+        return _TOO_MANY if row in self.index.csi_limits and self._beyond(new, row) else 0
+
+    def _beyond(self, new: _NewVolumes, row: int) -> dict[str, int]:
+        """How many volumes the pod adds to the row, of those drivers that cannot attach so many."""
         limits = self.index.csi_limits.get(row)
         if not limits:
-            return 0
+            return {}
         node, wanted = self.index.csi_nodes[row], dict.fromkeys(limits, 0)
         for driver, plugin, count in new.fresh:
             if driver in wanted and (not plugin or counts_on(CsiVolume(driver, "", plugin), node)):
@@ -115,10 +132,11 @@ class NodeVolumeLimits(RowVolumesPlugin, CsiNodePlugin):
             is_new = (volume.driver, volume.handle) not in present.used
             if volume.driver in wanted and is_new and counts_on(volume, node):
                 wanted[volume.driver] += 1
-        for driver, count in wanted.items():
-            if count and present.counts.get(driver, 0) + count > limits[driver]:
-                return _TOO_MANY
-        return 0
+        return {
+            driver: count
+            for driver, count in wanted.items()
+            if count and present.counts.get(driver, 0) + count > limits[driver]
+        }
 
     def _new_volumes(self, volumes: PodVolumes) -> _NewVolumes:
         """Raises PluginError."""

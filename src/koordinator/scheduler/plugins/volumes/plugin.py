@@ -1,23 +1,21 @@
-"""What the four plugins have in common: they pass events on to the index, and leave pods without volumes alone."""
+"""What the four plugins have in common: the index hears of events for them, and pods without volumes are left alone."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar, cast
 
-from koordinator.api.kinds import CSI_NODES, Kind
-from koordinator.api.meta import Object
-from koordinator.api.node import Node
-from koordinator.api.volume import CSINode
+from koordinator.api.kinds import Kind
 from koordinator.scheduler.engine.framework import FilterPlugin, Observer, PreFilterPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.volumes.index import VolumeIndex
 from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, volumes_of
 
 
-class VolumePlugin(PreFilterPlugin, FilterPlugin, Observer):
+class VolumePlugin(PreFilterPlugin, FilterPlugin, Observer, Explainer):
     """All that such a plugin reads of a pod is in its ``context``, which holds until the index changes."""
 
     watches: ClassVar[tuple[Kind[Any], ...]] = ()
@@ -44,33 +42,14 @@ class VolumePlugin(PreFilterPlugin, FilterPlugin, Observer):
     def context(self, volumes: PodVolumes) -> Hashable:
         """Equal for pods that every node is judged by in the same way, now. Raises PluginError."""
 
-    def on_node(self, row: int, node: Node) -> None:
-        self.index.set_node(row, node)
+    def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
+        volumes = volumes_of(pod)
+        return self.lacks_of(volumes, state, row) if volumes is not None else ()
 
-    def on_node_removed(self, row: int, name: str) -> None:
-        self.index.remove_node(row)
+    @abstractmethod
+    def lacks_of(self, volumes: PodVolumes, state: Any, row: int) -> Sequence[Lack]:
+        """See Explainer.lacks."""
 
-    def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
-        self.index.set_object(kind, key, old, new)
-
-
-class RowVolumesPlugin(VolumePlugin):
-    """Those whose verdict depends on the pods that are on a node."""
-
-    follows_status: ClassVar[bool] = False
-
-    def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
-        self.index.add_pod(row, pod)
-
-    def on_pod_removed(self, row: int, pod: PodInfo) -> None:
-        self.index.remove_pod(row, pod.uid)
-
-
-class CsiNodePlugin(VolumePlugin):
-    """Those that read what CSI drivers do on each node."""
-
-    node_objects: ClassVar[tuple[Kind[Any], ...]] = (CSI_NODES,)
-
-    def on_node_object(self, row: int, kind: str, obj: Object | None) -> None:
-        if kind == CSI_NODES.name:
-            self.index.set_csi_node(row, obj if isinstance(obj, CSINode) else None)
+    @property
+    def told(self) -> Observer:
+        return self.index

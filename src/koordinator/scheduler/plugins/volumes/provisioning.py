@@ -89,6 +89,18 @@ def volume_limit(capacity: CSIStorageCapacity) -> Quantity | None:
     return capacity.maximum_volume_size if capacity.maximum_volume_size is not None else capacity.capacity
 
 
+def largest_volume(index: VolumeIndex, class_name: str, node: Node) -> int:
+    """The size in bytes of the largest volume of a class that there is room for where the node can use it."""
+    reachable = [
+        limit.value
+        for capacity in index.capacities(class_name).values()
+        if (limit := volume_limit(capacity)) is not None
+        and (selector := _access(capacity)) is not None
+        and selector.matches(node.metadata.labels)
+    ]
+    return max(reachable, default=0)
+
+
 def _access(capacity: CSIStorageCapacity) -> CompiledSelector | None:
     """The nodes that can use the storage; None when none can, or nobody can tell."""
     if capacity.node_topology is None:

@@ -16,9 +16,11 @@ from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import PreFilterResult, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.explain.explainer import Lack
 from koordinator.scheduler.plugins.volumes.claims import claim_not_found
 from koordinator.scheduler.plugins.volumes.disks import conflict
-from koordinator.scheduler.plugins.volumes.plugin import RowVolumesPlugin
+from koordinator.scheduler.plugins.volumes.explaining import disk_lacks, sharing_lacks
+from koordinator.scheduler.plugins.volumes.plugin import VolumePlugin
 from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, known_volumes, volumes_of
 
 _DISK: Final = 1
@@ -39,7 +41,7 @@ class _Restrictions:
     """The keys of the pod's claims that one pod may use at a time, and some pod does."""
 
 
-class VolumeRestrictions(RowVolumesPlugin):
+class VolumeRestrictions(VolumePlugin):
     name = "VolumeRestrictions"
     watches: ClassVar[tuple[Kind[Any], ...]] = (PERSISTENT_VOLUME_CLAIMS,)
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.PODS,)
@@ -73,6 +75,10 @@ class VolumeRestrictions(RowVolumesPlugin):
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return (_REASONS[code],)
+
+    def lacks_of(self, volumes: PodVolumes, state: Any, row: int) -> Sequence[Lack]:
+        restrictions: _Restrictions = state
+        return [*disk_lacks(self.index, volumes, row), *sharing_lacks(self.index, volumes, restrictions.in_use)]
 
     def wakes_on(self) -> frozenset[str]:
         return frozenset({EventKind.POD_DELETE, EventKind.NODE_ADD, f"{PERSISTENT_VOLUME_CLAIMS.name}/Add"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from koordinator.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES, Kind
@@ -12,6 +12,7 @@ from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import PreFilterResult, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.explain.explainer import Lack
 from koordinator.scheduler.plugins.node_selector import NodePredicate
 from koordinator.scheduler.plugins.volumes.claims import claim_not_found, mode_not_set
 from koordinator.scheduler.plugins.volumes.migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONES_DELIMITER
@@ -53,6 +54,22 @@ class VolumeZone(VolumePlugin):
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return (_CONFLICT,)
+
+    def lacks_of(self, volumes: PodVolumes, state: Any, row: int) -> Sequence[Lack]:
+        node = self.view.columns.nodes[row]
+        return list(self._misplaced(volumes, node)) if node is not None else ()
+
+    def _misplaced(self, volumes: PodVolumes, node: Node) -> Iterator[Lack]:
+        """The claims whose volumes are elsewhere."""
+        for use in volumes.claims:
+            claim = self.index.claims.stored(use.key)
+            volume = self.index.volumes.stored(claim.spec.volume_name) if claim is not None else None
+            for label, values in topologies_of(volume) if volume is not None else ():
+                value = _value(node, label)
+                if value not in values and volume is not None:
+                    where = f"volume {volume.metadata.name} is where {label} is {' or '.join(sorted(values))}"
+                    has = f"that of the node is {value}" if value is not None else "the node has no such label"
+                    yield Lack(f"claim {use.claim}: its {where}, {has}")
 
     def wakes_on(self) -> frozenset[str]:
         changing = (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES)
@@ -127,6 +144,12 @@ def _zone_predicate(topologies: Iterable[Topology]) -> NodePredicate:
         labels = node.metadata.labels
         if not any(label in labels for label in _LABELS):
             return True
-        return all(labels.get(label, labels.get(_CURRENT.get(label, label))) in values for label, values in topologies)
+        return all(_value(node, label) in values for label, values in topologies)
 
     return passes
+
+
+def _value(node: Node, label: str) -> str | None:
+    """By the label, or by that which has taken its place."""
+    labels = node.metadata.labels
+    return labels.get(label, labels.get(_CURRENT.get(label, label)))

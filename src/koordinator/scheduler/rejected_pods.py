@@ -1,0 +1,79 @@
+"""What becomes of a pod that fits nowhere: it is parked, or first promised a node that others are told to leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from koordinator.scheduler.engine.decision import Rejection
+from koordinator.scheduler.engine.events import ClusterEvent, EventKind
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.evictions import Eviction, Evictions
+from koordinator.scheduler.failure_report import FailureReporter
+from koordinator.scheduler.metrics import SchedulerMetrics
+from koordinator.scheduler.queue.queued_pod import QueuedPod
+from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
+
+
+class RejectedPods:
+    """``wake`` is called when a pod may be tried again outside of an attempt."""
+
+    def __init__(
+        self,
+        queue: SchedulingQueue,
+        view: ClusterView,
+        evictions: Evictions,
+        reporter: FailureReporter,
+        metrics: SchedulerMetrics,
+        wake: Callable[[], None],
+    ) -> None:
+        self._queue = queue
+        self._view = view
+        self._evictions = evictions
+        self._reporter = reporter
+        self._metrics = metrics
+        self._wake = wake
+
+    def settle(self, entry: QueuedPod, rejection: Rejection) -> None:
+        """Carry out what PostFilter has planned. The attempt is over when the victims, if any, have been told to leave:
+        another one before would be in vain, or would make more of them leave."""
+        after = rejection.after
+        if entry.pod.uid not in self._queue:
+            return
+        if after.nominated_node is not None:
+            self._promise(entry.pod, after.nominated_node)
+        if not after.victims:
+            self._park(entry, rejection)
+            return
+
+        def on_told(is_free: bool) -> None:
+            self._park(entry, rejection, is_free=is_free)
+            self._wake()
+
+        self._metrics.preempted(len(after.victims))
+        self._queue.await_victims(entry)
+        self._evictions.submit(Eviction(entry.pod, after.nominated_node or "", after.victims, after.plugin, on_told))
+
+    def _park(self, entry: QueuedPod, rejection: Rejection, *, is_free: bool = False) -> None:
+        pod, number, plugins = entry.pod, rejection.pod_class, rejection.plugins
+        # Promises bind pods according to their priority.
+        group = (pod.pod.spec.scheduler_name, number, plugins, pod.priority) if number else None
+        self._queue.park(entry, rejection.wakes_on, rejection.message, plugins=plugins, group=group, ready=is_free)
+
+    def _promise(self, pod: PodInfo, node_name: str) -> None:
+        """Promise the pod a node, or with an empty name take its promise back."""
+        before = self._view.nominations.node_of(pod.uid)
+        self._view.nominations.set(pod, node_name)
+        if before not in ("", node_name):
+            # Less important pods may have the room that was promised.
+            self._queue.on_event(ClusterEvent(EventKind.POD_DELETE, pod))
+        if node_name:
+            self._take_promises_back(pod, node_name)
+
+    def _take_promises_back(self, pod: PodInfo, node_name: str) -> None:
+        """Less important pods that wait for this node would wait for nothing: they look for another one."""
+        for other in list(self._view.nominations.on(node_name)):
+            if other.priority < pod.priority:
+                self._view.nominations.remove(other.uid)
+                self._reporter.clear_nomination(other.pod)
+                self._queue.activate([other.uid])

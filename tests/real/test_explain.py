@@ -1,0 +1,195 @@
+"""``koord explain --kubeconfig``: the leader is found by its Lease and asked through the API server's proxy to its pod.
+
+The pod exists in the API alone, with this machine's address: the API server goes where the pod's IP says, though never
+to a loopback address. The scheduler listens on that address only, so that nothing else can lead to it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koordinator.api.kinds import LEASES, NAMESPACES, NODES, PODS
+from koordinator.cli.explain_source import NoAnswerError, Place, ask
+from koordinator.cli.main import main
+from koordinator.kube.client import KubeClient
+from koordinator.kube.connect import ClientOptions, connect
+from koordinator.kube.errors import ApiStatusError
+from koordinator.kube.interface import PatchType
+from tests.real.control_plane import ControlPlane
+from tests.real.programs import RealPrograms
+
+NAMESPACE, LEASE = "koordinator-system", "koord-scheduler"
+READER = "readertoken"
+CONFIGURATION = """\
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {{kubeconfig: {kubeconfig}}}
+leaderElection: {{leaderElect: true, resourceNamespace: {namespace}, resourceName: {lease}}}
+profiles: [{{schedulerName: koord-scheduler}}]
+"""
+
+
+def own_address() -> str | None:
+    """An address of this machine that others could reach; None without any. Nothing is sent."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            return None
+        address: str = probe.getsockname()[0]
+    return None if address.startswith("127.") else address
+
+
+def free_port(address: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+def container() -> dict[str, Any]:
+    return {"name": "main", "image": "x", "resources": {"requests": {"cpu": "9"}}}
+
+
+async def build(client: KubeClient, address: str) -> None:
+    """A node, a pod that it is too small for, and the pod of a scheduler at ``address``."""
+    await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+    await client.create(NODES, {"metadata": {"name": "small"}})
+    allocatable = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+    status = {"status": {"capacity": allocatable, "allocatable": allocatable}}
+    await client.patch(NODES, "small", status, PatchType.MERGE, subresource="status")
+    spec = {"schedulerName": "koord-scheduler", "containers": [container()]}
+    await client.create(PODS, {"metadata": {"name": "large"}, "spec": spec}, "default")
+    name = socket.gethostname()
+    await client.create(PODS, {"metadata": {"name": name}, "spec": {**spec, "nodeName": "elsewhere"}}, NAMESPACE)
+    found = {"status": {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}}
+    await client.patch(PODS, name, found, PatchType.MERGE, NAMESPACE, subresource="status")
+
+
+@asynccontextmanager
+async def leading(client: KubeClient, command: list[str], log: Path) -> AsyncIterator[None]:
+    """A scheduler that holds the Lease and has tried the pod."""
+    with log.open("wb") as file:
+        process = await asyncio.create_subprocess_exec(*command, stdout=file, stderr=file)
+    try:
+        async with asyncio.timeout(60):
+            while not await has_decided(client):
+                assert process.returncode is None, log.read_text()
+                await asyncio.sleep(0.1)
+        yield
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def has_decided(client: KubeClient) -> bool:
+    try:
+        await client.get(LEASES, LEASE, NAMESPACE)
+    except ApiStatusError:
+        return False
+    return bool((await client.get(PODS, "large", "default")).status.conditions)
+
+
+class Cluster:
+    """A control plane with a leading scheduler beside it, while ``run`` runs."""
+
+    def __init__(self, plane: ControlPlane, folder: Path, address: str) -> None:
+        self.plane, self.folder, self.address = plane, folder, address
+        self.port = free_port(address)
+
+    def place(self, kubeconfig: Path | None = None, port: int | None = None) -> Place:
+        return Place(None, kubeconfig or self.plane.kubeconfig, (NAMESPACE, LEASE), port or self.port, self.folder)
+
+    @asynccontextmanager
+    async def scheduler(self) -> AsyncIterator[None]:
+        configuration = self.folder / "scheduler.yaml"
+        names = {"namespace": NAMESPACE, "lease": LEASE}
+        configuration.write_text(CONFIGURATION.format(kubeconfig=self.plane.kubeconfig, **names))
+        where = (f"--address={self.address}", f"--port={self.port}")
+        command = [sys.executable, "-m", "koordinator.scheduler", f"--config={configuration}", *where]
+        client = await connect(ClientOptions(kubeconfig=str(self.plane.kubeconfig), qps=0))
+        try:
+            await build(client, self.address)
+            async with leading(client, command, self.folder / "scheduler.log"):
+                yield
+        finally:
+            await client.close()
+
+
+@pytest.fixture(scope="module")
+def answers(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """What is answered to each question, or what is said instead."""
+    address = own_address()
+    if address is None:
+        pytest.skip("this machine has no address but its loopback one, to which an API server forwards nothing")
+    folder = tmp_path_factory.mktemp("explain")
+    plane = ControlPlane(
+        real_programs.kubernetes,
+        folder / "cluster",
+        authorization_mode="RBAC",
+        tokens={READER: ("reader", ())},
+    )
+    plane.start()
+    try:
+        cluster = Cluster(plane, folder, address)
+        yield asyncio.run(interview(cluster))
+    finally:
+        plane.stop()
+
+
+async def interview(cluster: Cluster) -> dict[str, Any]:
+    async with cluster.scheduler():
+        return {
+            "pod": await said(cluster.place(), "/debug/explain/default/large"),
+            "node": await said(cluster.place(), "/debug/explain-node/small"),
+            "unknown pod": await said(cluster.place(), "/debug/explain/default/nobody"),
+            "other port": await said(cluster.place(port=free_port(cluster.address)), "/debug/explain/default/large"),
+            "other user": await said(
+                cluster.place(cluster.plane.kubeconfig_for(READER)), "/debug/explain/default/large"
+            ),
+            "command": await asyncio.to_thread(command_line, cluster),
+        }
+
+
+async def said(place: Place, path: str) -> Any:
+    try:
+        return await ask(place, path)
+    except NoAnswerError as error:
+        return str(error)
+
+
+def command_line(cluster: Cluster) -> int:
+    return main(["explain", "pod", "large", f"--kubeconfig={cluster.plane.kubeconfig}", f"--port={cluster.port}"])
+
+
+def test_a_pod_is_explained_through_the_api_server(answers: dict[str, Any]) -> None:
+    (node,) = answers["pod"]["closestNodes"]
+    assert (node["node"], node["lacks"][0]["plugin"]) == ("small", "NodeResourcesFit")
+
+
+def test_a_node_is_explained_through_the_api_server(answers: dict[str, Any]) -> None:
+    assert answers["node"]["node"] == "small"
+
+
+def test_the_command_prints_it(answers: dict[str, Any]) -> None:
+    assert answers["command"] == 0
+
+
+def test_what_the_scheduler_does_not_know_is_said_in_its_words(answers: dict[str, Any]) -> None:
+    assert answers["unknown pod"].startswith("pod default/nobody is not in the queue")
+
+
+def test_a_port_on_which_nobody_listens_is_said(answers: dict[str, Any]) -> None:
+    assert answers["other port"].startswith("the scheduler at http://127.0.0.1"), answers["other port"]
+
+
+def test_who_may_not_see_the_lease_is_told_so(answers: dict[str, Any]) -> None:
+    assert 'cannot get resource "leases"' in answers["other user"]

@@ -1,0 +1,189 @@
+"""Koordinator's extension points once a node is chosen, and those for reservations, NUMA nodes and controllers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from koordinator.scheduler.controllers import is_selected, make_controllers
+from koordinator.scheduler.engine.binding_points import ClusterWriter, PermitPlugin, Wait
+from koordinator.scheduler.engine.columns import CPU
+from koordinator.scheduler.engine.decision import Placement, Rejection
+from koordinator.scheduler.engine.extender import (
+    Controller,
+    ControllerProvider,
+    ForgetHandler,
+    NUMATopologyHintProvider,
+    ReservationFilterPlugin,
+    ReservationPreAllocationRestorePlugin,
+    ReservationRestorePlugin,
+    ReservationScorePlugin,
+    TopologyHint,
+)
+from koordinator.scheduler.engine.framework import PluginError, Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.reservation_points import (
+    filter_reservation,
+    restore_pre_allocatable,
+    restore_reservations,
+    score_pre_allocatable,
+    score_reservations,
+)
+from koordinator.scheduler.engine.topology_points import allocate_by_hint, topology_hints
+from tests.scheduler.engine.extended import Shared, decide, engine_with
+from tests.scheduler.fakes import describe, make_pod
+
+
+class Forgetting(ForgetHandler, Shared):
+    name = "Forgetting"
+
+    def __init__(self, args: Any, view: Any) -> None:
+        super().__init__(args, view)
+        self.forgotten: list[str] = []
+
+    def forget_pod(self, pod: PodInfo) -> None:
+        self.forgotten.append(pod.key)
+
+
+def test_forget_handlers_learn_that_a_pod_is_not_assumed_any_more() -> None:
+    engine, _, plugin = engine_with(Forgetting)
+    result = decide(engine)
+    assert isinstance(result, Placement)
+    engine.assume(result)
+    engine.forget(result)
+    assert plugin.forgotten == ["default/p"]
+
+
+class Gate(PermitPlugin, Shared):
+    name = "Gate"
+
+    def permit(self, pod: PodInfo, row: int) -> Reason | Wait | None:
+        match pod.pod.metadata.labels.get("gate"):
+            case "wait":
+                return Wait(30)
+            case "refuse":
+                return Reason("the gate is shut")
+            case "raise":
+                raise RuntimeError("the gate is broken")
+        return None
+
+
+def permitted(gate: str) -> Mapping[str, float] | Rejection:
+    engine, _, _ = engine_with(Gate, point="permit")
+    result = decide(engine, labels={"gate": gate})
+    assert isinstance(result, Placement)
+    engine.assume(result)
+    return engine.permit(result)
+
+
+def test_permit_lets_wait_and_refuses() -> None:
+    assert permitted("open") == {}
+    assert permitted("wait") == {"Gate": 30}
+    refusal = permitted("refuse")
+    assert isinstance(refusal, Rejection)
+    assert refusal.message == "0/1 nodes are available: 1 the gate is shut."
+
+
+def test_permit_that_raises_is_an_error_of_its_plugin() -> None:
+    with pytest.raises(PluginError, match="the gate is broken"):
+        permitted("raise")
+
+
+class Reservations(
+    ReservationRestorePlugin,
+    ReservationPreAllocationRestorePlugin,
+    ReservationFilterPlugin,
+    ReservationScorePlugin,
+    Shared,
+):
+    """Reservations are numbers here: even ones fit, larger ones and pods of few CPUs are better."""
+
+    name = "Reservations"
+
+    def restore_reservations(self, pod: PodInfo, matched: Sequence[Any], unmatched: Sequence[Any], row: int) -> Any:
+        return sum(matched) - sum(unmatched)
+
+    def filter_reservation(self, pod: PodInfo, reservation: Any, row: int) -> Reason | None:
+        return Reason(f"{reservation} is odd") if reservation % 2 else None
+
+    def restore_pre_allocatable(self, reservation: Any, pods: Sequence[PodInfo], row: int) -> Any:
+        return min(reservation, len(pods))
+
+    def score_reservation(self, pod: PodInfo, reservation: Any, row: int) -> int:
+        return int(reservation) // (pod.request.amounts[CPU] // 1000)
+
+
+def test_reservation_points() -> None:
+    engine, _, _ = engine_with(Reservations)
+    pod = describe(make_pod("p"))
+    assert restore_reservations(engine.profile, pod, [5, 2], [3], 0) == {"Reservations": 4}
+    assert filter_reservation(engine.profile, pod, 2, 0) is None
+    assert filter_reservation(engine.profile, pod, 3, 0) == Reason("3 is odd")
+    assert score_reservations(engine.profile, pod, [0, 3, 7], 0) == [0, 42, 100]
+    assert score_reservations(engine.profile, pod, [0, 0], 0) == [0, 0]
+    with pytest.raises(PluginError, match="below 0"):
+        score_reservations(engine.profile, pod, [-1], 0)
+
+
+def test_a_reservation_may_take_over_what_pods_hold() -> None:
+    engine, _, _ = engine_with(Reservations)
+    pods = [describe(make_pod(f"p{cpu}", cpu=cpu)) for cpu in ("1", "2", "4")]
+    assert restore_pre_allocatable(engine.profile, 2, pods, 0) == {"Reservations": 2}
+    assert score_pre_allocatable(engine.profile, 8, pods, 0) == [100, 50, 25]
+
+
+class Sockets(NUMATopologyHintProvider, Shared):
+    """Two NUMA nodes with two CPUs each; the first is full on row 1."""
+
+    name = "Sockets"
+
+    def topology_hints(self, pod: PodInfo, row: int) -> Mapping[str, Sequence[TopologyHint] | None] | Reason:
+        wanted = pod.request.amounts[CPU] // 1000
+        if wanted > 4:
+            return Reason("more CPUs than there are")
+        alone = [] if wanted > 2 else [TopologyHint(frozenset({1 if row else 0}), preferred=True)]
+        return {"cpu": [*alone, TopologyHint(frozenset({0, 1}), preferred=not alone)], "memory": None}
+
+    def allocate_by_hint(self, pod: PodInfo, row: int, hint: TopologyHint) -> Reason | None:
+        return Reason("NUMA node 0 is full") if row and hint.nodes == frozenset({0}) else None
+
+
+def test_providers_of_topology_hints_are_asked_and_told_what_was_settled_on() -> None:
+    engine, _, _ = engine_with(Sockets)
+    profile, pod = engine.profile, describe(make_pod("p", cpu="2"))
+    first, both = TopologyHint(frozenset({0}), preferred=True), TopologyHint(frozenset({0, 1}), preferred=False)
+    assert topology_hints(profile, pod, 0) == [{"cpu": [first, both], "memory": None}]
+    assert topology_hints(profile, describe(make_pod("q", cpu="5")), 0) == Reason("more CPUs than there are")
+    assert allocate_by_hint(profile, pod, 0, first) is None
+    assert allocate_by_hint(profile, pod, 1, first) == Reason("NUMA node 0 is full")
+
+
+class Working:
+    name = "work"
+
+    async def run(self) -> None:
+        return
+
+
+class Providing(ControllerProvider, Shared):
+    name = "Providing"
+
+    def controllers(self, writer: ClusterWriter) -> Sequence[Controller]:
+        return [Working()]
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [(["*"], True), ([], False), (["Providing"], True), (["-Providing", "*"], False), (["*", "-Other"], True)],
+)
+def test_controllers_run_where_the_flag_says_so(selection: list[str], expected: bool) -> None:
+    assert is_selected("Providing", selection) is expected
+
+
+def test_one_instance_of_a_plugin_speaks_for_all_profiles() -> None:
+    engine, _, _ = engine_with(Providing)
+    writer: Any = None
+    found = make_controllers([engine.profile, engine.profile], ["*"], writer)
+    assert [(plugin, controller.name) for plugin, controller in found] == [("Providing", "work")]

@@ -1,0 +1,120 @@
+"""A plugin at every point between the decision and the binding, and stories of one pod and one node with it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable
+from dataclasses import replace
+from typing import Any
+
+from koordinator.scheduler.engine.binding_points import (
+    BindOutcome,
+    BindPlugin,
+    ClusterWriter,
+    PermitPlugin,
+    PodChanges,
+    PostBindPlugin,
+    PreBindPlugin,
+    ReservePlugin,
+    Wait,
+)
+from koordinator.scheduler.engine.extender import FailureHandler, PodPatcher
+from koordinator.scheduler.engine.framework import Plugin, Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.view import ClusterView
+from tests.scheduler.fake_api import FakeApi
+from tests.scheduler.fakes import make_node, make_pod, make_profile
+from tests.scheduler.world import World, simulate
+
+
+class Recording(ReservePlugin, PermitPlugin, PreBindPlugin, BindPlugin, PostBindPlugin, PodPatcher, FailureHandler):
+    """Does at each point what a label of that name asks for, and keeps a record."""
+
+    name = "Recording"
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        self.record: list[str] = []
+        self.written: dict[str, PodChanges] = {}
+        self.opened = False
+
+    def class_key(self, pod: PodInfo) -> Hashable:
+        return None
+
+    def reserve(self, pod: PodInfo, row: int) -> None:
+        self.record.append("reserve")
+
+    def unreserve(self, pod: PodInfo, row: int) -> None:
+        self.record.append("unreserve")
+
+    def permit(self, pod: PodInfo, row: int) -> Reason | Wait | None:
+        match pod.pod.metadata.labels.get("permit"):
+            case "wait":
+                return Wait(30)
+            case "refuse":
+                return Reason("the gate is shut")
+        return None
+
+    def pre_binds(self, pod: PodInfo, node_name: str) -> bool:
+        return "pre-bind" in pod.pod.metadata.labels
+
+    async def pre_bind(self, pod: PodInfo, node_name: str, changes: PodChanges, writer: ClusterWriter) -> None:
+        match pod.pod.metadata.labels["pre-bind"]:
+            case "raise":
+                raise RuntimeError("no such volume")
+            case "hang":
+                await asyncio.Event().wait()
+            case "until":
+                self.record.append(f"until {await writer.until(lambda: self.opened, 20)}")
+        changes.annotations["chosen"] = node_name
+
+    async def bind(self, pod: PodInfo, node_name: str, writer: ClusterWriter) -> BindOutcome:
+        return BindOutcome.BOUND if pod.pod.metadata.labels.get("bind") == "mine" else BindOutcome.SKIPPED
+
+    def post_bind(self, pod: PodInfo, node_name: str) -> None:
+        self.record.append("bound")
+
+    async def apply_changes(self, pod: PodInfo, changes: PodChanges, writer: ClusterWriter) -> bool:
+        self.written[pod.pod.metadata.name] = changes
+        return True
+
+    def before_failure(self, pod: PodInfo, message: str) -> bool:
+        self.record.append(f"failed: {message}")
+        return "swallow" in pod.pod.metadata.labels
+
+    def after_failure(self, pod: PodInfo, message: str) -> None:
+        self.record.append(f"told: {message}")
+
+
+def recording(view: ClusterView) -> Profile:
+    base = make_profile(view)
+    name = Recording.name
+    plugins: dict[str, Plugin] = {**base.plugins, name: Recording(None, view)}
+    here = (name,)
+    order = replace(base.order, reserve=here, permit=here, pre_bind=here, bind=here, post_bind=here)
+    return Profile(base.scheduler_name, plugins, order)
+
+
+def plugin_of(world: World) -> Recording:
+    plugin = world.scheduler.engines["koord-scheduler"].profile.plugins["Recording"]
+    assert isinstance(plugin, Recording)
+    return plugin
+
+
+def one_node() -> FakeApi:
+    api = FakeApi()
+    api.put(make_node("a"))
+    return api
+
+
+def play(*seconds: float, **labels: str) -> World:
+    """One pod with these labels, and then so many seconds, one after the other."""
+
+    async def story(world: World) -> None:
+        world.api.put(make_pod("p", labels={key.replace("_", "-"): value for key, value in labels.items()}))
+        await world.settle()
+        for each in seconds:
+            await world.settle(each)
+
+    return simulate(story, one_node, recording)

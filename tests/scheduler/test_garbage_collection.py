@@ -1,0 +1,67 @@
+"""The collector while the initial lists come in, and afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+
+from koordinator.base.clock import ManualClock
+from koordinator.scheduler.garbage_collection import spare_initial_lists
+
+Story = Callable[[ManualClock, asyncio.Event], Awaitable[None]]
+
+
+@pytest.fixture(autouse=True)
+def as_before() -> Iterator[None]:
+    thresholds = gc.get_threshold()
+    gc.unfreeze()
+    yield
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
+
+
+def play(story: Story) -> None:
+    async def run() -> None:
+        clock, synced = ManualClock(), asyncio.Event()
+
+        async def wait_synced() -> None:
+            await synced.wait()
+
+        async with asyncio.TaskGroup() as tasks:
+            sparing = tasks.create_task(spare_initial_lists(wait_synced, clock))
+            await clock.advance(0)
+            await story(clock, synced)
+            await clock.advance(0)
+            sparing.cancel()
+
+    asyncio.run(run())
+    assert gc.isenabled()
+
+
+def test_it_rests_until_the_lists_are_complete() -> None:
+    async def story(clock: ManualClock, synced: asyncio.Event) -> None:
+        assert not gc.isenabled()
+        synced.set()
+
+    play(story)
+    assert gc.get_freeze_count() > 0
+
+
+def test_it_works_again_when_the_lists_do_not_come() -> None:
+    async def story(clock: ManualClock, synced: asyncio.Event) -> None:
+        await clock.advance(200.0)
+        assert gc.isenabled()
+        synced.set()
+
+    play(story)
+    assert gc.get_freeze_count() > 0
+
+
+def test_it_works_again_after_a_cancellation() -> None:
+    async def story(clock: ManualClock, synced: asyncio.Event) -> None:
+        assert not gc.isenabled()
+
+    play(story)

@@ -1,0 +1,50 @@
+"""How long extension points take is measured, with what came of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.scheduler.fakes import make_pod
+from tests.scheduler.recording import one_node, recording
+from tests.scheduler.world import World, simulate
+
+
+def points_of(world: World) -> dict[tuple[str, str], float]:
+    """(extension point, status) -> how many times it was measured."""
+    return {
+        (sample.labels["extension_point"], sample.labels["status"]): sample.value
+        for family in world.registry.collect()
+        for sample in family.samples
+        if sample.name == "scheduler_framework_extension_point_duration_seconds_count"
+    }
+
+
+@pytest.mark.parametrize("bind", ["mine", "by the API"])
+def test_every_point_on_the_way_to_a_node_is_measured(bind: str) -> None:
+    async def story(world: World) -> None:
+        world.api.put(make_pod("p", labels={"bind": bind, "pre-bind": "yes"}))
+        await world.settle()
+        world.api.put(make_pod("p", node="a"))
+
+    points = points_of(simulate(story, one_node, recording))
+    assert points == {
+        (point, "Success"): 1 for point in ("PreFilter", "PreScore", "Reserve", "Permit", "PreBind", "Bind", "PostBind")
+    }
+
+
+@pytest.mark.parametrize(("permit", "status"), [("wait", "Wait"), ("refuse", "Unschedulable")])
+def test_what_permit_said_is_measured_with_it(permit: str, status: str) -> None:
+    async def story(world: World) -> None:
+        world.api.put(make_pod("p", labels={"permit": permit}))
+        await world.settle()
+        world.api.remove("pods", "default/p")
+
+    assert points_of(simulate(story, one_node, recording))["Permit", status] == 1
+
+
+def test_post_filter_is_measured_when_no_node_passes() -> None:
+    async def story(world: World) -> None:
+        world.api.put(make_pod("p", cpu="9"))
+        await world.settle()
+
+    assert points_of(simulate(story, one_node, recording))["PostFilter", "Unschedulable"] == 1
