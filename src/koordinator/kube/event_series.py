@@ -32,8 +32,8 @@ class EventOptions:
     """Events that wait to be written; the oldest are dropped beyond it, essential ones last."""
     series_capacity: int = 20_000
     """Events whose repetitions are joined; the oldest series end beyond it."""
-    writers: int = 16
-    """Requests at a time. An API server far away must not make events slower than the bindings that they tell of."""
+    writers: int = 4
+    """Requests at a time. Few: where the API server is the bottleneck, events should not hold up what they tell of."""
     series_end: float = 360.0
     series_refresh: float = 1800.0
     retry_initial: float = 0.5
