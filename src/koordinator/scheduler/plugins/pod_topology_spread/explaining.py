@@ -6,10 +6,10 @@ from koordinator.api.node import Node
 from koordinator.scheduler.explain.explainer import Lack
 from koordinator.scheduler.explain.selectors import selector_text
 from koordinator.scheduler.plugins.pod_topology_spread.constraints import SpreadConstraint
-from koordinator.scheduler.plugins.pod_topology_spread.hard_spread import HardSpread, Unmet
+from koordinator.scheduler.plugins.pod_topology_spread.hard_spread import ClassSpread, Unmet
 
 
-def lacks_of(state: HardSpread, node: Node, row: int) -> list[Lack]:
+def lacks_of(state: ClassSpread, node: Node, row: int) -> list[Lack]:
     """One for each constraint that ``row``, on which ``node`` is, does not meet."""
     return [_lack(unmet, node) for unmet in state.unmet(row)]
 

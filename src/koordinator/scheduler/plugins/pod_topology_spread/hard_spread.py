@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from koordinator.scheduler.engine.columns import Ints, Mask, Rows
+from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.framework import FEASIBLE
 from koordinator.scheduler.plugins.pod_topology_spread.constraints import SpreadConstraint
 from koordinator.scheduler.plugins.pod_topology_spread.domain_counts import DomainCounts
@@ -20,6 +20,9 @@ from koordinator.scheduler.plugins.pod_topology_spread.spread import Spread
 
 MISSING_KEY: Final = 1
 TOO_UNEVEN: Final = 2
+READS: Final = (Aspect.NODE, Aspect.PODS, Aspect.LABELS)
+_READ: Final = sum(1 << aspect for aspect in READS)
+_FEW_CHANGES: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +82,23 @@ class _Limit:
 
 
 class HardSpread:
-    """The state of Filter for one class of pods."""
+    """The verdicts on all rows, shared by all classes of pods whose constraints ask for the same. Brings itself up to
+    date, and remembers when the verdict on each row last changed, so that each class can catch up by itself."""
 
-    def __init__(self, spread: Spread, constraints: tuple[SpreadConstraint, ...]) -> None:
+    def __init__(self, columns: NodeColumns, spread: Spread, constraints: tuple[SpreadConstraint, ...]) -> None:
+        self._columns = columns
         self._spread = spread
         self._constraints = constraints
         self._limits: list[_Limit] = []
+        self._version = -1
+        """The version of the columns that everything is current for."""
+        self.stamp = 0
+        """Counts the times that verdicts changed."""
+        self._changed: Ints = np.zeros(0, dtype=np.int64)
+        """By row: the stamp of the last change of its verdict that did not come from the row itself."""
 
     def codes(self, rows: Rows) -> Ints:
         """FEASIBLE, or what the first constraint that is not met says."""
-        self._build()
         first, *others = self._limits
         codes: Ints = first.codes[first.counts.domain[rows]]
         for limit in others:
@@ -97,7 +107,6 @@ class HardSpread:
 
     def code(self, row: int) -> int:
         """The same for one row."""
-        self._build()
         for limit in self._limits:
             code = limit.codes.item(limit.counts.domain.item(row))
             if code != FEASIBLE:
@@ -106,7 +115,6 @@ class HardSpread:
 
     def unmet(self, row: int) -> list[Unmet]:
         """The constraints that the row does not meet."""
-        self._build()
         found = []
         for index, limit in enumerate(self._limits):
             counts, domain = limit.counts, limit.counts.domain.item(row)
@@ -117,12 +125,34 @@ class HardSpread:
                 found.append(Unmet(limit.constraint, code == MISSING_KEY, pods, least, emptiest, counts.present))
         return found
 
-    def follow(self, rows: Rows) -> Rows | None:
-        """Bring ``rows`` up to date; returns the other rows whose verdict may change by that."""
+    def changed_after(self, stamp: int) -> Rows:
+        """The rows whose verdict has changed since, by what happened on others."""
+        return np.flatnonzero(self._changed > stamp)
+
+    def refresh(self) -> None:
+        """Catch up with the columns."""
+        if self._version == self._columns.version:
+            return
         if not self._limits:
-            return None
-        if self._spread.is_much(rows):
-            return self._rebuild()
+            self._build()
+        elif (rows := self._touched()).shape[0]:
+            found = self._rebuild() if self._spread.is_much(rows) else self._follow(rows)
+            if found is not None and found.shape[0]:
+                self.stamp += 1
+                self._changed = _fitted(self._changed, self._columns.alive.shape[0])
+                self._changed[found] = self.stamp
+        self._version = self._columns.version
+
+    def _touched(self) -> Rows:
+        changed = self._columns.changes_since(self._version, _FEW_CHANGES)
+        if changed is not None:
+            return np.array(sorted(row for row, aspects in changed.items() if aspects & _READ), dtype=np.intp)
+        rows, masks = self._columns.touched_since(self._version)
+        read: Rows = rows[(masks & _READ) != 0]
+        return read
+
+    def _follow(self, rows: Rows) -> Rows | None:
+        """Look at ``rows`` again; returns the rows whose verdict may change by that."""
         touched: list[set[int]] = [set() for _ in self._limits]
         for row in rows.tolist():
             for numbers, more in zip(touched, self._spread.follow(row), strict=True):
@@ -132,20 +162,63 @@ class HardSpread:
             reached = limit.follow(numbers) if numbers else None
             if reached is not None:
                 found = reached if found is None else np.union1d(found, reached)
-        if found is None:
-            return None
-        return found[found != rows[0]] if rows.shape[0] == 1 else np.setdiff1d(found, rows)
+        return found
 
     def _build(self) -> None:
-        if not self._limits:
-            self._spread.build()
-            self._limits = [_Limit.of(*pair) for pair in zip(self._constraints, self._spread.counts, strict=True)]
+        self._spread.build()
+        self._limits = [_Limit.of(*pair) for pair in zip(self._constraints, self._spread.counts, strict=True)]
 
     def _rebuild(self) -> Rows:
         before = self.codes(np.arange(self._limits[0].counts.domain.shape[0]))
-        self._limits = []
+        self._build()
         after = self.codes(np.arange(before.shape[0]))
         return np.flatnonzero(after != before)
+
+
+class ClassSpread:
+    """The state of Filter for one class of pods: how far it has followed the verdicts that it shares."""
+
+    def __init__(self, shared: HardSpread) -> None:
+        self._shared = shared
+        self._stamp = -1
+
+    def codes(self, rows: Rows) -> Ints:
+        """See HardSpread."""
+        self._begin()
+        return self._shared.codes(rows)
+
+    def code(self, row: int) -> int:
+        """See HardSpread."""
+        self._begin()
+        return self._shared.code(row)
+
+    def unmet(self, row: int) -> list[Unmet]:
+        """See HardSpread."""
+        self._begin()
+        return self._shared.unmet(row)
+
+    def follow(self, rows: Rows) -> Rows | None:
+        """See FilterPlugin.follow."""
+        if self._stamp < 0:
+            return None
+        shared, before = self._shared, self._stamp
+        shared.refresh()
+        if shared.stamp == before:
+            return None
+        self._stamp = shared.stamp
+        found = shared.changed_after(before)
+        return found[found != rows[0]] if rows.shape[0] == 1 else np.setdiff1d(found, rows, assume_unique=True)
+
+    def _begin(self) -> None:
+        """Classes are planned some events before they are judged; from the first question on, they are told."""
+        if self._stamp < 0:
+            self._shared.refresh()
+            self._stamp = self._shared.stamp
+
+
+def _fitted(changed: Ints, capacity: int) -> Ints:
+    more = capacity - changed.shape[0]
+    return np.concatenate([changed, np.zeros(more, dtype=np.int64)]) if more > 0 else changed
 
 
 def _most(constraint: SpreadConstraint, counts: DomainCounts) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Final
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -36,7 +37,13 @@ from koordinator.scheduler.plugins.pod_topology_spread.constraints import (
 )
 from koordinator.scheduler.plugins.pod_topology_spread.default_selector import READ, DefaultSelectors
 from koordinator.scheduler.plugins.pod_topology_spread.explaining import lacks_of
-from koordinator.scheduler.plugins.pod_topology_spread.hard_spread import MISSING_KEY, TOO_UNEVEN, HardSpread
+from koordinator.scheduler.plugins.pod_topology_spread.hard_spread import (
+    MISSING_KEY,
+    READS,
+    TOO_UNEVEN,
+    ClassSpread,
+    HardSpread,
+)
 from koordinator.scheduler.plugins.pod_topology_spread.soft_spread import SoftSpread
 from koordinator.scheduler.plugins.pod_topology_spread.spread import Spread
 from koordinator.scheduler.plugins.pod_topology_spread.topologies import Topologies
@@ -53,8 +60,8 @@ _KEY_MEMO: Final = "PodTopologySpread/key"
 class PodTopologySpread(PreFilterPlugin, FollowedFilter, FollowedScore, Observer, Explainer):
     name = "PodTopologySpread"
     watches: ClassVar[tuple[Kind[Any], ...]] = READ
-    reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS, Aspect.LABELS)
-    score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS, Aspect.LABELS)
+    reads: ClassVar[tuple[Aspect, ...]] = READS
+    score_reads: ClassVar[tuple[Aspect, ...]] = READS
     monotone: ClassVar[bool] = True
 
     def __init__(self, args: Any, view: ClusterView) -> None:
@@ -66,6 +73,8 @@ class PodTopologySpread(PreFilterPlugin, FollowedFilter, FollowedScore, Observer
         self.topologies = Topologies(view.columns)
         """The domains of nodes, for all classes of pods."""
         self.selectors = DefaultSelectors(view)
+        self._shared: WeakValueDictionary[bytes, HardSpread] = WeakValueDictionary()
+        """As long as some class of pods is judged by it. Classes often differ in what constraints do not ask for."""
 
     def on_node(self, row: int, node: Node) -> None:
         self.topologies.set_node(row, node)
@@ -100,7 +109,12 @@ class PodTopologySpread(PreFilterPlugin, FollowedFilter, FollowedScore, Observer
         hard = self.constraints(pod).hard
         if not hard:
             return PreFilterResult(skip=True)
-        return PreFilterResult(HardSpread(Spread(self.view, self.topologies, pod, hard), hard))
+        key = constraints_key(pod.pod, PodConstraints(hard))
+        shared = self._shared.get(key)
+        if shared is None:
+            spread = Spread(self.view, self.topologies, pod, hard)
+            shared = self._shared[key] = HardSpread(self.view.columns, spread, hard)
+        return PreFilterResult(ClassSpread(shared))
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return (_REASONS[code],)
