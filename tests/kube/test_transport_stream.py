@@ -23,7 +23,11 @@ Play = Callable[[asyncio.StreamWriter], Awaitable[None]]
 async def transport_to(play: Play) -> AsyncIterator[PooledTransport]:
     """A server that reads one request and then does as ``play`` does; it closes at the end of that."""
 
+    serving: set[asyncio.Task[None]] = set()
+
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if (task := asyncio.current_task()) is not None:
+            serving.add(task)
         try:
             await reader.readuntil(b"\r\n\r\n")
             await play(writer)
@@ -43,6 +47,9 @@ async def transport_to(play: Play) -> AsyncIterator[PooledTransport]:
         await transport.close()
         await limits.close()
         listening.close()
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)
         await listening.wait_closed()
 
 
