@@ -195,7 +195,7 @@ class LoadColumns:
         if not self.reported[row]:
             return [NO_LIMIT] * self._width
         loads = self.loads_of[row][kind]
-        return [_most(bound, whole) - load for bound, whole, load in zip(bounds, capacity, loads, strict=True)]
+        return [largest_load(bound, whole) - load for bound, whole, load in zip(bounds, capacity, loads, strict=True)]
 
     def _free(self, row: int, kind: int) -> Sequence[int]:
         if not self.reported[row] or self.expired[row]:
@@ -209,7 +209,7 @@ class LoadColumns:
 
 
 @lru_cache(maxsize=1 << 16)
-def _most(bound: int, whole: int) -> int:
+def largest_load(bound: int, whole: int) -> int:
     """The largest load that is not above ``bound`` percent of ``whole``, in the original's rounding: half a percent
     goes up, computed in floating point."""
     if bound <= 0 or whole <= 0:
