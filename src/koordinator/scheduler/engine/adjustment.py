@@ -46,18 +46,9 @@ def adjusted(columns: NodeColumns, adjustments: Mapping[int, Adjustment]) -> Ite
 
 def shift(columns: NodeColumns, row: int, pod: PodInfo, sign: int) -> None:
     """Inside such a block: think the pod there, too (1), or take that back (-1)."""
-    requested, non_zero = columns.requested, columns.non_zero_requested
-    for column, amount in pod.request.amounts.items():
-        requested[row, column] += sign * amount
-    requested[row, PODS] += sign
-    non_zero[row, 0] += sign * pod.request.non_zero[0]
-    non_zero[row, 1] += sign * pod.request.non_zero[1]
+    columns.shift(row, pod.request.counted, pod.request.non_zero, sign)
 
 
 def _shift(columns: NodeColumns, adjustments: Mapping[int, Adjustment], sign: int) -> None:
-    columns.fit_resources()
     for row, adjustment in adjustments.items():
-        for column, amount in adjustment.amounts.items():
-            columns.requested[row, column] += sign * amount
-        columns.non_zero_requested[row, 0] += sign * adjustment.non_zero[0]
-        columns.non_zero_requested[row, 1] += sign * adjustment.non_zero[1]
+        columns.shift(row, adjustment.amounts, adjustment.non_zero, sign)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from koordinator.api.node import Node
 from koordinator.api.quantity import Quantity
+from koordinator.scheduler.engine.row_amounts import RowAmounts
 
 Rows = NDArray[np.intp]
 Ints = NDArray[np.int64]
@@ -24,6 +25,9 @@ CPU: Final = 0
 MEMORY: Final = 1
 EPHEMERAL_STORAGE: Final = 2
 PODS: Final = 3
+EXACT_BELOW: Final = 1 << 46
+"""Percentages of smaller amounts come out exact, rounded down, when computed in floating point: a hundred times the
+amount still has all its digits, and no quotient is so near below an integer that it would be rounded up to it."""
 _CHANGES_KEPT: Final = 8192
 _BUILT_IN: Final = ("cpu", "memory", "ephemeral-storage", "pods")
 
@@ -41,7 +45,6 @@ class Aspect(IntEnum):
     """The labels of a pod that is on the node; also when it is being deleted now."""
 
 
-_BITS: Final = np.array([1 << aspect for aspect in Aspect], dtype=np.int64)
 Item = TypeVar("Item", bound=np.generic)
 
 
@@ -100,9 +103,17 @@ class NodeColumns:
         self.requested: Ints = np.zeros((0, len(self.resources)), dtype=np.int64, order="F")
         self.non_zero_requested: Ints = np.zeros((0, 2), dtype=np.int64, order="F")
         """CPU and memory, pods without a request counted with 100 milli-CPU and 200 MiB."""
+        self._unused: Ints = np.zeros((0, len(self.resources)), dtype=np.int64, order="F")
+        """``allocatable`` without ``requested``, for ``amounts``."""
+        self.largest_amount = 0
+        """No node has had more of any resource."""
+        self._gathered: tuple[Rows, int, RowAmounts] | None = None
+        """The rows, the version and the answer of the last call of ``amounts``."""
         self._versions: Ints = np.zeros((len(Aspect), 0), dtype=np.int64)
         self._row_versions: Ints = np.zeros(0, dtype=np.int64)
         """The latest of ``_versions`` of each row."""
+        self._latest = [0] * len(Aspect)
+        """The latest of ``_versions`` of each aspect."""
         self._changes: list[tuple[int, int]] = []
         self._changes_after = 0
         """The version before the first of ``_changes``; versions count changes one by one."""
@@ -123,10 +134,30 @@ class NodeColumns:
             changed[row] = changed.get(row, 0) | aspect
         return changed
 
-    def touched_since(self, version: int) -> tuple[Rows, Ints]:
-        """The rows of which anything changed after ``version``, ascending, with bit masks (``1 << aspect``) of what."""
+    def touched_since(self, version: int) -> tuple[Rows, int]:
+        """The rows of which anything changed after ``version``, ascending, and a bit mask (``1 << aspect``) of all that
+        changed on any of them."""
         rows: Rows = (self._row_versions[: self.size] > version).nonzero()[0]
-        return rows, _BITS @ (self._versions.take(rows, axis=1) > version)
+        return rows, sum([1 << aspect for aspect, latest in enumerate(self._latest) if latest > version])
+
+    def touched_in(self, aspect: Aspect, rows: Rows, version: int) -> Mask:
+        """Of which of ``rows`` the aspect changed after ``version``."""
+        touched: Mask = self._versions[aspect].take(rows) > version
+        return touched
+
+    @property
+    def are_all_alive(self) -> bool:
+        """Whether no row is free."""
+        return not self._free
+
+    def amounts(self, rows: Rows) -> RowAmounts:
+        """The resources of ``rows``, which ascend. Plugins that are asked about the same rows share the answer."""
+        known = self._gathered
+        if known is not None and known[0] is rows and known[1] == self._clock:
+            return known[2]
+        found = RowAmounts(rows, self.allocatable.T, self.requested.T, self._unused.T, self.non_zero_requested.T)
+        self._gathered = rows, self._clock, found
+        return found
 
     def row_version(self, row: int) -> int:
         """Grows with every change of ``row``."""
@@ -139,7 +170,7 @@ class NodeColumns:
     def touch(self, row: int, aspect: Aspect) -> None:
         """Note that ``aspect`` of ``row`` has changed."""
         self._clock += 1
-        self._versions[aspect, row] = self._row_versions[row] = self._clock
+        self._versions[aspect, row] = self._row_versions[row] = self._latest[aspect] = self._clock
         self._changes.append((row, 1 << aspect))
         if len(self._changes) > _CHANGES_KEPT:
             half = len(self._changes) // 2
@@ -158,6 +189,8 @@ class NodeColumns:
         self.allocatable[row] = 0
         for column, amount in amounts.items():
             self.allocatable[row, column] = amount
+        self._unused[row] = self.allocatable[row] - self.requested[row]
+        self.largest_amount = max(self.largest_amount, *amounts.values(), 0)
         self.touch(row, Aspect.NODE)
         return row
 
@@ -169,7 +202,7 @@ class NodeColumns:
         self.nodes[row] = None
         self.alive[row] = False
         self.allocatable[row] = 0
-        self.requested[row] = 0
+        self.requested[row] = self._unused[row] = 0
         self.non_zero_requested[row] = 0
         for aspect in Aspect:
             self.touch(row, aspect)
@@ -178,13 +211,19 @@ class NodeColumns:
 
     def add_request(self, row: int, request: Mapping[int, int], non_zero: tuple[int, int], sign: int = 1) -> None:
         """Count a pod on ``row`` (``sign`` 1) or take it off again (-1). ``request`` includes the pod itself."""
+        self.shift(row, request, non_zero, sign)
+        self.touch(row, Aspect.PODS)
+
+    def shift(self, row: int, request: Mapping[int, int], non_zero: tuple[int, int], sign: int) -> None:
+        """As add_request, but nobody is told: for who thinks of a node as it might be, and undoes it at once."""
         self.fit_resources()
-        requested = self.requested
+        requested, unused, counted = self.requested, self._unused, self.non_zero_requested
         for column, amount in request.items():
             requested[row, column] += sign * amount
-        self.non_zero_requested[row, 0] += sign * non_zero[0]
-        self.non_zero_requested[row, 1] += sign * non_zero[1]
-        self.touch(row, Aspect.PODS)
+            unused[row, column] -= sign * amount
+        counted[row, 0] += sign * non_zero[0]
+        counted[row, 1] += sign * non_zero[1]
+        self._gathered = None
 
     def _allocate(self, name: str) -> int:
         if self._free:
@@ -211,6 +250,7 @@ class NodeColumns:
         width = self.allocatable.shape[1]
         self.allocatable = _grown(self.allocatable, (self._capacity, width))
         self.requested = _grown(self.requested, (self._capacity, width))
+        self._unused = _grown(self._unused, (self._capacity, width))
         self.non_zero_requested = _grown(self.non_zero_requested, (self._capacity, 2))
         self._versions = np.ascontiguousarray(_grown(self._versions, (len(Aspect), self._capacity)))
         self._row_versions = _grown(self._row_versions, (self._capacity,))
@@ -220,6 +260,8 @@ class NodeColumns:
         if width > self.allocatable.shape[1]:
             self.allocatable = _grown(self.allocatable, (self._capacity, width))
             self.requested = _grown(self.requested, (self._capacity, width))
+            self._unused = _grown(self._unused, (self._capacity, width))
+            self._gathered = None
 
 
 def _grown(array: NDArray[Item], shape: tuple[int, ...]) -> NDArray[Item]:

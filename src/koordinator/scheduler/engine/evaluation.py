@@ -17,7 +17,7 @@ import numpy as np
 from koordinator.scheduler.engine.adjustment import adjusted
 from koordinator.scheduler.engine.board import INFEASIBLE, Board
 from koordinator.scheduler.engine.class_plan import plan_class
-from koordinator.scheduler.engine.columns import Aspect, Ints, NodeColumns, Rows
+from koordinator.scheduler.engine.columns import Aspect, NodeColumns, Rows
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.point_times import UNTIMED, PointTimes
 from koordinator.scheduler.engine.profile import Profile
@@ -74,10 +74,10 @@ class Evaluation(Board):
                         self._normalize()
                     return
             rows = np.array(sorted(changed), dtype=np.intp)
-            masks = np.array([changed[row] for row in rows.tolist()], dtype=np.int64)
+            aspects = reduce(or_, changed.values())
         else:
-            rows, masks = columns.touched_since(self.version)
-        gone, work = self._sorted_out(rows, masks)
+            rows, aspects = columns.touched_since(self.version)
+        gone, work = self._sorted_out(rows, aspects)
         reached, stale = self._reached(work, gone) if self._follows else ([], False)
         if self.plan.restricted_to is not None:
             # A freed row may have been given to a node that this class does not look at.
@@ -86,25 +86,25 @@ class Evaluation(Board):
         if gone:
             self._rule_out(gone)
         self._evaluate(work, stale=bool(gone and self._normalized) or stale)
-        self._judge_again(reached)
+        if reached:
+            self._judge_again(reached)
 
-    def _sorted_out(self, rows: Rows, masks: Ints) -> tuple[list[int], list[tuple[int, Rows]]]:
-        """The rows that are free now, and pairs of (aspects, rows) to compute anew."""
-        alive = self._columns.alive[rows]
-        gone: list[int] = [] if alive.all() else rows[~alive].tolist()
-        matters = (masks & self._reads) != 0
-        if not matters.all() or gone:
-            matters &= alive
-            rows, masks = rows[matters], masks[matters]
-        if not rows.shape[0]:
+    def _sorted_out(self, rows: Rows, aspects: int) -> tuple[list[int], list[tuple[int, Rows]]]:
+        """The rows that are free now, and pairs of (aspects, rows) to compute anew. ``aspects`` is what changed on any
+        of ``rows``."""
+        columns = self._columns
+        gone: list[int] = []
+        if not columns.are_all_alive:
+            alive = columns.alive[rows]
+            gone, rows = rows[~alive].tolist(), rows[alive]
+        if not aspects & self._reads or not rows.shape[0]:
             return gone, []
-        first = int(masks[0])
-        if (masks == first).all():
-            return gone, [(first, rows)]
+        if not aspects & _OF_NODE:
+            return gone, [(aspects, rows)]
         # Few nodes change as nodes; computing a little more of the others is cheaper than many small groups.
-        of_node = (masks & _OF_NODE) != 0
-        groups = [(_EVERYTHING, rows[of_node]), (int(np.bitwise_or.reduce(masks)) & ~_OF_NODE, rows[~of_node])]
-        return gone, [(mask, group) for mask, group in groups if group.shape[0]]
+        of_node = columns.touched_in(Aspect.NODE, rows, self.version)
+        groups = [(_EVERYTHING, rows[of_node]), (aspects & ~_OF_NODE, rows[~of_node])]
+        return gone, [(mask, group) for mask, group in groups if mask & self._reads and group.shape[0]]
 
     def _reached(self, work: Iterable[tuple[int, Rows]], gone: list[int]) -> tuple[list[tuple[int, Rows]], bool]:
         """Tell the plugins that look across nodes what has changed. Returns (index of a filter, the further rows that
@@ -130,7 +130,7 @@ class Evaluation(Board):
             meant[rows] = True
             rows = self._present(np.flatnonzero(meant & self._columns.alive[: self._columns.size]))
             entry = self._filters[index]
-            self._codes[index, rows] = entry.plugin.filter(self.pod, entry.state, rows)
+            self._codes_of[index][rows] = entry.plugin.filter(self.pod, entry.state, rows)
             touched[rows] = True
         rows = np.flatnonzero(touched)
         if rows.shape[0] and self._combine(rows) and self._normalized:
@@ -183,16 +183,28 @@ class Evaluation(Board):
                 for scorer in self._score_transformers:
                     seen.enter_context(adjusted(self._columns, scorer.before_score(self.pod, rows)))
                 changed = self._score_rows(aspects, rows)
+            changed |= self._combine(rows)
         else:
-            self._filter_rows(aspects, rows)
+            verdicts_change = self._filter_rows(aspects, rows)
             changed = self._score_rows(aspects, rows)
-        changed |= self._combine(rows)
+            if verdicts_change:
+                changed |= self._combine(rows)
+            else:
+                self._add_up(rows)
         return changed and bool(self._normalized)
 
-    def _filter_rows(self, aspects: int, rows: Rows) -> None:
+    def _filter_rows(self, aspects: int, rows: Rows) -> bool:
+        """Returns whether verdicts may have changed: whether any code has, or rows are looked at for the first time."""
+        changed = bool(aspects & _OF_NODE)
         for index, entry in enumerate(self._filters):
             if entry.reads & aspects:
-                self._codes[index, rows] = entry.plugin.filter(self.pod, entry.state, rows)
+                codes = entry.plugin.filter(self.pod, entry.state, rows)
+                known = self._codes_of[index]
+                # Counting is several times as fast as any().
+                if np.count_nonzero(known[rows] != codes):
+                    known[rows] = codes
+                    changed = True
+        return changed
 
     def _score_rows(self, aspects: int, rows: Rows) -> bool:
         """Returns whether a score that others are scaled by has changed."""
@@ -201,7 +213,7 @@ class Evaluation(Board):
             if score.reads & aspects:
                 values = score.plugin.score(self.pod, score.state, rows)
                 if score.raw is None:
-                    self._weighted[index, rows] = values * score.weight
+                    self._weighted_of[index][rows] = values if score.weight == 1 else values * score.weight
                 elif not np.array_equal(score.raw[rows], values):
                     score.raw[rows] = values
                     changed = True

@@ -16,7 +16,8 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from koordinator.scheduler.engine.columns import Ints, Mask
+from koordinator.scheduler.engine.columns import EXACT_BELOW, Ints, Mask
+from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
 from koordinator.scheduler.plugins.load_aware.node_load import NodeLoad
 from koordinator.scheduler.plugins.load_aware.settings import LONGEST_WINDOW, AggregatedKey, Settings, Thresholds
 
@@ -40,6 +41,7 @@ _SORTS: Final = 2
 """Pods that are not of the prod class, and those that are: an index into room and free."""
 _FIRST_ROWS: Final = 64
 _Lists = list[Sequence[int]]
+Floats = NDArray[np.float64]
 Item = TypeVar("Item", bound=np.generic)
 
 
@@ -63,10 +65,13 @@ class LoadColumns:
         """The filter compares the load of prod pods with thresholds of their own when a prod pod comes."""
         self.room: Ints = self._matrix(0)
         """(sorts of pods, resources, rows): the most that a pod may be expected to use here."""
-        self.free: Ints = self._matrix(0)
-        """(sorts of pods, resources, rows): capacity without the load that the score looks at."""
-        self.capacity: Ints = np.ones((self._width, 0), dtype=np.int64)
+        self.free: Floats = np.zeros((_SORTS, self._width, 0))
+        """(sorts of pods, resources, rows): a hundred times the capacity without the load that the score looks at."""
+        self.capacity: Floats = np.ones((self._width, 0))
         """(resources, rows), at least 1."""
+        self.exact = True
+        """Percentages computed from ``free`` and ``capacity`` come out exact when rounded down. They are floats since a
+        division of integers takes several times as long."""
         self.lacks: Mask = np.zeros((self._width, 0), dtype=np.bool_)
         """(resources, rows): the node has nothing of it."""
         self.room_of: list[_Lists] = []
@@ -84,10 +89,10 @@ class LoadColumns:
         more = rows - self.rows
         self.aggregates = _grown(self.aggregates, np.zeros(rows, dtype=np.bool_))
         self.limits_prod = _grown(self.limits_prod, np.zeros(rows, dtype=np.bool_))
-        self.capacity = _grown(self.capacity, np.ones((self._width, rows), dtype=np.int64))
+        self.capacity = _grown(self.capacity, np.ones((self._width, rows)))
         self.lacks = _grown(self.lacks, np.ones((self._width, rows), dtype=np.bool_))
         self.room = _grown(self.room, np.full_like(self._matrix(rows), NO_LIMIT))
-        self.free = _grown(self.free, np.full_like(self._matrix(rows), _NOTHING))
+        self.free = _grown(self.free, np.full((*self.free.shape[:-1], rows), float(_NOTHING)))
         for flags in (self.reported, self.has_metric, self.expired):
             flags.extend([False] * more)
         for lists in (self.loads_of, self.limits_of):
@@ -103,6 +108,7 @@ class LoadColumns:
         self.limits_prod[row] = any(thresholds.prod)
         self.aggregates[row] = thresholds.aggregation is not None
         self.capacity[:, row] = [max(amount, 1) for amount in capacity]
+        self.exact = self.exact and all(amount < EXACT_BELOW for amount in capacity)
         self.lacks[:, row] = [amount <= 0 for amount in capacity]
         self._conclude(row)
 
@@ -180,11 +186,12 @@ class LoadColumns:
         self.room_of[row] = [room, room if prod_kind == kind else self._room(row, prod_kind)]
         free = self._free(row, self._scored)
         self.free_of[row] = [free, free if self._scored_prod == self._scored else self._free(row, self._scored_prod)]
-        for matrix, lists in ((self.room, self.room_of[row]), (self.free, self.free_of[row])):
-            for sort, amounts in enumerate(lists):
-                # Few numbers: one by one is faster than as an array.
-                for index, amount in enumerate(amounts):
-                    matrix[sort, index, row] = amount
+        # Few numbers: one by one is faster than as an array.
+        for sort, (rooms, frees) in enumerate(zip(self.room_of[row], self.free_of[row], strict=True)):
+            for index, amount in enumerate(rooms):
+                self.room[sort, index, row] = amount
+            for index, amount in enumerate(frees):
+                self.free[sort, index, row] = amount * MAX_NODE_SCORE
 
     def _room(self, row: int, kind: int) -> Sequence[int]:
         bounds, capacity = self.limits_of[row][kind], self.limits_of[row][CAPACITY]

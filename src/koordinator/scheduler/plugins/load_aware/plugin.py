@@ -6,18 +6,15 @@ from collections.abc import Hashable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, Final
 
-import numpy as np
-
 from koordinator.api import annotations as keys
 from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import is_finished
-from koordinator.scheduler.engine.columns import Aspect, Ints, Rows, at
+from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
 from koordinator.scheduler.engine.framework import (
-    MAX_NODE_SCORE,
     SKIP_SCORE,
     FilterPlugin,
     Observer,
@@ -29,12 +26,11 @@ from koordinator.scheduler.engine.framework import (
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.plugins.load_aware.estimates import Estimates, Incoming
+from koordinator.scheduler.plugins.load_aware.estimates import Estimates
 from koordinator.scheduler.plugins.load_aware.facts import assigned_document, load_facts, over_threshold
+from koordinator.scheduler.plugins.load_aware.judging import FIRST_RESOURCE, REPORT_IS_EXPIRED, Expected, Judge
 from koordinator.scheduler.plugins.load_aware.load_columns import (
     AGGREGATED,
-    CAPACITY,
-    EXPIRED,
     PROD,
     USAGE,
     LoadColumns,
@@ -50,11 +46,7 @@ from koordinator.scheduler.services.provider import Service, ServiceProvider
 
 REPORT_EXPIRED: Final = f"{NODE_METRICS.name}/Expire"
 """The kind of event that time alone brings about."""
-_EXPIRED: Final = 1
-_FIRST_RESOURCE: Final = 2
-"""Codes from here on: 2 × resource, plus 1 where aggregated usage was compared."""
 _LONG_AGO: Final = 0.0
-_NO_RESOURCE: Final = MAX_NODE_SCORE + 1
 
 
 class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, Explainer, ServiceProvider):
@@ -69,6 +61,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
         super().__init__(args, view)
         self._settings = Settings(args)
         self._columns = LoadColumns(self._settings)
+        self._judge = Judge(self._settings, self._columns)
         self._nodes: dict[int, NodeLoad] = {}
         self._thresholds: dict[int, Thresholds] = {}
         self._freed: list[int] = []
@@ -137,89 +130,31 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
         return is_of_daemon_set(pod.pod), self._estimates.of(pod)
 
     def pre_filter(self, pod: PodInfo) -> PreFilterResult:
-        return PreFilterResult(state=self._estimates.of(pod), skip=is_of_daemon_set(pod.pod))
+        return PreFilterResult(Expected.of(self._estimates.of(pod)), skip=is_of_daemon_set(pod.pod))
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        columns, incoming = self._columns, state
-        columns.ensure(self.view.columns.size)
-        codes = np.zeros(rows.shape[0], dtype=np.int64)
-        room = columns.room[int(incoming.prod)]
-        short = np.zeros(rows.shape[0], dtype=np.bool_)
-        for index, amount in enumerate(incoming.amounts):
-            short |= at(room[index], rows) < amount
-        if short.any():
-            where = np.flatnonzero(short)
-            codes[where] = self._codes(rows[where], incoming)
-        return codes
-
-    def _codes(self, rows: Rows, incoming: Incoming) -> Ints:
-        """Why there is no room on each of ``rows``."""
-        columns = self._columns
-        room, aggregated = columns.room[int(incoming.prod)], columns.aggregates[rows]
-        if incoming.prod:
-            aggregated &= ~columns.limits_prod[rows]
-        codes = np.zeros(rows.shape[0], dtype=np.int64)
-        # The first resource in the order of names is the reason: the last to be written.
-        for index in reversed(range(len(incoming.amounts))):
-            exceeded = room[index, rows] < incoming.amounts[index]
-            codes[exceeded] = _FIRST_RESOURCE + 2 * index + aggregated[exceeded]
-        codes[room[0, rows] == EXPIRED] = _EXPIRED
-        return codes
+        self._columns.ensure(self.view.columns.size)
+        return self._judge.codes(state, rows)
 
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        columns, incoming = self._columns, state
-        room = columns.room_of[row][incoming.prod]
-        for index, amount in enumerate(incoming.amounts):
-            if room[index] < amount:
-                if room[index] == EXPIRED:
-                    return _EXPIRED
-                return _FIRST_RESOURCE + 2 * index + (columns.compared(row, prod=incoming.prod) == AGGREGATED)
-        return 0
+        return self._judge.code(state, row)
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
-        if code == _EXPIRED:
+        if code == REPORT_IS_EXPIRED:
             return (Reason("node(s) nodeMetric expired"),)
-        resource, aggregated = divmod(code - _FIRST_RESOURCE, 2)
+        resource, aggregated = divmod(code - FIRST_RESOURCE, 2)
         usage = "aggregated usage" if aggregated else "usage"
         return (Reason(f"node(s) {self._settings.resources[resource]} {usage} exceed threshold"),)
 
     def pre_score(self, pod: PodInfo) -> Any:
-        return self._estimates.of(pod) if self._settings.scores else SKIP_SCORE
+        return Expected.of(self._estimates.of(pod)) if self._settings.scores else SKIP_SCORE
 
     def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        columns, settings, incoming = self._columns, self._settings, state
-        columns.ensure(self.view.columns.size)
-        total, lowest = np.zeros(rows.shape[0], dtype=np.int64), np.full(rows.shape[0], _NO_RESOURCE)
-        free = columns.free[int(incoming.prod)]
-        for index, weight in enumerate(settings.weights):
-            if not weight and not settings.dominant_weight:
-                continue
-            score = at(free[index], rows) - incoming.amounts[index]
-            np.maximum(score, 0, out=score)
-            score *= MAX_NODE_SCORE
-            score //= at(columns.capacity[index], rows)
-            if settings.dominant_weight:
-                # A resource that the node does not have says nothing about its load.
-                lowest = np.where(at(columns.lacks[index], rows), lowest, np.minimum(score, lowest))
-            total += score * weight
-        if settings.dominant_weight:
-            total += np.where(lowest == _NO_RESOURCE, 0, lowest) * settings.dominant_weight
-        total //= settings.total_weight
-        return total
+        self._columns.ensure(self.view.columns.size)
+        return self._judge.scores(state, rows)
 
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        columns, settings, incoming = self._columns, self._settings, state
-        free, capacity = columns.free_of[row][incoming.prod], columns.limits_of[row][CAPACITY]
-        total, lowest = 0, _NO_RESOURCE
-        for index, weight in enumerate(settings.weights):
-            whole = capacity[index]
-            if whole > 0:
-                score = max(free[index] - incoming.amounts[index], 0) * MAX_NODE_SCORE // whole
-                total += score * weight
-                lowest = min(lowest, score)
-        if lowest != _NO_RESOURCE:
-            total += lowest * settings.dominant_weight
-        return total // settings.total_weight
+        return self._judge.score(state, row)
 
     def wakes_on(self) -> frozenset[str]:
         # A new node or a larger one can take the pod as well; the original waits for its first report.
@@ -241,13 +176,13 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
     # Answers to people.
 
     def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
-        if code == _EXPIRED:
+        if code == REPORT_IS_EXPIRED:
             return ()
-        incoming: Incoming = state
-        index, aggregated = divmod(code - _FIRST_RESOURCE, 2)
-        by_prod = incoming.prod and bool(self._columns.limits_prod[row])
+        expected: Expected = state
+        index, aggregated = divmod(code - FIRST_RESOURCE, 2)
+        by_prod = expected.prod and bool(self._columns.limits_prod[row])
         kind = PROD if by_prod else AGGREGATED if aggregated else USAGE
-        return (over_threshold(self._settings, self._columns, kind, index, row, incoming.amounts[index]),)
+        return (over_threshold(self._settings, self._columns, kind, index, row, expected.amounts[index]),)
 
     def node_facts(self, row: int) -> Mapping[str, Any] | None:
         node, thresholds = self._nodes.get(row), self._thresholds.get(row)

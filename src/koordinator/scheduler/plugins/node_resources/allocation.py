@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
-from koordinator.scheduler.engine.columns import CPU, MEMORY, Ints, NodeColumns, Rows, at
+from koordinator.scheduler.engine.columns import CPU, EXACT_BELOW, MEMORY, Ints, NodeColumns, Rows, at
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 _WITH_DEFAULTS: Final = (CPU, MEMORY)
@@ -16,9 +17,26 @@ _WITH_DEFAULTS: Final = (CPU, MEMORY)
 _OF_EVERY_NODE: Final = ("cpu", "memory", "ephemeral-storage")
 """What is scored for every pod. Other names without a prefix, such as ``pods``, count for nothing, as upstream."""
 
-Scorer = Callable[[Sequence[Ints], Sequence[Ints], Sequence[int]], Ints]
-"""(requested, allocatable, weights) -> scores. One array of shape (rows,) for each resource, the same, one weight for
-each. An allocatable of zero leaves the resource out of that row's score."""
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """Nodes as they would be with the pod on them. Matrices have the shape (resources, rows)."""
+
+    requested: Any
+    """Made for who asks: may be used up."""
+    allocatable: Any
+    """To be read only."""
+    weights: NDArray[np.float64]
+    """One integer for each resource."""
+    total_weight: int
+    complete: bool
+    """Every node has all the resources, and no amount is so large that percentages computed in floating point might be
+    off: both matrices hold floats. Otherwise they hold integers, and an allocatable of zero leaves the resource out of
+    that row's score."""
+
+
+Scorer = Callable[[Fill], Ints]
+"""A score for each row."""
 
 
 ScorerOfOne = Callable[[Sequence[int], Sequence[int], Sequence[int]], int | None]
@@ -45,6 +63,11 @@ class Allocation:
     """Of CPU and memory, requests with defaults count instead of the plain ones."""
     pairs: tuple[tuple[int, int], ...]
     """``columns`` with ``added``."""
+    added_to_rows: NDArray[np.float64]
+    """``added`` in the shape (resources, 1)."""
+    float_weights: NDArray[np.float64]
+    """``weights`` as an array: numpy multiplies matrices of floats far faster than of integers."""
+    total_weight: int
 
 
 class AllocationScorer:
@@ -86,19 +109,33 @@ class AllocationScorer:
             weights=tuple(weight for _, weight in chosen),
             with_defaults=non_zero,
             pairs=tuple(zip(chosen_columns, added, strict=True)),
+            added_to_rows=np.array(added, dtype=np.float64).reshape(-1, 1),
+            float_weights=np.array([weight for _, weight in chosen], dtype=np.float64),
+            total_weight=sum(weight for _, weight in chosen),
         )
 
     def score(self, allocation: Allocation, rows: Rows) -> Ints:
         """One score for each of ``rows``."""
         if not allocation.columns:
             return np.zeros(rows.shape[0], dtype=np.int64)
-        columns, defaulted = self._columns, _WITH_DEFAULTS if allocation.with_defaults else ()
-        requested = [
+        return self._scorer(self._fill(allocation, rows))
+
+    def _fill(self, allocation: Allocation, rows: Rows) -> Fill:
+        columns = self._columns
+        if allocation.columns == _WITH_DEFAULTS and columns.largest_amount < EXACT_BELOW:
+            amounts = columns.amounts(rows)
+            if amounts.have_cpu_and_memory:
+                requested = amounts.non_zero_requested if allocation.with_defaults else amounts.requested
+                requested = requested + allocation.added_to_rows
+                return Fill(requested, amounts.allocatable, allocation.float_weights, allocation.total_weight, True)
+        defaulted = _WITH_DEFAULTS if allocation.with_defaults else ()
+        taken = [
             at((columns.non_zero_requested if column in defaulted else columns.requested)[:, column], rows) + added
             for column, added in allocation.pairs
         ]
         allocatable = [at(columns.allocatable[:, column], rows) for column in allocation.columns]
-        return self._scorer(requested, allocatable, allocation.weights)
+        weights, total_weight = allocation.float_weights, allocation.total_weight
+        return Fill(np.stack(taken), np.stack(allocatable), weights, total_weight, False)
 
     def score_one(self, allocation: Allocation, row: int) -> int:
         """The score of a single row."""

@@ -11,7 +11,7 @@ from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, SKIP_SCORE, ScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.node_resources.allocation import AllocationScorer
+from koordinator.scheduler.plugins.node_resources.allocation import AllocationScorer, Fill
 from koordinator.scheduler.plugins.resources_key import resources_key
 
 
@@ -38,12 +38,17 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
         return self._scorer.score_one(state, row)
 
 
-def balanced(requested: Sequence[Ints], allocatable: Sequence[Ints], weights: Sequence[int]) -> Ints:
+def balanced(fill: Fill) -> Ints:
     """100 × (1 − standard deviation of the used fractions), resources that a node lacks left out, cut to an integer."""
-    if len(requested) == 2 and all(np.logical_and.reduce(whole) for whole in allocatable):
-        deviation = _half_distance(*[used / whole for used, whole in zip(requested, allocatable, strict=True)])
+    if fill.complete and fill.requested.shape[0] == 2:
+        fractions = np.divide(fill.requested, fill.allocatable, out=fill.requested)
+        np.minimum(fractions, 1.0, out=fractions)
+        # Of two fractions half their distance is the deviation.
+        deviation = fractions[0] - fractions[1]
+        np.abs(deviation, out=deviation)
+        deviation *= 0.5
     else:
-        deviation = _deviation_of_some(requested, allocatable)
+        deviation = _deviation_of_some(fill.requested, fill.allocatable)
     # In place: as many steps, but no array made for each of them.
     np.subtract(1, deviation, out=deviation)
     deviation *= float(MAX_NODE_SCORE)
@@ -51,25 +56,13 @@ def balanced(requested: Sequence[Ints], allocatable: Sequence[Ints], weights: Se
     return scores
 
 
-def _half_distance(one: Any, other: Any) -> Any:
-    """The deviation of two fractions, of which no more than 1 counts. The arguments are used up."""
-    np.minimum(one, 1.0, out=one)
-    np.minimum(other, 1.0, out=other)
-    one -= other
-    one /= 2
-    return np.abs(one, out=one)
-
-
-def _deviation_of_some(requested: Sequence[Ints], allocatable: Sequence[Ints]) -> Any:
+def _deviation_of_some(requested: Any, allocatable: Any) -> Any:
     """For any number of resources, of which a node may lack some."""
-    present = [whole > 0 for whole in allocatable]
-    fractions = [
-        np.minimum(used / np.maximum(whole, 1), 1.0) for used, whole in zip(requested, allocatable, strict=True)
-    ]
-    if len(fractions) == 2:
+    present = allocatable > 0
+    fractions = np.minimum(requested / np.maximum(allocatable, 1), 1.0)
+    if fractions.shape[0] == 2:
         return np.where(present[0] & present[1], np.abs((fractions[0] - fractions[1]) / 2), 0.0)
-    matrix = np.stack(present, axis=1)
-    return _deviation(np.where(matrix, np.stack(fractions, axis=1), 0.0), matrix, matrix.sum(axis=1))
+    return _deviation(np.where(present, fractions, 0.0).T, present.T, present.sum(axis=0))
 
 
 def balanced_pair(requested: Sequence[int], allocatable: Sequence[int], weights: Sequence[int]) -> int | None:

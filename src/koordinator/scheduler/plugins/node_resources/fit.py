@@ -66,14 +66,14 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         columns = self.view.columns
         codes = np.zeros(rows.shape[0], dtype=np.int64)
+        free = columns.amounts(rows).free
         for index, (column, amount) in enumerate(zip(state.columns, state.amounts, strict=True)):
-            allocatable = at(columns.allocatable[:, column], rows)
-            missing = allocatable - at(columns.requested[:, column], rows) < amount
-            if missing.any():
+            missing = free[column] < amount
+            if np.count_nonzero(missing):
                 codes[missing] |= 1 << (_FIRST_BIT + index)
                 if column != PODS:
                     # The number of pods is never what makes a node hopeless.
-                    codes[missing & (allocatable < amount)] |= _UNRESOLVABLE
+                    codes[missing & (at(columns.allocatable[:, column], rows) < amount)] |= _UNRESOLVABLE
         return codes
 
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:

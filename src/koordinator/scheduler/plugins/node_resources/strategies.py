@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
 from koordinator.scheduler.engine.columns import Ints
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
-from koordinator.scheduler.plugins.node_resources.allocation import ResourceWeight, Scorer, ScorerOfOne
+from koordinator.scheduler.plugins.node_resources.allocation import Fill, ResourceWeight, Scorer, ScorerOfOne
 
 _Function = Callable[[Ints], Ints]
 
@@ -56,12 +56,10 @@ def scorer_for(strategy: Strategy) -> Scorer:
     return least_allocated
 
 
-def least_allocated(requested: Sequence[Ints], allocatable: Sequence[Ints], weights: Sequence[int]) -> Ints:
+def least_allocated(fill: Fill) -> Ints:
     """More for emptier nodes; nothing for a resource that would be overcommitted."""
-    free = [whole - used for used, whole in zip(requested, allocatable, strict=True)]
-    for amounts in free:
-        np.maximum(amounts, 0, out=amounts)
-    return _mean_share(free, allocatable, weights)
+    free = np.subtract(fill.allocatable, fill.requested, out=fill.requested)
+    return _mean_share(np.maximum(free, 0, out=free), fill)
 
 
 def least_allocated_of_one(requested: Sequence[int], allocatable: Sequence[int], weights: Sequence[int]) -> int:
@@ -74,23 +72,21 @@ def least_allocated_of_one(requested: Sequence[int], allocatable: Sequence[int],
     return total // weight if weight else 0
 
 
-def most_allocated(requested: Sequence[Ints], allocatable: Sequence[Ints], weights: Sequence[int]) -> Ints:
+def most_allocated(fill: Fill) -> Ints:
     """More for fuller nodes; pods without requests, which count with defaults, may seem to overfill one."""
-    used = [np.minimum(taken, whole) for taken, whole in zip(requested, allocatable, strict=True)]
-    return _mean_share(used, allocatable, weights)
+    return _mean_share(np.minimum(fill.requested, fill.allocatable, out=fill.requested), fill)
 
 
 def requested_to_capacity_ratio(shape: Sequence[ShapePoint]) -> Scorer:
     """A broken line from utilisation to score; resources that score nothing do not count in the mean."""
     function = broken_line([(point.utilization, point.score * (MAX_NODE_SCORE // _MAX_SHAPE_SCORE)) for point in shape])
 
-    def score(requested: Sequence[Ints], allocatable: Sequence[Ints], weights: Sequence[int]) -> Ints:
-        total = weight = np.zeros(requested[0].shape[0], dtype=np.int64)
-        for used, whole, factor in zip(requested, allocatable, weights, strict=True):
-            utilization = used * _MAX_UTILIZATION // np.maximum(whole, 1)
-            scores = function(np.where(used > whole, _MAX_UTILIZATION, utilization))
-            counted = factor * ((whole > 0) & (scores > 0))
-            total, weight = total + scores * counted, weight + counted
+    def score(fill: Fill) -> Ints:
+        used, whole = fill.requested, fill.allocatable
+        utilization = used * _MAX_UTILIZATION // np.maximum(whole, 1)
+        scores = function(np.where(used > whole, _MAX_UTILIZATION, utilization).astype(np.intp))
+        counted = fill.weights.astype(np.int64)[:, np.newaxis] * ((whole > 0) & (scores > 0))
+        total, weight = (scores * counted).sum(axis=0), counted.sum(axis=0)
         mean = np.floor(total / np.maximum(weight, 1) + 0.5).astype(np.int64)
         return np.where(weight > 0, mean, 0)
 
@@ -114,21 +110,19 @@ def _on_line(points: Sequence[tuple[int, int]], x: int) -> int:
     return points[-1][1]
 
 
-def _mean_share(parts: Sequence[Ints], wholes: Sequence[Ints], weights: Sequence[int]) -> Ints:
+def _mean_share(parts: Any, fill: Fill) -> Ints:
     """The weighted mean of part × 100 / whole, over the resources that a node has. ``parts`` are used up."""
-    total: Ints = np.zeros(parts[0].shape[0], dtype=np.int64)
-    weight: Ints | int = 0
-    for part, whole, factor in zip(parts, wholes, weights, strict=True):
-        if np.logical_and.reduce(whole):
-            part *= MAX_NODE_SCORE
-            part //= whole
-            weight = weight + factor
-        else:
-            present = whole > 0
-            part = np.where(present, part, 0) * MAX_NODE_SCORE // np.maximum(whole, 1)
-            weight = weight + factor * present
-        total += part if factor == 1 else part * factor
-    if isinstance(weight, int):
-        total //= max(weight, 1)
-        return total
-    return total // np.maximum(weight, 1)
+    if fill.complete:
+        parts *= float(MAX_NODE_SCORE)
+        parts /= fill.allocatable
+        np.floor(parts, out=parts)
+        total = fill.weights @ parts
+        total /= fill.total_weight or 1
+        mean: Ints = total.astype(np.int64)
+        return mean
+    present = fill.allocatable > 0
+    percent = np.where(present, parts, 0) * MAX_NODE_SCORE // np.maximum(fill.allocatable, 1)
+    weights = fill.weights.astype(np.int64)
+    counted: Ints = weights @ present
+    sums: Ints = weights @ percent
+    return sums // np.maximum(counted, 1)

@@ -147,9 +147,8 @@ class HardSpread:
         changed = self._columns.changes_since(self._version, _FEW_CHANGES)
         if changed is not None:
             return np.array(sorted(row for row, aspects in changed.items() if aspects & _READ), dtype=np.intp)
-        rows, masks = self._columns.touched_since(self._version)
-        read: Rows = rows[(masks & _READ) != 0]
-        return read
+        rows, aspects = self._columns.touched_since(self._version)
+        return rows if aspects & _READ else rows[:0]
 
     def _follow(self, rows: Rows) -> Rows | None:
         """Look at ``rows`` again; returns the rows whose verdict may change by that."""

@@ -1,0 +1,119 @@
+"""Load columns into verdicts and scores, for many nodes at once or for one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from koordinator.scheduler.engine.columns import Ints, Rows
+from koordinator.scheduler.engine.framework import FEASIBLE, MAX_NODE_SCORE
+from koordinator.scheduler.plugins.load_aware.estimates import Incoming
+from koordinator.scheduler.plugins.load_aware.load_columns import AGGREGATED, CAPACITY, EXPIRED, Floats, LoadColumns
+from koordinator.scheduler.plugins.load_aware.settings import Settings, Vector
+
+REPORT_IS_EXPIRED: Final = 1
+FIRST_RESOURCE: Final = 2
+"""Codes from here on: 2 × resource, plus 1 where aggregated usage was compared."""
+_NO_RESOURCE: Final = MAX_NODE_SCORE + 1
+Item = TypeVar("Item", bound=np.generic)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a class of pods is expected to use."""
+
+    amounts: Vector
+    to_rows: Ints
+    """``amounts`` in the shape (resources, 1)."""
+    hundredfold: Floats
+    """A hundred times ``to_rows``."""
+    prod: bool
+
+    @classmethod
+    def of(cls, incoming: Incoming) -> Expected:
+        to_rows = np.array(incoming.amounts, dtype=np.int64).reshape(-1, 1)
+        hundredfold = to_rows.astype(np.float64) * MAX_NODE_SCORE
+        return cls(incoming.amounts, to_rows, hundredfold, incoming.prod)
+
+
+class Judge:
+    """What LoadAwareScheduling says of nodes."""
+
+    def __init__(self, settings: Settings, columns: LoadColumns) -> None:
+        self._settings = settings
+        self._columns = columns
+        self._weights = np.array(settings.weights, dtype=np.float64)
+
+    def codes(self, expected: Expected, rows: Rows) -> Ints:
+        """Filter."""
+        columns = self._columns
+        codes = np.zeros(rows.shape[0], dtype=np.int64)
+        short = _at(columns.room[int(expected.prod)], rows) < expected.to_rows
+        if np.count_nonzero(short):
+            where = np.flatnonzero(short.any(axis=0))
+            codes[where] = self._reasons(rows[where], expected, short[:, where])
+        return codes
+
+    def _reasons(self, rows: Rows, expected: Expected, short: NDArray[np.bool_]) -> Ints:
+        """Why there is no room on each of ``rows``."""
+        columns = self._columns
+        aggregated = columns.aggregates[rows]
+        if expected.prod:
+            aggregated &= ~columns.limits_prod[rows]
+        # The first resource in the order of names is the reason.
+        codes: Ints = FIRST_RESOURCE + 2 * short.argmax(axis=0) + aggregated
+        codes[columns.room[int(expected.prod), 0, rows] == EXPIRED] = REPORT_IS_EXPIRED
+        return codes
+
+    def code(self, expected: Expected, row: int) -> int:
+        """The same for one row."""
+        columns = self._columns
+        room = columns.room_of[row][expected.prod]
+        for index, amount in enumerate(expected.amounts):
+            if room[index] < amount:
+                if room[index] == EXPIRED:
+                    return REPORT_IS_EXPIRED
+                return FIRST_RESOURCE + 2 * index + (columns.compared(row, prod=expected.prod) == AGGREGATED)
+        return FEASIBLE
+
+    def scores(self, expected: Expected, rows: Rows) -> Ints:
+        """Score: the weighted mean of what would be free, in percent; the fullest resource counts once more."""
+        columns, settings = self._columns, self._settings
+        if not columns.exact:
+            return np.array([self.score(expected, row) for row in rows.tolist()], dtype=np.int64)
+        shares = _at(columns.free[int(expected.prod)], rows) - expected.hundredfold
+        np.maximum(shares, 0.0, out=shares)
+        shares /= _at(columns.capacity, rows)
+        np.floor(shares, out=shares)
+        total = self._weights @ shares
+        if settings.dominant_weight:
+            # A resource that the node does not have says nothing about its load.
+            lowest = np.where(_at(columns.lacks, rows), _NO_RESOURCE, shares).min(axis=0)
+            total += np.where(lowest == _NO_RESOURCE, 0, lowest) * settings.dominant_weight
+        total /= settings.total_weight
+        scores: Ints = total.astype(np.int64)
+        return scores
+
+    def score(self, expected: Expected, row: int) -> int:
+        """The same for one row."""
+        columns, settings = self._columns, self._settings
+        free, capacity = columns.free_of[row][expected.prod], columns.limits_of[row][CAPACITY]
+        total, lowest = 0, _NO_RESOURCE
+        for index, weight in enumerate(settings.weights):
+            whole = capacity[index]
+            if whole > 0:
+                share = max(free[index] - expected.amounts[index], 0) * MAX_NODE_SCORE // whole
+                total += share * weight
+                lowest = min(lowest, share)
+        if lowest != _NO_RESOURCE:
+            total += lowest * settings.dominant_weight
+        return total // settings.total_weight
+
+
+def _at(matrix: NDArray[Item], rows: Rows) -> NDArray[Item]:
+    """The columns ``rows`` of a matrix (resources, all rows), to be read only."""
+    count = rows.shape[0]
+    return matrix[:, :count] if count and rows[-1] == count - 1 else matrix.take(rows, axis=1)
