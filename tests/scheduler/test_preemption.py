@@ -160,15 +160,16 @@ def test_no_attempt_is_made_in_vain_while_victims_are_told_to_leave() -> None:
     assert [failures(world, f"high-{number}") for number in range(4)] == [1, 1, 1, 1]
 
 
+class TwoSteps(FakeApi):
+    """As the real one deletes a pod without a period of grace: it is marked first, then gone."""
+
+    async def delete(self, kind: Kind[Any], name: str, *arguments: Any, **options: Any) -> None:
+        pod = self.pod(name)
+        metadata = replace(pod.metadata, deletion_timestamp=LEFT, deletion_grace_period_seconds=0)
+        self.put(replace(pod, metadata=metadata))
+
+
 def test_a_victim_that_is_about_to_vanish_is_waited_for() -> None:
-    class TwoSteps(FakeApi):
-        """As the real one deletes a pod without a period of grace: it is marked first, then gone."""
-
-        async def delete(self, kind: Kind[Any], name: str, *arguments: Any, **options: Any) -> None:
-            pod = self.pod(name)
-            metadata = replace(pod.metadata, deletion_timestamp=LEFT, deletion_grace_period_seconds=0)
-            self.put(replace(pod, metadata=metadata))
-
     async def story(world: World) -> None:
         world.api.put(make_pod("high", priority=10))
         await world.settle(5)
@@ -180,6 +181,31 @@ def test_a_victim_that_is_about_to_vanish_is_waited_for() -> None:
 
     world = simulate(story, partial(full_node, TwoSteps), preempting)
     assert failures(world, "high") == 1
+
+
+def test_a_victim_that_never_vanishes_does_not_keep_the_pod_waiting() -> None:
+    async def story(world: World) -> None:
+        world.api.put(make_pod("high", priority=10))
+        await world.settle()
+        world.api.put(make_node("b", cpu="1"))
+        await world.settle(10)
+        assert world.api.placed()["high"] == "b"
+
+    simulate(story, partial(full_node, TwoSteps), preempting)
+
+
+def test_nobody_else_is_evicted_for_a_pod_whose_victim_never_vanishes() -> None:
+    async def story(world: World) -> None:
+        world.api.put(make_pod("high", priority=10))
+        for _ in range(3):
+            await world.settle(20)
+            world.api.put(make_node("b", cpu="0"))
+            await world.settle(20)
+            world.api.remove("nodes", "b")
+        assert failures(world, "high") > 1
+        assert sum(pod.metadata.deletion_timestamp is not None for pod in world.api.objects["pods"].values()) == 1
+
+    simulate(story, partial(full_node, TwoSteps), preempting)
 
 
 def test_a_victim_that_cannot_be_told_to_leave_does_not_keep_the_pod_waiting() -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, cast
 
-from koordinator.scheduler.engine.class_plan import PlannedFilter, PlannedScore
 from koordinator.scheduler.engine.evaluation import Evaluation
+from koordinator.scheduler.engine.findings import FilterFindings, ScoreFindings
 from koordinator.scheduler.metrics import SchedulerMetrics
 
 _ONE_IN: Final = 10
@@ -60,9 +60,9 @@ class PluginTimes:
                 self._metrics.point_times(point, self._profile)(sum(stopwatch.seconds for stopwatch in called))
 
     def _timed(
-        self, entries: list[PlannedFilter] | list[PlannedScore]
-    ) -> list[tuple[PlannedFilter | PlannedScore, _Stopwatch]]:
-        timed: list[tuple[PlannedFilter | PlannedScore, _Stopwatch]] = []
+        self, entries: list[FilterFindings] | list[ScoreFindings]
+    ) -> list[tuple[FilterFindings | ScoreFindings, _Stopwatch]]:
+        timed: list[tuple[FilterFindings | ScoreFindings, _Stopwatch]] = []
         for entry in entries:
             stopwatch = _Stopwatch(entry.plugin, self._monotonic)
             entry.plugin = cast(Any, stopwatch)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.evaluation import Evaluation
+from koordinator.scheduler.engine.findings import SharedFindings
 from koordinator.scheduler.engine.profile import Profile
 from tests.scheduler.fakes import Fit, describe, make_node, make_pod, make_profile, make_state
 
@@ -101,8 +105,9 @@ STEPS = st.lists(
         st.tuples(st.just("remove"), st.sampled_from(NAMES)),
         st.tuples(st.just("assume"), st.sampled_from(NAMES), st.integers(0, 9)),
         st.tuples(st.just("forget"), st.integers(0, 9)),
-        st.tuples(st.just("look")),
+        st.tuples(st.just("look"), st.integers(0, 3)),
         st.tuples(st.just("many"), st.integers(65, 80)),
+        st.tuples(st.just("everywhere"), st.booleans()),
     ),
     max_size=40,
 )
@@ -118,6 +123,12 @@ def apply_step(state: ClusterState, step: tuple[object, ...]) -> None:
             state.assume(describe(make_pod(f"p{number}")), name)
         case ("forget", int(number)):
             state.forget(f"uid-p{number}")
+        case ("everywhere", bool(comes)):
+            for name in tuple(state.view.columns.row_of):
+                if comes:
+                    state.assume(describe(make_pod(f"on-{name}", cpu="3")), name)
+                else:
+                    state.forget(f"uid-on-{name}")
         case ("many", int(count)):
             for number in range(count):
                 state.set_node(make_node(f"many-{number}", labels={"rank": str(number)}))
@@ -125,17 +136,63 @@ def apply_step(state: ClusterState, step: tuple[object, ...]) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(STEPS)
-def test_following_changes_equals_looking_anew(steps: list[tuple[object, ...]]) -> None:
+def test_following_changes_equals_looking_anew(steps: list[tuple[Any, ...]]) -> None:
     state = make_state([make_node("n0")])
     profile = make_profile(state.view)
     columns = state.view.columns
-    pods = [describe(make_pod("p")), describe(make_pod("q", labels={"only": "n1"}))]
-    following = [Evaluation(profile, columns, pod) for pod in pods]
-    for step in (*steps, ("look",)):
+    # The second and the third share what Fit finds out with the first, the third but for its restriction.
+    wanted = [{}, {"other": "label"}, {"only": "n1"}]
+    pods = [describe(make_pod("p", labels=labels)) for labels in wanted] + [describe(make_pod("big", cpu="3"))]
+    shared = SharedFindings()
+    following = [Evaluation(profile, columns, pod, shared=shared) for pod in pods]
+    # Each looks at moments of its own, so that they find what they share at versions that others left it at.
+    for step in (*steps, *(("look", number) for number in range(4))):
         apply_step(state, step)
-        if step == ("look",):
-            for evaluation, pod in zip(following, pods, strict=True):
-                anew = Evaluation(profile, columns, pod)
-                assert totals(evaluation, state) == totals(anew, state)
-                dead = ~columns.alive[: columns.size]
-                assert np.all(evaluation.totals[: columns.size][dead] == -1)
+        if step[0] == "look":
+            evaluation, pod = following[step[1]], pods[step[1]]
+            anew = Evaluation(profile, columns, pod)
+            assert totals(evaluation, state) == totals(anew, state)
+            assert evaluation.feasible_count == anew.feasible_count
+            assert evaluation.first_to_rule_out() == anew.first_to_rule_out()
+            dead = ~columns.alive[: columns.size]
+            assert np.all(evaluation.totals[: columns.size][dead] == -1)
+
+
+@pytest.mark.parametrize("count", [5, 40])
+def test_many_nodes_fill_up_between_two_looks_and_are_freed_again(count: int) -> None:
+    names = [f"n{number}" for number in range(count)]
+    state = make_state(make_node(name, cpu="4") for name in names)
+    profile, shared = make_profile(state.view), SharedFindings()
+    wanted: list[dict[str, str]] = [{}, {"other": "label"}]
+    pods = [describe(make_pod("p", labels=labels)) for labels in wanted]
+    often, seldom = (Evaluation(profile, state.view.columns, pod, shared=shared) for pod in pods)
+    for evaluation in (often, seldom):
+        evaluation.refresh()
+    for name in names:
+        state.assume(describe(make_pod(f"on-{name}", cpu="4")), name)
+    assert set(totals(often, state).values()) == {-1}
+    for name in names[1:]:
+        state.forget(f"uid-on-{name}")
+    for evaluation in (often, seldom):
+        assert [name for name, total in totals(evaluation, state).items() if total < 0] == ["n0"]
+
+
+def test_classes_that_differ_elsewhere_share_what_a_plugin_finds_out() -> None:
+    state = make_state(make_node(f"n{number}") for number in range(50))
+    profile, shared = make_profile(state.view), SharedFindings()
+    pods = [describe(make_pod("p", cpu=cpu)) for cpu in ("1", "2", "1")]
+    evaluations = [Evaluation(profile, state.view.columns, pod, shared=shared) for pod in pods]
+    for evaluation in evaluations:
+        evaluation.refresh()
+    assert fit_of(profile).filtered_rows == 100
+    # Filter and Score of Fit for two sizes, the other two plugins for both.
+    assert len(shared) == 6
+
+
+def test_what_is_shared_goes_with_the_last_class_that_uses_it() -> None:
+    state = make_state([make_node("a")])
+    profile, shared = make_profile(state.view), SharedFindings()
+    evaluation = Evaluation(profile, state.view.columns, describe(make_pod("p")), shared=shared)
+    evaluation.refresh()
+    del evaluation
+    assert not len(shared)

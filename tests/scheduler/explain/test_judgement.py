@@ -96,5 +96,5 @@ def test_a_pod_that_pre_filter_rejects_is_judged_on_no_node() -> None:
     scene = Scene(make_node("a"))
     profile = make_profile(scene.view)
     pod = describe(make_pod("p", labels={"never": "not today"}))
-    assert plan_class(profile, pod).rejection is not None
+    assert plan_class(profile, scene.view.columns, pod).rejection is not None
     assert judge(profile, scene.view, pod).rows.size == 0

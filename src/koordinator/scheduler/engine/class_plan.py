@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from koordinator.scheduler.engine.columns import Aspect, Ints
+from koordinator.scheduler.engine.columns import Aspect, NodeColumns
+from koordinator.scheduler.engine.findings import FilterFindings, ScoreFindings, SharedFindings
 from koordinator.scheduler.engine.framework import (
     FilterPlugin,
     PreFilterPlugin,
@@ -23,35 +22,12 @@ from koordinator.scheduler.engine.profile import Profile
 
 
 @dataclass(slots=True)
-class PlannedFilter:
-    """A Filter plugin that takes part. ``reads`` is a bit mask of aspects."""
-
-    plugin: FilterPlugin
-    state: Any
-    reads: int
-    follows: bool
-    """Its verdict on a node depends on other nodes."""
-
-
-@dataclass(slots=True)
-class PlannedScore:
-    """A Score plugin that takes part."""
-
-    plugin: ScorePlugin
-    state: Any
-    weight: int
-    reads: int
-    follows: bool
-    raw: Ints | None
-    """What ``normalize`` starts from; None for a plugin that scores in 0..100 by itself."""
-
-
-@dataclass(slots=True)
 class ClassPlan:
     """Made once for a class of pods, by PreFilter and PreScore of a representative."""
 
-    filters: list[PlannedFilter] = field(default_factory=list)
-    scores: list[PlannedScore] = field(default_factory=list)
+    filters: list[FilterFindings] = field(default_factory=list)
+    """Of the Filter plugins that have something to say."""
+    scores: list[ScoreFindings] = field(default_factory=list)
     rejection: tuple[str, Reason] | None = None
     """The plugin that rules out every node before any is looked at, and why."""
     restricted_to: frozenset[str] | None = None
@@ -61,8 +37,14 @@ class ClassPlan:
     """What is judged instead of the pod, if a transformer says so."""
 
 
-def plan_class(profile: Profile, pod: PodInfo, times: PointTimes = UNTIMED) -> ClassPlan:
-    """Run PreFilter and, unless that ends it, PreScore."""
+def plan_class(
+    profile: Profile,
+    columns: NodeColumns,
+    pod: PodInfo,
+    times: PointTimes = UNTIMED,
+    shared: SharedFindings | None = None,
+) -> ClassPlan:
+    """Run PreFilter and, unless that ends it, PreScore. Findings are taken from ``shared`` where they are there."""
     plan = ClassPlan()
     for transformer in profile.pre_filter_transformers:
         answer = transformer.before_pre_filter(pod)
@@ -79,20 +61,28 @@ def plan_class(profile: Profile, pod: PodInfo, times: PointTimes = UNTIMED) -> C
             plan.rejection = transformer.name, reason
     if plan.rejection is not None:
         return plan
+    makers = _Makers(columns, pod, shared if _is_plain(profile, plan) else None)
     plan.filters = [
-        PlannedFilter(
-            plugin,
-            results[plugin.name].state if plugin.name in results else None,
-            _mask(plugin.reads),
-            type(plugin).follow is not FilterPlugin.follow,
-        )
+        makers.filter(plugin, results[plugin.name].state if plugin.name in results else None)
         for plugin in profile.filter
         if plugin.name not in results or not results[plugin.name].skip
     ]
     begun = times.begin()
-    plan.scores = _pre_score(profile.score, pod)
+    for plugin, weight in profile.score:
+        state = plugin.pre_score(pod)
+        if not isinstance(state, SkipScore):
+            plan.scores.append(makers.score(plugin, weight, state))
     times.end("PreScore", begun)
+    if not _is_plain(profile, plan):
+        for findings in (*plan.filters, *plan.scores):
+            findings.is_shared = False
     return plan
+
+
+def _is_plain(profile: Profile, plan: ClassPlan) -> bool:
+    """Whether what a plugin finds follows from its keys and the columns alone."""
+    transformers = profile.filter_transformers or profile.score_transformers
+    return not transformers and plan.restricted_to is None and plan.pod is None
 
 
 def _pre_filter(plan: ClassPlan, plugins: Iterable[PreFilterPlugin], pod: PodInfo) -> dict[str, PreFilterResult]:
@@ -109,17 +99,42 @@ def _pre_filter(plan: ClassPlan, plugins: Iterable[PreFilterPlugin], pod: PodInf
     return results
 
 
-def _pre_score(plugins: Iterable[tuple[ScorePlugin, int]], pod: PodInfo) -> list[PlannedScore]:
-    scores = []
-    for plugin, weight in plugins:
-        state = plugin.pre_score(pod)
-        if isinstance(state, SkipScore):
-            continue
-        scales = type(plugin).normalize is not ScorePlugin.normalize
-        raw = np.zeros(0, dtype=np.int64) if scales else None
+class _Makers:
+    """Findings of plugins for one class of pods."""
+
+    def __init__(self, columns: NodeColumns, pod: PodInfo, shared: SharedFindings | None) -> None:
+        self._columns = columns
+        self._pod = pod
+        self._shared = shared
+
+    def filter(self, plugin: FilterPlugin, state: Any) -> FilterFindings:
+        follows = type(plugin).follow is not FilterPlugin.follow
+
+        def make() -> FilterFindings:
+            return FilterFindings(self._columns, plugin, self._pod, state, _mask(plugin.reads), follows=follows)
+
+        if follows or self._shared is None:
+            return make()
+        return self._shared.of(FilterFindings, plugin, self._pod, make)
+
+    def score(self, plugin: ScorePlugin, weight: int, state: Any) -> ScoreFindings:
         follows = type(plugin).follow_score is not ScorePlugin.follow_score
-        scores.append(PlannedScore(plugin, state, weight, _mask(plugin.score_reads), follows, raw))
-    return scores
+
+        def make() -> ScoreFindings:
+            return ScoreFindings(
+                self._columns,
+                plugin,
+                self._pod,
+                state,
+                _mask(plugin.score_reads),
+                follows=follows,
+                weight=weight,
+                scales=type(plugin).normalize is not ScorePlugin.normalize,
+            )
+
+        if follows or self._shared is None:
+            return make()
+        return self._shared.of(ScoreFindings, plugin, self._pod, make)
 
 
 def _mask(aspects: Iterable[Aspect]) -> int:

@@ -7,6 +7,7 @@ remembers the version up to which it is current and recomputes only the rows tha
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, TypeVar
 
@@ -83,6 +84,17 @@ class ResourceIndex:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """The rows that changed after some version, ascending."""
+
+    rows: Rows
+    """Freed ones among them."""
+    alive: Rows
+    aspects: int
+    """Bit mask (``1 << aspect``) of all that changed on any of them."""
+
+
 class NodeColumns:
     """The nodes of a cluster. Rows of deleted nodes are free (``alive`` False) and are used again."""
 
@@ -112,8 +124,10 @@ class NodeColumns:
         self._versions: Ints = np.zeros((len(Aspect), 0), dtype=np.int64)
         self._row_versions: Ints = np.zeros(0, dtype=np.int64)
         """The latest of ``_versions`` of each row."""
-        self._latest = [0] * len(Aspect)
+        self._latest_by_bit = dict.fromkeys((1 << aspect for aspect in Aspect), 0)
         """The latest of ``_versions`` of each aspect."""
+        self._touched: dict[int, Touched] = {}
+        self._touched_at = -1
         self._changes: list[tuple[int, int]] = []
         self._changes_after = 0
         """The version before the first of ``_changes``; versions count changes one by one."""
@@ -134,21 +148,27 @@ class NodeColumns:
             changed[row] = changed.get(row, 0) | aspect
         return changed
 
-    def touched_since(self, version: int) -> tuple[Rows, int]:
-        """The rows of which anything changed after ``version``, ascending, and a bit mask (``1 << aspect``) of all that
-        changed on any of them."""
-        rows: Rows = (self._row_versions[: self.size] > version).nonzero()[0]
-        return rows, sum([1 << aspect for aspect, latest in enumerate(self._latest) if latest > version])
+    def latest_of(self, aspects: int) -> int:
+        """The version of the latest change of any of these aspects (a bit mask), wherever it was."""
+        return max([latest for bit, latest in self._latest_by_bit.items() if bit & aspects])
+
+    def touched_since(self, version: int) -> Touched:
+        """What changed after ``version``. Whoever asks about the same version gets the same arrays."""
+        if self._touched_at != self._clock:
+            self._touched.clear()
+            self._touched_at = self._clock
+        found = self._touched.get(version)
+        if found is None:
+            rows: Rows = (self._row_versions[: self.size] > version).nonzero()[0]
+            aspects = sum([bit for bit, latest in self._latest_by_bit.items() if latest > version])
+            alive = rows[self.alive[rows]] if self._free else rows
+            found = self._touched[version] = Touched(rows, alive, aspects)
+        return found
 
     def touched_in(self, aspect: Aspect, rows: Rows, version: int) -> Mask:
         """Of which of ``rows`` the aspect changed after ``version``."""
         touched: Mask = self._versions[aspect].take(rows) > version
         return touched
-
-    @property
-    def are_all_alive(self) -> bool:
-        """Whether no row is free."""
-        return not self._free
 
     def amounts(self, rows: Rows) -> RowAmounts:
         """The resources of ``rows``, which ascend. Plugins that are asked about the same rows share the answer."""
@@ -170,8 +190,9 @@ class NodeColumns:
     def touch(self, row: int, aspect: Aspect) -> None:
         """Note that ``aspect`` of ``row`` has changed."""
         self._clock += 1
-        self._versions[aspect, row] = self._row_versions[row] = self._latest[aspect] = self._clock
-        self._changes.append((row, 1 << aspect))
+        bit = 1 << aspect
+        self._versions[aspect, row] = self._row_versions[row] = self._latest_by_bit[bit] = self._clock
+        self._changes.append((row, bit))
         if len(self._changes) > _CHANGES_KEPT:
             half = len(self._changes) // 2
             del self._changes[:half]

@@ -23,6 +23,7 @@ from koordinator.scheduler.engine.extender import (
     ResizePodPlugin,
 )
 from koordinator.scheduler.engine.failed_attempt import Attempt
+from koordinator.scheduler.engine.findings import SharedFindings
 from koordinator.scheduler.engine.framework import Observer, PluginError, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.point_times import UNTIMED, PointTimes
@@ -57,6 +58,9 @@ class Engine:
         self.times: PointTimes = UNTIMED
         """Is told how long the other extension points take."""
         self._classes: OrderedDict[Hashable, _PodClass] = OrderedDict()
+        self._shared = SharedFindings()
+        self._width = 0
+        """The sum of the widths of all classes."""
         self._numbers = itertools.count(1)
         self._timed = [observer for observer in profile.observers if type(observer).on_time is not Observer.on_time]
         self._finder = profile.first(FindOneNodePlugin)
@@ -88,7 +92,8 @@ class Engine:
                 return self._judge(pod_class, pod, only)
         except PluginError:
             # Half of its rows may be current: nobody may use it again.
-            self._classes.pop(key, None)
+            if self._classes.pop(key, None) is not None:
+                self._width -= pod_class.evaluation.width
             raise
 
     def assume(self, placement: Placement) -> None:
@@ -159,17 +164,19 @@ class Engine:
             self._classes.move_to_end(key)
             return known
         with _as_plugin_error:
-            evaluation = Evaluation(self.profile, self._state.view.columns, pod, self.times)
+            evaluation = Evaluation(self.profile, self._state.view.columns, pod, self.times, self._shared)
         self._make_room(evaluation)
         pod_class = self._classes[key] = _PodClass(evaluation, next(self._numbers))
         return pod_class
 
     def _make_room(self, evaluation: Evaluation) -> None:
         """Give classes up, the least recently used first, if all would be more than the limit with one more like this.
-        Counted by the number of classes, each time one is added: most are about equally large."""
-        rows = max(1, self._state.view.columns.size)
-        while self._classes and (len(self._classes) + 1) * rows * evaluation.width > self._cells:
-            self._classes.popitem(last=False)
+        What is shared is counted once; it goes with the last class that uses it."""
+        limit = self._cells // max(1, self._state.view.columns.size)
+        while self._classes and self._width + evaluation.width + len(self._shared) > limit:
+            _, oldest = self._classes.popitem(last=False)
+            self._width -= oldest.evaluation.width
+        self._width += evaluation.width
 
     def _reject(self, pod_class: _PodClass, pod: PodInfo, attempt: Attempt) -> Rejection:
         """The explanation, kept for like pods that are tried before anything has changed."""

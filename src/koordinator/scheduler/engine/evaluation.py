@@ -1,7 +1,8 @@
-"""One class of pods against all nodes: verdicts and scores, kept current row by row.
+"""One class of pods against all nodes: verdicts and totals, kept current row by row.
 
-The first look computes every row; later ones only the rows that changed in an aspect that a plugin reads. One changed
-row, the usual case while like pods are placed one after the other, costs one call a plugin and no pass over all nodes.
+What each plugin says is kept as Findings, most of them shared with other classes; here it is put together. The first
+look concerns every row; later ones only the rows that changed in an aspect that a plugin reads. One changed row, the
+usual case while like pods are placed one after the other, costs one call a plugin and no pass over all nodes.
 """
 
 from __future__ import annotations
@@ -18,36 +19,41 @@ from koordinator.scheduler.engine.adjustment import adjusted
 from koordinator.scheduler.engine.board import INFEASIBLE, Board
 from koordinator.scheduler.engine.class_plan import plan_class
 from koordinator.scheduler.engine.columns import Aspect, NodeColumns, Rows
+from koordinator.scheduler.engine.findings import FEW_CHANGES, ONE_BY_ONE, FilterFindings, Findings, SharedFindings
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.point_times import UNTIMED, PointTimes
 from koordinator.scheduler.engine.profile import Profile
 
-_FEW_CHANGES: Final = 16
-"""So many are looked through faster than the versions of all rows are compared."""
 _SPARE_ROWS: Final = 64
-_ONE_BY_ONE: Final = 3
-"""So many rows are done faster in plain integers, one after the other, than as arrays."""
 _EVERYTHING: Final = (1 << len(Aspect)) - 1
 _OF_NODE: Final = 1 << Aspect.NODE
 
 
 class Evaluation(Board):
-    """Verdicts and scores of all rows for one class of pods, represented by ``pod``."""
+    """Verdicts and totals of all rows for one class of pods, represented by ``pod``."""
 
-    def __init__(self, profile: Profile, columns: NodeColumns, pod: PodInfo, times: PointTimes = UNTIMED) -> None:
-        plan = plan_class(profile, pod, times)
+    def __init__(
+        self,
+        profile: Profile,
+        columns: NodeColumns,
+        pod: PodInfo,
+        times: PointTimes = UNTIMED,
+        shared: SharedFindings | None = None,
+    ) -> None:
+        plan = plan_class(profile, columns, pod, times, shared)
         super().__init__(plan, columns)
         self.pod = plan.pod or pod
         self._filter_transformers = profile.filter_transformers
         self._score_transformers = profile.score_transformers
-        self._transformed = bool(self._filter_transformers or self._score_transformers)
         self.version = -1
         """The version of the columns that everything here is current for."""
-        self._normalized = [index for index, score in enumerate(self._scores) if score.raw is not None]
-        self._follows = not self.is_local or any(entry.follows for entry in plan.scores)
-        self._is_simple = not (self._follows or self._transformed or plan.restricted_to is not None)
+        self._findings: tuple[Findings, ...] = (*self._filters, *self._scores)
+        self._scales = any(score.scales for score in self._scores)
+        self._follows = any(findings.follows for findings in self._findings)
+        self._is_simple = all(findings.is_shared for findings in self._findings) and plan.restricted_to is None
         """Whether what changes on a row concerns that row alone."""
-        self._reads = _union(entry.reads for entry in plan.filters) | _union(entry.reads for entry in plan.scores)
+        # A node that comes or goes concerns every class.
+        self._reads = reduce(or_, (findings.reads for findings in self._findings), _OF_NODE)
 
     def refresh(self) -> None:
         """Bring all rows up to the present version of the columns."""
@@ -57,7 +63,7 @@ class Evaluation(Board):
         if self.feasible.shape[0] < columns.size:
             self._grow(columns.size + max(_SPARE_ROWS, columns.size >> 4))
         if self.version < 0:
-            self._evaluate([(_EVERYTHING, self._present(np.flatnonzero(columns.alive[: columns.size])))])
+            self._update(_EVERYTHING, self._present(np.flatnonzero(columns.alive[: columns.size])), stale=self._scales)
         else:
             self._follow()
         self.version = columns.version
@@ -65,183 +71,124 @@ class Evaluation(Board):
     def _follow(self) -> None:
         """Recompute what changed since ``version``."""
         columns = self._columns
-        changed = columns.changes_since(self.version, _FEW_CHANGES)
-        if changed is not None:
-            if len(changed) == 1 and self._is_simple:
-                ((row, aspects),) = changed.items()
-                if columns.alive[row]:
-                    if aspects & self._reads and self._evaluate_row(aspects, row):
-                        self._normalize()
-                    return
-            rows = np.array(sorted(changed), dtype=np.intp)
-            aspects = reduce(or_, changed.values())
-        else:
-            rows, aspects = columns.touched_since(self.version)
-        gone, work = self._sorted_out(rows, aspects)
-        reached, stale = self._reached(work, gone) if self._follows else ([], False)
+        changed = columns.changes_since(self.version, FEW_CHANGES)
+        if changed is None:
+            touched = columns.touched_since(self.version)
+            self._follow_rows(touched.aspects, touched.rows, touched.alive)
+            return
+        if len(changed) == 1 and self._is_simple:
+            ((row, aspects),) = changed.items()
+            if columns.alive[row]:
+                if aspects & self._reads:
+                    self._follow_row(aspects, row)
+                return
+        rows = np.array(sorted(changed), dtype=np.intp)
+        self._follow_rows(reduce(or_, changed.values()), rows, rows[columns.alive[rows]])
+
+    def _follow_row(self, aspects: int, row: int) -> None:
+        """``aspects`` of a row is all that changed."""
+        for findings in self._findings:
+            if findings.reads & aspects:
+                findings.follow_row(row)
+        if self._conclude(row) or self._is_stale():
+            self._normalize()
+
+    def _follow_rows(self, aspects: int, rows: Rows, alive: Rows) -> None:
+        """Something of ``rows`` changed; ``alive`` are those of them that are in use."""
+        gone = rows[~self._columns.alive[rows]] if alive.shape[0] < rows.shape[0] else rows[:0]
+        if not aspects & self._reads:
+            return
+        reached, stale = self._reached(aspects, alive, gone) if self._follows else ([], False)
         if self.plan.restricted_to is not None:
             # A freed row may have been given to a node that this class does not look at.
-            gone.extend(row for _, rows in work for row in rows.tolist())
-            work = [(mask, self._present(rows)) for mask, rows in work]
-        if gone:
+            alive = self._present(alive)
+            gone = np.setdiff1d(rows, alive, assume_unique=True)
+        if gone.shape[0]:
             self._rule_out(gone)
-        self._evaluate(work, stale=bool(gone and self._normalized) or stale)
+            stale |= self._scales
+        self._update(aspects, alive, stale=stale)
         if reached:
             self._judge_again(reached)
 
-    def _sorted_out(self, rows: Rows, aspects: int) -> tuple[list[int], list[tuple[int, Rows]]]:
-        """The rows that are free now, and pairs of (aspects, rows) to compute anew. ``aspects`` is what changed on any
-        of ``rows``."""
-        columns = self._columns
-        gone: list[int] = []
-        if not columns.are_all_alive:
-            alive = columns.alive[rows]
-            gone, rows = rows[~alive].tolist(), rows[alive]
-        if not aspects & self._reads or not rows.shape[0]:
-            return gone, []
-        if not aspects & _OF_NODE:
-            return gone, [(aspects, rows)]
-        # Few nodes change as nodes; computing a little more of the others is cheaper than many small groups.
-        of_node = columns.touched_in(Aspect.NODE, rows, self.version)
-        groups = [(_EVERYTHING, rows[of_node]), (aspects & ~_OF_NODE, rows[~of_node])]
-        return gone, [(mask, group) for mask, group in groups if mask & self._reads and group.shape[0]]
+    def _update(self, aspects: int, rows: Rows, *, stale: bool) -> None:
+        """``aspects`` changed of ``rows``. ``stale``: scores that depend on other rows are out of date already."""
+        if self._filter_transformers or self._score_transformers:
+            self._judge_transformed(aspects, rows)
+        else:
+            self._judge(self._findings, aspects, rows)
+        if aspects & _OF_NODE or any(entry.changed_at > self.version for entry in self._filters):
+            stale |= self._combine(rows) and self._scales
+        elif rows.shape[0] <= ONE_BY_ONE:
+            for row in rows.tolist():
+                self._conclude(row)
+        else:
+            self._add_up(rows)
+        if stale or self._is_stale():
+            self._normalize()
 
-    def _reached(self, work: Iterable[tuple[int, Rows]], gone: list[int]) -> tuple[list[tuple[int, Rows]], bool]:
-        """Tell the plugins that look across nodes what has changed. Returns (index of a filter, the further rows that
-        it has to judge again), and whether scores of other rows are out of date."""
-        changed = [*work, (_EVERYTHING, np.array(gone, dtype=np.intp))]
+    def _is_stale(self) -> bool:
+        """Whether a score has changed that others are scaled by."""
+        return any(score.scales and score.changed_at > self.version for score in self._scores)
+
+    def _judge(self, findings: Iterable[Findings], aspects: int, rows: Rows) -> None:
+        for each in findings:
+            if each.is_shared:
+                each.refresh()
+            elif each.reads & aspects:
+                each.judge(rows)
+
+    def _judge_transformed(self, aspects: int, rows: Rows) -> None:
+        """The same with the columns as transformers show them."""
+        with ExitStack() as seen:
+            for transformer in self._filter_transformers:
+                seen.enter_context(adjusted(self._columns, transformer.before_filter(self.pod, rows)))
+            self._judge(self._filters, aspects, rows)
+            for scorer in self._score_transformers:
+                seen.enter_context(adjusted(self._columns, scorer.before_score(self.pod, rows)))
+            self._judge(self._scores, aspects, rows)
+
+    def _reached(self, aspects: int, alive: Rows, gone: Rows) -> tuple[list[tuple[FilterFindings, Rows]], bool]:
+        """Tell the plugins that look across nodes what has changed. Returns (findings, the further rows that have to be
+        judged again), and whether scores of other rows are out of date."""
+        rows = alive if not gone.shape[0] else np.union1d(alive, gone)
         reached, stale = [], False
-        for index, entry in enumerate(self._filters):
-            if entry.follows and (rows := _of_interest(changed, entry.reads)) is not None:
+        for entry in self._filters:
+            if entry.follows and entry.reads & aspects:
                 further = entry.plugin.follow(self.pod, entry.state, rows)
                 if further is not None and further.shape[0]:
-                    reached.append((index, further))
+                    reached.append((entry, further))
         for score in self._scores:
-            if score.follows and (rows := _of_interest(changed, score.reads)) is not None:
+            if score.follows and score.reads & aspects:
                 stale |= score.plugin.follow_score(self.pod, score.state, rows)
         return reached, stale
 
-    def _judge_again(self, reached: Iterable[tuple[int, Rows]]) -> None:
+    def _judge_again(self, reached: Iterable[tuple[FilterFindings, Rows]]) -> None:
         """Rows on which nothing changed, but of which a filter has to think again."""
         touched = np.zeros(self._columns.size, dtype=np.bool_)
-        for index, rows in reached:
+        for entry, rows in reached:
             # Several times as fast as sorting out what stands there twice.
             meant = np.zeros(self._columns.size, dtype=np.bool_)
             meant[rows] = True
             rows = self._present(np.flatnonzero(meant & self._columns.alive[: self._columns.size]))
-            entry = self._filters[index]
-            self._codes_of[index][rows] = entry.plugin.filter(self.pod, entry.state, rows)
+            entry.judge(rows)
             touched[rows] = True
         rows = np.flatnonzero(touched)
-        if rows.shape[0] and self._combine(rows) and self._normalized:
+        if rows.shape[0] and self._combine(rows) and self._scales:
             self._normalize()
-
-    def _evaluate(self, work: Iterable[tuple[int, Rows]], *, stale: bool = False) -> None:
-        """Recompute rows in the plugins that read what changed of them: pairs of (aspects, rows). ``stale``: scores
-        that depend on other rows are out of date already."""
-        for aspects, rows in work:
-            if rows.shape[0] <= _ONE_BY_ONE and not self._transformed:
-                for row in rows.tolist():
-                    stale |= self._evaluate_row(aspects, row)
-            else:
-                stale |= self._evaluate_rows(aspects, rows)
-        if stale:
-            self._normalize()
-
-    def _evaluate_row(self, aspects: int, row: int) -> bool:
-        """As _evaluate_rows for a single row, without numpy's cost per call where plain integers do."""
-        pod, changed = self.pod, False
-        for index, entry in enumerate(self._filters):
-            if entry.reads & aspects:
-                self._codes[index, row] = entry.plugin.filter_one(pod, entry.state, row)
-        for index, score in enumerate(self._scores):
-            if score.reads & aspects:
-                value = score.plugin.score_one(pod, score.state, row)
-                if score.raw is None:
-                    self._weighted[index, row] = value * score.weight
-                elif score.raw[row] != value:
-                    score.raw[row] = value
-                    changed = True
-        codes = self._codes[:, row].tolist()
-        feasible = not any(codes)
-        before = bool(self.feasible[row])
-        if not (feasible and before):
-            first = len(codes) if feasible else next(index for index, code in enumerate(codes) if code)
-            self._count_first([row], np.array((first,), dtype=np.int64))
-            changed |= before != feasible
-            self.feasible[row] = feasible
-        self.totals[row] = sum(self._weighted[:, row].tolist()) if feasible else INFEASIBLE
-        return changed and bool(self._normalized)
-
-    def _evaluate_rows(self, aspects: int, rows: Rows) -> bool:
-        """Returns whether scores of other rows depend on what changed here."""
-        if self._transformed:
-            with ExitStack() as seen:
-                for transformer in self._filter_transformers:
-                    seen.enter_context(adjusted(self._columns, transformer.before_filter(self.pod, rows)))
-                self._filter_rows(aspects, rows)
-                for scorer in self._score_transformers:
-                    seen.enter_context(adjusted(self._columns, scorer.before_score(self.pod, rows)))
-                changed = self._score_rows(aspects, rows)
-            changed |= self._combine(rows)
-        else:
-            verdicts_change = self._filter_rows(aspects, rows)
-            changed = self._score_rows(aspects, rows)
-            if verdicts_change:
-                changed |= self._combine(rows)
-            else:
-                self._add_up(rows)
-        return changed and bool(self._normalized)
-
-    def _filter_rows(self, aspects: int, rows: Rows) -> bool:
-        """Returns whether verdicts may have changed: whether any code has, or rows are looked at for the first time."""
-        changed = bool(aspects & _OF_NODE)
-        for index, entry in enumerate(self._filters):
-            if entry.reads & aspects:
-                codes = entry.plugin.filter(self.pod, entry.state, rows)
-                known = self._codes_of[index]
-                # Counting is several times as fast as any().
-                if np.count_nonzero(known[rows] != codes):
-                    known[rows] = codes
-                    changed = True
-        return changed
-
-    def _score_rows(self, aspects: int, rows: Rows) -> bool:
-        """Returns whether a score that others are scaled by has changed."""
-        changed = False
-        for index, score in enumerate(self._scores):
-            if score.reads & aspects:
-                values = score.plugin.score(self.pod, score.state, rows)
-                if score.raw is None:
-                    self._weighted_of[index][rows] = values if score.weight == 1 else values * score.weight
-                elif not np.array_equal(score.raw[rows], values):
-                    score.raw[rows] = values
-                    changed = True
-        return changed
 
     def _normalize(self) -> None:
         """Scale the scores that depend on each other, and add everything up again."""
         size = self._columns.size
         feasible, changed = self.feasible[:size], False
-        for index in self._normalized:
-            score = self._scores[index]
-            assert score.raw is not None
-            scaled = score.plugin.normalize(self.pod, score.state, score.raw[:size], feasible)
-            weighted = (score.raw[:size] if scaled is None else scaled) * score.weight
-            if not np.array_equal(weighted, self._weighted[index, :size]):
-                self._weighted[index, :size] = weighted
+        for score, known in zip(self._scores, self._scaled, strict=True):
+            if known is None:
+                continue
+            scaled = score.plugin.normalize(self.pod, score.state, score.values[:size], feasible)
+            weighted = (score.values[:size] if scaled is None else scaled) * score.weight
+            if not np.array_equal(weighted, known[:size]):
+                known[:size] = weighted
                 changed = True
         if changed:
-            self.totals[:size] = np.where(feasible, np.add.reduce(self._weighted[:, :size], axis=0), INFEASIBLE)
-
-
-def _union(masks: Iterable[int]) -> int:
-    # A node that comes or goes concerns every class.
-    return reduce(or_, masks, 1 << Aspect.NODE)
-
-
-def _of_interest(changed: Iterable[tuple[int, Rows]], reads: int) -> Rows | None:
-    """The rows of which an aspect in ``reads`` changed; None when there are none."""
-    parts = [rows for aspects, rows in changed if aspects & reads and rows.shape[0]]
-    # No row is in two of them.
-    return (parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))) if parts else None
+            totals = self._sums(slice(size))
+            totals[~feasible] = INFEASIBLE
+            self.totals[:size] = totals

@@ -10,9 +10,9 @@ from typing import TypeVar
 import numpy as np
 
 from koordinator.scheduler.engine.adjustment import adjusted, difference, shift
-from koordinator.scheduler.engine.class_plan import PlannedFilter
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.evaluation import Evaluation
+from koordinator.scheduler.engine.findings import FilterFindings
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NodeStatus
@@ -109,7 +109,7 @@ class Attempt:
         return None
 
     def _least_by_columns(
-        self, row: int, candidates: Sequence[PodInfo], added: Sequence[PodInfo], questions: Sequence[PlannedFilter]
+        self, row: int, candidates: Sequence[PodInfo], added: Sequence[PodInfo], questions: Sequence[FilterFindings]
     ) -> list[PodInfo] | None:
         columns = self._state.view.columns
         with adjusted(columns, {row: difference(candidates, added)}):
@@ -128,7 +128,7 @@ class Attempt:
                 shift(columns, row, pod, -1)
         return gone
 
-    def _passes(self, questions: Sequence[PlannedFilter], row: int) -> bool:
+    def _passes(self, questions: Sequence[FilterFindings], row: int) -> bool:
         return not any(entry.plugin.filter_one(self._evaluation.pod, entry.state, row) for entry in questions)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""Who ruled out which nodes, read from the matrix of reason codes (filters × rows)."""
+"""Who ruled out which nodes, read from the reason codes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from koordinator.scheduler.engine.class_plan import PlannedFilter
-from koordinator.scheduler.engine.columns import Ints, Rows
+from koordinator.scheduler.engine.columns import Rows
+from koordinator.scheduler.engine.findings import FilterFindings
 from koordinator.scheduler.engine.framework import FEASIBLE, FilterPlugin
 
 
@@ -23,11 +23,11 @@ class Failure:
     rows: Rows
 
 
-def failures(filters: Sequence[PlannedFilter], codes: Ints, rows: Rows) -> list[Failure]:
+def failures(filters: Sequence[FilterFindings], rows: Rows) -> list[Failure]:
     """``rows``, none of which is feasible, grouped by the first plugin that rules them out and its code."""
     if not rows.size or not filters:
         return []
-    of_rows = codes[:, rows]
+    of_rows = np.stack([entry.values[rows] for entry in filters])
     first = (of_rows != FEASIBLE).argmax(axis=0)
     code = of_rows[first, np.arange(rows.size)]
     groups: list[Failure] = []

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from koordinator.scheduler.engine.adjustment import Adjustment, adjusted, difference
-from koordinator.scheduler.engine.class_plan import ClassPlan, PlannedFilter, plan_class
+from koordinator.scheduler.engine.class_plan import ClassPlan, plan_class
 from koordinator.scheduler.engine.columns import Ints, Mask, Rows
+from koordinator.scheduler.engine.findings import FilterFindings
 from koordinator.scheduler.engine.framework import FEASIBLE, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
@@ -60,7 +61,7 @@ class Judgement:
 def judge(profile: Profile, view: ClusterView, pod: PodInfo, rows: Sequence[int] | None = None) -> Judgement:
     """Ask all Filter plugins about ``rows`` (None: all nodes that PreFilter leaves). Changes nothing. What a plugin
     raises comes out."""
-    plan = plan_class(profile, pod)
+    plan = plan_class(profile, view.columns, pod)
     judged = plan.pod or pod
     if rows is None:
         names = view.columns.row_of if plan.restricted_to is None else plan.restricted_to & view.columns.row_of.keys()
@@ -102,7 +103,7 @@ def _before(view: ClusterView, pod: PodInfo, node_name: str, row: int) -> list[P
     return found
 
 
-def _objection(entry: PlannedFilter, pod: PodInfo, code: int, row: int) -> Objection:
+def _objection(entry: FilterFindings, pod: PodInfo, code: int, row: int) -> Objection:
     plugin = entry.plugin
     lacks = plugin.lacks(pod, entry.state, code, row) if isinstance(plugin, Explainer) else ()
     return Objection(plugin.name, tuple(plugin.reasons(pod, entry.state, code)), tuple(lacks))

@@ -42,23 +42,29 @@ class DomainCounts:
         """The number of a domain that has ``least`` pods."""
         return int(self._or_absent.argmin())
 
-    def move(self, row: int, domain: int, counts: bool, pods_before: int, pods: int) -> tuple[int, ...]:
-        """The row's domain, whether it counts and its pods are these now; returns the domains that this changes."""
+    def add(self, row: int, pods: int) -> int | None:
+        """The row has so many pods more; returns the domain that this changes."""
+        if not self._counts.item(row):
+            return None
+        domain = self.domain.item(row)
+        self._add(domain, 0, pods)
+        return domain
+
+    def move(self, row: int, domain: int, counts: bool, pods: int) -> list[int]:
+        """The row, on which ``pods`` are, is in this domain now and counts or not; returns the domains that this
+        changes."""
         before, counted = self.domain.item(row), self._counts.item(row)
         if before == domain and counted == counts:
-            if counts and pods != pods_before:
-                self._add(domain, 0, pods - pods_before)
-                return (domain,)
-            return ()
+            return []
         if domain >= self.nodes.shape[0] - 1:
             self._grow(domain)
         self.domain[row] = domain
         self._counts[row] = counts
         if counted:
-            self._add(before, -1, -pods_before)
+            self._add(before, -1, -pods)
         if counts:
             self._add(domain, 1, pods)
-        return tuple({number for number, involved in ((before, counted), (domain, counts)) if involved})
+        return [number for number, involved in ((before, counted), (domain, counts)) if involved]
 
     def _add(self, domain: int, nodes: int, pods: int) -> None:
         had, now = self.nodes.item(domain), self.nodes.item(domain) + nodes

@@ -23,6 +23,8 @@ TOO_UNEVEN: Final = 2
 READS: Final = (Aspect.NODE, Aspect.PODS, Aspect.LABELS)
 _READ: Final = sum(1 << aspect for aspect in READS)
 _FEW_CHANGES: Final = 256
+_Seen = list[Ints]
+"""The codes of each constraint by domain, at some time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,41 +51,50 @@ class _Limit:
     counts: DomainCounts
     most: int
     codes: Ints
-    """By domain; the last place, which rows without domain find, says MISSING_KEY."""
+    """By domain; the last place, which rows without domain find, says MISSING_KEY. Never changed in place, so that
+    whoever has looked at them can tell what has changed since."""
 
     @classmethod
     def of(cls, constraint: SpreadConstraint, counts: DomainCounts) -> _Limit:
         most = _most(constraint, counts)
         return cls(constraint, counts, most, _codes(counts, most))
 
-    def follow(self, touched: Iterable[int]) -> Rows | None:
-        """The counts of the domains ``touched`` have changed: the rows whose verdict changes."""
+    def follow(self, touched: Iterable[int]) -> None:
+        """The counts of the domains ``touched`` have changed."""
         most, pods = _most(self.constraint, self.counts), self.counts.pods
         if most != self.most or self.codes.shape != pods.shape:
-            before, self.most, self.codes = self.codes, most, _codes(self.counts, most)
-            return self._rows_in(self.codes[: before.shape[0] - 1] != before[:-1])
-        found: Rows | None = None
+            self.most, self.codes = most, _codes(self.counts, most)
+            return
+        codes = self.codes
         for number in touched:
             code = FEASIBLE if pods.item(number) <= most else TOO_UNEVEN
-            if self.codes.item(number) != code:
-                self.codes[number] = code
-                rows = np.flatnonzero(self.counts.domain == number)
-                found = rows if found is None else np.union1d(found, rows)
-        return found
+            if codes.item(number) != code:
+                codes = self.codes.copy() if codes is self.codes else codes
+                codes[number] = code
+        self.codes = codes
 
-    def _rows_in(self, changed: Mask) -> Rows | None:
-        """``changed`` by domain; nothing was said yet about domains beyond."""
-        if not changed.any():
+    def rows_of_others(self, seen: Ints) -> Mask | None:
+        """The rows of the domains of which the codes are others than those ``seen``; None when there are none. A row
+        that has moved to another domain since may be missing."""
+        codes = self.codes
+        if codes is seen:
             return None
-        more = self.codes.shape[0] - changed.shape[0]
-        # New domains have no rows but those that are judged anyway, and no domain is the last place.
-        every = np.concatenate([changed, np.zeros(more, dtype=np.bool_)])
-        return np.flatnonzero(every[self.counts.domain])
+        # Domains beyond are new and have no rows but such; the last place is no domain.
+        known = min(codes.shape[0], seen.shape[0]) - 1
+        numbers = (codes[:known] != seen[:known]).nonzero()[0]
+        if numbers.shape[0] == 1:
+            rows: Mask = self.counts.domain == numbers[0]
+            return rows
+        if not numbers.shape[0]:
+            return None
+        others = np.zeros(codes.shape[0], dtype=np.bool_)
+        others[numbers] = True
+        return others[self.counts.domain]
 
 
 class HardSpread:
     """The verdicts on all rows, shared by all classes of pods whose constraints ask for the same. Brings itself up to
-    date, and remembers when the verdict on each row last changed, so that each class can catch up by itself."""
+    date; each class remembers which verdicts on domains it has seen, and catches up by itself."""
 
     def __init__(self, columns: NodeColumns, spread: Spread, constraints: tuple[SpreadConstraint, ...]) -> None:
         self._columns = columns
@@ -92,10 +103,6 @@ class HardSpread:
         self._limits: list[_Limit] = []
         self._version = -1
         """The version of the columns that everything is current for."""
-        self.stamp = 0
-        """Counts the times that verdicts changed."""
-        self._changed: Ints = np.zeros(0, dtype=np.int64)
-        """By row: the stamp of the last change of its verdict that did not come from the row itself."""
 
     def codes(self, rows: Rows) -> Ints:
         """FEASIBLE, or what the first constraint that is not met says."""
@@ -125,9 +132,18 @@ class HardSpread:
                 found.append(Unmet(limit.constraint, code == MISSING_KEY, pods, least, emptiest, counts.present))
         return found
 
-    def changed_after(self, stamp: int) -> Rows:
-        """The rows whose verdict has changed since, by what happened on others."""
-        return np.flatnonzero(self._changed > stamp)
+    def seen(self) -> _Seen:
+        """What ``rows_of_others`` compares with later."""
+        return [limit.codes for limit in self._limits]
+
+    def rows_of_others(self, seen: _Seen) -> Mask | None:
+        """The rows whose verdict may have changed since by what happened on others."""
+        found: Mask | None = None
+        for limit, codes in zip(self._limits, seen, strict=True):
+            rows = limit.rows_of_others(codes)
+            if rows is not None:
+                found = rows if found is None else found | rows
+        return found
 
     def refresh(self) -> None:
         """Catch up with the columns."""
@@ -136,42 +152,29 @@ class HardSpread:
         if not self._limits:
             self._build()
         elif (rows := self._touched()).shape[0]:
-            found = self._rebuild() if self._spread.is_much(rows) else self._follow(rows)
-            if found is not None and found.shape[0]:
-                self.stamp += 1
-                self._changed = _fitted(self._changed, self._columns.alive.shape[0])
-                self._changed[found] = self.stamp
+            if self._spread.is_much(rows):
+                self._build()
+            else:
+                self._follow(rows)
         self._version = self._columns.version
 
     def _touched(self) -> Rows:
-        changed = self._columns.changes_since(self._version, _FEW_CHANGES)
+        columns, version = self._columns, self._version
+        changed = columns.changes_since(version, _FEW_CHANGES)
         if changed is not None:
-            return np.array(sorted(row for row, aspects in changed.items() if aspects & _READ), dtype=np.intp)
-        rows, aspects = self._columns.touched_since(self._version)
-        return rows if aspects & _READ else rows[:0]
+            return np.array(sorted([row for row, aspects in changed.items() if aspects & _READ]), dtype=np.intp)
+        rows: Rows = np.logical_or.reduce([columns.versions(aspect) > version for aspect in READS]).nonzero()[0]
+        return rows
 
-    def _follow(self, rows: Rows) -> Rows | None:
-        """Look at ``rows`` again; returns the rows whose verdict may change by that."""
-        touched: list[set[int]] = [set() for _ in self._limits]
-        for row in rows.tolist():
-            for numbers, more in zip(touched, self._spread.follow(row), strict=True):
-                numbers.update(more)
-        found: Rows | None = None
-        for limit, numbers in zip(self._limits, touched, strict=True):
-            reached = limit.follow(numbers) if numbers else None
-            if reached is not None:
-                found = reached if found is None else np.union1d(found, reached)
-        return found
+    def _follow(self, rows: Rows) -> None:
+        """Look at ``rows`` again."""
+        for limit, numbers in zip(self._limits, self._spread.follow(rows).domains, strict=True):
+            if numbers:
+                limit.follow(numbers)
 
     def _build(self) -> None:
         self._spread.build()
         self._limits = [_Limit.of(*pair) for pair in zip(self._constraints, self._spread.counts, strict=True)]
-
-    def _rebuild(self) -> Rows:
-        before = self.codes(np.arange(self._limits[0].counts.domain.shape[0]))
-        self._build()
-        after = self.codes(np.arange(before.shape[0]))
-        return np.flatnonzero(after != before)
 
 
 class ClassSpread:
@@ -179,7 +182,7 @@ class ClassSpread:
 
     def __init__(self, shared: HardSpread) -> None:
         self._shared = shared
-        self._stamp = -1
+        self._seen: _Seen | None = None
 
     def codes(self, rows: Rows) -> Ints:
         """See HardSpread."""
@@ -198,26 +201,21 @@ class ClassSpread:
 
     def follow(self, rows: Rows) -> Rows | None:
         """See FilterPlugin.follow."""
-        if self._stamp < 0:
+        if self._seen is None:
             return None
-        shared, before = self._shared, self._stamp
-        shared.refresh()
-        if shared.stamp == before:
+        self._shared.refresh()
+        seen, self._seen = self._seen, self._shared.seen()
+        others = self._shared.rows_of_others(seen)
+        if others is None:
             return None
-        self._stamp = shared.stamp
-        found = shared.changed_after(before)
-        return found[found != rows[0]] if rows.shape[0] == 1 else np.setdiff1d(found, rows, assume_unique=True)
+        others[rows] = False
+        return others.nonzero()[0]
 
     def _begin(self) -> None:
         """Classes are planned some events before they are judged; from the first question on, they are told."""
-        if self._stamp < 0:
+        if self._seen is None:
             self._shared.refresh()
-            self._stamp = self._shared.stamp
-
-
-def _fitted(changed: Ints, capacity: int) -> Ints:
-    more = capacity - changed.shape[0]
-    return np.concatenate([changed, np.zeros(more, dtype=np.int64)]) if more > 0 else changed
+            self._seen = self._shared.seen()
 
 
 def _most(constraint: SpreadConstraint, counts: DomainCounts) -> int:

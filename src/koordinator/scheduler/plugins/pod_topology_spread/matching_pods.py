@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import numpy as np
@@ -41,19 +42,23 @@ class MatchingPods:
                 for row, number in group.rows.items():
                     counts[row] += number
 
-    def count(self, row: int) -> tuple[int, int]:
-        """Look at ``row`` again; returns how many there were and are."""
-        before, now = self.on_row.item(row), 0
+    def count(self, rows: Iterable[int]) -> list[tuple[int, int, int]]:
+        """Look at ``rows`` again; returns (row, how many there were, how many there are) where that is not the same."""
+        changed: list[tuple[int, int, int]] = []
         if self._none:
-            return before, before
-        known = self._matches
-        for group, pods in self._labels.on_row(row).items():
-            match = known.get(group)
-            if self._is_match(group) if match is None else match:
-                now += pods
-        if now != before:
-            self.on_row[row] = now
-        return before, now
+            return changed
+        groups_on, known, counts = self._labels.on_row, self._matches, self.on_row
+        for row in rows:
+            now = 0
+            for group, pods in groups_on(row).items():
+                match = known.get(group)
+                if self._is_match(group) if match is None else match:
+                    now += pods
+            before = counts.item(row)
+            if now != before:
+                counts[row] = now
+                changed.append((row, before, now))
+        return changed
 
     def widen(self, capacity: int) -> None:
         """Make room for rows."""

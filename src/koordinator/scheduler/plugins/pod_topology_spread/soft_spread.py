@@ -40,11 +40,11 @@ class SoftSpread:
         if self._spread.is_much(rows) or self._cells.too_many:
             self._build()
             return True
-        changed = False
-        for row in rows.tolist():
-            changed |= any(self._spread.follow(row))
-            if row >= self._cells.of_row.shape[0]:
-                self._cells.widen(self._spread.keyed.shape[0])
+        followed = self._spread.follow(rows)
+        if self._cells.of_row.shape[0] < self._spread.keyed.shape[0]:
+            self._cells.widen(self._spread.keyed.shape[0])
+        changed = any(followed.domains)
+        for row in sorted(followed.rows):
             changed |= self._cells.place(row, self._signature(row))
         return changed
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from koordinator.scheduler.engine.columns import Mask, Rows
+from koordinator.scheduler.engine.columns import Aspect, Mask, Rows
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.node_selector import NodePredicate
@@ -32,6 +32,16 @@ class _Part:
     matching: int
     """Position in ``Spread.matching``."""
     predicate: NodePredicate | None
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """What has changed."""
+
+    domains: list[set[int]]
+    """For each constraint those of which the counts have changed."""
+    rows: set[int]
+    """Those that have another number of matching pods, or another node."""
 
 
 class Spread:
@@ -64,6 +74,8 @@ class Spread:
         ]
         self.counts: list[DomainCounts] = []
         """One for each constraint; empty before ``build``."""
+        self._version = -1
+        """The version of the columns that everything is current for."""
         self.keyed: Mask = np.zeros(0, dtype=np.bool_)
         """The rows of nodes that have all topology keys."""
 
@@ -91,6 +103,7 @@ class Spread:
         """Look at all rows."""
         columns = self._view.columns
         capacity = columns.alive.shape[0]
+        self._version = columns.version
         for matching in self._matching:
             matching.count_all(capacity)
         domains = [_fitted(part.topology.domain, capacity) for part in self._parts]
@@ -112,23 +125,36 @@ class Spread:
         number = len(rows)
         return number > 1 and number * _MANY_ROWS > self._view.columns.size
 
-    def follow(self, row: int) -> list[tuple[int, ...]]:
-        """Look at ``row`` again. Returns the domains that this changes, for each constraint."""
+    def follow(self, rows: Rows) -> Followed:
+        """Look at ``rows`` again, which ascend."""
         columns = self._view.columns
-        if row >= self.keyed.shape[0]:
+        if rows[-1] >= self.keyed.shape[0]:
             self._widen(columns.alive.shape[0])
-        pods = [matching.count(row) for matching in self._matching]
-        node = columns.nodes[row]
+        followed = Followed([set() for _ in self._parts], set())
+        listed = rows.tolist()
+        for index, matching in enumerate(self._matching):
+            for row, before, now in matching.count(listed):
+                followed.rows.add(row)
+                for part, counts, numbers in zip(self._parts, self.counts, followed.domains, strict=True):
+                    if part.matching == index and (number := counts.add(row, now - before)) is not None:
+                        numbers.add(number)
+        for row in rows[columns.touched_in(Aspect.NODE, rows, self._version)].tolist():
+            followed.rows.add(row)
+            self._place(row, followed.domains)
+        self._version = columns.version
+        return followed
+
+    def _place(self, row: int, touched: list[set[int]]) -> None:
+        """The node of ``row`` is another, or gone."""
+        node = self._view.columns.nodes[row]
         domains = [part.topology.domain.item(row) for part in self._parts]
         keyed = node is not None and min(domains) >= 0
         self.keyed[row] = keyed
         eligible = node is not None and (keyed or not self._needs_all_keys)
-        touched = []
-        for part, counts, domain in zip(self._parts, self.counts, domains, strict=True):
+        for part, counts, domain, numbers in zip(self._parts, self.counts, domains, touched, strict=True):
             included = eligible and node is not None and (part.predicate is None or part.predicate(node))
             number = domain if self._needs_all_keys else max(domain, NAMELESS)
-            touched.append(counts.move(row, number, included, *pods[part.matching]))
-        return touched
+            numbers.update(counts.move(row, number, included, self._matching[part.matching].on_row.item(row)))
 
     def _included(self, predicate: NodePredicate | None, eligible: Mask) -> Mask:
         if predicate is None:

@@ -1,0 +1,185 @@
+"""What one plugin says of all rows, for pods that are alike to it.
+
+Classes of pods often differ in a single respect: one keeps to a zone, another does not, and both request the same. So
+what a plugin found out is kept apart from the classes, and shared by all classes of pods for which the plugin's keys
+are equal. It follows the columns by itself, whenever a class asks. Only what depends on more than the pod and the row
+(a plugin that looks across nodes, a class that looks at some nodes only) belongs to one class, which then says what to
+judge and when.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, MutableMapping
+from typing import Any, Final, TypeVar
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from koordinator.scheduler.engine.columns import Aspect, Ints, NodeColumns, Rows
+from koordinator.scheduler.engine.framework import FilterPlugin, Plugin, ScorePlugin
+from koordinator.scheduler.engine.pod_info import PodInfo
+
+FEW_CHANGES: Final = 16
+"""So many are looked through faster than the versions of all rows are compared."""
+ONE_BY_ONE: Final = 3
+"""So many rows are done faster in plain integers, one after the other, than as arrays."""
+_SPARE_ROWS: Final = 64
+_OF_NODE: Final = 1 << Aspect.NODE
+
+
+class Findings(ABC):
+    """``values`` has one number a row. Those of freed rows mean nothing."""
+
+    def __init__(self, columns: NodeColumns, pod: PodInfo, state: Any, reads: int, *, follows: bool) -> None:
+        self._columns = columns
+        self.pod = pod
+        self.state = state
+        self.reads = reads
+        """Bit mask of the aspects on which a row's value depends."""
+        self.follows = follows
+        """It depends on other rows as well."""
+        self.is_shared = not follows
+        """Whether ``refresh`` is all that has to be called. Otherwise ``judge`` is, by the class that has it."""
+        self.values: Ints = np.zeros(0, dtype=np.int64)
+        self.version = -1
+        """The version of the columns that all values are current for, if they are shared."""
+        self.changed_at = -1
+        """At what version of the columns a value last became another."""
+
+    def refresh(self) -> None:
+        """Bring all rows up to the present version of the columns."""
+        columns, version = self._columns, self.version
+        if version == columns.version:
+            return
+        if version < 0:
+            self.judge(np.flatnonzero(columns.alive[: columns.size]))
+        elif columns.latest_of(self.reads) > version:
+            changed = columns.changes_since(version, FEW_CHANGES)
+            if changed is not None:
+                rows = [row for row, aspects in changed.items() if aspects & self.reads and columns.alive[row]]
+                self.judge(np.array(sorted(rows), dtype=np.intp))
+            else:
+                self.judge(self._touched())
+        self.version = columns.version
+
+    def _touched(self) -> Rows:
+        touched = self._columns.touched_since(self.version)
+        if self.reads == _OF_NODE:
+            # Few nodes change as nodes; of the other aspects it is cheaper to compute a little more than to sort out.
+            return touched.alive[self._columns.touched_in(Aspect.NODE, touched.alive, self.version)]
+        return touched.alive
+
+    def follow_row(self, row: int) -> None:
+        """As ``refresh`` for a class that knows of no other change than of ``row`` since it last called."""
+        version = self._columns.version
+        if row >= self.values.shape[0]:
+            self.refresh()
+        elif self.version != version:
+            # What changed before the class last called is known here, too: it called then, or nothing mattered.
+            self.judge_one(row)
+            self.version = version
+
+    def judge(self, rows: Rows) -> None:
+        """Compute the values of ``rows``, which ascend and are in use."""
+        size = self._columns.size
+        if self.values.shape[0] < size:
+            larger = np.zeros(size + max(_SPARE_ROWS, size >> 4), dtype=np.int64)
+            larger[: self.values.shape[0]] = self.values
+            self.values = larger
+        count = rows.shape[0]
+        if count <= ONE_BY_ONE:
+            for row in rows.tolist():
+                self.judge_one(row)
+        else:
+            # When all rows are meant, a slice is several times as fast.
+            self._judge(rows, slice(count) if rows[-1] == count - 1 else rows)
+
+    @abstractmethod
+    def _judge(self, rows: Rows, where: Any) -> None:
+        """``where`` is what to index with instead of ``rows``."""
+
+    @abstractmethod
+    def judge_one(self, row: int) -> None:
+        """Compute the value of ``row``, without numpy's cost per call where plain integers do."""
+
+
+class FilterFindings(Findings):
+    """Codes: FEASIBLE, or a number that the plugin's ``reasons`` explains."""
+
+    def __init__(
+        self, columns: NodeColumns, plugin: FilterPlugin, pod: PodInfo, state: Any, reads: int, *, follows: bool
+    ) -> None:
+        super().__init__(columns, pod, state, reads, follows=follows)
+        self.plugin = plugin
+
+    def _judge(self, rows: Rows, where: Any) -> None:
+        codes = self.plugin.filter(self.pod, self.state, rows)
+        # Counting is several times as fast as any().
+        if np.count_nonzero(self.values[where] != codes):
+            self.values[where] = codes
+            self.changed_at = self._columns.version
+
+    def judge_one(self, row: int) -> None:
+        code = self.plugin.filter_one(self.pod, self.state, row)
+        if self.values.item(row) != code:
+            self.values[row] = code
+            self.changed_at = self._columns.version
+
+
+class ScoreFindings(Findings):
+    """Weighted scores; what ``normalize`` starts from where the plugin has one."""
+
+    def __init__(
+        self,
+        columns: NodeColumns,
+        plugin: ScorePlugin,
+        pod: PodInfo,
+        state: Any,
+        reads: int,
+        *,
+        follows: bool,
+        weight: int,
+        scales: bool,
+    ) -> None:
+        super().__init__(columns, pod, state, reads, follows=follows)
+        self.plugin = plugin
+        self.weight = weight
+        self.scales = scales
+        """Whether the plugin brings its scores to 0..100 by ``normalize``."""
+        self._factor = 1 if scales else weight
+
+    def _judge(self, rows: Rows, where: Any) -> None:
+        scores = self.plugin.score(self.pod, self.state, rows)
+        if self._factor != 1:
+            scores = scores * self._factor
+        if not self.scales or np.count_nonzero(self.values[where] != scores):
+            self.values[where] = scores
+            self.changed_at = self._columns.version
+
+    def judge_one(self, row: int) -> None:
+        score = self.plugin.score_one(self.pod, self.state, row) * self._factor
+        if self.values.item(row) != score:
+            self.values[row] = score
+            self.changed_at = self._columns.version
+
+
+F = TypeVar("F", bound=Findings)
+
+
+class SharedFindings:
+    """Findings by what the pods have in common for the plugin, as long as some class of pods uses them."""
+
+    def __init__(self) -> None:
+        self._known: MutableMapping[Hashable, Findings] = WeakValueDictionary()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, kind: type[F], plugin: Plugin, pod: PodInfo, make: Callable[[], F]) -> F:
+        """Those that are known, or what ``make`` makes."""
+        key = kind, plugin.name, plugin.class_key(pod), plugin.context_key(pod)
+        found = self._known.get(key)
+        if not isinstance(found, kind):
+            found = self._known[key] = make()
+        return found
