@@ -40,6 +40,8 @@ class Board:
         self.feasible: Mask = np.zeros(0, dtype=np.bool_)
         self.totals: Ints = np.zeros(0, dtype=np.int64)
         """Weighted sum of the scores, INFEASIBLE where the pod cannot go."""
+        self._leaders: Rows | None = None
+        """What ``best`` last said, as long as totals are the same."""
         self._first: Ints = np.zeros(0, dtype=np.int64)
         """The index of the first filter that rules out a row; one more than the last where none does."""
         self._first_counts: Ints = np.zeros(len(self._filters) + 1, dtype=np.int64)
@@ -62,11 +64,13 @@ class Board:
         if highest == INFEASIBLE:
             return np.zeros(0, dtype=np.intp)
         # Without the checks of flatnonzero, which cost as much as the work.
-        rows: Rows = (totals == highest).nonzero()[0]
-        return rows
+        self._leaders = (totals == highest).nonzero()[0]
+        return self._leaders
 
     def next_best(self, excluded: Sequence[int], count: int) -> list[int]:
         """Up to ``count`` feasible rows with the highest totals after those of ``excluded``."""
+        if self._leaders is not None and self._leaders.shape[0] >= len(excluded) + count:
+            return [row for row in self._leaders[: len(excluded) + count].tolist() if row not in excluded][:count]
         found: list[int] = []
         hidden = [(row, self.hide(row)) for row in excluded]
         while len(found) < count:
@@ -81,7 +85,7 @@ class Board:
     def scores_of(self, row: int) -> list[int]:
         """Weighted scores of the row, in the order of ``score_names``."""
         return [
-            (score.values if scaled is None else scaled).item(row)
+            score.values.item(row) if scaled is None else scaled.item(row)
             for score, scaled in zip(self._scores, self._scaled, strict=True)
         ]
 
@@ -94,10 +98,12 @@ class Board:
         """Take ``row`` out of the choice until ``show``; returns its total."""
         total = int(self.totals[row])
         self.totals[row] = INFEASIBLE
+        self._leaders = None
         return total
 
     def show(self, hidden: Iterable[tuple[int, int]]) -> None:
         """Put hidden rows (row, total) back."""
+        self._leaders = None
         for row, total in hidden:
             self.totals[row] = total
 
@@ -187,9 +193,12 @@ class Board:
 
     def _conclude(self, row: int) -> bool:
         """The verdict and the total of one row; returns whether the verdict has changed."""
-        passed = len(self._filters)
-        first = next((index for index, entry in enumerate(self._filters) if entry.values.item(row)), passed)
-        feasible, before = first == passed, self.feasible.item(row)
+        first = 0
+        for entry in self._filters:
+            if entry.values.item(row):
+                break
+            first += 1
+        feasible, before = first == len(self._filters), self.feasible.item(row)
         if not (feasible and before):
             self._count_first([row], np.array((first,), dtype=np.int64))
             self.feasible[row] = feasible

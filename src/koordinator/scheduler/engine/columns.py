@@ -6,7 +6,7 @@ remembers the version up to which it is current and recomputes only the rows tha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final, TypeVar
@@ -124,7 +124,7 @@ class NodeColumns:
         self._versions: Ints = np.zeros((len(Aspect), 0), dtype=np.int64)
         self._row_versions: Ints = np.zeros(0, dtype=np.int64)
         """The latest of ``_versions`` of each row."""
-        self._latest_by_bit = dict.fromkeys((1 << aspect for aspect in Aspect), 0)
+        self._latest = [0] * len(Aspect)
         """The latest of ``_versions`` of each aspect."""
         self._touched: dict[int, Touched] = {}
         self._touched_at = -1
@@ -148,9 +148,9 @@ class NodeColumns:
             changed[row] = changed.get(row, 0) | aspect
         return changed
 
-    def latest_of(self, aspects: int) -> int:
-        """The version of the latest change of any of these aspects (a bit mask), wherever it was."""
-        return max([latest for bit, latest in self._latest_by_bit.items() if bit & aspects])
+    def has_changed(self, aspects: Sequence[int], version: int) -> bool:
+        """Whether any of these aspects of any row changed after ``version``."""
+        return max(map(self._latest.__getitem__, aspects)) > version
 
     def touched_since(self, version: int) -> Touched:
         """What changed after ``version``. Whoever asks about the same version gets the same arrays."""
@@ -160,7 +160,7 @@ class NodeColumns:
         found = self._touched.get(version)
         if found is None:
             rows: Rows = (self._row_versions[: self.size] > version).nonzero()[0]
-            aspects = sum([bit for bit, latest in self._latest_by_bit.items() if latest > version])
+            aspects = sum([1 << aspect for aspect, latest in enumerate(self._latest) if latest > version])
             alive = rows[self.alive[rows]] if self._free else rows
             found = self._touched[version] = Touched(rows, alive, aspects)
         return found
@@ -190,9 +190,8 @@ class NodeColumns:
     def touch(self, row: int, aspect: Aspect) -> None:
         """Note that ``aspect`` of ``row`` has changed."""
         self._clock += 1
-        bit = 1 << aspect
-        self._versions[aspect, row] = self._row_versions[row] = self._latest_by_bit[bit] = self._clock
-        self._changes.append((row, bit))
+        self._versions[aspect, row] = self._row_versions[row] = self._latest[aspect] = self._clock
+        self._changes.append((row, 1 << aspect))
         if len(self._changes) > _CHANGES_KEPT:
             half = len(self._changes) // 2
             del self._changes[:half]

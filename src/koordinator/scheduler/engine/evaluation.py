@@ -48,7 +48,9 @@ class Evaluation(Board):
         self.version = -1
         """The version of the columns that everything here is current for."""
         self._findings: tuple[Findings, ...] = (*self._filters, *self._scores)
-        self._scales = any(score.scales for score in self._scores)
+        self._readers: dict[int, tuple[Findings, ...]] = {}
+        """By bit mask of aspects: the findings that read any of them."""
+        self._scaling = tuple(score for score in self._scores if score.scales)
         self._follows = any(findings.follows for findings in self._findings)
         self._is_simple = all(findings.is_shared for findings in self._findings) and plan.restricted_to is None
         """Whether what changes on a row concerns that row alone."""
@@ -60,10 +62,13 @@ class Evaluation(Board):
         columns = self._columns
         if self.plan.rejection is not None or self.version == columns.version:
             return
+        self._leaders = None
         if self.feasible.shape[0] < columns.size:
             self._grow(columns.size + max(_SPARE_ROWS, columns.size >> 4))
         if self.version < 0:
-            self._update(_EVERYTHING, self._present(np.flatnonzero(columns.alive[: columns.size])), stale=self._scales)
+            self._update(
+                _EVERYTHING, self._present(np.flatnonzero(columns.alive[: columns.size])), stale=bool(self._scaling)
+            )
         else:
             self._follow()
         self.version = columns.version
@@ -87,9 +92,11 @@ class Evaluation(Board):
 
     def _follow_row(self, aspects: int, row: int) -> None:
         """``aspects`` of a row is all that changed."""
-        for findings in self._findings:
-            if findings.reads & aspects:
-                findings.follow_row(row)
+        readers = self._readers.get(aspects)
+        if readers is None:
+            readers = self._readers[aspects] = tuple(each for each in self._findings if each.reads & aspects)
+        for findings in readers:
+            findings.follow_row(row)
         if self._conclude(row) or self._is_stale():
             self._normalize()
 
@@ -105,7 +112,7 @@ class Evaluation(Board):
             gone = np.setdiff1d(rows, alive, assume_unique=True)
         if gone.shape[0]:
             self._rule_out(gone)
-            stale |= self._scales
+            stale |= bool(self._scaling)
         self._update(aspects, alive, stale=stale)
         if reached:
             self._judge_again(reached)
@@ -117,7 +124,7 @@ class Evaluation(Board):
         else:
             self._judge(self._findings, aspects, rows)
         if aspects & _OF_NODE or any(entry.changed_at > self.version for entry in self._filters):
-            stale |= self._combine(rows) and self._scales
+            stale |= self._combine(rows) and bool(self._scaling)
         elif rows.shape[0] <= ONE_BY_ONE:
             for row in rows.tolist():
                 self._conclude(row)
@@ -128,7 +135,7 @@ class Evaluation(Board):
 
     def _is_stale(self) -> bool:
         """Whether a score has changed that others are scaled by."""
-        return any(score.scales and score.changed_at > self.version for score in self._scores)
+        return max([score.changed_at for score in self._scaling], default=-1) > self.version
 
     def _judge(self, findings: Iterable[Findings], aspects: int, rows: Rows) -> None:
         for each in findings:
@@ -173,7 +180,7 @@ class Evaluation(Board):
             entry.judge(rows)
             touched[rows] = True
         rows = np.flatnonzero(touched)
-        if rows.shape[0] and self._combine(rows) and self._scales:
+        if rows.shape[0] and self._combine(rows) and self._scaling:
             self._normalize()
 
     def _normalize(self) -> None:

@@ -37,6 +37,7 @@ class Findings(ABC):
         self.state = state
         self.reads = reads
         """Bit mask of the aspects on which a row's value depends."""
+        self._aspects = tuple(int(aspect) for aspect in Aspect if reads >> aspect & 1)
         self.follows = follows
         """It depends on other rows as well."""
         self.is_shared = not follows
@@ -54,7 +55,7 @@ class Findings(ABC):
             return
         if version < 0:
             self.judge(np.flatnonzero(columns.alive[: columns.size]))
-        elif columns.latest_of(self.reads) > version:
+        elif columns.has_changed(self._aspects, version):
             changed = columns.changes_since(version, FEW_CHANGES)
             if changed is not None:
                 rows = [row for row, aspects in changed.items() if aspects & self.reads and columns.alive[row]]

@@ -71,7 +71,7 @@ def balanced_pair(requested: Sequence[int], allocatable: Sequence[int], weights:
         return None
     if allocatable[0] <= 0 or allocatable[1] <= 0:
         return MAX_NODE_SCORE
-    one, other = (min(used / whole, 1.0) for used, whole in zip(requested, allocatable, strict=True))
+    one, other = min(requested[0] / allocatable[0], 1.0), min(requested[1] / allocatable[1], 1.0)
     return int((1 - abs((one - other) / 2)) * float(MAX_NODE_SCORE))
 
 
