@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from koordinator.scheduler.engine.class_plan import ClassPlan
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
-from koordinator.scheduler.engine.findings import FilterFindings
+from koordinator.scheduler.engine.findings import FilterFindings, ScoreFindings
 from koordinator.scheduler.engine.framework import FEASIBLE
 from koordinator.scheduler.engine.verdicts import Failure, failures
 
@@ -33,10 +33,10 @@ class Board:
         self.score_names = tuple(score.plugin.name for score in self._scores)
         self.is_local = not any(entry.follows for entry in plan.filters)
         """Whether the verdict on each node depends on that node alone."""
-        self._scaled: list[Ints | None] = [
-            np.zeros(0, dtype=np.int64) if score.scales else None for score in self._scores
+        self._scores_and_scaled: list[tuple[ScoreFindings, Ints | None]] = [
+            (score, np.zeros(0, dtype=np.int64) if score.scales else None) for score in self._scores
         ]
-        """The weighted scores of plugins that scale them: in each class by other rows."""
+        """With the weighted scores of plugins that scale them: in each class by other rows."""
         self.feasible: Mask = np.zeros(0, dtype=np.bool_)
         self.totals: Ints = np.zeros(0, dtype=np.int64)
         """Weighted sum of the scores, INFEASIBLE where the pod cannot go."""
@@ -53,7 +53,7 @@ class Board:
     def width(self) -> int:
         """Numbers that are kept for each row, without findings that are shared."""
         own = sum(1 for findings in (*self._filters, *self._scores) if not findings.is_shared)
-        return own + sum(1 for scaled in self._scaled if scaled is not None) + 3
+        return own + sum(1 for score in self._scores if score.scales) + 3
 
     def best(self) -> Rows:
         """The feasible rows that share the highest total; empty when there is none."""
@@ -85,8 +85,7 @@ class Board:
     def scores_of(self, row: int) -> list[int]:
         """Weighted scores of the row, in the order of ``score_names``."""
         return [
-            score.values.item(row) if scaled is None else scaled.item(row)
-            for score, scaled in zip(self._scores, self._scaled, strict=True)
+            score.values.item(row) if scaled is None else scaled.item(row) for score, scaled in self._scores_and_scaled
         ]
 
     @property
@@ -124,7 +123,7 @@ class Board:
         return failures(self._filters, self._ruled_out())
 
     def _ruled_out(self) -> Rows:
-        rows = self._present(np.flatnonzero(self._columns.alive[: self._columns.size]))
+        rows = self._present(self._columns.alive_rows)
         return rows[~self.feasible[rows]]
 
     def open_questions(self, row: int, *, added: bool) -> list[FilterFindings] | None:
@@ -180,10 +179,7 @@ class Board:
 
     def _sums(self, where: Any) -> Ints:
         """The sum of all weighted scores."""
-        parts = [
-            (score.values if scaled is None else scaled)[where]
-            for score, scaled in zip(self._scores, self._scaled, strict=True)
-        ]
+        parts = [(score.values if scaled is None else scaled)[where] for score, scaled in self._scores_and_scaled]
         if not parts:
             return np.zeros_like(self.totals[where])
         total: Ints = parts[0] + parts[1] if len(parts) > 1 else parts[0].copy()
@@ -224,7 +220,10 @@ class Board:
         self.feasible = _longer(self.feasible, capacity, fill=False)
         self.totals = _longer(self.totals, capacity, fill=INFEASIBLE)
         self._first = _longer(self._first, capacity, fill=len(self._filters))
-        self._scaled = [None if scaled is None else _longer(scaled, capacity, fill=0) for scaled in self._scaled]
+        self._scores_and_scaled = [
+            (score, None if scaled is None else _longer(scaled, capacity, fill=0))
+            for score, scaled in self._scores_and_scaled
+        ]
 
 
 def _longer(array: NDArray[Item], capacity: int, *, fill: int) -> NDArray[Item]:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from koordinator.api.node import Node
 from koordinator.api.quantity import Quantity
-from koordinator.scheduler.engine.row_amounts import RowAmounts
+from koordinator.scheduler.engine.row_amounts import Machines, RowAmounts
 
 Rows = NDArray[np.intp]
 Ints = NDArray[np.int64]
@@ -117,6 +117,7 @@ class NodeColumns:
         """CPU and memory, pods without a request counted with 100 milli-CPU and 200 MiB."""
         self._unused: Ints = np.zeros((0, len(self.resources)), dtype=np.int64, order="F")
         """``allocatable`` without ``requested``, for ``amounts``."""
+        self._machines = Machines()
         self.largest_amount = 0
         """No node has had more of any resource."""
         self._gathered: tuple[Rows, int, RowAmounts] | None = None
@@ -126,11 +127,19 @@ class NodeColumns:
         """The latest of ``_versions`` of each row."""
         self._latest = [0] * len(Aspect)
         """The latest of ``_versions`` of each aspect."""
+        self._alive_rows: Rows | None = None
         self._touched: dict[int, Touched] = {}
         self._touched_at = -1
         self._changes: list[tuple[int, int]] = []
         self._changes_after = 0
         """The version before the first of ``_changes``; versions count changes one by one."""
+
+    @property
+    def alive_rows(self) -> Rows:
+        """The rows of all nodes, ascending; the same array for all who ask."""
+        if self._alive_rows is None:
+            self._alive_rows = np.flatnonzero(self.alive[: self.size])
+        return self._alive_rows
 
     @property
     def version(self) -> int:
@@ -175,7 +184,7 @@ class NodeColumns:
         known = self._gathered
         if known is not None and known[0] is rows and known[1] == self._clock:
             return known[2]
-        found = RowAmounts(rows, self.allocatable.T, self.requested.T, self._unused.T, self.non_zero_requested.T)
+        found = RowAmounts(rows, self._machines, self._unused.T)
         self._gathered = rows, self._clock, found
         return found
 
@@ -210,6 +219,7 @@ class NodeColumns:
         for column, amount in amounts.items():
             self.allocatable[row, column] = amount
         self._unused[row] = self.allocatable[row] - self.requested[row]
+        self._machines.write(row, self.allocatable[row], self.requested[row], self.non_zero_requested[row])
         self.largest_amount = max(self.largest_amount, *amounts.values(), 0)
         self.touch(row, Aspect.NODE)
         return row
@@ -224,6 +234,8 @@ class NodeColumns:
         self.allocatable[row] = 0
         self.requested[row] = self._unused[row] = 0
         self.non_zero_requested[row] = 0
+        self._machines.write(row, self.allocatable[row], self.requested[row], self.non_zero_requested[row])
+        self._alive_rows = None
         for aspect in Aspect:
             self.touch(row, aspect)
         self._free.append(row)
@@ -243,6 +255,7 @@ class NodeColumns:
             unused[row, column] -= sign * amount
         counted[row, 0] += sign * non_zero[0]
         counted[row, 1] += sign * non_zero[1]
+        self._machines.write_requested(row, requested[row], counted[row])
         self._gathered = None
 
     def _allocate(self, name: str) -> int:
@@ -257,6 +270,7 @@ class NodeColumns:
         self.names[row] = name
         self.row_of[name] = row
         self.alive[row] = True
+        self._alive_rows = None
         for aspect in Aspect:
             self.touch(row, aspect)
         return row
@@ -272,6 +286,7 @@ class NodeColumns:
         self.requested = _grown(self.requested, (self._capacity, width))
         self._unused = _grown(self._unused, (self._capacity, width))
         self.non_zero_requested = _grown(self.non_zero_requested, (self._capacity, 2))
+        self._machines.grow(self._capacity)
         self._versions = np.ascontiguousarray(_grown(self._versions, (len(Aspect), self._capacity)))
         self._row_versions = _grown(self._row_versions, (self._capacity,))
 

@@ -66,9 +66,7 @@ class Evaluation(Board):
         if self.feasible.shape[0] < columns.size:
             self._grow(columns.size + max(_SPARE_ROWS, columns.size >> 4))
         if self.version < 0:
-            self._update(
-                _EVERYTHING, self._present(np.flatnonzero(columns.alive[: columns.size])), stale=bool(self._scaling)
-            )
+            self._update(_EVERYTHING, self._present(columns.alive_rows), stale=bool(self._scaling))
         else:
             self._follow()
         self.version = columns.version
@@ -83,7 +81,7 @@ class Evaluation(Board):
             return
         if len(changed) == 1 and self._is_simple:
             ((row, aspects),) = changed.items()
-            if columns.alive[row]:
+            if not aspects & _OF_NODE:
                 if aspects & self._reads:
                     self._follow_row(aspects, row)
                 return
@@ -91,12 +89,16 @@ class Evaluation(Board):
         self._follow_rows(reduce(or_, changed.values()), rows, rows[columns.alive[rows]])
 
     def _follow_row(self, aspects: int, row: int) -> None:
-        """``aspects`` of a row is all that changed."""
+        """``aspects`` of a row is all that changed, and the row is not new."""
         readers = self._readers.get(aspects)
         if readers is None:
             readers = self._readers[aspects] = tuple(each for each in self._findings if each.reads & aspects)
+        version = self._columns.version
         for findings in readers:
-            findings.follow_row(row)
+            # What changed before is known there: this class asked for it then, or it does not matter there.
+            if findings.version != version:
+                findings.judge_one(row)
+                findings.version = version
         if self._conclude(row) or self._is_stale():
             self._normalize()
 
@@ -187,7 +189,7 @@ class Evaluation(Board):
         """Scale the scores that depend on each other, and add everything up again."""
         size = self._columns.size
         feasible, changed = self.feasible[:size], False
-        for score, known in zip(self._scores, self._scaled, strict=True):
+        for score, known in self._scores_and_scaled:
             if known is None:
                 continue
             scaled = score.plugin.normalize(self.pod, score.state, score.values[:size], feasible)

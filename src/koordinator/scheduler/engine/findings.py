@@ -54,7 +54,7 @@ class Findings(ABC):
         if version == columns.version:
             return
         if version < 0:
-            self.judge(np.flatnonzero(columns.alive[: columns.size]))
+            self.judge(columns.alive_rows)
         elif columns.has_changed(self._aspects, version):
             changed = columns.changes_since(version, FEW_CHANGES)
             if changed is not None:
@@ -70,16 +70,6 @@ class Findings(ABC):
             # Few nodes change as nodes; of the other aspects it is cheaper to compute a little more than to sort out.
             return touched.alive[self._columns.touched_in(Aspect.NODE, touched.alive, self.version)]
         return touched.alive
-
-    def follow_row(self, row: int) -> None:
-        """As ``refresh`` for a class that knows of no other change than of ``row`` since it last called."""
-        version = self._columns.version
-        if row >= self.values.shape[0]:
-            self.refresh()
-        elif self.version != version:
-            # What changed before the class last called is known here, too: it called then, or nothing mattered.
-            self.judge_one(row)
-            self.version = version
 
     def judge(self, rows: Rows) -> None:
         """Compute the values of ``rows``, which ascend and are in use."""

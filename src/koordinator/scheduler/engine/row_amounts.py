@@ -1,8 +1,9 @@
-"""The resources of some nodes side by side, gathered once for all plugins that ask about the same rows."""
+"""The resources of nodes in the form in which plugins compute with them, row by row or all at once."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,68 +11,79 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Rows = NDArray[np.intp]
+Number = TypeVar("Number", bound=np.generic)
 
-_CPU_AND_MEMORY: Final = slice(2)
+_CPU_AND_MEMORY: Final = 2
 """The first two of all resources."""
 
 
+class Machines:
+    """CPU and memory of all rows, in floating point, which divides several times as fast as integers do. Matrices of
+    shape (2, rows)."""
+
+    def __init__(self) -> None:
+        self.allocatable: Floats = np.zeros((_CPU_AND_MEMORY, 0))
+        self.requested: Floats = np.zeros((_CPU_AND_MEMORY, 0))
+        self.non_zero_requested: Floats = np.zeros((_CPU_AND_MEMORY, 0))
+
+    def grow(self, rows: int) -> None:
+        self.allocatable = _wider(self.allocatable, rows)
+        self.requested = _wider(self.requested, rows)
+        self.non_zero_requested = _wider(self.non_zero_requested, rows)
+
+    def write(self, row: int, allocatable: Ints, requested: Ints, non_zero_requested: Ints) -> None:
+        """A row of NodeColumns, in the order of its resources."""
+        self.allocatable[:, row] = allocatable[:_CPU_AND_MEMORY]
+        self.write_requested(row, requested, non_zero_requested)
+
+    def write_requested(self, row: int, requested: Sequence[int] | Ints, non_zero_requested: Ints) -> None:
+        self.requested[0, row], self.requested[1, row] = requested[0], requested[1]
+        self.non_zero_requested[0, row], self.non_zero_requested[1, row] = non_zero_requested[0], non_zero_requested[1]
+
+
 class RowAmounts:
-    """Matrices of shape (resources, rows), gathered when they are first asked for; to be read only. All but ``free``
-    are of CPU and memory alone, and in floating point, which divides several times as fast as integers do."""
+    """The resources of some rows side by side, gathered when they are first asked for, once for all plugins that ask
+    about these rows. Matrices of shape (resources, rows), to be read only."""
 
-    __slots__ = (
-        "_allocatable",
-        "_allocatable_here",
-        "_complete",
-        "_free",
-        "_free_here",
-        "_non_zero",
-        "_non_zero_here",
-        "_requested",
-        "_requested_here",
-        "_rows",
-    )
+    __slots__ = ("_allocatable", "_complete", "_free", "_machines", "_non_zero", "_requested", "_rows", "_unused")
 
-    def __init__(self, rows: Rows, allocatable: Ints, requested: Ints, free: Ints, non_zero_requested: Ints) -> None:
-        """The matrices are of all rows."""
+    def __init__(self, rows: Rows, machines: Machines, unused: Ints) -> None:
+        """``unused`` is of all rows."""
         self._rows = rows
-        self._allocatable, self._requested, self._free, self._non_zero = (
-            allocatable,
-            requested,
-            free,
-            non_zero_requested,
-        )
-        self._allocatable_here: Floats | None = None
-        self._requested_here: Floats | None = None
-        self._free_here: Ints | None = None
-        self._non_zero_here: Floats | None = None
+        self._machines = machines
+        self._unused = unused
+        self._free: Ints | None = None
+        self._allocatable: Floats | None = None
+        self._requested: Floats | None = None
+        self._non_zero: Floats | None = None
         self._complete: bool | None = None
 
     @property
     def free(self) -> Ints:
         """Of every resource, what no pod has requested."""
-        if self._free_here is None:
-            self._free_here = self._at(self._free)
-        return self._free_here
+        if self._free is None:
+            self._free = self._at(self._unused)
+        return self._free
 
     @property
     def allocatable(self) -> Floats:
-        if self._allocatable_here is None:
-            self._allocatable_here = self._at(self._allocatable[_CPU_AND_MEMORY]).astype(np.float64)
-        return self._allocatable_here
+        """CPU and memory, as are the others."""
+        if self._allocatable is None:
+            self._allocatable = self._at(self._machines.allocatable)
+        return self._allocatable
 
     @property
     def requested(self) -> Floats:
-        if self._requested_here is None:
-            self._requested_here = self._at(self._requested[_CPU_AND_MEMORY]).astype(np.float64)
-        return self._requested_here
+        if self._requested is None:
+            self._requested = self._at(self._machines.requested)
+        return self._requested
 
     @property
     def non_zero_requested(self) -> Floats:
         """See NodeColumns."""
-        if self._non_zero_here is None:
-            self._non_zero_here = self._at(self._non_zero).astype(np.float64)
-        return self._non_zero_here
+        if self._non_zero is None:
+            self._non_zero = self._at(self._machines.non_zero_requested)
+        return self._non_zero
 
     @property
     def have_cpu_and_memory(self) -> bool:
@@ -81,9 +93,15 @@ class RowAmounts:
             self._complete = bool(np.count_nonzero(self.allocatable) == self.allocatable.size)
         return self._complete
 
-    def _at(self, matrix: Ints) -> Ints:
+    def _at(self, matrix: NDArray[Number]) -> NDArray[Number]:
         count = self._rows.shape[0]
         if count and self._rows[-1] == count - 1:
             # All rows are meant: a view, which costs nothing.
             return matrix[:, :count]
         return matrix.take(self._rows, axis=1)
+
+
+def _wider(matrix: Floats, rows: int) -> Floats:
+    larger = np.zeros((matrix.shape[0], rows))
+    larger[:, : matrix.shape[1]] = matrix
+    return larger
