@@ -125,7 +125,7 @@ class Evaluation(Board):
             self._judge_transformed(aspects, rows)
         else:
             self._judge(self._findings, aspects, rows)
-        if aspects & _OF_NODE or any(entry.changed_at > self.version for entry in self._filters):
+        if aspects & _OF_NODE or _last_change(self._filters) > self.version:
             stale |= self._combine(rows) and bool(self._scaling)
         elif rows.shape[0] <= ONE_BY_ONE:
             for row in rows.tolist():
@@ -137,7 +137,7 @@ class Evaluation(Board):
 
     def _is_stale(self) -> bool:
         """Whether a score has changed that others are scaled by."""
-        return max([score.changed_at for score in self._scaling], default=-1) > self.version
+        return _last_change(self._scaling) > self.version
 
     def _judge(self, findings: Iterable[Findings], aspects: int, rows: Rows) -> None:
         for each in findings:
@@ -201,3 +201,8 @@ class Evaluation(Board):
             totals = self._sums(slice(size))
             totals[~feasible] = INFEASIBLE
             self.totals[:size] = totals
+
+
+def _last_change(findings: Iterable[Findings]) -> int:
+    """The version of the columns at which a value last became another."""
+    return max([each.changed_at for each in findings], default=-1)

@@ -69,8 +69,8 @@ class Plugin(ABC):
     def class_key(self, pod: PodInfo) -> Hashable:
         """All of the pod itself that this plugin reads in PreFilter, Filter, PreScore and Score.
 
-        Pods for which every plugin gives equal keys share masks and scores. The default shares nothing. Asked once for
-        each pod (as long as its spec, labels and annotations stay the same).
+        Pods with equal keys share what this plugin finds out about nodes, however they differ otherwise. The default
+        shares nothing. Asked once for each pod (as long as its spec, labels and annotations stay the same).
         """
         return pod.uid
 
