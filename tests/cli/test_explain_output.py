@@ -97,6 +97,13 @@ def test_a_pod_for_which_others_leave_says_where_and_who() -> None:
     assert "It is to have room on a, from where default/low must go." in pod_text(scene, "high")
 
 
+def test_a_pod_whose_victims_are_told_to_leave_says_so() -> None:
+    scene = Scene(make_node("a"))
+    scene.queue.await_victims(scene.take(make_pod("p")))
+    first, *_ = pod_text(scene).splitlines()
+    assert first == "default/p  is pending: pods are being evicted to make room for it (tried 1 time)"
+
+
 def test_names_are_not_taken_for_markup() -> None:
     scene = Scene(make_node("[red]a"))
     scene.try_pod(make_pod("p"))

@@ -41,3 +41,12 @@ def real_control_plane(real_programs: RealPrograms, tmp_path_factory: pytest.Tem
 def real_cluster(real_control_plane: ControlPlane) -> Path:
     """The kubeconfig of a running real API server."""
     return real_control_plane.kubeconfig
+
+
+@pytest.fixture
+def plane(real_programs: RealPrograms, tmp_path: Path) -> Iterator[ControlPlane]:
+    """A control plane of the test's own: to be broken, or since its nodes and volumes are all that there may be."""
+    cluster = ControlPlane(real_programs.kubernetes, tmp_path / "cluster")
+    cluster.start()
+    yield cluster
+    cluster.stop()

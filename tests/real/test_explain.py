@@ -25,16 +25,10 @@ from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import PatchType
 from tests.real.control_plane import ControlPlane
 from tests.real.programs import RealPrograms
+from tests.real.scheduler_configuration import write_configuration
 
 NAMESPACE, LEASE = "koordinator-system", "koord-scheduler"
 READER = "readertoken"
-CONFIGURATION = """\
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-clientConnection: {{kubeconfig: {kubeconfig}}}
-leaderElection: {{leaderElect: true, resourceNamespace: {namespace}, resourceName: {lease}}}
-profiles: [{{schedulerName: koord-scheduler}}]
-"""
 
 
 def own_address() -> str | None:
@@ -110,9 +104,10 @@ class Cluster:
 
     @asynccontextmanager
     async def scheduler(self) -> AsyncIterator[None]:
-        configuration = self.folder / "scheduler.yaml"
-        names = {"namespace": NAMESPACE, "lease": LEASE}
-        configuration.write_text(CONFIGURATION.format(kubeconfig=self.plane.kubeconfig, **names))
+        election = {"leaderElect": True, "resourceNamespace": NAMESPACE, "resourceName": LEASE}
+        configuration = write_configuration(
+            self.folder / "scheduler.yaml", kubeconfig=self.plane.kubeconfig, leader_election=election
+        )
         where = (f"--address={self.address}", f"--port={self.port}")
         command = [sys.executable, "-m", "koordinator.scheduler", f"--config={configuration}", *where]
         client = await connect(ClientOptions(kubeconfig=str(self.plane.kubeconfig), qps=0))

@@ -23,6 +23,7 @@ from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.leader_election import LeaderElector
 from koordinator.kube.leader_election_config import LeaderElectionConfig
 from tests.real.programs import RealPrograms
+from tests.real.scheduler_configuration import write_configuration
 
 _LEASE = "koord-scheduler"
 _OURS = "ours"
@@ -37,25 +38,18 @@ class Original:
         self._programs = programs
         self._kubeconfig = kubeconfig
         self._log = folder / "original.log"
-        self._configuration = folder / "original.yaml"
-        self._configuration.write_text(
-            yaml.safe_dump(
-                {
-                    "apiVersion": "kubescheduler.config.k8s.io/v1",
-                    "kind": "KubeSchedulerConfiguration",
-                    "clientConnection": {"kubeconfig": str(kubeconfig)},
-                    "leaderElection": {
-                        "leaderElect": True,
-                        "resourceLock": "leases",
-                        "resourceName": _LEASE,
-                        "resourceNamespace": namespace,
-                        "leaseDuration": f"{_LEASE_SECONDS}s",
-                        "renewDeadline": f"{_RENEW_SECONDS}s",
-                        "retryPeriod": f"{_RETRY_SECONDS}s",
-                    },
-                    "profiles": [{"schedulerName": "koord-scheduler"}],
-                }
-            )
+        self._configuration = write_configuration(
+            folder / "original.yaml",
+            kubeconfig=kubeconfig,
+            leader_election={
+                "leaderElect": True,
+                "resourceLock": "leases",
+                "resourceName": _LEASE,
+                "resourceNamespace": namespace,
+                "leaseDuration": f"{_LEASE_SECONDS}s",
+                "renewDeadline": f"{_RENEW_SECONDS}s",
+                "retryPeriod": f"{_RETRY_SECONDS}s",
+            },
         )
 
     @asynccontextmanager

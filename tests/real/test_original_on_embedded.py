@@ -18,23 +18,12 @@ from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.interface import Client
 from koordinator.kube.listing import list_all
 from tests.real.programs import RealPrograms
+from tests.real.scheduler_configuration import LOAD_AWARE, write_configuration
 
 NODES = 100
 POD_COUNT = 1_000
 PODS_A_NODE = 256
 MILLI_CPU_A_NODE = 32_000
-CONFIGURATION = """
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-clientConnection: {{kubeconfig: "{kubeconfig}", qps: 5000, burst: 5000}}
-leaderElection: {{leaderElect: true, resourceName: koord-scheduler, resourceNamespace: koordinator-system}}
-profiles:
-  - schedulerName: koord-scheduler
-    plugins:
-      filter: {{enabled: [{{name: LoadAwareScheduling}}]}}
-      score: {{enabled: [{{name: LoadAwareScheduling, weight: 1}}]}}
-      reserve: {{enabled: [{{name: LoadAwareScheduling}}]}}
-"""
 
 
 @asynccontextmanager
@@ -55,8 +44,10 @@ async def embedded_api(folder: Path) -> AsyncIterator[Path]:
 
 @asynccontextmanager
 async def original_scheduler(programs: RealPrograms, kubeconfig: Path, folder: Path) -> AsyncIterator[None]:
-    configuration = folder / "scheduler.yaml"
-    configuration.write_text(CONFIGURATION.format(kubeconfig=kubeconfig))
+    election = {"leaderElect": True, "resourceName": "koord-scheduler", "resourceNamespace": "koordinator-system"}
+    configuration = write_configuration(
+        folder / "scheduler.yaml", kubeconfig=kubeconfig, leader_election=election, profile=LOAD_AWARE
+    )
     arguments = [
         f"--config={configuration}",
         f"--authentication-kubeconfig={kubeconfig}",

@@ -13,8 +13,6 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from koordinator.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NODES, PODS
 from koordinator.api.manifests import custom_resource_definitions
 from koordinator.api.pod import Pod
@@ -23,42 +21,22 @@ from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.event_series import EVENTS_V1
 from koordinator.scheduler.failure_report import scheduled_condition
 from tests.real.control_plane import ControlPlane
-from tests.real.programs import RealPrograms
+from tests.real.scheduler_configuration import LOAD_AWARE, write_configuration
 
 NODE_COUNT, POD_COUNT, SLOTS = 100, 1000, 11
-CONFIGURATION = """\
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-clientConnection: {qps: 5000, burst: 5000}
-leaderElection:
-  leaderElect: true
-  resourceName: koord-scheduler
-  resourceNamespace: kube-system
-  leaseDuration: 4s
-  renewDeadline: 3s
-  retryPeriod: 1s
-profiles:
-  - schedulerName: koord-scheduler
-    plugins:
-      filter: {enabled: [{name: LoadAwareScheduling}]}
-      score: {enabled: [{name: LoadAwareScheduling, weight: 1}]}
-      reserve: {enabled: [{name: LoadAwareScheduling}]}
-"""
-
-
-@pytest.fixture
-def plane(real_programs: RealPrograms, tmp_path: Path) -> Iterator[ControlPlane]:
-    """A cluster of its own: nodes belong to no namespace that tests could share it by."""
-    cluster = ControlPlane(real_programs.kubernetes, tmp_path / "cluster")
-    cluster.start()
-    yield cluster
-    cluster.stop()
+ELECTION = {
+    "leaderElect": True,
+    "resourceName": "koord-scheduler",
+    "resourceNamespace": "kube-system",
+    "leaseDuration": "4s",
+    "renewDeadline": "3s",
+    "retryPeriod": "1s",
+}
 
 
 @contextmanager
 def scheduler(plane: ControlPlane, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    configuration = folder / "scheduler.yaml"
-    configuration.write_text(CONFIGURATION)
+    configuration = write_configuration(folder / "scheduler.yaml", leader_election=ELECTION, profile=LOAD_AWARE)
     arguments = [f"--config={configuration}", f"--kubeconfig={plane.kubeconfig}", "--port=0"]
     with (folder / "scheduler.log").open("ab") as log:
         process = subprocess.Popen([sys.executable, "-m", "koordinator.scheduler", *arguments], stderr=log, stdout=log)

@@ -17,27 +17,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from koordinator.api.kinds import PODS
 from koordinator.api.pod import Pod
 from koordinator.kube.client import KubeClient
 from koordinator.kube.errors import KubeError
 from koordinator.kube.interface import Malformed
 from tests.real.control_plane import ControlPlane
-from tests.real.programs import RealPrograms
+from tests.real.scheduler_configuration import write_configuration
 from tests.real.test_scheduler import SLOTS, connected, pod, populate, together
 
 NODE_COUNT, POD_COUNT = 50, 550
 ENOUGH = POD_COUNT // 4
 """So many pods are bound when something breaks."""
-CONFIGURATION = """\
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-clientConnection: {qps: 5000, burst: 5000}
-leaderElection: {leaderElect: true, leaseDuration: %ds, renewDeadline: %ds, retryPeriod: 1s}
-profiles: [{schedulerName: koord-scheduler}]
-"""
 SHORT_TERM, LONG_TERM = (4, 3), (60, 50)
 IMPORTANT = {
     "apiVersion": "scheduling.k8s.io/v1",
@@ -46,15 +37,6 @@ IMPORTANT = {
     "value": 1000,
     "preemptionPolicy": "Never",
 }
-
-
-@pytest.fixture
-def plane(real_programs: RealPrograms, tmp_path: Path) -> Iterator[ControlPlane]:
-    """A cluster of its own, to be broken."""
-    cluster = ControlPlane(real_programs.kubernetes, tmp_path / "cluster")
-    cluster.start()
-    yield cluster
-    cluster.stop()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +53,10 @@ class Instance:
 
 @contextmanager
 def instance(plane: ControlPlane, folder: Path, name: str, term: tuple[int, int]) -> Iterator[Instance]:
-    configuration, log = folder / f"{name}.yaml", folder / f"{name}.log"
-    configuration.write_text(CONFIGURATION % term)
+    log = folder / f"{name}.log"
+    lease, renewal = term
+    election = {"leaderElect": True, "leaseDuration": f"{lease}s", "renewDeadline": f"{renewal}s", "retryPeriod": "1s"}
+    configuration = write_configuration(folder / f"{name}.yaml", leader_election=election)
     arguments = [f"--config={configuration}", f"--kubeconfig={plane.kubeconfig}", "--port=0"]
     with log.open("wb") as output:
         command = [sys.executable, "-m", "koordinator.scheduler", *arguments]

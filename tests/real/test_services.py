@@ -30,19 +30,8 @@ from koordinator.kube.interface import PatchType
 from tests.e2e.running import free_port
 from tests.real.control_plane import ControlPlane
 from tests.real.programs import RealPrograms
+from tests.real.scheduler_configuration import LOAD_AWARE, write_configuration
 
-CONFIGURATION = """\
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-clientConnection: {{kubeconfig: {kubeconfig}}}
-leaderElection: {{leaderElect: false}}
-profiles:
-  - schedulerName: koord-scheduler
-    plugins:
-      filter: {{enabled: [{{name: LoadAwareScheduling}}]}}
-      score: {{enabled: [{{name: LoadAwareScheduling, weight: 1}}]}}
-      reserve: {{enabled: [{{name: LoadAwareScheduling}}]}}
-"""
 PATHS = [
     "/apis/v1/__services__",
     "/apis/v1/nodes/a",
@@ -200,8 +189,7 @@ async def both(programs: RealPrograms, plane: ControlPlane, folder: Path) -> tup
         await build(client)
     finally:
         await client.close()
-    configuration = folder / "scheduler.yaml"
-    configuration.write_text(CONFIGURATION.format(kubeconfig=plane.kubeconfig))
+    configuration = write_configuration(folder / "scheduler.yaml", kubeconfig=plane.kubeconfig, profile=LOAD_AWARE)
     one, other = free_port(), free_port()
     original = [
         *(str(programs.original / "koord-scheduler"), f"--config={configuration}", "--secure-port=0", f"--port={one}"),

@@ -11,8 +11,6 @@ from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from koordinator.api.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES
 from koordinator.api.volume import BIND_COMPLETED, SELECTED_NODE, PersistentVolumeClaim
 from koordinator.kube.client import KubeClient
@@ -21,23 +19,9 @@ from koordinator.kube.interface import PatchType
 from koordinator.scheduler.failure_report import scheduled_condition
 from tests.real.control_plane import ControlPlane
 from tests.real.programs import RealPrograms
+from tests.real.scheduler_configuration import write_configuration
 
-CONFIGURATION = """\
-apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-leaderElection: {leaderElect: false}
-profiles: [{schedulerName: koord-scheduler}]
-"""
 Story = Callable[[KubeClient], Awaitable[None]]
-
-
-@pytest.fixture
-def plane(real_programs: RealPrograms, tmp_path: Path) -> Iterator[ControlPlane]:
-    """A cluster of its own: volumes belong to no namespace that tests could share it by."""
-    cluster = ControlPlane(real_programs.kubernetes, tmp_path / "cluster")
-    cluster.start()
-    yield cluster
-    cluster.stop()
 
 
 @contextmanager
@@ -55,8 +39,7 @@ def program(folder: Path, *command: str) -> Iterator[None]:
 @contextmanager
 def programs(plane: ControlPlane, real: RealPrograms, folder: Path) -> Iterator[None]:
     """Our scheduler and the volume controller of the real controller manager."""
-    configuration = folder / "scheduler.yaml"
-    configuration.write_text(CONFIGURATION)
+    configuration = write_configuration(folder / "scheduler.yaml")
     kubeconfig = f"--kubeconfig={plane.kubeconfig}"
     with ExitStack() as stack:
         arguments = [f"--config={configuration}", kubeconfig, "--port=0"]

@@ -87,8 +87,8 @@ class Recording(ReservePlugin, PermitPlugin, PreBindPlugin, BindPlugin, PostBind
         self.record.append(f"told: {message}")
 
 
-def recording(view: ClusterView) -> Profile:
-    base = make_profile(view)
+def recording(view: ClusterView, *, preempts: bool = False) -> Profile:
+    base = make_profile(view, preempts=preempts)
     name = Recording.name
     plugins: dict[str, Plugin] = {**base.plugins, name: Recording(None, view)}
     here = (name,)

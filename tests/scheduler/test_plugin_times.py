@@ -94,3 +94,19 @@ def test_a_plugin_that_raises_is_put_back(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(ZeroDivisionError):
         timed.times.refresh(evaluation)
     assert all(type(entry.plugin).__name__ == entry.plugin.name for entry in evaluation.plan.filters)
+
+
+def test_a_plugin_that_raises_is_measured_as_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    timed = Timed()
+    timed.decide(9)
+
+    def broken(plugin: NodeUnschedulable, pod: PodInfo, state: object, rows: Rows) -> Ints:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(NodeUnschedulable, "filter", broken)
+    with pytest.raises(ZeroDivisionError):
+        timed.times.refresh(timed.evaluation(10))
+    of_plugin, of_point = "scheduler_plugin_execution_duration", "scheduler_framework_extension_point_duration"
+    labels = {"extension_point": "Filter", "status": "Error"}
+    assert timed.value(f"{of_plugin}_seconds_count", plugin="NodeUnschedulable", **labels) == 1
+    assert timed.value(f"{of_point}_seconds_count", profile="koord-scheduler", **labels) == 1

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import pytest
 
+from koordinator.scheduler.engine.binding_points import BindPlugin, PermitPlugin, PreBindPlugin, ReservePlugin
+from koordinator.scheduler.engine.framework import PreFilterPlugin, ScorePlugin
+from koordinator.scheduler.engine.post_filter import PostFilterPlugin
+from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.view import ClusterView
 from tests.scheduler.fakes import make_pod
 from tests.scheduler.recording import one_node, recording
 from tests.scheduler.world import World, simulate
@@ -40,6 +47,39 @@ def test_what_permit_said_is_measured_with_it(permit: str, status: str) -> None:
         world.api.remove("pods", "default/p")
 
     assert points_of(simulate(story, one_node, recording))["Permit", status] == 1
+
+
+RAISING = {
+    "PreFilter": (PreFilterPlugin, "pre_filter"),
+    "PreScore": (ScorePlugin, "pre_score"),
+    "PostFilter": (PostFilterPlugin, "post_filter"),
+    "Reserve": (ReservePlugin, "reserve"),
+    "Permit": (PermitPlugin, "permit"),
+    "PreBind": (PreBindPlugin, "pre_bind"),
+    "Bind": (BindPlugin, "bind"),
+}
+
+
+@pytest.mark.parametrize("point", RAISING)
+def test_a_point_that_raises_is_measured_as_an_error(point: str) -> None:
+    kind, method = RAISING[point]
+
+    def broken(*arguments: object) -> NoReturn:
+        raise ZeroDivisionError
+
+    def profile(view: ClusterView) -> Profile:
+        made = recording(view, preempts=True)
+        for plugin in made.plugins.values():
+            if isinstance(plugin, kind):
+                setattr(plugin, method, broken)
+        return made
+
+    async def story(world: World) -> None:
+        world.api.put(make_pod("p", cpu="9" if point == "PostFilter" else "1", labels={"pre-bind": "yes"}))
+        await world.settle()
+        world.api.remove("pods", "default/p")
+
+    assert points_of(simulate(story, one_node, profile))[point, "Error"] == 1
 
 
 def test_post_filter_is_measured_when_no_node_passes() -> None:

@@ -17,6 +17,7 @@ _POOLS: Final = {
     "unschedulable": "is pending: no node can take it",
     "gated": "is pending: it is held back before it is tried at all",
     "in_flight": "is being decided about or bound right now",
+    "preempting": "is pending: pods are being evicted to make room for it",
 }
 _ATTEMPTS_SHOWN: Final = 5
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from random import Random
@@ -85,7 +86,9 @@ class Binder:
         self._clock = clock
         self._random = random
         self._concurrency = concurrency
-        self._waiting: asyncio.Queue[Binding] = asyncio.Queue()
+        self._waiting: deque[Binding] = deque()
+        self._resting: list[asyncio.Future[None]] = []
+        """Workers that have nothing to do."""
         self._unfinished = 0
         self._full = False
         self._drained = asyncio.Event()
@@ -108,7 +111,12 @@ class Binder:
         if self._unfinished >= 2 * self._concurrency:
             self._full = True
         self._drained.clear()
-        self._waiting.put_nowait(binding)
+        self._waiting.append(binding)
+        while self._resting:
+            rest = self._resting.pop()
+            if not rest.done():
+                rest.set_result(None)
+                return
 
     async def drained(self) -> None:
         """Wait until nothing is unfinished."""
@@ -120,8 +128,13 @@ class Binder:
                 workers.create_task(self._work(), name=f"bind-{number}")
 
     async def _work(self) -> None:
+        waiting, loop = self._waiting, asyncio.get_running_loop()
         while True:
-            binding = await self._waiting.get()
+            while not waiting:
+                rest: asyncio.Future[None] = loop.create_future()
+                self._resting.append(rest)
+                await rest
+            binding = waiting.popleft()
             times = binding.engine.times
             begun = times.begin()
             try:
@@ -131,6 +144,7 @@ class Binder:
                 raise
             except Exception as error:
                 # A plugin may raise anything; its pod must not take the worker down or stay assumed for ever.
+                times.end("Bind", begun, "Error")
                 logger.exception("binding of pod %s failed", binding.placement.pod.key)
                 outcome = Outcome(Result.REFUSED, f"{type(error).__name__}: {error}")
             self._unfinished -= 1

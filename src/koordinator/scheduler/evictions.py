@@ -26,6 +26,9 @@ logger = logging.getLogger(__name__)
 
 _RETRY: Final = BackoffPolicy(initial=0.2, maximum=5.0)
 _TRIES: Final = 8
+_PATIENCE: Final = 10.0
+"""Seconds for the view to show what the API has answered. It is the longest back-off, so that waiting costs the pod no
+more than failing again."""
 _EACH_EVICTION: Final = verbosity(2)
 
 
@@ -38,8 +41,8 @@ class Eviction:
     victims: Sequence[PodInfo]
     plugin: str
     on_told: Callable[[bool], None]
-    """Called once, when the view shows every victim as leaving or gone, or some could not be told: with whether none of
-    them is on the node any more."""
+    """Called once, when the view shows every victim as leaving or gone, or some could not be told or do not go: with
+    whether none of them is on the node any more."""
 
 
 class Evictions:
@@ -55,6 +58,8 @@ class Evictions:
         self._random = random
         self._concurrency = concurrency
         self._arrived: asyncio.Queue[tuple[Eviction, PodInfo]] = asyncio.Queue()
+        self._told: asyncio.Queue[tuple[float, str]] = asyncio.Queue()
+        """Until when to wait for which victims, by uid; the next one first."""
 
     def submit(self, eviction: Eviction) -> None:
         """Evict soon."""
@@ -74,12 +79,25 @@ class Evictions:
         async with asyncio.TaskGroup() as workers:
             for number in range(self._concurrency):
                 workers.create_task(self._work(), name=f"evict-{number}")
+            workers.create_task(self._give_up(), name="evict-too-late")
 
     async def _work(self) -> None:
         while True:
             eviction, victim = await self._arrived.get()
-            if not await self._evict(eviction, victim):
+            if await self._evict(eviction, victim):
+                self._told.put_nowait((self._clock.monotonic() + _PATIENCE, victim.uid))
+            else:
                 self._view.departures.seen(victim.uid)
+
+    async def _give_up(self) -> None:
+        """A victim that should have vanished at once, but is only marked, may stay: its node may be dead. Who waits for
+        it may find another place."""
+        while True:
+            until, uid = await self._told.get()
+            seconds = until - self._clock.monotonic()
+            if seconds > 0:
+                await self._clock.sleep(seconds)
+            self._view.departures.seen(uid)
 
     def _is_free(self, eviction: Eviction) -> bool:
         row = self._view.columns.row_of.get(eviction.node_name)

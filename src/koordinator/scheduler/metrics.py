@@ -157,9 +157,9 @@ class SchedulerMetrics:
         """What to tell how long all plugins of an extension point took for one pod."""
         return self._point_duration.labels(point, status, profile).observe
 
-    def plugin_took(self, plugin: str, point: str, seconds: float) -> None:
+    def plugin_took(self, plugin: str, point: str, seconds: float, status: str = "Success") -> None:
         """One of them."""
-        self._plugin_duration.labels(plugin, point, "Success").observe(seconds)
+        self._plugin_duration.labels(plugin, point, status).observe(seconds)
 
     def timed_out(self, profile: str) -> None:
         """An attempt takes longer than is acceptable."""

@@ -52,12 +52,16 @@ class PluginTimes:
         finally:
             for entry, stopwatch in (*filters, *scores):
                 entry.plugin = stopwatch.plugin
-        for point, timed in (("Filter", filters), ("Score", scores)):
-            called = [stopwatch for _, stopwatch in timed if stopwatch.calls]
-            for stopwatch in called:
-                self._metrics.plugin_took(stopwatch.plugin.name, point, stopwatch.seconds)
-            if called:
-                self._metrics.point_times(point, self._profile)(sum(stopwatch.seconds for stopwatch in called))
+            self._tell("Filter", [stopwatch for _, stopwatch in filters if stopwatch.calls])
+            self._tell("Score", [stopwatch for _, stopwatch in scores if stopwatch.calls])
+
+    def _tell(self, point: str, called: list[_Stopwatch]) -> None:
+        for stopwatch in called:
+            self._metrics.plugin_took(stopwatch.plugin.name, point, stopwatch.seconds, stopwatch.status)
+        if called:
+            failed = any(stopwatch.status == "Error" for stopwatch in called)
+            tell = self._metrics.point_times(point, self._profile, "Error" if failed else "Success")
+            tell(sum(stopwatch.seconds for stopwatch in called))
 
     def _timed(
         self, entries: list[FilterFindings] | list[ScoreFindings]
@@ -77,6 +81,7 @@ class _Stopwatch:
         self.plugin = plugin
         self.seconds = 0.0
         self.calls = 0
+        self.status = "Success"
         self._monotonic = monotonic
 
     def __getattr__(self, name: str) -> Any:
@@ -88,6 +93,9 @@ class _Stopwatch:
             started = self._monotonic()
             try:
                 return method(*arguments)
+            except Exception:
+                self.status = "Error"
+                raise
             finally:
                 self.seconds += self._monotonic() - started
                 self.calls += 1

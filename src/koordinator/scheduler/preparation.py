@@ -44,11 +44,15 @@ class Preparation:
     def is_needed(self, binding: Binding) -> bool:
         """Whether any plugin has something to do before the binding, or wants to do the binding itself."""
         profile, placement = binding.engine.profile, binding.placement
-        if any(plugin.pre_binds(placement.pod, placement.node_name) for plugin in profile.pre_bind):
-            return True
-        if stands_for_a_reservation(profile, placement.pod):
-            return True
-        return any(not isinstance(plugin, DefaultBinder) for plugin in profile.bind)
+        pod, node_name = placement.pod, placement.node_name
+        # Asked for every pod, so that loops are used where an expression would be shorter.
+        for plugin in profile.pre_bind:
+            if plugin.pre_binds(pod, node_name):
+                return True
+        for binder in profile.bind:
+            if not isinstance(binder, DefaultBinder):
+                return True
+        return stands_for_a_reservation(profile, pod)
 
     def submit(self, binding: Binding) -> None:
         """Prepare the pod soon; its placement is assumed already."""
@@ -79,18 +83,32 @@ class Preparation:
             self._room.release()
 
     async def _run_plugins(self, engine: Engine, pod: PodInfo, node_name: str) -> BindOutcome:
-        profile, begun = engine.profile, engine.times.begin()
+        profile, times, begun = engine.profile, engine.times, engine.times.begin()
         for_reservation = stands_for_a_reservation(profile, pod)
-        if for_reservation:
-            await self._pre_bind_reservation(profile, pod, node_name)
-        else:
-            await self._pre_bind(profile, pod, node_name)
-        engine.times.end("PreBind", begun)
-        begun = engine.times.begin()
+        try:
+            if for_reservation:
+                await self._pre_bind_reservation(profile, pod, node_name)
+            else:
+                await self._pre_bind(profile, pod, node_name)
+        except Exception:
+            times.end("PreBind", begun, "Error")
+            raise
+        times.end("PreBind", begun)
+        begun = times.begin()
+        try:
+            outcome = await self._bind(profile, pod, node_name, for_reservation=for_reservation)
+        except Exception:
+            times.end("Bind", begun, "Error")
+            raise
+        if outcome is BindOutcome.BOUND:
+            times.end("Bind", begun)
+        return outcome
+
+    async def _bind(self, profile: Profile, pod: PodInfo, node_name: str, *, for_reservation: bool) -> BindOutcome:
+        """Whether a plugin has bound it, or leaves that to us."""
         for binder in profile.bind:
             outcome = await self._limited(binder.name, binder.time_limit, binder.bind(pod, node_name, self._writer))
             if outcome is BindOutcome.BOUND:
-                engine.times.end("Bind", begun)
                 return outcome
             if outcome is BindOutcome.BY_API and not for_reservation:
                 return outcome

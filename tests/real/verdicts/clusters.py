@@ -94,6 +94,8 @@ def make_pod(random: Random, name: str, *, hard: bool = True) -> Document:
         "terminationGracePeriodSeconds": 0,
         "containers": [container],
     }
+    if random.random() < 0.25:
+        spec["resources"] = {"requests": _of_whole_pod(random, requests)}
     if random.random() < 0.2:
         spec["initContainers"] = [{"name": "first", "image": _image(random)}]
     if random.random() < 0.4:
@@ -121,6 +123,15 @@ def preferred_nodes(pod: Pod) -> list[str]:
     hint = json.loads(pod.metadata.annotations.get(SCHEDULING_HINT, "{}"))
     names: list[str] = hint.get("preferredNodeNames", [])
     return names
+
+
+def _of_whole_pod(random: Random, requests: Document) -> Document:
+    """As much as its container asks for, or more; of one resource or of both."""
+    whole = {
+        "cpu": f"{int(requests['cpu'].removesuffix('m')) + random.choice([0, 400])}m",
+        "memory": f"{int(requests['memory'].removesuffix('Mi')) + random.choice([0, 700])}Mi",
+    }
+    return {name: whole[name] for name in random.choice([["cpu"], ["memory"], ["cpu", "memory"]])}
 
 
 def _image(random: Random) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
+
 from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.class_plan import plan_class
 from koordinator.scheduler.engine.columns import CPU, Rows
@@ -61,19 +63,14 @@ def test_room_that_is_promised_to_a_more_important_pod_is_not_free() -> None:
     assert details(scene, "p") == ["cpu: short by 1 (needs 2, free 1)"]
 
 
-def test_room_that_is_promised_to_the_pod_itself_or_to_a_lesser_one_is_free() -> None:
+@pytest.mark.parametrize(
+    ("own", "other"), [(5, 1), (0, 0)], ids=["to the pod itself and a lesser one", "to an equal one later"]
+)
+def test_room_that_is_promised_to_nobody_before_the_pod_is_free(own: int, other: int) -> None:
     scene = Scene(make_node("a", cpu="4"))
-    scene.view.nominations.set(scene.info(make_pod("p", cpu="2", priority=5)), "a")
-    scene.view.nominations.set(scene.info(make_pod("lesser", cpu="3", priority=1)), "a")
-    scene.add(make_pod("p", cpu="2", priority=5))
-    assert scene.pod("p")["fittingNow"]["nodes"] == 1
-
-
-def test_room_that_was_promised_to_an_equal_pod_later_is_free() -> None:
-    scene = Scene(make_node("a", cpu="4"))
-    scene.view.nominations.set(scene.info(make_pod("p", cpu="2")), "a")
-    scene.view.nominations.set(scene.info(make_pod("later", cpu="3")), "a")
-    scene.add(make_pod("p", cpu="2"))
+    scene.view.nominations.set(scene.info(make_pod("p", cpu="2", priority=own)), "a")
+    scene.view.nominations.set(scene.info(make_pod("other", cpu="3", priority=other)), "a")
+    scene.add(make_pod("p", cpu="2", priority=own))
     assert scene.pod("p")["fittingNow"]["nodes"] == 1
 
 

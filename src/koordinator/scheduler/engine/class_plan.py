@@ -54,7 +54,11 @@ def plan_class(
         if answer is not None:
             plan.pod = pod = answer
     begun = times.begin()
-    results = _pre_filter(plan, profile.pre_filter, pod)
+    try:
+        results = _pre_filter(plan, profile.pre_filter, pod)
+    except Exception:
+        times.end("PreFilter", begun, "Error")
+        raise
     times.end("PreFilter", begun, "Success" if plan.rejection is None else "Unschedulable")
     for transformer in profile.pre_filter_transformers:
         if plan.rejection is None and (reason := transformer.after_pre_filter(pod, plan.restricted_to)) is not None:
@@ -68,10 +72,14 @@ def plan_class(
         if plugin.name not in results or not results[plugin.name].skip
     ]
     begun = times.begin()
-    for plugin, weight in profile.score:
-        state = plugin.pre_score(pod)
-        if not isinstance(state, SkipScore):
-            plan.scores.append(makers.score(plugin, weight, state))
+    try:
+        for plugin, weight in profile.score:
+            state = plugin.pre_score(pod)
+            if not isinstance(state, SkipScore):
+                plan.scores.append(makers.score(plugin, weight, state))
+    except Exception:
+        times.end("PreScore", begun, "Error")
+        raise
     times.end("PreScore", begun)
     if not _is_plain(profile, plan):
         for findings in (*plan.filters, *plan.scores):

@@ -99,13 +99,14 @@ class Engine:
     def assume(self, placement: Placement) -> None:
         """Count the pod on its node and let the Reserve plugins prepare. Raises PluginError, with all undone."""
         self._state.assume(placement.pod, placement.node_name)
+        begun = self.times.begin()
         try:
             with _as_plugin_error:
-                begun = self.times.begin()
                 for plugin in self.profile.reserve:
                     plugin.reserve(placement.pod, placement.row)
                 self.times.end("Reserve", begun)
         except PluginError:
+            self.times.end("Reserve", begun, "Error")
             self.forget(placement)
             raise
         if self._nominator is not None:
@@ -117,16 +118,20 @@ class Engine:
         waits: dict[str, float] = {}
         if not self.profile.permit:
             return waits
-        with _as_plugin_error:
-            begun = self.times.begin()
-            for plugin in self.profile.permit:
-                answer = plugin.permit(placement.pod, placement.row)
-                if isinstance(answer, Wait):
-                    waits[plugin.name] = answer.seconds
-                elif answer is not None:
-                    self.times.end("Permit", begun, "Unschedulable")
-                    return refused_on_node(self.profile, plugin.name, answer, placement.node_name)
-            self.times.end("Permit", begun, "Wait" if waits else "Success")
+        begun = self.times.begin()
+        try:
+            with _as_plugin_error:
+                for plugin in self.profile.permit:
+                    answer = plugin.permit(placement.pod, placement.row)
+                    if isinstance(answer, Wait):
+                        waits[plugin.name] = answer.seconds
+                    elif answer is not None:
+                        self.times.end("Permit", begun, "Unschedulable")
+                        return refused_on_node(self.profile, plugin.name, answer, placement.node_name)
+        except PluginError:
+            self.times.end("Permit", begun, "Error")
+            raise
+        self.times.end("Permit", begun, "Wait" if waits else "Success")
         return waits
 
     def forget(self, placement: Placement) -> None:

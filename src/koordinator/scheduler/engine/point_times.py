@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 
 class PointTimes(Protocol):
-    """``begin`` before the plugins of a point run, ``end`` afterwards. Points that raise are not ended."""
+    """``begin`` before the plugins of a point run, ``end`` afterwards, with the status ``Error`` if one has raised."""
 
     def begin(self) -> float: ...
 

@@ -51,7 +51,11 @@ def reject(
     """Explain an evaluation without a feasible row, after PostFilter had its say about ``pod``."""
     total = len(state.view.columns.row_of)
     begun = times.begin()
-    after = _post_filter(profile, pod, attempt)
+    try:
+        after = _post_filter(profile, pod, attempt)
+    except Exception:
+        times.end("PostFilter", begun, "Error")
+        raise
     times.end("PostFilter", begun, "Success" if after.found else "Unschedulable")
     plan = evaluation.plan
     if plan.rejection is not None:

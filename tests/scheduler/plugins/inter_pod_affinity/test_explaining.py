@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from koordinator.api.pod import Pod
-from koordinator.scheduler.explain.judgement import judge
+from tests.scheduler.plugins.explaining import lacks_of
 from tests.scheduler.plugins.inter_pod_affinity.worlds import World, make_node, make_pod, must, term
 
 
@@ -16,13 +16,7 @@ def three_nodes() -> World:
 
 
 def lacks(world: World, pod: Pod) -> dict[str, list[str]]:
-    """By node, in words."""
-    judgement = judge(world.profile, world.view, world.info(pod))
-    names = [world.view.columns.names[row] for row in judgement.rows.tolist()]
-    return {
-        name: [lack.text for objection in judgement.objections(index) for lack in objection.lacks]
-        for index, name in enumerate(names)
-    }
+    return lacks_of(world.profile, world.view, world.info(pod))
 
 
 def test_pods_that_the_pod_wants_to_be_apart_from_are_named() -> None:

@@ -8,6 +8,7 @@ from koordinator.api.meta import LabelSelector, ObjectMeta
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod, PodSpec, TopologySpreadConstraint
 from koordinator.scheduler.explain.judgement import judge
+from tests.scheduler.plugins.explaining import lacks_of
 from tests.scheduler.plugins.pod_topology_spread.constraints import has, spread
 from tests.scheduler.plugins.pod_topology_spread.worlds import World
 
@@ -33,13 +34,7 @@ def make_pod(name: str, constraints: Sequence[TopologySpreadConstraint] = (), ap
 
 
 def lacks(world: World, *constraints: TopologySpreadConstraint, app: str = "web") -> dict[str, list[str]]:
-    """By node, in words."""
-    judgement = judge(world.profile, world.view, world.info(make_pod("p", constraints, app)))
-    names = [world.view.columns.names[row] for row in judgement.rows.tolist()]
-    return {
-        name: [lack.text for objection in judgement.objections(index) for lack in objection.lacks]
-        for index, name in enumerate(names)
-    }
+    return lacks_of(world.profile, world.view, world.info(make_pod("p", constraints, app)))
 
 
 def test_counts_least_and_skew_are_named() -> None:

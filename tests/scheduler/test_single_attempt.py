@@ -1,0 +1,102 @@
+"""A pod that fits nowhere is tried once: neither what arrives while we start nor our own writes are news to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from koordinator.api.core import Namespace
+from koordinator.api.kinds import CSI_NODES, NAMESPACES, POD_DISRUPTION_BUDGETS, Kind
+from koordinator.api.meta import ObjectMeta
+from koordinator.api.node import NodeCondition
+from koordinator.api.volume import CSINode
+from koordinator.api.workload import PodDisruptionBudget
+from koordinator.kube.interface import ListPage
+from koordinator.scheduler.engine.pod_info import make_pod_info
+from tests.scheduler.fake_api import FakeApi
+from tests.scheduler.fakes import make_node, make_pod
+from tests.scheduler.plugins.test_nothing_left_waiting import default_profile, pending
+from tests.scheduler.world import World
+
+HEARTBEAT = NodeCondition(type="Ready", status="True", last_heartbeat_time=datetime(2026, 1, 1, tzinfo=UTC))
+
+
+class Late(FakeApi):
+    """The list of one kind is answered only after all others have been, and their objects dealt with."""
+
+    def __init__(self, plural: str) -> None:
+        super().__init__()
+        self._plural = plural
+        self.released = asyncio.Event()
+
+    async def list(self, kind: Kind[Any], namespace: str = "", **options: Any) -> ListPage[Any]:
+        if kind.plural == self._plural:
+            await self.released.wait()
+        return await super().list(kind, namespace, **options)
+
+
+def populate(api: FakeApi) -> None:
+    api.put(Namespace(metadata=ObjectMeta(name="default")), NAMESPACES)
+    for name in ("a", "b"):
+        api.put(make_node(name))
+        api.put(CSINode(metadata=ObjectMeta(name=name)), CSI_NODES)
+    api.put(pending(make_pod("huge", cpu="64"), 0))
+
+
+async def attempts(api: FakeApi, then: Callable[[FakeApi], None]) -> int:
+    """How often the pod was tried until the end, ``then`` having happened after the first time."""
+    world = World(api, default_profile, lambda pod, view: make_pod_info(pod, view.columns.resources))
+    async with world.running():
+        if isinstance(api, Late):
+            assert world.events.notes == []
+            api.released.set()
+        await world.settle(15)
+        then(api)
+        await world.settle(15)
+    return sum(reason == "FailedScheduling" for name, reason, _ in world.events.notes if name == "huge")
+
+
+@pytest.mark.parametrize("plural", ["namespaces", "nodes", "pods", "csinodes", "poddisruptionbudgets"])
+def test_whatever_is_listed_last(plural: str) -> None:
+    async def run() -> int:
+        api = Late(plural)
+        populate(api)
+        return await attempts(api, lambda api: None)
+
+    assert asyncio.run(run()) == 1
+
+
+def beat(api: FakeApi) -> None:
+    for node in list(api.objects["nodes"].values()):
+        api.put(replace(node, status=replace(node.status, conditions=[HEARTBEAT])))
+
+
+def grow_too_little(api: FakeApi) -> None:
+    api.put(make_node("a", cpu="8"))
+    api.put(make_node("c", cpu="2"))
+
+
+NO_NEWS: dict[str, Callable[[FakeApi], None]] = {
+    "the nodes' heartbeats": beat,
+    "nodes that are too small": grow_too_little,
+    "other pods coming": lambda api: api.put(pending(make_pod("other"), None)),
+    "a new namespace": lambda api: api.put(Namespace(metadata=ObjectMeta(name="other")), NAMESPACES),
+    "a budget": lambda api: api.put(
+        PodDisruptionBudget(metadata=ObjectMeta(name="b", namespace="default")), POD_DISRUPTION_BUDGETS
+    ),
+}
+
+
+@pytest.mark.parametrize("then", NO_NEWS.values(), ids=NO_NEWS)
+def test_whatever_happens_that_cannot_help(then: Callable[[FakeApi], None]) -> None:
+    async def run() -> int:
+        api = FakeApi()
+        populate(api)
+        return await attempts(api, then)
+
+    assert asyncio.run(run()) == 1
