@@ -158,11 +158,11 @@ class Board:
             codes = self._filters[index].values[where]
             # Mostly nothing is ruled out, and counting is several times as fast as any().
             if np.count_nonzero(codes):
-                first[codes != FEASIBLE] = index
+                first = np.where(codes == FEASIBLE, first, index)
         feasible = first == passed
         totals = self._sums(where)
         if np.count_nonzero(feasible) < rows.shape[0]:
-            totals[~feasible] = INFEASIBLE
+            totals = np.where(feasible, totals, INFEASIBLE)
         changed = bool(np.count_nonzero(self.feasible[where] != feasible))
         if np.count_nonzero(self._first[where] != first):
             self._count_first(where, first)
@@ -196,7 +196,12 @@ class Board:
             first += 1
         feasible, before = first == len(self._filters), self.feasible.item(row)
         if not (feasible and before):
-            self._count_first([row], np.array((first,), dtype=np.int64))
+            known = self._first.item(row)
+            if first != known:
+                self._first_counts[known] -= 1
+                self._first_counts[first] += 1
+                self._first_names = None
+                self._first[row] = first
             self.feasible[row] = feasible
         self.totals[row] = sum(self.scores_of(row)) if feasible else INFEASIBLE
         return bool(feasible != before)

@@ -249,13 +249,15 @@ class NodeColumns:
     def shift(self, row: int, request: Mapping[int, int], non_zero: tuple[int, int], sign: int) -> None:
         """As add_request, but nobody is told: for who thinks of a node as it might be, and undoes it at once."""
         self.fit_resources()
-        requested, unused, counted = self.requested, self._unused, self.non_zero_requested
+        requested, unused, counted = self.requested[row], self._unused[row], self.non_zero_requested[row]
+        # Adding plain integers takes half as long as adding to elements of an array.
+        taken, left = requested.tolist(), unused.tolist()
         for column, amount in request.items():
-            requested[row, column] += sign * amount
-            unused[row, column] -= sign * amount
-        counted[row, 0] += sign * non_zero[0]
-        counted[row, 1] += sign * non_zero[1]
-        self._machines.write_requested(row, requested[row], counted[row])
+            requested[column] = taken[column] = taken[column] + sign * amount
+            unused[column] = left[column] - sign * amount
+        cpu, memory = counted.tolist()
+        counted[0], counted[1] = cpu + sign * non_zero[0], memory + sign * non_zero[1]
+        self._machines.write_requested(row, taken, counted)
         self._gathered = None
 
     def _allocate(self, name: str) -> int:

@@ -52,8 +52,9 @@ class Evaluation(Board):
         """By bit mask of aspects: the findings that read any of them."""
         self._scaling = tuple(score for score in self._scores if score.scales)
         self._follows = any(findings.follows for findings in self._findings)
-        self._is_simple = all(findings.is_shared for findings in self._findings) and plan.restricted_to is None
-        """Whether what changes on a row concerns that row alone."""
+        transformed = bool(profile.filter_transformers or profile.score_transformers)
+        self._is_simple = not transformed and plan.restricted_to is None
+        """Whether a single row can be judged by itself."""
         # A node that comes or goes concerns every class.
         self._reads = reduce(or_, (findings.reads for findings in self._findings), _OF_NODE)
 
@@ -90,6 +91,13 @@ class Evaluation(Board):
 
     def _follow_row(self, aspects: int, row: int) -> None:
         """``aspects`` of a row is all that changed, and the row is not new."""
+        stale = False
+        if self._follows:
+            rows = np.array((row,), dtype=np.intp)
+            reached, stale = self._reached(aspects, rows, rows[:0])
+            if reached:
+                self._update(aspects, rows, stale=stale, further=self._judge_again(reached))
+                return
         readers = self._readers.get(aspects)
         if readers is None:
             readers = self._readers[aspects] = tuple(each for each in self._findings if each.reads & aspects)
@@ -99,7 +107,7 @@ class Evaluation(Board):
             if findings.version != version:
                 findings.judge_one(row)
                 findings.version = version
-        if self._conclude(row) or self._is_stale():
+        if self._conclude(row) or stale or self._is_stale():
             self._normalize()
 
     def _follow_rows(self, aspects: int, rows: Rows, alive: Rows) -> None:
@@ -115,21 +123,22 @@ class Evaluation(Board):
         if gone.shape[0]:
             self._rule_out(gone)
             stale |= bool(self._scaling)
-        self._update(aspects, alive, stale=stale)
-        if reached:
-            self._judge_again(reached)
+        self._update(aspects, alive, stale=stale, further=self._judge_again(reached) if reached else None)
 
-    def _update(self, aspects: int, rows: Rows, *, stale: bool) -> None:
-        """``aspects`` changed of ``rows``. ``stale``: scores that depend on other rows are out of date already."""
+    def _update(self, aspects: int, rows: Rows, *, stale: bool, further: Rows | None = None) -> None:
+        """``aspects`` changed of ``rows``. ``stale``: scores that depend on other rows are out of date already.
+        ``further``: the rows to put together anew, if they are more than ``rows``."""
         if self._filter_transformers or self._score_transformers:
             self._judge_transformed(aspects, rows)
         else:
             self._judge(self._findings, aspects, rows)
-        if aspects & _OF_NODE or _last_change(self._filters) > self.version:
-            stale |= self._combine(rows) and bool(self._scaling)
+        if further is not None:
+            stale |= self._combine(further) and bool(self._scaling)
         elif rows.shape[0] <= ONE_BY_ONE:
             for row in rows.tolist():
-                self._conclude(row)
+                stale |= self._conclude(row) and bool(self._scaling)
+        elif aspects & _OF_NODE or _last_change(self._filters) > self.version:
+            stale |= self._combine(rows) and bool(self._scaling)
         else:
             self._add_up(rows)
         if stale or self._is_stale():
@@ -171,19 +180,16 @@ class Evaluation(Board):
                 stale |= score.plugin.follow_score(self.pod, score.state, rows)
         return reached, stale
 
-    def _judge_again(self, reached: Iterable[tuple[FilterFindings, Rows]]) -> None:
-        """Rows on which nothing changed, but of which a filter has to think again."""
-        touched = np.zeros(self._columns.size, dtype=np.bool_)
+    def _judge_again(self, reached: Iterable[tuple[FilterFindings, Rows]]) -> Rows:
+        """Rows on which nothing changed, but of which a filter has to think again. Returns all rows of the class: to
+        put all together anew is cheaper than to pick out many."""
+        columns = self._columns
         for entry, rows in reached:
-            # Several times as fast as sorting out what stands there twice.
-            meant = np.zeros(self._columns.size, dtype=np.bool_)
+            # Several times as fast as sorting, whatever order they come in.
+            meant = np.zeros(columns.size, dtype=np.bool_)
             meant[rows] = True
-            rows = self._present(np.flatnonzero(meant & self._columns.alive[: self._columns.size]))
-            entry.judge(rows)
-            touched[rows] = True
-        rows = np.flatnonzero(touched)
-        if rows.shape[0] and self._combine(rows) and self._scaling:
-            self._normalize()
+            entry.judge(self._present(np.flatnonzero(meant & columns.alive[: columns.size])))
+        return self._present(columns.alive_rows)
 
     def _normalize(self) -> None:
         """Scale the scores that depend on each other, and add everything up again."""
@@ -198,9 +204,7 @@ class Evaluation(Board):
                 known[:size] = weighted
                 changed = True
         if changed:
-            totals = self._sums(slice(size))
-            totals[~feasible] = INFEASIBLE
-            self.totals[:size] = totals
+            self.totals[:size] = np.where(feasible, self._sums(slice(size)), INFEASIBLE)
 
 
 def _last_change(findings: Iterable[Findings]) -> int:

@@ -239,8 +239,8 @@ def default_normalize(raw: Ints, feasible: Mask, *, reverse: bool) -> Ints:
 
     All zero stays zero, or is 100 everywhere when reversed.
     """
-    # Mostly no node has any.
-    largest = int(raw[feasible].max()) if np.count_nonzero(raw) and np.count_nonzero(feasible) else 0
+    # Mostly no node has any. A product is several times as fast as picking out what is feasible.
+    largest = int((raw * feasible).max()) if np.count_nonzero(raw) else 0
     if largest == 0:
         return np.full_like(raw, MAX_NODE_SCORE) if reverse else raw
     scaled = raw * MAX_NODE_SCORE // largest

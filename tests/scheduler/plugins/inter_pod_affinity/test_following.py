@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordinator.scheduler.engine.evaluation import Evaluation
+from koordinator.scheduler.plugins.inter_pod_affinity import tallies
 from tests.scheduler.plugins.inter_pod_affinity import reference
 from tests.scheduler.plugins.inter_pod_affinity.readings import found_scores, found_verdicts, wanted_verdicts
 from tests.scheduler.plugins.inter_pod_affinity.worlds import (
@@ -25,9 +27,11 @@ from tests.scheduler.plugins.inter_pod_affinity.worlds import (
 )
 
 
-@settings(max_examples=120)
-@given(st.data())
-def test_classes_that_follow_events(data: st.DataObject) -> None:
+@pytest.mark.parametrize("many_rows", [1, 100])
+@settings(max_examples=80)
+@given(data=st.data())
+def test_classes_that_follow_events(many_rows: int, data: st.DataObject) -> None:
+    """Whether they ask what there is on changed rows, or where there is anything."""
     world = World()
     for name in NODE_NAMES[:3]:
         world.set_node(make_node(name, **data.draw(node_labels)))
@@ -35,17 +39,19 @@ def test_classes_that_follow_events(data: st.DataObject) -> None:
     kinds = [data.draw(strict_pods("kind0")), data.draw(strict_pods("kind1")), data.draw(pods("kind2"))]
     incoming = [world.info(renamed(pod, f"incoming{number}")) for number, pod in enumerate(kinds)]
     classes: dict[Hashable, Evaluation] = {}
-    for _ in range(10):
-        step(world, data.draw, st.sampled_from(kinds))
-        # Classes that are not looked at now have more to catch up with later.
-        for pod in incoming:
-            if not data.draw(st.booleans()):
-                continue
-            key = world.profile.class_key(pod)
-            if key not in classes:
-                classes[key] = world.evaluation(pod)
-            assert found_verdicts(world, classes[key]) == wanted_verdicts(world, pod.pod)
-            assert found_scores(world, classes[key]) == reference.scores(pod.pod, world.picture)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tallies, "_MANY_ROWS", many_rows)
+        for _ in range(10):
+            step(world, data.draw, st.sampled_from(kinds))
+            # Classes that are not looked at now have more to catch up with later.
+            for pod in incoming:
+                if not data.draw(st.booleans()):
+                    continue
+                key = world.profile.class_key(pod)
+                if key not in classes:
+                    classes[key] = world.evaluation(pod)
+                assert found_verdicts(world, classes[key]) == wanted_verdicts(world, pod.pod)
+                assert found_scores(world, classes[key]) == reference.scores(pod.pod, world.picture)
 
 
 @settings(max_examples=60)

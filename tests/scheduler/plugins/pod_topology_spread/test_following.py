@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,12 +12,14 @@ from hypothesis import strategies as st
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
+from koordinator.scheduler.engine.evaluation import Evaluation
+from koordinator.scheduler.plugins.pod_topology_spread import spread as spread_module
 from tests.scheduler.plugins.pod_topology_spread.dice import Dice
 from tests.scheduler.plugins.pod_topology_spread.reference import HOSTNAME, ZONE
 from tests.scheduler.plugins.pod_topology_spread.worlds import World, class_key, spread, spread_pod
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(st.integers(0, 2**32))
 def test_following_events_equals_looking_anew(seed: int) -> None:
     dice = Dice(seed)
@@ -31,21 +35,43 @@ def test_following_events_equals_looking_anew(seed: int) -> None:
                 assert world.judge(evaluation) == world.judge_anew(pod.pod)
 
 
+@pytest.mark.parametrize("one_row_in", [0, 1000])
+@settings(max_examples=100)
+@given(st.integers(0, 2**32))
+def test_classes_that_share_counts_may_look_at_different_times(one_row_in: int, seed: int) -> None:
+    """Whether they look at changed rows or, being too many, at all of them."""
+    dice = Dice(seed)
+    world = dice.world()
+    pod = world.info(dice.incoming_pod())
+    evaluations: dict[Hashable, list[Evaluation]] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(spread_module, "_MANY_ROWS", one_row_in)
+        for _ in range(30):
+            dice.step(world)
+            key = class_key(world, pod)
+            if key not in evaluations:
+                evaluations[key] = [world.evaluation(pod.pod) for _ in range(2)]
+            for evaluation in evaluations[key]:
+                if dice.maybe(0.3):
+                    assert world.judge(evaluation) == world.judge_anew(pod.pod)
+
+
 def zones(world: World, count: int, nodes_each: int) -> None:
     for number in range(count * nodes_each):
         labels = {ZONE: f"z{number % count}", HOSTNAME: f"n{number}"}
         world.set_node(Node(metadata=ObjectMeta(name=f"n{number}", labels=labels)))
 
 
-def reached(world: World, evaluation_pod: Pod, placed: Pod, node: str) -> list[str]:
-    """The other nodes that a placement makes the plugin judge again."""
+def reached(world: World, evaluation_pod: Pod, placed: Pod, *nodes: str) -> list[str]:
+    """The other nodes that a placement on each of ``nodes`` makes the plugin judge again."""
     info = world.info(evaluation_pod)
     state = world.plugin.pre_filter(info).state
     columns = world.view.columns
     rows = [columns.row_of[name] for name in columns.row_of]
     world.plugin.filter(info, state, np.array(rows))
-    world.place(placed, node)
-    found = world.plugin.follow(info, state, np.array([columns.row_of[node]]))
+    for node in nodes:
+        world.place(spread_pod(f"{placed.metadata.name}-{node}", placed.metadata.labels), node)
+    found = world.plugin.follow(info, state, np.array([columns.row_of[node] for node in nodes]))
     return sorted(columns.names[row] for row in found.tolist()) if found is not None else []
 
 
@@ -56,12 +82,22 @@ def test_a_placement_reaches_the_other_nodes_of_its_domain() -> None:
     assert reached(world, pod, spread_pod("q", {"app": "a"}), "n0") == ["n2", "n4"]
 
 
-def test_a_placement_that_lets_the_least_rise_reaches_the_other_domains() -> None:
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_a_placement_that_lets_the_least_rise_reaches_the_other_domains(count: int) -> None:
+    world = World()
+    zones(world, count, 2)
+    for number in range(1, count):
+        world.place(spread_pod(f"in-zone-{number}", {"app": "a"}), f"n{number}")
+    pod = spread_pod("p", {"app": "a"}, spread(ZONE))
+    others = [number for number in range(2 * count) if number % count]
+    assert reached(world, pod, spread_pod("q", {"app": "a"}), "n0") == sorted(f"n{number}" for number in others)
+
+
+def test_placements_that_leave_all_as_even_as_before_reach_nobody() -> None:
     world = World()
     zones(world, 2, 2)
-    world.place(spread_pod("first", {"app": "a"}), "n0")
     pod = spread_pod("p", {"app": "a"}, spread(ZONE))
-    assert reached(world, pod, spread_pod("q", {"app": "a"}), "n1") == ["n0", "n2"]
+    assert reached(world, pod, spread_pod("q", {"app": "a"}), "n0", "n1") == []
 
 
 @pytest.mark.parametrize(("labels", "skew"), [({"app": "b"}, 1), ({"app": "a"}, 5)])

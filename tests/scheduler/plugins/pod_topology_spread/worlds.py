@@ -55,9 +55,7 @@ class World:
         self.state.add_observers([self.plugin])
         self.machines: dict[str, Machine] = {}
         self.objects = Objects()
-        name = self.plugin.name
-        order = PluginOrder(pre_filter=(name,), filter=(name,), score=((name, 1),))
-        self.profile = Profile("koord-scheduler", {name: self.plugin}, order)
+        self.profile = _profile(self.plugin)
 
     def info(self, pod: Pod) -> PodInfo:
         return make_pod_info(pod, self.view.columns.resources)
@@ -130,7 +128,12 @@ class World:
         return Judgement(reasons, unresolvable, scores)
 
     def judge_anew(self, pod: Pod) -> Judgement:
-        return self.judge(self.evaluation(pod))
+        """By a plugin that has followed nothing, since classes of one plugin share what they have found out."""
+        plugin = PodTopologySpread(self.args, self.view)
+        for kind in plugin.watches:
+            for key, obj in self.view.objects_of(kind).items():
+                plugin.on_object(kind, key, None, obj)
+        return self.judge(Evaluation(_profile(plugin), self.view.columns, self.info(pod)))
 
     def scores_if_feasible(self, pod: Pod, names: Sequence[str]) -> dict[str, int] | None:
         """As if other plugins had ruled out all other nodes."""
@@ -150,6 +153,12 @@ class World:
 
 def class_key(world: World, pod: PodInfo) -> Hashable:
     return world.plugin.class_key(pod), world.plugin.context_key(pod)
+
+
+def _profile(plugin: PodTopologySpread) -> Profile:
+    name = plugin.name
+    order = PluginOrder(pre_filter=(name,), filter=(name,), score=((name, 1),))
+    return Profile("koord-scheduler", {name: plugin}, order)
 
 
 def spread_pod(name: str, labels: dict[str, str], *constraints: TopologySpreadConstraint) -> Pod:

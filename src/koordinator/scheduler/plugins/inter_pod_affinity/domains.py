@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 from weakref import WeakValueDictionary
 
@@ -95,8 +95,7 @@ class DomainSums:
 
     def __init__(self, topology: Topology, contributions: Mapping[int, int]) -> None:
         self.topology = topology
-        rows = np.fromiter(contributions.keys(), dtype=np.intp, count=len(contributions))
-        amounts = np.fromiter(contributions.values(), dtype=np.int64, count=len(contributions))
+        rows, amounts = _array(contributions.keys()), _array(contributions.values())
         self._domain: Ints = topology.domains.copy()
         """Row -> the domain to which it contributes."""
         self._amount: Ints = np.zeros(self._domain.shape[0], dtype=np.int64)
@@ -118,26 +117,45 @@ class DomainSums:
     def put(self, row: int, amount: int) -> bool:
         """``row`` contributes ``amount`` from now on, in the domain in which it is now; returns whether any sum has
         changed."""
-        if row >= self._amount.shape[0]:
-            self._domain = grown(self._domain, row + 1)
-            self._amount = grown(self._amount, row + 1)
-        domain, before = int(self.topology.domains[row]), int(self._domain[row])
+        self._reach(row)
+        domain, before = self.topology.domains.item(row), self._domain.item(row)
         if domain == NO_DOMAIN:
             amount = 0
-        known = int(self._amount[row])
-        if domain == before and amount == known:
-            return False
-        self._amount[row], self._domain[row] = amount, domain
+        known = self._amount.item(row)
         if domain == before:
+            if amount == known:
+                return False
+            self._amount[row] = amount
             self._add(domain, amount - known)
             return True
+        self._amount[row], self._domain[row] = amount, domain
         self._add(before, -known)
         self._add(domain, amount)
         return bool(known or amount)
 
+    def put_all(self, rows: Sequence[int], amounts: Mapping[int, int]) -> bool:
+        """As ``put`` for each of ``rows``, with no amount where none is given. Most of them are expected not to have
+        changed."""
+        self._reach(max(max(rows), max(amounts, default=0)))
+        places = np.array(rows, dtype=np.intp)
+        given = np.zeros(self._amount.shape[0], dtype=np.int64)
+        given[_array(amounts.keys())] = _array(amounts.values())
+        others = (self._amount[places] != given[places]) | (self._domain[places] != self.topology.domains[places])
+        changed = False
+        for row in places[others].tolist():
+            changed |= self.put(row, amounts.get(row, 0))
+        return changed
+
+    @property
+    def contributors(self) -> int:
+        """How many rows contribute."""
+        return int(np.count_nonzero(self._amount))
+
     def turned_rows(self) -> set[int]:
         """The rows of domains whose sum has become zero, or has stopped being so, since this was asked last."""
-        rows = {row for domain in self._turned for row in self.topology.rows(domain)}
+        if not self._turned:
+            return set()
+        rows = set[int]().union(*map(self.topology.rows, self._turned))
         self._turned.clear()
         return rows
 
@@ -149,19 +167,28 @@ class DomainSums:
 
     def at_row(self, row: int) -> int:
         """The same for a single row."""
-        domain = int(self.topology.domains[row])
-        return int(self._sums[domain]) if domain < self._sums.shape[0] else 0
+        domain = self.topology.domains.item(row)
+        return self._sums.item(domain) if domain < self._sums.shape[0] else 0
+
+    def _reach(self, row: int) -> None:
+        if row >= self._amount.shape[0]:
+            self._domain = grown(self._domain, row + 1)
+            self._amount = grown(self._amount, row + 1)
 
     def _add(self, domain: int, amount: int) -> None:
         if not amount:
             return
         if domain >= self._sums.shape[0]:
             self._sums = grown(self._sums, self.topology.count)
-        before = int(self._sums[domain])
+        before = self._sums.item(domain)
         self._sums[domain] = before + amount
         if not before or not before + amount:
             self._occupied += 1 if not before else -1
             self._turned ^= {domain}
+
+
+def _array(numbers: Collection[int]) -> Ints:
+    return np.fromiter(numbers, dtype=np.int64, count=len(numbers))
 
 
 def grown(array: NDArray[Item], length: int) -> NDArray[Item]:

@@ -23,6 +23,10 @@ OnRows = Mapping[str, dict[int, int]]
 """Topology key -> row -> amount."""
 
 _NOTHING: Final[OnRow] = MappingProxyType({})
+_REMEMBERED: Final = 4096
+_MANY_ROWS: Final = 16
+_WORTH_A_ROW: Final = 8
+"""Going through so many rows with something on them takes as long as to find out what there is on one."""
 
 
 def each_once(term: Term) -> int:
@@ -85,8 +89,7 @@ class Carriers:
         found: defaultdict[str, dict[int, int]] = defaultdict(dict)
         for term in self._terms:
             amounts, weight = found[term.topology_key], self._weigh(term)
-            for row, count in self._existing.rows(term).items():
-                amounts[row] = amounts.get(row, 0) + count * weight
+            _add_to(amounts, self._existing.rows(term), weight)
         return found
 
 
@@ -98,15 +101,16 @@ class Matching:
         self._terms = terms
         self._weigh = weigh
         self.keys = {own.term.topology_key for own in terms}
+        self._known: dict[int, OnRow] = {}
+        """By the number of a group of pods: what each of them adds."""
 
     def on_row(self, row: int) -> OnRow:
         amounts: dict[str, int] = {}
+        known = self._known
         for number, count in self._labels.on_row(row).items():
-            group = self._labels.group(number)
-            for own in self._terms:
-                if own.matches(group.namespace, group.labels):
-                    key = own.term.topology_key
-                    amounts[key] = amounts.get(key, 0) + count * self._weigh(own.term)
+            each = known.get(number)
+            for key, weight in (self._of_group(number) if each is None else each).items():
+                amounts[key] = amounts.get(key, 0) + count * weight
         return amounts
 
     def everywhere(self) -> OnRows:
@@ -114,8 +118,18 @@ class Matching:
         for own in self._terms:
             amounts, weight = found[own.term.topology_key], self._weigh(own.term)
             for group in own.groups(self._labels):
-                for row, count in group.rows.items():
-                    amounts[row] = amounts.get(row, 0) + count * weight
+                _add_to(amounts, group.rows, weight)
+        return found
+
+    def _of_group(self, number: int) -> OnRow:
+        group, amounts = self._labels.group(number), dict[str, int]()
+        for own in self._terms:
+            if own.matches(group.namespace, group.labels):
+                key = own.term.topology_key
+                amounts[key] = amounts.get(key, 0) + self._weigh(own.term)
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        found = self._known[number] = amounts or _NOTHING
         return found
 
 
@@ -126,22 +140,30 @@ class MatchingAll:
         self._labels = labels
         self._terms = terms
         self.keys = {own.term.topology_key for own in terms}
+        self._known: dict[int, bool] = {}
+        """By the number of a group of pods: whether they match."""
 
     def on_row(self, row: int) -> OnRow:
-        amount = 0
+        amount, known = 0, self._known
         for number, count in self._labels.on_row(row).items():
-            group = self._labels.group(number)
-            if all(own.matches(group.namespace, group.labels) for own in self._terms):
+            match = known.get(number)
+            if self._is_match(number) if match is None else match:
                 amount += count
-        return dict.fromkeys(self.keys, amount)
+        return dict.fromkeys(self.keys, amount) if amount else _NOTHING
 
     def everywhere(self) -> OnRows:
         amounts: dict[int, int] = {}
         for group in self._terms[0].groups(self._labels):
             if all(own.matches(group.namespace, group.labels) for own in self._terms[1:]):
-                for row, count in group.rows.items():
-                    amounts[row] = amounts.get(row, 0) + count
+                _add_to(amounts, group.rows, 1)
         return dict.fromkeys(self.keys, amounts)
+
+    def _is_match(self, number: int) -> bool:
+        group = self._labels.group(number)
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        match = self._known[number] = all(own.matches(group.namespace, group.labels) for own in self._terms)
+        return match
 
 
 class Tally:
@@ -154,23 +176,48 @@ class Tally:
     @cached_property
     def sums(self) -> Sequence[tuple[str, DomainSums]]:
         """As things are when this is first asked for, kept current by ``follow`` from then on."""
-        everywhere = [source.everywhere() for source in self._sources]
-        return [
-            (key, DomainSums(self._topologies[key], _added(found.get(key, {}) for found in everywhere)))
-            for key in sorted({key for source in self._sources for key in source.keys})
-        ]
+        everywhere = self._everywhere()
+        return [(key, DomainSums(self._topologies[key], amounts)) for key, amounts in everywhere]
 
-    def follow(self, rows: Iterable[int]) -> bool:
+    def follow(self, rows: Sequence[int]) -> bool:
         """Something has changed on ``rows``; returns whether any sum has changed."""
-        changed = False
+        if len(rows) >= _MANY_ROWS:
+            known = sum([sums.contributors for _, sums in self.sums])
+            if known <= len(rows) * _WORTH_A_ROW:
+                return self._follow_all(rows)
+        changed, sums = False, self.sums
+        first, *others = self._sources
         for row in rows:
-            amounts = _NOTHING
-            for source in self._sources:
-                found = source.on_row(row)
-                amounts = _added((amounts, found)) if amounts and found else amounts or found
-            for key, sums in self.sums:
-                changed |= sums.put(row, amounts.get(key, 0))
+            amounts = first.on_row(row)
+            for other in others:
+                amounts = _added((amounts, other.on_row(row)))
+            for key, each in sums:
+                changed |= each.put(row, amounts.get(key, 0))
         return changed
+
+    def _follow_all(self, rows: Sequence[int]) -> bool:
+        """Asks where there is anything, rather than what there is on each row."""
+        changed = False
+        for (_, sums), (_, amounts) in zip(self.sums, self._everywhere(), strict=True):
+            changed |= sums.put_all(rows, amounts)
+        return changed
+
+    def _everywhere(self) -> list[tuple[str, Mapping[int, int]]]:
+        """What all rows contribute, by topology key in a certain order."""
+        found = [source.everywhere() for source in self._sources]
+        keys = sorted({key for source in self._sources for key in source.keys})
+        if len(found) == 1:
+            return [(key, found[0][key]) for key in keys]
+        return [(key, _added(each.get(key, {}) for each in found)) for key in keys]
+
+
+def _add_to(amounts: dict[int, int], counts: Mapping[int, int], weight: int) -> None:
+    """``counts`` by row."""
+    if weight == 1 and not amounts:
+        amounts.update(counts)
+        return
+    for row, count in counts.items():
+        amounts[row] = amounts.get(row, 0) + count * weight
 
 
 def _added(parts: Iterable[Mapping[K, int]]) -> Mapping[K, int]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from koordinator.api import annotations as keys
 from koordinator.api.pod import Pod
 from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.model.load_estimate import estimate_pod
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.plugins.load_aware.node_load import AssignedPod
 from koordinator.scheduler.plugins.load_aware.objects import became_true, scaling_factors, seconds_or
 from koordinator.scheduler.plugins.load_aware.settings import Settings, Vector
+from koordinator.scheduler.plugins.load_aware.share import Share
 
 _NEVER: Final = 0.0
 
@@ -25,6 +27,23 @@ class Incoming:
     amounts: Vector
     """What it is expected to use."""
     prod: bool
+    share: Share = field(init=False, compare=False)
+    """What it adds to the load of its node until that has measured it: all that it is expected to use."""
+
+    def __post_init__(self) -> None:
+        nothing = (0,) * len(self.amounts)
+        share = Share(nothing, self.amounts, self.amounts if self.prod else nothing, self.amounts)
+        object.__setattr__(self, "share", share)
+
+
+class AssignedPod(msgspec.Struct, frozen=True, gc=False):
+    """A pod on the node. Times are in seconds since the epoch."""
+
+    key: str
+    expected: Incoming
+    assigned_at: float
+    estimated_until: float
+    """Until when the estimate counts although the pod has been measured; 0 when it never does."""
 
 
 class Estimates:
@@ -33,6 +52,10 @@ class Estimates:
     def __init__(self, settings: Settings, memo_key: str) -> None:
         self._settings = settings
         self._memo_key = memo_key
+        self._some_count_longer = (
+            settings.customizable or settings.seconds_after_initialized > 0 or settings.seconds_after_scheduled > 0
+        )
+        """Whether any estimate may count although the pod has been measured."""
 
     def of(self, pod: PodInfo) -> Incoming:
         """The pod as one that is looking for a node."""
@@ -45,14 +68,8 @@ class Estimates:
 
     def assigned(self, pod: PodInfo, assigned_at: float) -> AssignedPod:
         """The pod as one that has been on its node since ``assigned_at``, in seconds since the epoch."""
-        known = self.of(pod)
-        return AssignedPod(
-            key=pod.key,
-            prod=known.prod,
-            assigned_at=assigned_at,
-            estimated_until=self._until(pod.pod, assigned_at),
-            estimate=known.amounts if any(known.amounts) else None,
-        )
+        until = self._until(pod.pod, assigned_at) if self._some_count_longer else _NEVER
+        return AssignedPod(pod.key, self.of(pod), assigned_at, until)
 
     def _until(self, pod: Pod, assigned_at: float) -> float:
         """Until when the estimate counts although the pod has been measured, in seconds since the epoch."""

@@ -18,11 +18,12 @@ from koordinator.scheduler.plugins.load_aware.settings import Settings, Threshol
 _KIND_NAMES = {USAGE: "usage", PROD: "prod usage", AGGREGATED: "aggregated usage"}
 
 
-def over_threshold(settings: Settings, columns: LoadColumns, kind: int, index: int, row: int, more: int) -> Lack:
-    """One resource of which ``more`` would take the node over its threshold."""
+def over_threshold(
+    settings: Settings, columns: LoadColumns, kind: int, index: int, row: int, load: int, more: int
+) -> Lack:
+    """One resource of which ``more`` on top of ``load`` would take the node over its threshold."""
     name = settings.resources[index]
     whole, bound = columns.limits_of[row][CAPACITY][index], columns.limits_of[row][kind][index]
-    load = columns.loads_of[row][kind][index]
     would_be = (load + more) * 100 / whole
     text = (
         f"{name}: expected {_KIND_NAMES[kind]} {would_be:.0f} %, threshold {bound} % "
@@ -42,15 +43,16 @@ def load_facts(
         return facts
     if metric.updated:
         facts["reportedAt"] = format_micro_time(datetime.fromtimestamp(metric.updated, UTC))
-    capacity, compared = columns.limits_of[row][CAPACITY], columns.loads_of[row]
+    capacity, loads, sums = columns.limits_of[row][CAPACITY], columns.loads(row, node), node.sums()
+    usage, prod = loads[USAGE].amounts, loads[PROD].amounts
     facts["usage"] = [
         {
             "name": name,
             "measured": amount_text(name, metric.usage[index]),
-            "notMeasuredYet": amount_text(name, node.sums.node_delta[index]),
-            "expected": amount_text(name, compared[USAGE][index]),
-            "expectedPercent": round(compared[USAGE][index] * 100 / capacity[index], 1),
-            "prodPercent": round(compared[PROD][index] * 100 / capacity[index], 1),
+            "notMeasuredYet": amount_text(name, sums.node_delta[index]),
+            "expected": amount_text(name, usage[index]),
+            "expectedPercent": round(usage[index] * 100 / capacity[index], 1),
+            "prodPercent": round(prod[index] * 100 / capacity[index], 1),
             "threshold": thresholds.usage[index],
             "prodThreshold": thresholds.prod[index],
             "aggregatedThreshold": thresholds.aggregated[index],
@@ -72,11 +74,12 @@ def assigned_document(settings: Settings, node: NodeLoad, pods: Mapping[str, Pod
         ]
     }
     if node.metric is not None:
+        sums = node.sums()
         document |= {
-            "prodUsage": _resources(settings, node.sums.prod_usage),
-            "nodeDelta": _resources(settings, node.sums.node_delta),
-            "prodDelta": _resources(settings, node.sums.prod_delta),
-            "nodeEstimated": _resources(settings, node.sums.estimated),
+            "prodUsage": _resources(settings, sums.prod_usage),
+            "nodeDelta": _resources(settings, sums.node_delta),
+            "prodDelta": _resources(settings, sums.prod_delta),
+            "nodeEstimated": _resources(settings, sums.estimated),
             **_contributors(node),
         }
     return {key: value for key, value in document.items() if value}
@@ -85,11 +88,9 @@ def assigned_document(settings: Settings, node: NodeLoad, pods: Mapping[str, Pod
 def _contributors(node: NodeLoad) -> dict[str, list[str]]:
     """Which pods make up each sum: those that leave something in it when they are alone."""
     found: dict[str, list[str]] = {"nodeDeltaPods": [], "prodDeltaPods": [], "nodeEstimatedPods": []}
-    for uid, pod in sorted(node.pods.items(), key=lambda item: item[1].key):
-        alone = NodeLoad(node.width, node.metric)
-        alone.assign(uid, pod)
-        sums = alone.sums
-        for name, vector in zip(found, (sums.node_delta, sums.prod_delta, sums.estimated), strict=True):
+    for pod in sorted(node.pods.values(), key=lambda pod: pod.key):
+        share = node.share_of(pod)
+        for name, vector in zip(found, (share.node_delta, share.prod_delta, share.estimated), strict=True):
             if any(vector):
                 found[name].append(pod.key)
     return found

@@ -1,8 +1,9 @@
 """The load of all nodes as columns: what filter and score compare, one row a node.
 
-What is known of a node (loads, thresholds, whether its report counts) is kept as plain lists. Decisions see only what
-follows from it: how much more a pod may add to each resource, and how much of it is free. So a pod is compared with
-one number a resource, on many nodes at once or on one.
+Decisions see only what follows from loads, thresholds and capacity: how much more a pod may add to each resource, and
+how much of it is free. So a pod is compared with one number a resource, on many nodes at once or on one. Most events
+are pods that come and go; these shrink or grow the numbers of their row, and only what they follow from being changed
+has a row computed anew.
 """
 
 from __future__ import annotations
@@ -11,15 +12,23 @@ import heapq
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from koordinator.scheduler.engine.columns import EXACT_BELOW, Ints, Mask
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
-from koordinator.scheduler.plugins.load_aware.node_load import NodeLoad
-from koordinator.scheduler.plugins.load_aware.settings import LONGEST_WINDOW, AggregatedKey, Settings, Thresholds
+from koordinator.scheduler.plugins.load_aware.node_load import NodeLoad, Report
+from koordinator.scheduler.plugins.load_aware.remainders import Left, Remainders
+from koordinator.scheduler.plugins.load_aware.settings import (
+    LONGEST_WINDOW,
+    AggregatedKey,
+    Settings,
+    Thresholds,
+    Vector,
+)
+from koordinator.scheduler.plugins.load_aware.share import OF_ESTIMATES, OF_NODE, OF_PROD, Share, added
 
 USAGE: Final = 0
 """All pods: measured usage and what was assigned since."""
@@ -36,37 +45,46 @@ NO_LIMIT: Final = 1 << 62
 EXPIRED: Final = -(1 << 62)
 """The room on a node that takes no pod because its report has expired."""
 _NOTHING: Final = -(1 << 62)
-_KINDS: Final = 4
-_SORTS: Final = 2
-"""Pods that are not of the prod class, and those that are: an index into room and free."""
 _FIRST_ROWS: Final = 64
-_Lists = list[Sequence[int]]
 Floats = NDArray[np.float64]
 Item = TypeVar("Item", bound=np.generic)
 
 
+class Load(NamedTuple):
+    """One kind of load of a node that has reported."""
+
+    amounts: Vector
+    """What was measured, and on top of it what the pods add."""
+    added: int
+    """Which of Share.loads that is."""
+
+
 class LoadColumns:
-    """``loads_of`` and ``limits_of`` are indexed by row, kind and resource, so that the same number (``USAGE``,
-    ``PROD``, ``AGGREGATED``) finds a load and the thresholds it is held against. The writers keep a row current."""
+    """What is written of a node or of its report shows in the remainders once ``conclude`` is called for the row."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._width = len(settings.resources)
         self.rows = 0
-        self.loads_of: list[_Lists] = []
-        self.limits_of: list[_Lists] = []
-        self.reported: list[bool] = []
-        """The node has a NodeMetric with a measurement in it."""
-        self.has_metric: list[bool] = []
+        self.limits_of: list[list[Vector]] = []
+        """By row, kind (``USAGE``, ``PROD``, ``AGGREGATED``, ``CAPACITY``) and resource: percentages, and capacity."""
+        self._aggregation_of: list[AggregatedKey | None] = []
+        """What of the report the filter compares instead of the usage."""
         self.expired: list[bool] = []
         self.aggregates: Mask = np.zeros(0, dtype=np.bool_)
         """The filter compares aggregated usage on this node."""
         self.limits_prod: Mask = np.zeros(0, dtype=np.bool_)
         """The filter compares the load of prod pods with thresholds of their own when a prod pod comes."""
-        self.room: Ints = self._matrix(0)
+        self._room = Remainders(self._width, np.int64, NO_LIMIT)
+        self._free = Remainders(self._width, np.float64, _NOTHING, MAX_NODE_SCORE)
+        self.room: Ints = self._room.matrix
         """(sorts of pods, resources, rows): the most that a pod may be expected to use here."""
-        self.free: Floats = np.zeros((_SORTS, self._width, 0))
+        self.room_of = self._room.of
+        """``room`` by row, sort of pods and resource."""
+        self.free: Floats = self._free.matrix
         """(sorts of pods, resources, rows): a hundred times the capacity without the load that the score looks at."""
+        self.free_of = self._free.of
+        """The same by row, sort of pods and resource, not a hundredfold."""
         self.capacity: Floats = np.ones((self._width, 0))
         """(resources, rows), at least 1."""
         self.exact = True
@@ -74,11 +92,9 @@ class LoadColumns:
         division of integers takes several times as long."""
         self.lacks: Mask = np.zeros((self._width, 0), dtype=np.bool_)
         """(resources, rows): the node has nothing of it."""
-        self.room_of: list[_Lists] = []
-        """``room`` row by row: most decisions look at a single row, where an array costs more to read than it saves."""
-        self.free_of: list[_Lists] = []
-        self._scored = SCORE_AGGREGATED if settings.score_aggregation is not None else USAGE
-        self._scored_prod = PROD if settings.scores_prod_usage else self._scored
+        scored = SCORE_AGGREGATED if settings.score_aggregation is not None else USAGE
+        self._scored = scored, PROD if settings.scores_prod_usage else scored
+        """The kind of load that the score looks at, by sort of pods."""
         self._expiry: list[tuple[float, int]] = []
 
     def ensure(self, row: int) -> None:
@@ -91,49 +107,28 @@ class LoadColumns:
         self.limits_prod = _grown(self.limits_prod, np.zeros(rows, dtype=np.bool_))
         self.capacity = _grown(self.capacity, np.ones((self._width, rows)))
         self.lacks = _grown(self.lacks, np.ones((self._width, rows), dtype=np.bool_))
-        self.room = _grown(self.room, np.full_like(self._matrix(rows), NO_LIMIT))
-        self.free = _grown(self.free, np.full((*self.free.shape[:-1], rows), float(_NOTHING)))
-        for flags in (self.reported, self.has_metric, self.expired):
-            flags.extend([False] * more)
-        for lists in (self.loads_of, self.limits_of):
-            lists.extend([[0] * self._width] * _KINDS for _ in range(more))
-        self.room_of.extend([[NO_LIMIT] * self._width] * _SORTS for _ in range(more))
-        self.free_of.extend([[_NOTHING] * self._width] * _SORTS for _ in range(more))
+        self._room.grow(rows)
+        self._free.grow(rows)
+        self.room, self.free = self._room.matrix, self._free.matrix
+        self.expired.extend([False] * more)
+        self._aggregation_of.extend([None] * more)
+        nothing = (0,) * self._width
+        self.limits_of.extend([nothing, nothing, nothing, nothing] for _ in range(more))
         self.rows = rows
 
-    def write_node(self, row: int, capacity: Sequence[int], thresholds: Thresholds) -> None:
-        """The node is new or changed."""
+    def write_node(self, row: int, capacity: Vector, thresholds: Thresholds) -> bool:
+        """The node is new or changed; returns whether that is news here."""
         self.ensure(row)
-        self.limits_of[row] = [thresholds.usage, thresholds.prod, thresholds.aggregated, capacity]
+        limits = [thresholds.usage, thresholds.prod, thresholds.aggregated, capacity]
+        if self.limits_of[row] == limits and self._aggregation_of[row] == thresholds.aggregation:
+            return False
+        self.limits_of[row] = limits
+        self._aggregation_of[row] = thresholds.aggregation
         self.limits_prod[row] = any(thresholds.prod)
         self.aggregates[row] = thresholds.aggregation is not None
         self.capacity[:, row] = [max(amount, 1) for amount in capacity]
         self.exact = self.exact and all(amount < EXACT_BELOW for amount in capacity)
         self.lacks[:, row] = [amount <= 0 for amount in capacity]
-        self._conclude(row)
-
-    def write_load(self, row: int, node: NodeLoad, thresholds: Thresholds) -> bool:
-        """What was measured of the node, or which pods are on it, may have changed; returns whether anything that
-        decisions read did."""
-        self.ensure(row)
-        metric = node.metric
-        before = self.has_metric[row], self.reported[row]
-        now = metric is not None, metric is not None and metric.measured
-        self.has_metric[row], self.reported[row] = now
-        if metric is not None:
-            usage = _sum(metric.usage, node.sums.node_delta)
-            prod = _sum(node.sums.prod_usage, node.sums.prod_delta)
-            if self._settings.prod_includes_system:
-                prod = _sum(prod, metric.system)
-            wanted = thresholds.aggregation, self._settings.score_aggregation
-            aggregated = [usage if key is None else _aggregated(node, key) for key in wanted]
-            loads: _Lists = [usage, prod, *aggregated]
-            if before == now and self.loads_of[row] == loads:
-                return False
-            self.loads_of[row] = loads
-        elif before == now:
-            return False
-        self._conclude(row)
         return True
 
     def write_report_time(self, row: int, since: float | None, now: float) -> None:
@@ -143,15 +138,55 @@ class LoadColumns:
         self.expired[row] = since is None or expires <= now
         if not self.expired[row]:
             heapq.heappush(self._expiry, (expires, row))
-        self._conclude(row)
 
     def write_expired(self, row: int, expired: bool) -> bool:
         """Whether the report counts as expired; returns whether that is news."""
-        if self.expired[row] == expired:
-            return False
+        news = self.expired[row] != expired
         self.expired[row] = expired
-        self._conclude(row)
-        return True
+        return news
+
+    def conclude(self, row: int, node: NodeLoad | None) -> bool:
+        """Compute what decisions read anew; returns whether any of it is news."""
+        self.ensure(row)
+        metric = node.metric if node is not None else None
+        loads = self.loads(row, node) if node is not None else ()
+        compared = self.compared(row, prod=False), self.compared(row, prod=True)
+        room = [self._room_left(row, metric, loads, kind) for kind in dict.fromkeys(compared)]
+        free = [self._free_left(row, metric, loads, kind) for kind in dict.fromkeys(self._scored)]
+        # Not cut short: both have to be written.
+        news = self._room.write(row, (room[0], room[-1])), self._free.write(row, (free[0], free[-1]))
+        return any(news)
+
+    def shift(self, row: int, share: Share, sign: int) -> bool:
+        """The pods of the node add ``share`` more (``sign`` 1) or less (-1) to its load; returns whether anything that
+        decisions read has changed. Comes to the same as ``conclude``."""
+        room = self._room.take(row, share.loads, sign)
+        return self._free.take(row, share.loads, sign) or room
+
+    def clear(self, row: int) -> None:
+        """The node is gone."""
+        self.ensure(row)
+        self.expired[row] = False
+        self.conclude(row, None)
+
+    def loads(self, row: int, node: NodeLoad) -> Sequence[Load]:
+        """What the node is thought to use, indexed by ``USAGE``, ``PROD``, ``AGGREGATED`` and ``SCORE_AGGREGATED``;
+        empty while it has not reported."""
+        metric = node.metric
+        if metric is None:
+            return ()
+        by_pods, nothing = node.sums().loads, (0,) * self._width
+        system = metric.system if self._settings.prod_includes_system else nothing
+        usage = Load(added(metric.usage, by_pods[OF_NODE]), OF_NODE)
+        loads = [usage, Load(added(system, by_pods[OF_PROD]), OF_PROD)]
+        for key in (self._aggregation_of[row], self._settings.score_aggregation):
+            if key is None:
+                loads.append(usage)
+            elif (measured := _aggregated(metric, key)) is not None:
+                loads.append(Load(added(measured, by_pods[OF_NODE]), OF_NODE))
+            else:
+                loads.append(Load(by_pods[OF_ESTIMATES], OF_ESTIMATES))
+        return loads
 
     @property
     def next_expiry(self) -> float | None:
@@ -165,12 +200,6 @@ class LoadColumns:
             rows.append(heapq.heappop(self._expiry)[1])
         return rows
 
-    def clear(self, row: int) -> None:
-        """The node is gone."""
-        self.ensure(row)
-        self.has_metric[row] = self.reported[row] = self.expired[row] = False
-        self._conclude(row)
-
     def compared(self, row: int, *, prod: bool) -> int:
         """The kind of load that the filter looks at when a pod comes that is of the prod class, or is not."""
         limits = self.limits_of[row]
@@ -178,41 +207,23 @@ class LoadColumns:
             return PROD
         return AGGREGATED if self.aggregates[row] else USAGE
 
-    def _conclude(self, row: int) -> None:
-        """Write what decisions read."""
-        kind = self.compared(row, prod=False)
-        room = self._room(row, kind)
-        prod_kind = self.compared(row, prod=True)
-        self.room_of[row] = [room, room if prod_kind == kind else self._room(row, prod_kind)]
-        free = self._free(row, self._scored)
-        self.free_of[row] = [free, free if self._scored_prod == self._scored else self._free(row, self._scored_prod)]
-        # Few numbers: one by one is faster than as an array.
-        for sort, (rooms, frees) in enumerate(zip(self.room_of[row], self.free_of[row], strict=True)):
-            for index, amount in enumerate(rooms):
-                self.room[sort, index, row] = amount
-            for index, amount in enumerate(frees):
-                self.free[sort, index, row] = amount * MAX_NODE_SCORE
-
-    def _room(self, row: int, kind: int) -> Sequence[int]:
+    def _room_left(self, row: int, metric: Report | None, loads: Sequence[Load], kind: int) -> Left:
         bounds, capacity = self.limits_of[row][kind], self.limits_of[row][CAPACITY]
-        if not self.has_metric[row] or not any(bounds):
-            return [NO_LIMIT] * self._width
+        if metric is None or not any(bounds):
+            return Left([NO_LIMIT] * self._width, None)
         if self._settings.filters_expired and self.expired[row]:
-            return [NO_LIMIT if self._settings.passes_expired else EXPIRED] * self._width
-        if not self.reported[row]:
-            return [NO_LIMIT] * self._width
-        loads = self.loads_of[row][kind]
-        return [largest_load(bound, whole) - load for bound, whole, load in zip(bounds, capacity, loads, strict=True)]
+            return Left([NO_LIMIT if self._settings.passes_expired else EXPIRED] * self._width, None)
+        if not metric.measured:
+            return Left([NO_LIMIT] * self._width, None)
+        used, taken_by = loads[kind]
+        most = [largest_load(bound, whole) for bound, whole in zip(bounds, capacity, strict=True)]
+        return Left([limit - load for limit, load in zip(most, used, strict=True)], taken_by)
 
-    def _free(self, row: int, kind: int) -> Sequence[int]:
-        if not self.reported[row] or self.expired[row]:
-            return [_NOTHING] * self._width
-        return [
-            whole - load for whole, load in zip(self.limits_of[row][CAPACITY], self.loads_of[row][kind], strict=True)
-        ]
-
-    def _matrix(self, rows: int) -> Ints:
-        return np.zeros((_SORTS, self._width, rows), dtype=np.int64)
+    def _free_left(self, row: int, metric: Report | None, loads: Sequence[Load], kind: int) -> Left:
+        if metric is None or not metric.measured or self.expired[row]:
+            return Left([_NOTHING] * self._width, None)
+        used, taken_by = loads[kind]
+        return Left([whole - load for whole, load in zip(self.limits_of[row][CAPACITY], used, strict=True)], taken_by)
 
 
 @lru_cache(maxsize=1 << 16)
@@ -229,20 +240,11 @@ def largest_load(bound: int, whole: int) -> int:
     return load
 
 
-def _aggregated(node: NodeLoad, key: AggregatedKey) -> Sequence[int]:
-    """Aggregated usage plus what was assigned since. Without the window asked for, only the estimates are known; with
-    no particular window, plain usage stands in."""
-    assert node.metric is not None
-    usage = node.metric.aggregated.get(key)
-    if usage is None:
-        if key[1] != LONGEST_WINDOW:
-            return list(node.sums.estimated)
-        usage = node.metric.usage
-    return _sum(usage, node.sums.node_delta)
-
-
-def _sum(first: Sequence[int], second: Sequence[int]) -> list[int]:
-    return [one + other for one, other in zip(first, second, strict=True)]
+def _aggregated(metric: Report, key: AggregatedKey) -> Vector | None:
+    """Aggregated usage; with no particular window, plain usage stands in. None when the window asked for is missing:
+    then only the estimates are known."""
+    usage = metric.aggregated.get(key)
+    return metric.usage if usage is None and key[1] == LONGEST_WINDOW else usage
 
 
 def _grown(old: NDArray[Item], new: NDArray[Item]) -> NDArray[Item]:

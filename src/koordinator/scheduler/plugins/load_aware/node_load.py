@@ -6,15 +6,14 @@ with what it is expected to use. (Original: podAssignCache of LoadAwareSchedulin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
-
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.priority import PriorityClass
+from koordinator.scheduler.plugins.load_aware.estimates import AssignedPod
 from koordinator.scheduler.plugins.load_aware.settings import LONGEST_WINDOW, AggregatedKey, Settings, Vector
+from koordinator.scheduler.plugins.load_aware.share import Share, total
 
 _DEFAULT_REPORT_SECONDS: Final = 60.0
 
@@ -37,92 +36,68 @@ class Report:
     prod_pods: frozenset[str]
 
 
-class AssignedPod(msgspec.Struct, frozen=True, gc=False):
-    """A pod on the node. Times are in seconds since the epoch."""
-
-    key: str
-    prod: bool
-    assigned_at: float
-    estimated_until: float
-    """Until when the estimate counts although the pod has been measured; 0 when it never does."""
-    estimate: Vector | None
-
-
-@dataclass(slots=True)
-class Sums:
-    """What the assigned pods add up to, by resource."""
-
-    prod_usage: list[int]
-    node_delta: list[int]
-    prod_delta: list[int]
-    estimated: list[int]
-
-
 @dataclass(slots=True)
 class NodeLoad:
-    """One node; ``sums`` are kept by ``assign`` and ``remove`` and built anew by ``report``."""
+    """One node. What its pods add to the load follows from the report, so ``report`` changes it for all of them."""
 
     width: int
+    """The number of resources."""
     metric: Report | None = None
     pods: dict[str, AssignedPod] = field(default_factory=dict)
-    sums: Sums = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.sums = self._zeros()
 
     def report(self, metric: Report | None) -> None:
         """The node has reported, or its NodeMetric is gone."""
         self.metric = metric
-        self.sums = self._zeros()
-        for pod in self.pods.values():
-            self._add(pod, 1)
 
-    def assign(self, uid: str, pod: AssignedPod) -> bool:
-        """Count the pod, in the place of what was known of it; returns whether any sum may have changed."""
+    def assign(self, uid: str, pod: AssignedPod) -> Share | None:
+        """Count the pod, in the place of what was known of it; returns what the pods add to the load more than before,
+        None for nothing."""
         before = self.pods.get(uid)
         self.pods[uid] = pod
-        if before is not None:
-            if self._count_alike(before, pod):
-                return False
-            self._add(before, -1)
-        self._add(pod, 1)
-        return True
+        if self.metric is None or (before is not None and self._count_alike(before, pod)):
+            return None
+        share = self.share_of(pod)
+        return share if before is None else share.without(self.share_of(before))
 
-    def remove(self, uid: str) -> bool:
-        """Count the pod no longer; returns whether it was counted."""
+    def remove(self, uid: str) -> Share | None:
+        """Count the pod no longer; returns what it has added to the load, None for nothing."""
         pod = self.pods.pop(uid, None)
-        if pod is None:
-            return False
-        self._add(pod, -1)
-        return True
+        return self.share_of(pod) if pod is not None and self.metric is not None else None
 
-    def _add(self, pod: AssignedPod, sign: int) -> None:
-        metric = self.metric
+    def sums(self) -> Share:
+        """What the pods add to the load all together."""
+        return total(map(self.share_of, self.pods.values()), self.width)
+
+    def share_of(self, pod: AssignedPod) -> Share:
+        """What the pod adds to the load: nothing while the node has not reported."""
+        metric, expected = self.metric, pod.expected
         if metric is None:
-            return
+            return total((), self.width)
         usage = metric.pods.get(pod.key)
-        active = pod.prod and pod.key in metric.prod_pods
-        sums = self.sums
-        if active and usage is not None:
-            _accumulate(sums.prod_usage, usage, sign)
-        if pod.estimate is None:
-            return
-        force = usage is None or _is_expected(pod, metric)
-        if force:
-            _accumulate(sums.node_delta, _excess(pod.estimate, usage), sign)
-        _accumulate(sums.estimated, pod.estimate, sign)
-        if pod.prod and (force or (usage is not None and not active)):
-            _accumulate(sums.prod_delta, _excess(pod.estimate, usage if active else None), sign)
+        if usage is None:
+            return expected.share
+        nothing = (0,) * self.width
+        active = expected.prod and pod.key in metric.prod_pods
+        prod_usage = usage if active else nothing
+        estimate = expected.amounts
+        if not any(estimate):
+            return Share(prod_usage, nothing, nothing, nothing)
+        excess = tuple([max(0, most - used) for most, used in zip(estimate, usage, strict=True)])
+        counts = _is_expected(pod, metric)
+        node_delta, prod_delta = excess if counts else nothing, nothing
+        if expected.prod and not active:
+            prod_delta = estimate
+        elif expected.prod and counts:
+            prod_delta = excess
+        return Share(prod_usage, node_delta, prod_delta, estimate)
 
     def _count_alike(self, one: AssignedPod, other: AssignedPod) -> bool:
         """Whether both add the same. A confirmed binding seldom changes more than the moment."""
-        if one.key != other.key or one.prod != other.prod or one.estimate != other.estimate:
+        # Mostly the very same object, which is told many times as fast.
+        if one.key != other.key or (one.expected is not other.expected and one.expected != other.expected):
             return False
         metric = self.metric
         return metric is None or one.key not in metric.pods or _is_expected(one, metric) == _is_expected(other, metric)
-
-    def _zeros(self) -> Sums:
-        return Sums([0] * self.width, [0] * self.width, [0] * self.width, [0] * self.width)
 
 
 def _is_expected(pod: AssignedPod, metric: Report) -> bool:
@@ -165,14 +140,3 @@ def _aggregated(metric: NodeMetric, settings: Settings) -> dict[AggregatedKey, V
                 found[aggregation, entry.duration] = vector
                 found[aggregation, LONGEST_WINDOW] = vector
     return found
-
-
-def _accumulate(total: list[int], vector: Sequence[int], sign: int) -> None:
-    for index, amount in enumerate(vector):
-        total[index] += sign * amount
-
-
-def _excess(estimate: Vector, usage: Vector | None) -> Vector:
-    if usage is None:
-        return estimate
-    return tuple([max(0, expected - used) for expected, used in zip(estimate, usage, strict=True)])

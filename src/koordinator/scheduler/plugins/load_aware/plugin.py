@@ -26,7 +26,7 @@ from koordinator.scheduler.engine.framework import (
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.plugins.load_aware.estimates import Estimates
+from koordinator.scheduler.plugins.load_aware.estimates import AssignedPod, Estimates
 from koordinator.scheduler.plugins.load_aware.facts import assigned_document, load_facts, over_threshold
 from koordinator.scheduler.plugins.load_aware.judging import FIRST_RESOURCE, REPORT_IS_EXPIRED, Expected, Judge
 from koordinator.scheduler.plugins.load_aware.load_columns import (
@@ -35,7 +35,7 @@ from koordinator.scheduler.plugins.load_aware.load_columns import (
     USAGE,
     LoadColumns,
 )
-from koordinator.scheduler.plugins.load_aware.node_load import AssignedPod, NodeLoad, read_report
+from koordinator.scheduler.plugins.load_aware.node_load import NodeLoad, read_report
 from koordinator.scheduler.plugins.load_aware.objects import (
     became_true,
     is_of_daemon_set,
@@ -73,8 +73,11 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
 
     def on_node(self, row: int, node: Node) -> None:
         self._thresholds[row] = self._settings.thresholds_for(node.metadata.annotations.get(keys.USAGE_THRESHOLDS))
-        self._columns.write_node(row, self._settings.amounts(unamplified_allocatable(node)), self._thresholds[row])
-        self._write(row)
+        capacity = self._settings.amounts(unamplified_allocatable(node))
+        # Rows that look as before need no new decision.
+        news = self._columns.write_node(row, capacity, self._thresholds[row])
+        if news and self._columns.conclude(row, self._nodes.get(row)):
+            self.view.columns.touch(row, Aspect.LOAD)
 
     def on_node_removed(self, row: int, name: str) -> None:
         self._nodes.pop(row, None)
@@ -85,21 +88,25 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
         if kind != "NodeMetric":
             return
         node = self._node(row)
-        metric = read_report(obj, self._settings, node.metric) if isinstance(obj, NodeMetric) else None
-        node.report(metric)
-        self._columns.write_report_time(row, metric.expires_from if metric else None, self._now())
-        self._write(row, anyway=True)
+        node.metric = read_report(obj, self._settings, node.metric) if isinstance(obj, NodeMetric) else None
+        self._columns.write_report_time(row, node.metric.expires_from if node.metric else None, self._now())
+        self._columns.conclude(row, node)
+        self.view.columns.touch(row, Aspect.LOAD)
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
         if is_finished(pod.pod):
             self.on_pod_removed(row, pod)
-        elif self._node(row).assign(pod.uid, self._assigned(row, pod)):
-            self._write(row)
+            return
+        node = self._node(row)
+        more = node.assign(pod.uid, self._assigned(node, pod))
+        if more is not None and self._columns.shift(row, more, 1):
+            self.view.columns.touch(row, Aspect.LOAD)
 
     def on_pod_removed(self, row: int, pod: PodInfo) -> None:
         node = self._nodes.get(row)
-        if node is not None and node.remove(pod.uid):
-            self._write(row)
+        less = node.remove(pod.uid) if node is not None else None
+        if less is not None and self._columns.shift(row, less, -1):
+            self.view.columns.touch(row, Aspect.LOAD)
 
     def on_time(self, now: datetime) -> None:
         moment = now.timestamp()
@@ -109,6 +116,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
                 since = node.metric.expires_from
                 expired = since is None or since + self._settings.expiration_seconds <= moment
                 if self._columns.write_expired(row, expired):
+                    self._columns.conclude(row, node)
                     self.view.columns.touch(row, Aspect.LOAD)
                     if self._settings.waits_for_expiry:
                         self._freed.append(row)
@@ -182,7 +190,12 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
         index, aggregated = divmod(code - FIRST_RESOURCE, 2)
         by_prod = expected.prod and bool(self._columns.limits_prod[row])
         kind = PROD if by_prod else AGGREGATED if aggregated else USAGE
-        return (over_threshold(self._settings, self._columns, kind, index, row, expected.amounts[index]),)
+        node = self._nodes.get(row)
+        loads = self._columns.loads(row, node) if node is not None else ()
+        if not loads:
+            return ()
+        used, more = loads[kind].amounts[index], expected.amounts[index]
+        return (over_threshold(self._settings, self._columns, kind, index, row, used, more),)
 
     def node_facts(self, row: int) -> Mapping[str, Any] | None:
         node, thresholds = self._nodes.get(row), self._thresholds.get(row)
@@ -202,29 +215,19 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
 
     # What events and decisions share.
 
-    def _assigned(self, row: int, pod: PodInfo) -> AssignedPod:
+    def _assigned(self, node: NodeLoad, pod: PodInfo) -> AssignedPod:
         scheduled = became_true(pod.pod, "PodScheduled")
-        assigned_at = scheduled.timestamp() if scheduled is not None else self._known_since(row, pod.uid)
-        return self._estimates.assigned(pod, assigned_at)
-
-    def _known_since(self, row: int, uid: str) -> float:
+        if scheduled is not None:
+            return self._estimates.assigned(pod, scheduled.timestamp())
         # A pod that was assumed keeps the moment of that until the API says when it was scheduled.
-        known = self._nodes[row].pods.get(uid) if row in self._nodes else None
-        return known.assigned_at if known is not None else self._now()
+        known = node.pods.get(pod.uid)
+        return self._estimates.assigned(pod, known.assigned_at if known is not None else self._now())
 
     def _node(self, row: int) -> NodeLoad:
         node = self._nodes.get(row)
         if node is None:
             node = self._nodes[row] = NodeLoad(len(self._settings.resources))
         return node
-
-    def _write(self, row: int, *, anyway: bool = False) -> None:
-        """Bring the row's columns up to date; rows that look as before need no new decision."""
-        node = self._nodes.get(row)
-        if node is not None:
-            thresholds = self._thresholds.get(row, self._settings.thresholds)
-            if self._columns.write_load(row, node, thresholds) or anyway:
-                self.view.columns.touch(row, Aspect.LOAD)
 
     def _now(self) -> float:
         return self.view.now.timestamp() if self.view.now is not None else _LONG_AGO

@@ -22,7 +22,10 @@ MISSING_KEY: Final = 1
 TOO_UNEVEN: Final = 2
 READS: Final = (Aspect.NODE, Aspect.PODS, Aspect.LABELS)
 _READ: Final = sum(1 << aspect for aspect in READS)
+_OF_NODE: Final = 1 << Aspect.NODE
 _FEW_CHANGES: Final = 256
+_FEW_DOMAINS: Final = 3
+"""The rows of so many are found faster one domain after the other."""
 _Seen = list[Ints]
 """The codes of each constraint by domain, at some time."""
 
@@ -82,14 +85,18 @@ class _Limit:
         # Domains beyond are new and have no rows but such; the last place is no domain.
         known = min(codes.shape[0], seen.shape[0]) - 1
         numbers = (codes[:known] != seen[:known]).nonzero()[0]
-        if numbers.shape[0] == 1:
-            rows: Mask = self.counts.domain == numbers[0]
-            return rows
         if not numbers.shape[0]:
             return None
-        others = np.zeros(codes.shape[0], dtype=np.bool_)
-        others[numbers] = True
-        return others[self.counts.domain]
+        domain = self.counts.domain
+        if numbers.shape[0] > _FEW_DOMAINS:
+            others = np.zeros(codes.shape[0], dtype=np.bool_)
+            others[numbers] = True
+            return others.take(domain)
+        first, *more = numbers.tolist()
+        rows: Mask = domain == first
+        for number in more:
+            rows |= domain == number
+        return rows
 
 
 class HardSpread:
@@ -151,24 +158,28 @@ class HardSpread:
             return
         if not self._limits:
             self._build()
-        elif (rows := self._touched()).shape[0]:
-            if self._spread.is_much(rows):
+        else:
+            rows, of_node = self._touched()
+            if self._spread.is_much(len(rows)):
                 self._build()
-            else:
-                self._follow(rows)
+            elif rows:
+                self._follow(rows, of_node)
         self._version = self._columns.version
 
-    def _touched(self) -> Rows:
+    def _touched(self) -> tuple[list[int], list[int]]:
+        """The rows of which something that counts here has changed, and those of them where that is the node."""
         columns, version = self._columns, self._version
         changed = columns.changes_since(version, _FEW_CHANGES)
         if changed is not None:
-            return np.array(sorted([row for row, aspects in changed.items() if aspects & _READ]), dtype=np.intp)
-        rows: Rows = np.logical_or.reduce([columns.versions(aspect) > version for aspect in READS]).nonzero()[0]
-        return rows
+            rows = [row for row, aspects in changed.items() if aspects & _READ]
+            return rows, [row for row in rows if changed[row] & _OF_NODE]
+        of_node = columns.versions(Aspect.NODE) > version
+        every = np.logical_or.reduce([of_node, *(columns.versions(aspect) > version for aspect in READS)])
+        return every.nonzero()[0].tolist(), of_node.nonzero()[0].tolist()
 
-    def _follow(self, rows: Rows) -> None:
+    def _follow(self, rows: list[int], of_node: list[int]) -> None:
         """Look at ``rows`` again."""
-        for limit, numbers in zip(self._limits, self._spread.follow(rows).domains, strict=True):
+        for limit, numbers in zip(self._limits, self._spread.follow(rows, of_node).domains, strict=True):
             if numbers:
                 limit.follow(numbers)
 
@@ -227,6 +238,6 @@ def _least(constraint: SpreadConstraint, counts: DomainCounts) -> int:
 
 
 def _codes(counts: DomainCounts, most: int) -> Ints:
-    codes = np.where(counts.pods <= most, FEASIBLE, TOO_UNEVEN)
+    codes: Ints = (counts.pods > most) * TOO_UNEVEN
     codes[-1] = MISSING_KEY
     return codes

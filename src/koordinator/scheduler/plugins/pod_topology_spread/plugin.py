@@ -129,7 +129,7 @@ class PodTopologySpread(PreFilterPlugin, FollowedFilter, FollowedScore, Observer
         if not soft:
             return SKIP_SCORE
         spread = Spread(self.view, self.topologies, pod, soft, needs_all_keys=all_keys)
-        return SoftSpread(spread, soft, needs_all_keys=all_keys)
+        return SoftSpread(self.view.columns, spread, soft, needs_all_keys=all_keys)
 
     def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         # No node has a score by itself: see normalize.

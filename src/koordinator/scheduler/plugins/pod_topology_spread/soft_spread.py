@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from koordinator.scheduler.engine.columns import Ints, Mask, Rows
+from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
 from koordinator.scheduler.plugins.pod_topology_spread.cells import APART, MISSING, Cells
 from koordinator.scheduler.plugins.pod_topology_spread.constraints import HOSTNAME, SpreadConstraint
@@ -27,7 +27,12 @@ _NO_CELLS: Final = Cells([np.zeros(0, dtype=np.int64)], np.zeros(0, dtype=np.boo
 class SoftSpread:
     """The state of Score for one class of pods."""
 
-    def __init__(self, spread: Spread, constraints: tuple[SpreadConstraint, ...], *, needs_all_keys: bool) -> None:
+    def __init__(
+        self, columns: NodeColumns, spread: Spread, constraints: tuple[SpreadConstraint, ...], *, needs_all_keys: bool
+    ) -> None:
+        self._columns = columns
+        self._version = -1
+        """The version of the columns that everything is current for."""
         self._spread = spread
         self._constraints = constraints
         self._needs_all_keys = needs_all_keys
@@ -37,10 +42,12 @@ class SoftSpread:
         """Bring ``rows`` up to date; returns whether scores may have changed."""
         if not self._spread.built:
             return True
-        if self._spread.is_much(rows) or self._cells.too_many:
+        if self._spread.is_much(rows.shape[0]) or self._cells.too_many:
             self._build()
             return True
-        followed = self._spread.follow(rows)
+        of_node = self._columns.touched_in(Aspect.NODE, rows, self._version)
+        followed = self._spread.follow(rows.tolist(), rows[of_node].tolist())
+        self._version = self._columns.version
         if self._cells.of_row.shape[0] < self._spread.keyed.shape[0]:
             self._cells.widen(self._spread.keyed.shape[0])
         changed = any(followed.domains)
@@ -59,6 +66,7 @@ class SoftSpread:
 
     def _build(self) -> None:
         self._spread.build()
+        self._version = self._columns.version
         keyed = self._spread.keyed
         apart = ~keyed if self._needs_all_keys else np.zeros_like(keyed)
         values = []

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from koordinator.scheduler.engine.columns import Aspect, Mask, Rows
+from koordinator.scheduler.engine.columns import Mask, Rows
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.node_selector import NodePredicate
@@ -19,7 +19,7 @@ from koordinator.scheduler.plugins.pod_topology_spread.inclusion import Inclusio
 from koordinator.scheduler.plugins.pod_topology_spread.matching_pods import MatchingPods
 from koordinator.scheduler.plugins.pod_topology_spread.topologies import NAMELESS, Topologies, Topology
 
-_MANY_ROWS = 60
+_MANY_ROWS = 20
 """One row in so many: looking at all of them anew is cheaper than following."""
 
 
@@ -34,7 +34,7 @@ class _Part:
     predicate: NodePredicate | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Followed:
     """What has changed."""
 
@@ -74,8 +74,6 @@ class Spread:
         ]
         self.counts: list[DomainCounts] = []
         """One for each constraint; empty before ``build``."""
-        self._version = -1
-        """The version of the columns that everything is current for."""
         self.keyed: Mask = np.zeros(0, dtype=np.bool_)
         """The rows of nodes that have all topology keys."""
 
@@ -103,7 +101,6 @@ class Spread:
         """Look at all rows."""
         columns = self._view.columns
         capacity = columns.alive.shape[0]
-        self._version = columns.version
         for matching in self._matching:
             matching.count_all(capacity)
         domains = [_fitted(part.topology.domain, capacity) for part in self._parts]
@@ -120,28 +117,24 @@ class Spread:
             for part, domain in zip(self._parts, domains, strict=True)
         ]
 
-    def is_much(self, rows: Rows) -> bool:
+    def is_much(self, rows: int) -> bool:
         """Whether ``build`` is better than to ``follow`` so many rows."""
-        number = len(rows)
-        return number > 1 and number * _MANY_ROWS > self._view.columns.size
+        return rows > 1 and rows * _MANY_ROWS > self._view.columns.size
 
-    def follow(self, rows: Rows) -> Followed:
-        """Look at ``rows`` again, which ascend."""
-        columns = self._view.columns
-        if rows[-1] >= self.keyed.shape[0]:
-            self._widen(columns.alive.shape[0])
-        followed = Followed([set() for _ in self._parts], set())
-        listed = rows.tolist()
+    def follow(self, rows: list[int], of_node: list[int]) -> Followed:
+        """Look at ``rows`` again; those ``of_node`` among them may have another node, or none."""
+        capacity = self._view.columns.alive.shape[0]
+        if capacity > self.keyed.shape[0]:
+            self._widen(capacity)
+        followed = Followed([set() for _ in self._parts], set(of_node))
         for index, matching in enumerate(self._matching):
-            for row, before, now in matching.count(listed):
+            for row, before, now in matching.count(rows):
                 followed.rows.add(row)
                 for part, counts, numbers in zip(self._parts, self.counts, followed.domains, strict=True):
                     if part.matching == index and (number := counts.add(row, now - before)) is not None:
                         numbers.add(number)
-        for row in rows[columns.touched_in(Aspect.NODE, rows, self._version)].tolist():
-            followed.rows.add(row)
+        for row in of_node:
             self._place(row, followed.domains)
-        self._version = columns.version
         return followed
 
     def _place(self, row: int, touched: list[set[int]]) -> None:
