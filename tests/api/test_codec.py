@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from koordinator.api.codec import DecodeError, decode, decode_any, encode
+from koordinator.api.codec import DecodeError, decode, decode_any, decoder, encode
 from koordinator.api.duration import GoDuration
 from koordinator.api.nodemetric import AggregatePolicy, NodeMetric
 from koordinator.api.pod import Pod
@@ -27,6 +27,19 @@ def test_malformed_json_is_an_error_that_names_the_place(body: bytes, complaint:
     with pytest.raises(DecodeError) as raised:
         decode(body, Pod)
     assert complaint in str(raised.value)
+
+
+@pytest.mark.parametrize("body", [b'{"spec":{"priority":"high"}}', b"{", b'{"kind":"\xff"}'])
+def test_a_decoder_of_one_type_fails_as_any_decoding_does(body: bytes) -> None:
+    with pytest.raises(DecodeError) as told:
+        decode(body, Pod)
+    with pytest.raises(DecodeError) as raised:
+        decoder(Pod)(body)
+    assert str(raised.value) == str(told.value)
+
+
+def test_a_decoder_of_one_type_takes_nulls_as_unset() -> None:
+    assert decoder(Pod)(b'{"metadata":{"labels":null},"status":null}') == Pod()
 
 
 @pytest.mark.parametrize("duration", ['"5"', '"five minutes"', "300", '"99999999999h"'])

@@ -38,6 +38,14 @@ def test_replicas_share_what_is_derived_from_one_of_them() -> None:
     assert (other.key, other.uid) == ("default/b", "uid-b")
 
 
+def test_replicas_of_one_owner_share_whatever_else_has_its_labels() -> None:
+    make = Counting()
+    facts = PodFacts(make, lambda name: True)
+    seen = [facts.of(owned(make_pod(name, cpu=cpu), "set"), None) for name, cpu in (("a", "1"), ("b", "2"), ("c", "1"))]
+    assert make.made == 2
+    assert seen[0].memo is seen[2].memo
+
+
 def test_nothing_is_shared_where_a_plugin_may_look_at_names() -> None:
     one, other, made = pair(make_pod("a"), make_pod("b"), alike=False)
     assert made == 2

@@ -7,6 +7,7 @@ pass and nothing else. What is still wrong then is the writer's mistake and beco
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import cache
 from typing import Any, TypeVar, cast
@@ -65,6 +66,20 @@ def decode(body: bytes | bytearray | memoryview | msgspec.Raw | str, expected: t
         return convert(decode_any(body), expected)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DecodeError(f"not JSON: {error}") from error
+
+
+def decoder(expected: type[T]) -> Callable[[bytes], T]:
+    """``decode`` for one type, for whoever decodes a thousand of it a second: looking the type up each time costs a
+    tenth of what it takes to decode a pod."""
+    fast = cast("Callable[[bytes], T]", _decoder(cast("Any", expected)).decode)
+
+    def decode_one(body: bytes) -> T:
+        try:
+            return fast(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return decode(body, expected)
+
+    return decode_one
 
 
 def decode_any(body: bytes | bytearray | memoryview | msgspec.Raw | str) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Generic, Literal, TypeVar
 
 import msgspec
@@ -74,14 +74,14 @@ class EventReader(Generic[T]):
     def __init__(self, kind: Kind[T]) -> None:
         self._kind = kind
         self._splitter = LineSplitter()
-        self._type: type[_TypedEvent[T]] = _TypedEvent[kind.type]  # type: ignore[name-defined]
+        self._decode: Callable[[bytes], _TypedEvent[T]] = codec.decoder(_TypedEvent[kind.type])  # type: ignore[name-defined]
 
     def feed(self, chunk: bytes) -> Iterator[WatchEvent[T]]:
         """The events that ``chunk`` completes. Raises ApiStatusError for an ERROR event, TransportError for what is no
         event, after those before it."""
         for line in self._splitter.feed(chunk):
             try:
-                typed = codec.decode(line, self._type)
+                typed = self._decode(line)
             except codec.DecodeError:
                 yield _decode_slowly(self._kind, line)
                 continue

@@ -154,12 +154,12 @@ class SchedulingLoop:
             return
 
     def _attempt(self, entry: QueuedPod) -> None:
-        pod, started = entry.pod, self._clock.monotonic()
+        pod, started, now = entry.pod, self._clock.monotonic(), self._clock.now()
         engine = self._engines[pod.pod.spec.scheduler_name]
         waits: Mapping[str, float] | Rejection = {}
         try:
             with self._limit:
-                result = engine.decide(pod, self._clock.now())
+                result = engine.decide(pod, now)
             decided = self._clock.monotonic()
             self._metrics.algorithm(decided - started)
             if self._parts.debug.settings.active:
@@ -177,7 +177,7 @@ class SchedulingLoop:
         if isinstance(waits, Rejection):
             self._rejected(entry, started, waits)
             return
-        self._decisions.add(pod.key, Attempt(self._clock.now(), entry.attempts, placement=result))
+        self._decisions.add(pod.key, Attempt(now, entry.attempts, placement=result))
         binding = Binding(entry, result, engine, started)
         if waits:
             self._waiting_room.hold(binding, waits)

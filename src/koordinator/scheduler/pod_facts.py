@@ -45,12 +45,7 @@ class PodFacts:
     def _of_new(self, pod: Pod) -> PodInfo:
         if pod.spec.node_name or not self._alike(pod.spec.scheduler_name):
             return self._make_pod(pod)
-        metadata, spec = pod.metadata, pod.spec
-        owner = metadata.owner_references[0].uid if metadata.owner_references else ""
-        requests = spec.containers[0].resources.requests if spec.containers else {}
-        # In the order of the document, which is the API server's and so the same for like pods.
-        amounts = tuple([(name, quantity.nanos) for name, quantity in requests.items()])
-        key = metadata.namespace, spec.scheduler_name, owner, tuple(metadata.labels.items()), amounts
+        metadata, key = pod.metadata, _twin_key(pod)
         for twin in self._twins.get(key, ()):
             if _are_twins(twin.pod, pod):
                 return PodInfo(pod, twin.request, metadata.key, metadata.uid, twin.priority, twin.memo)
@@ -61,11 +56,24 @@ class PodFacts:
         return info
 
 
+def _twin_key(pod: Pod) -> _TwinKey:
+    """Equal for twins, and for few others."""
+    metadata, spec = pod.metadata, pod.spec
+    if metadata.owner_references:
+        return metadata.namespace, metadata.owner_references[0].uid
+    # In the order of the document, which is the API server's and so the same for like pods.
+    requests = spec.containers[0].resources.requests.values() if spec.containers else ()
+    return metadata.namespace, *metadata.labels.values(), *[quantity.nanos for quantity in requests]
+
+
 def _are_twins(one: Pod, other: Pod) -> bool:
     """Equal in all that plugins read of a pending pod but its name and uid."""
     first, second = one.metadata, other.metadata
     return (
-        one.spec == other.spec
+        # Where pods that have the same key differ, if they do.
+        one.spec.affinity == other.spec.affinity
+        and one.spec.topology_spread_constraints == other.spec.topology_spread_constraints
+        and one.spec == other.spec
         and first.labels == second.labels
         and first.annotations == second.annotations
         and first.owner_references == second.owner_references
@@ -110,7 +118,7 @@ def _same_own_labels(before: Mapping[str, str], after: Mapping[str, str]) -> boo
 
 def _same_grants(before: PodStatus, after: PodStatus) -> bool:
     """Whether containers have been given the same, and the same has become of a wish to resize them."""
-    if _pending_resizes(before) != _pending_resizes(after):
+    if _pending_resize(before) != _pending_resize(after):
         return False
     return (
         before.container_statuses == after.container_statuses
@@ -125,7 +133,8 @@ def _granted(status: PodStatus) -> list[object]:
     ]
 
 
-def _pending_resizes(status: PodStatus) -> list[object]:
-    return [
-        (condition.status, condition.reason) for condition in status.conditions if condition.type == "PodResizePending"
-    ]
+def _pending_resize(status: PodStatus) -> tuple[str, str] | None:
+    for condition in status.conditions:
+        if condition.type == "PodResizePending":
+            return condition.status, condition.reason
+    return None

@@ -42,9 +42,10 @@ class ParkingLot:
 
     def remove(self, entry: QueuedPod) -> bool:
         """Whether the pod was parked."""
-        uid, group = entry.pod.uid, _group(entry)
+        uid = entry.pod.uid
         if self._pods.pop(uid, None) is None:
             return False
+        group = _group(entry)
         for kind in entry.wakes_on:
             groups = self._by_kind[kind]
             del groups[group][uid]
@@ -55,8 +56,11 @@ class ParkingLot:
     def freed_by(self, event: ClusterEvent) -> list[QueuedPod]:
         """The pods that ``event`` may free; they stay parked."""
         freed: list[QueuedPod] = []
+        groups = self._by_kind.get(event.kind)
+        if not groups:
+            return freed
         promised = self._promised_to(event)
-        for entries in self._by_kind.get(event.kind, {}).values():
+        for entries in groups.values():
             # Whom the room was promised stands for nobody but itself.
             holders = [entries[uid] for uid in promised if uid in entries]
             typical = next((entry for uid, entry in entries.items() if uid not in promised), None)

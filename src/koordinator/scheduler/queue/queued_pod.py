@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
+
+import msgspec
 
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -34,8 +35,7 @@ UNDER_WAY: Final = (Pool.IN_FLIGHT, Pool.PREEMPTING)
 NO_KINDS: Final[frozenset[str]] = frozenset()
 
 
-@dataclass(slots=True, eq=False)
-class QueuedPod:
+class QueuedPod(msgspec.Struct, eq=False):
     """One pod; the queue alone writes it."""
 
     pod: PodInfo
@@ -50,11 +50,11 @@ class QueuedPod:
     errors: int = 0
     """Attempts in a row that failed for another reason."""
     backoff_until: float = 0.0
-    wakes_on: frozenset[str] = field(default=NO_KINDS)
+    wakes_on: frozenset[str] = NO_KINDS
     """The kinds of event that may free it."""
     reason: str = ""
     """Why it is parked or gated."""
-    plugins: frozenset[str] = field(default=NO_KINDS)
+    plugins: frozenset[str] = NO_KINDS
     """Those that ruled out its nodes."""
     group: Hashable = None
     """Equal for pods that the same events free; None for a pod that is like no other."""

@@ -1,0 +1,40 @@
+"""The order in which active pods are taken, however they came."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koordinator.scheduler.queue.active_pods import ActivePods
+from koordinator.scheduler.queue.queued_pod import QueuedPod
+from tests.scheduler.fakes import describe, make_pod
+
+POD = describe(make_pod("p"))
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("push"), st.integers(0, 2), st.integers(0, 9)),
+        st.tuples(st.just("pop"), st.just(0), st.just(0)),
+        st.tuples(st.just("void"), st.integers(0, 30), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS)
+def test_the_first_of_those_that_wait_is_taken(steps: list[tuple[str, int, int]]) -> None:
+    """Those of the least importance number first, the older of them before, and the earlier pushed before its equal."""
+    active = ActivePods()
+    waiting: dict[int, tuple[int, int]] = {}
+    entries: dict[int, QueuedPod] = {}
+    for ticket, (step, importance, age) in enumerate(steps, start=1):
+        if step == "push":
+            entry = entries[ticket] = QueuedPod(POD, age, age, ticket=ticket)
+            waiting[ticket] = importance, age
+            active.push((importance, age), entry)
+        elif step == "void" and importance in waiting:
+            del waiting[importance]
+            entries[importance].ticket = 0
+        elif step == "pop":
+            first = min(waiting, key=lambda number: (*waiting[number], number), default=None)
+            assert active.pop() is (entries[first] if first is not None else None)
+            waiting.pop(first or 0, None)
