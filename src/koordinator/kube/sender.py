@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from copy import copy
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from multidict import CIMultiDict
 
@@ -20,10 +20,11 @@ from koordinator.kube.request_metrics import RequestMetrics
 from koordinator.kube.request_rate import RateLimiter
 from koordinator.kube.retry import RetryPolicy
 from koordinator.kube.tls import RotatingContext
-from koordinator.kube.transport import Response, Stream, Transport
+from koordinator.kube.transport import Stream, Transport
 
 logger = logging.getLogger(__name__)
 
+A = TypeVar("A")
 Headers = Mapping[str, str]
 _READS: Final = ("GET", "HEAD")
 
@@ -79,46 +80,29 @@ class Sender:
 
     async def call(self, request: Request) -> bytes:
         """The body of the answer. Raises ApiStatusError or TransportError, CredentialError when we cannot sign in."""
-        # All in one: through every layer of coroutines an answer has to come up again.
-        method, started = request.method, self._monotonic()
-        may_send = None if method in _READS else self._may_write
-        troubles: _Troubles | None = None
+        started = self._monotonic()
         try:
-            give_up_at = started + self._timeout_seconds
-            delay = self._limiter.reserve()
-            if delay > 0:
-                await self._clock.sleep(delay)
-                give_up_at += delay
-            while True:
-                authorization = await self._credentials.authorization()
-                headers = self._headers_of(request.content_type, authorization)
-                try:
-                    response = await self._transport.request(
-                        method, request.target, headers, request.body, give_up_at=give_up_at, may_send=may_send
-                    )
-                    return self._body_of(method, response)
-                except (TransportError, ApiStatusError) as error:
-                    troubles = troubles or _Troubles(give_up_at)
-                    await self._recover(request, authorization, error, troubles)
+            return await self._until_answered(request, self._exchange, started)
         finally:
-            self._metrics.took(method, self._monotonic() - started)
+            self._metrics.took(request.method, self._monotonic() - started)
 
     async def stream(self, request: Request) -> Stream:
         """The answer of a watch once it has begun; the deadline is that of its beginning."""
-        await self._limiter.acquire()
-        troubles = _Troubles(self._monotonic() + self._timeout_seconds)
-        while True:
-            authorization = await self._credentials.authorization()
-            headers = self._headers_of(request.content_type, authorization)
-            try:
-                return await self._open(request, headers, troubles.give_up_at)
-            except (TransportError, ApiStatusError) as error:
-                await self._recover(request, authorization, error, troubles)
+        return await self._until_answered(request, self._open, self._monotonic())
 
     async def close(self) -> None:
         await self._transport.close()
 
-    def _body_of(self, method: str, response: Response) -> bytes:
+    async def _exchange(self, request: Request, headers: Headers, give_up_at: float) -> bytes:
+        method = request.method
+        response = await self._transport.request(
+            method,
+            request.target,
+            headers,
+            request.body,
+            give_up_at=give_up_at,
+            may_send=None if method in _READS else self._may_write,
+        )
         status = response.status
         self._metrics.attempted(method, status)
         if 200 <= status < 300:
@@ -145,6 +129,25 @@ class Sender:
             stream.abort()
         self._metrics.attempted(request.method, status)
         raise failure
+
+    async def _until_answered(
+        self, request: Request, attempt: Callable[[Request, Headers, float], Coroutine[Any, Any, A]], now: float
+    ) -> A:
+        delay = self._limiter.reserve()
+        if delay > 0:
+            await self._clock.sleep(delay)
+            now = self._monotonic()
+        give_up_at = now + self._timeout_seconds
+        troubles: _Troubles | None = None
+        while True:
+            authorization = await self._credentials.authorization()
+            if self._tls is not None:
+                self._follow_rotation(self._tls)
+            try:
+                return await attempt(request, self._headers_of(request.content_type, authorization), give_up_at)
+            except (TransportError, ApiStatusError) as error:
+                troubles = troubles or _Troubles(give_up_at)
+                await self._recover(request, authorization, error, troubles)
 
     async def _recover(
         self, request: Request, authorization: str, error: TransportError | ApiStatusError, troubles: _Troubles
@@ -175,9 +178,6 @@ class Sender:
             logger.warning("the certificates changed but cannot be used; the old ones stay in use: %s", error)
 
     def _headers_of(self, content_type: str, authorization: str) -> Headers:
-        """Of the next attempt, which is to be made with the certificates of now."""
-        if self._tls is not None:
-            self._follow_rotation(self._tls)
         if authorization != self._headers_for:
             self._headers.clear()
             self._headers_for = authorization

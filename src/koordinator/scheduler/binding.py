@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from random import Random
@@ -86,9 +85,7 @@ class Binder:
         self._clock = clock
         self._random = random
         self._concurrency = concurrency
-        self._waiting: deque[Binding] = deque()
-        self._resting: list[asyncio.Future[None]] = []
-        """Workers that have nothing to do."""
+        self._waiting: asyncio.Queue[Binding] = asyncio.Queue()
         self._unfinished = 0
         self._full = False
         self._drained = asyncio.Event()
@@ -111,12 +108,7 @@ class Binder:
         if self._unfinished >= 2 * self._concurrency:
             self._full = True
         self._drained.clear()
-        self._waiting.append(binding)
-        while self._resting:
-            rest = self._resting.pop()
-            if not rest.done():
-                rest.set_result(None)
-                return
+        self._waiting.put_nowait(binding)
 
     async def drained(self) -> None:
         """Wait until nothing is unfinished."""
@@ -128,13 +120,8 @@ class Binder:
                 workers.create_task(self._work(), name=f"bind-{number}")
 
     async def _work(self) -> None:
-        waiting, loop = self._waiting, asyncio.get_running_loop()
         while True:
-            while not waiting:
-                rest: asyncio.Future[None] = loop.create_future()
-                self._resting.append(rest)
-                await rest
-            binding = waiting.popleft()
+            binding = await self._waiting.get()
             times = binding.engine.times
             begun = times.begin()
             try:

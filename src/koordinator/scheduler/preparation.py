@@ -44,15 +44,11 @@ class Preparation:
     def is_needed(self, binding: Binding) -> bool:
         """Whether any plugin has something to do before the binding, or wants to do the binding itself."""
         profile, placement = binding.engine.profile, binding.placement
-        pod, node_name = placement.pod, placement.node_name
-        # Asked for every pod, so that loops are used where an expression would be shorter.
-        for plugin in profile.pre_bind:
-            if plugin.pre_binds(pod, node_name):
-                return True
-        for binder in profile.bind:
-            if not isinstance(binder, DefaultBinder):
-                return True
-        return stands_for_a_reservation(profile, pod)
+        if any(plugin.pre_binds(placement.pod, placement.node_name) for plugin in profile.pre_bind):
+            return True
+        if stands_for_a_reservation(profile, placement.pod):
+            return True
+        return any(not isinstance(plugin, DefaultBinder) for plugin in profile.bind)
 
     def submit(self, binding: Binding) -> None:
         """Prepare the pod soon; its placement is assumed already."""

@@ -7,7 +7,6 @@ offered, and a label may name another scheduler than the pod's spec does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from operator import attrgetter
 from typing import Final
 
 import msgspec
@@ -23,9 +22,6 @@ from koordinator.api.quantity import Quantity
 
 _TRIMMING_POLICIES: Final = ("", "Default")
 _DATED: Final = frozenset(resource_names.DEPRECATED_NAMES)
-_source_of: Final = attrgetter(*[name for name in Volume.__struct_fields__ if name != "name"])
-_NO_SOURCE: Final = _source_of(Volume())
-"""Of a volume that exists with its pod, such as a ConfigMap's."""
 _NOT_TRIMMED: Final = (resource_names.BATCH_CPU, resource_names.BATCH_MEMORY)
 
 
@@ -67,17 +63,19 @@ def pod_as_seen(pod: Pod) -> Pod:
 
 def _without_plain_volumes(spec: PodSpec) -> PodSpec:
     """Volumes that exist with their pod say nothing about nodes, and one of them has another name in each replica."""
-    volumes = [volume for volume in spec.volumes if _source_of(volume) != _NO_SOURCE]
+    volumes = [volume for volume in spec.volumes if volume != Volume(name=volume.name)]
     return spec if len(volumes) == len(spec.volumes) else msgspec.structs.replace(spec, volumes=volumes)
 
 
 def _has_dated_names(spec: PodSpec) -> bool:
-    for containers in (spec.containers, spec.init_containers):
-        for container in containers:
-            resources = container.resources
-            if not (_DATED.isdisjoint(resources.requests) and _DATED.isdisjoint(resources.limits)):
-                return True
-    return not _DATED.isdisjoint(spec.overhead)
+    if any(map(_is_dated, spec.containers)) or not _DATED.isdisjoint(spec.overhead):
+        return True
+    return bool(spec.init_containers) and any(map(_is_dated, spec.init_containers))
+
+
+def _is_dated(container: Container) -> bool:
+    resources = container.resources
+    return not (_DATED.isdisjoint(resources.requests) and _DATED.isdisjoint(resources.limits))
 
 
 def _with_current_names(spec: PodSpec) -> PodSpec:

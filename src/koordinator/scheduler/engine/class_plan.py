@@ -65,7 +65,8 @@ def plan_class(
             plan.rejection = transformer.name, reason
     if plan.rejection is not None:
         return plan
-    makers = _Makers(columns, pod, shared if _is_plain(profile, plan) else None)
+    is_plain = _is_plain(profile, plan)
+    makers = _Makers(columns, pod, shared if is_plain else None)
     plan.filters = [
         makers.filter(plugin, results[plugin.name].state if plugin.name in results else None)
         for plugin in profile.filter
@@ -81,7 +82,7 @@ def plan_class(
         times.end("PreScore", begun, "Error")
         raise
     times.end("PreScore", begun)
-    if not _is_plain(profile, plan):
+    if not is_plain:
         for findings in (*plan.filters, *plan.scores):
             findings.is_shared = False
     return plan
