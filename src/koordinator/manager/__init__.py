@@ -1,0 +1,1 @@
+"""The program koord-manager: overcommits nodes, writes node policies, and guards objects at admission."""

@@ -1,0 +1,1 @@
+"""Admission webhooks: what the API server asks the manager before it stores an object."""

@@ -1,0 +1,64 @@
+"""What an admission handler is asked and what it answers, without the wire around it.
+
+Handlers see objects as the API server sent them, as plain documents, so that what this project does not know of an
+object survives; whoever wants typed fields converts them. They are pure: all that they need to know of the cluster is
+handed to them when they are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+Document = dict[str, Any]
+Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionRequest:
+    """One question of the API server. Handlers change neither ``object`` nor ``old_object``."""
+
+    operation: Operation
+    group: str
+    version: str
+    resource: str
+    """The plural, such as ``pods``."""
+    sub_resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    user_name: str = ""
+    object: Document | None = None
+    """None for DELETE."""
+    old_object: Document | None = None
+    """None for CREATE."""
+    dry_run: bool = False
+    uid: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionAnswer:
+    """Allowed, with the changed object if it was changed, or refused with a code and a text for the user."""
+
+    allowed: bool = True
+    code: int = 200
+    message: str = ""
+    reason: str = ""
+    """As in a Status: ``Forbidden``, ``BadRequest``, …"""
+    changed: Document | None = None
+    """The object as it is to be stored; None leaves it as it is."""
+    warnings: Sequence[str] = field(default=())
+
+
+ALLOWED = AdmissionAnswer()
+
+
+class AdmissionHandler(Protocol):
+    """Answers everything that arrives at one path."""
+
+    path: str
+    """Such as ``/mutate-pod``."""
+
+    def handle(self, request: AdmissionRequest) -> AdmissionAnswer:
+        """May raise KoordinatorError; that and any other error is answered with a code by the server."""
+        ...
