@@ -18,7 +18,7 @@ class Requirement:
     cpu_at_most: float | None = None
     memory_at_most: float | None = None
     of_binding_at_least: float | None = None
-    """Ours ÷ the client that only binds, in pods a second."""
+    """Ours ÷ the client that only binds and writes each event before the next binding, in pods a second."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,11 +17,13 @@ class Contender(Enum):
     ORIGINAL = "original"
     OURS = "ours"
     BIND_ONLY = "bind_only"
+    """Each event before the next binding."""
+    BIND_ONLY_LATER = "bind_only_events_later"
 
     @property
     def keeps_rules(self) -> bool:
         """Whether it looks at what pods ask for at all."""
-        return self is not Contender.BIND_ONLY
+        return self in (Contender.ORIGINAL, Contender.OURS)
 
     def is_present(self, programs: RealPrograms) -> bool:
         """Whether its program is on this machine."""
@@ -31,8 +33,9 @@ class Contender(Enum):
         """Run it from the repository's root."""
         if self is Contender.OURS:
             return [sys.executable, "-m", "koordinator.scheduler", f"--config={configuration}", "--port=0"]
-        if self is Contender.BIND_ONLY:
-            return [sys.executable, "-m", "benchmarks.bind_only", str(kubeconfig)]
+        if self is not Contender.ORIGINAL:
+            when = "first" if self is Contender.BIND_ONLY else "later"
+            return [sys.executable, "-m", "benchmarks.bind_only", str(kubeconfig), when]
         return [
             str(programs.original / "koord-scheduler"),
             f"--config={configuration}",

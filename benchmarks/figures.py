@@ -34,7 +34,8 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Ratios:
-    """Ours ÷ original, but for ``of_binding``: ours ÷ the client that only binds, in pods a second.
+    """Ours ÷ original, but for ``of_binding``: ours ÷ the client that only binds, in pods a second, writing each event
+    before it binds the next pod, or events later.
 
     None where one of the two did not run.
     """
@@ -44,6 +45,7 @@ class Ratios:
     cpu_per_pod_with_start_up: float | None = None
     peak_memory: float | None = None
     of_binding: float | None = None
+    of_binding_events_later: float | None = None
     seconds_first_to_last: float | None = None
 
 
@@ -59,18 +61,23 @@ def median(runs: Sequence[Figures]) -> Figures:
     return Figures(*(round(statistics.median(getattr(run, each.name) for run in runs), 3) for each in fields(Figures)))
 
 
-def ratios(ours: Figures | None, original: Figures | None, binding: Figures | None) -> Ratios:
+def ratios(
+    ours: Figures | None, original: Figures | None, binding: Figures | None, binding_later: Figures | None
+) -> Ratios:
     if ours is None:
         return Ratios()
-    of_binding = round(ours.pods_per_second / binding.pods_per_second, 3) if binding else None
+    of_binding, later = (
+        round(ours.pods_per_second / other.pods_per_second, 3) if other else None for other in (binding, binding_later)
+    )
     if original is None:
-        return Ratios(of_binding=of_binding)
+        return Ratios(of_binding=of_binding, of_binding_events_later=later)
     return Ratios(
         round(ours.pods_per_second / original.pods_per_second, 2),
         round(ours.cpu_ms_per_pod / original.cpu_ms_per_pod, 3),
         round(ours.cpu_ms_per_pod_with_start_up / original.cpu_ms_per_pod_with_start_up, 3),
         round(ours.peak_mebibytes / original.peak_mebibytes, 3),
         of_binding,
+        later,
         round(ours.seconds_first_to_last / original.seconds_first_to_last, 3),
     )
 

@@ -26,16 +26,16 @@ def test_the_median_is_taken_figure_by_figure() -> None:
 
 
 def test_ratios_are_ours_to_the_others() -> None:
-    found = ratios(figures(600, 1.0, 50), figures(100, 9.0, 200), figures(800))
-    assert found == Ratios(6.0, round(1 / 9, 3), 0.2, 0.25, 0.75, 1.0)
+    found = ratios(figures(600, 1.0, 50), figures(100, 9.0, 200), figures(800), figures(1000))
+    assert found == Ratios(6.0, round(1 / 9, 3), 0.2, 0.25, 0.75, 0.6, 1.0)
 
 
 def test_without_the_original_only_the_share_of_binding_is_known() -> None:
-    assert ratios(figures(600), None, figures(800)) == Ratios(of_binding=0.75)
+    assert ratios(figures(600), None, figures(800), None) == Ratios(of_binding=0.75)
 
 
 def test_without_ours_nothing_is_known() -> None:
-    assert ratios(None, figures(1), figures(1)) == Ratios()
+    assert ratios(None, figures(1), figures(1), figures(1)) == Ratios()
 
 
 def test_rates_must_be_high_and_costs_low() -> None:

@@ -64,6 +64,18 @@ class Bench:
         return self.metrics.registry.get_sample_value(name, labels) or 0.0
 
 
+class Requests:
+    """Holds requests back until they are released."""
+
+    def __init__(self) -> None:
+        self.held = self.at_first = 0
+        self.released = asyncio.Event()
+
+    async def hold(self, verb: str, name: str) -> None:
+        self.held += 1
+        await self.released.wait()
+
+
 def about(number: int) -> ObjectReference:
     return reference_to(PODS, pod(f"web-{number}", 7))
 
@@ -351,6 +363,42 @@ def test_flush_gives_up_at_its_deadline_and_says_what_was_lost(caplog: pytest.Lo
 
     bench.play(scenario)
     assert "not written before the end: Scheduled of Pod default/web" in caplog.text
+
+
+@pytest.mark.parametrize(("waiting", "at_a_time"), [(1, 1), (9, 1), (10, 2), (25, 3), (1000, 4)])
+def test_more_are_written_at_a_time_the_more_wait(waiting: int, at_a_time: int) -> None:
+    bench = Bench(writers=4, backlog_per_writer=10)
+    under_way = Requests()
+
+    async def scenario() -> None:
+        bench.server.before = under_way.hold
+        for number in range(waiting):
+            bench.scheduled(about(number))
+        await bench.clock.advance(0)
+        under_way.at_first = under_way.held
+        under_way.released.set()
+        await bench.broadcaster.flush(5)
+
+    assert len(bench.play(scenario)) == waiting
+    assert under_way.at_first == at_a_time
+
+
+def test_flush_writes_as_many_at_a_time_as_it_may() -> None:
+    bench = Bench(writers=4, backlog_per_writer=10)
+    under_way = Requests()
+
+    async def scenario() -> None:
+        bench.server.before = under_way.hold
+        for number in range(9):
+            bench.scheduled(about(number))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(bench.broadcaster.flush(5))
+            await bench.clock.advance(0)
+            under_way.at_first = under_way.held
+            under_way.released.set()
+
+    assert len(bench.play(scenario)) == 9
+    assert under_way.at_first == 4
 
 
 def test_events_about_cluster_scoped_objects_go_to_default() -> None:

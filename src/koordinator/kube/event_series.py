@@ -32,8 +32,11 @@ class EventOptions:
     """Events that wait to be written; the oldest are dropped beyond it, essential ones last."""
     series_capacity: int = 20_000
     """Events whose repetitions are joined; the oldest series end beyond it."""
-    writers: int = 4
-    """Requests at a time. Few: where the API server is the bottleneck, events should not hold up what they tell of."""
+    writers: int = 8
+    """Requests at a time, at most."""
+    backlog_per_writer: int = 500
+    """So many more events have to wait before one more is written at a time: where the API server is the bottleneck,
+    events should not hold up what they tell of, but they should not fall behind for ever either."""
     series_end: float = 360.0
     series_refresh: float = 1800.0
     retry_initial: float = 0.5

@@ -21,6 +21,7 @@ from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.metrics import Metrics
 from koordinator.kube.errors import ApiStatusError, MalformedObjectError, TransportError
+from koordinator.kube.event_gates import WriterGates
 from koordinator.kube.event_series import EVENTS_V1, EventEntry, EventKey, EventOptions, event_name, limit_note
 from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.spam_filter import SpamFilter
@@ -80,6 +81,7 @@ class EventBroadcaster:
         self._queue: WorkQueue[EventEntry] = WorkQueue(clock)
         self._last_nanoseconds = 0
         self._drained = asyncio.Event()
+        self._gates = WriterGates(self._options.writers, self._options.backlog_per_writer)
         metrics = metrics or Metrics()
         written = metrics.tally("event_recorder_written_total", "Events created or patched", ("operation",))
         self._created, self._patched = written.labels("create"), written.labels("patch")
@@ -119,8 +121,8 @@ class EventBroadcaster:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._queue.run_timers(), name="event timers")
             tasks.create_task(self._end_series(), name="event series")
-            for number in range(self._options.writers):
-                tasks.create_task(self._write_all(), name=f"event writer {number}")
+            for number, gate in enumerate(self._gates.gates):
+                tasks.create_task(self._write_all(gate), name=f"event writer {number}")
 
     async def flush(self, deadline: float) -> int:
         """Write what waits, and the counts of running series, for at most ``deadline`` seconds while ``run`` runs.
@@ -137,7 +139,8 @@ class EventBroadcaster:
         if not self.pending:
             return 0
         try:
-            await within(self._clock, deadline, self._drained.wait())
+            with self._gates.hurry():
+                await within(self._clock, deadline, self._drained.wait())
         except TimeoutError:
             left = [*self._pending_essential, *self._pending]
             for entry in left:
@@ -179,6 +182,7 @@ class EventBroadcaster:
                 logger.error("event dropped, %d wait already: %s", self.pending, _describe(oldest))
         if not entry.dropped:
             self._queue.add(entry)
+        self._gates.follow(self.pending)
 
     def _drop(self, entry: EventEntry, reason: str) -> None:
         entry.dropped = True
@@ -191,10 +195,12 @@ class EventBroadcaster:
         self._waiting(entry).pop(entry, None)
         if not self.pending:
             self._drained.set()
+        self._gates.follow(self.pending)
 
-    async def _write_all(self) -> None:
+    async def _write_all(self, gate: asyncio.Event) -> None:
         queue = self._queue
         while True:
+            await gate.wait()
             entry = await queue.get()
             try:
                 if entry in self._waiting(entry):
