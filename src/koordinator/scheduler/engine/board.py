@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from koordinator.scheduler.engine.class_plan import ClassPlan
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.findings import FilterFindings, ScoreFindings
-from koordinator.scheduler.engine.framework import FEASIBLE
+from koordinator.scheduler.engine.framework import FEASIBLE, ScoreType
 from koordinator.scheduler.engine.verdicts import Failure, failures
 
 INFEASIBLE: Final = -1
@@ -19,13 +19,15 @@ INFEASIBLE: Final = -1
 _OF_PODS: Final = 1 << Aspect.PODS | 1 << Aspect.LOAD
 
 
+Scores = NDArray[np.signedinteger[Any]]
 Item = TypeVar("Item", bound=np.generic)
 
 
 class Board:
     """Arrays of shape (rows,); Evaluation keeps them current."""
 
-    def __init__(self, plan: ClassPlan, columns: NodeColumns) -> None:
+    def __init__(self, plan: ClassPlan, columns: NodeColumns, score_type: ScoreType) -> None:
+        """``score_type`` holds the sum of all weighted scores."""
         self._columns = columns
         self.plan = plan
         self._filters = plan.filters
@@ -33,16 +35,16 @@ class Board:
         self.score_names = tuple(score.plugin.name for score in self._scores)
         self.is_local = not any(entry.follows for entry in plan.filters)
         """Whether the verdict on each node depends on that node alone."""
-        self._scores_and_scaled: list[tuple[ScoreFindings, Ints | None]] = [
-            (score, np.zeros(0, dtype=np.int64) if score.scales else None) for score in self._scores
+        self._scores_and_scaled: list[tuple[ScoreFindings, Scores | None]] = [
+            (score, np.zeros(0, dtype=score_type) if score.scales else None) for score in self._scores
         ]
         """With the weighted scores of plugins that scale them: in each class by other rows."""
         self.feasible: Mask = np.zeros(0, dtype=np.bool_)
-        self.totals: Ints = np.zeros(0, dtype=np.int64)
+        self.totals: Scores = np.zeros(0, dtype=score_type)
         """Weighted sum of the scores, INFEASIBLE where the pod cannot go."""
         self._leaders: Rows | None = None
         """What ``best`` last said, as long as totals are the same."""
-        self._first: Ints = np.zeros(0, dtype=np.int64)
+        self._first: NDArray[np.int16] = np.zeros(0, dtype=np.int16)
         """The index of the first filter that rules out a row; one more than the last where none does."""
         self._first_counts: Ints = np.zeros(len(self._filters) + 1, dtype=np.int64)
         """How many rows each filter is the first to rule out."""
@@ -153,12 +155,12 @@ class Board:
         everything = rows.shape[0] == self._columns.size
         where: Any = slice(rows.shape[0]) if everything else rows
         passed = len(self._filters)
-        first = np.full(rows.shape[0], passed, dtype=np.int64)
+        first = np.full(rows.shape[0], passed, dtype=np.int16)
         for index in range(passed - 1, -1, -1):
             codes = self._filters[index].values[where]
             # Mostly nothing is ruled out, and counting is several times as fast as any().
             if np.count_nonzero(codes):
-                first = np.where(codes == FEASIBLE, first, index)
+                first[codes != FEASIBLE] = index
         feasible = first == passed
         totals = self._sums(where)
         if np.count_nonzero(feasible) < rows.shape[0]:
@@ -177,12 +179,12 @@ class Board:
             totals[~feasible] = INFEASIBLE
         self.totals[rows] = totals
 
-    def _sums(self, where: Any) -> Ints:
+    def _sums(self, where: Any) -> Scores:
         """The sum of all weighted scores."""
         parts = [(score.values if scaled is None else scaled)[where] for score, scaled in self._scores_and_scaled]
         if not parts:
             return np.zeros_like(self.totals[where])
-        total: Ints = parts[0] + parts[1] if len(parts) > 1 else parts[0].copy()
+        total: Scores = parts[0] + parts[1] if len(parts) > 1 else parts[0].copy()
         for part in parts[2:]:
             total += part
         return total
@@ -206,7 +208,7 @@ class Board:
         self.totals[row] = sum(self.scores_of(row)) if feasible else INFEASIBLE
         return bool(feasible != before)
 
-    def _count_first(self, where: Any, first: Ints) -> None:
+    def _count_first(self, where: Any, first: NDArray[np.int16]) -> None:
         """``first`` holds for the rows ``where`` from now on."""
         length = self._first_counts.shape[0]
         gained, lost = (np.bincount(each, minlength=length) for each in (first, self._first[where]))
@@ -217,7 +219,7 @@ class Board:
 
     def _rule_out(self, rows: Rows) -> None:
         """Nobody is asked about these rows any more."""
-        self._count_first(rows, np.full(rows.shape[0], len(self._filters), dtype=np.int64))
+        self._count_first(rows, np.full(rows.shape[0], len(self._filters), dtype=np.int16))
         self.feasible[rows] = False
         self.totals[rows] = INFEASIBLE
 

@@ -14,6 +14,7 @@ from koordinator.scheduler.engine.framework import (
     PreFilterResult,
     Reason,
     ScorePlugin,
+    ScoreType,
     SkipScore,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -66,7 +67,7 @@ def plan_class(
     if plan.rejection is not None:
         return plan
     is_plain = _is_plain(profile, plan)
-    makers = _Makers(columns, pod, shared if is_plain else None)
+    makers = _Makers(columns, pod, shared if is_plain else None, profile.score_type)
     plan.filters = [
         makers.filter(plugin, results[plugin.name].state if plugin.name in results else None)
         for plugin in profile.filter
@@ -111,8 +112,11 @@ def _pre_filter(plan: ClassPlan, plugins: Iterable[PreFilterPlugin], pod: PodInf
 class _Makers:
     """Findings of plugins for one class of pods."""
 
-    def __init__(self, columns: NodeColumns, pod: PodInfo, shared: SharedFindings | None) -> None:
+    def __init__(
+        self, columns: NodeColumns, pod: PodInfo, shared: SharedFindings | None, score_type: ScoreType
+    ) -> None:
         self._columns = columns
+        self._score_type = score_type
         self._pod = pod
         self._shared = shared
 
@@ -139,6 +143,7 @@ class _Makers:
                 follows=follows,
                 weight=weight,
                 scales=type(plugin).normalize is not ScorePlugin.normalize,
+                score_type=self._score_type,
             )
 
         if follows or self._shared is None:

@@ -41,7 +41,7 @@ class Evaluation(Board):
         shared: SharedFindings | None = None,
     ) -> None:
         plan = plan_class(profile, columns, pod, times, shared)
-        super().__init__(plan, columns)
+        super().__init__(plan, columns, profile.score_type)
         self.pod = plan.pod or pod
         self._filter_transformers = profile.filter_transformers
         self._score_transformers = profile.score_transformers
@@ -98,17 +98,21 @@ class Evaluation(Board):
             if reached:
                 self._update(aspects, rows, stale=stale, further=self._judge_again(reached))
                 return
-        readers = self._readers.get(aspects)
-        if readers is None:
-            readers = self._readers[aspects] = tuple(each for each in self._findings if each.reads & aspects)
         version = self._columns.version
-        for findings in readers:
+        for findings in self._readers_of(aspects):
             # What changed before is known there: this class asked for it then, or it does not matter there.
             if findings.version != version:
                 findings.judge_one(row)
                 findings.version = version
         if self._conclude(row) or stale or self._is_stale():
             self._normalize()
+
+    def _readers_of(self, aspects: int) -> tuple[Findings, ...]:
+        """The findings that depend on any of ``aspects``; to the others it does not matter that they are behind."""
+        readers = self._readers.get(aspects)
+        if readers is None:
+            readers = self._readers[aspects] = tuple(each for each in self._findings if each.reads & aspects)
+        return readers
 
     def _follow_rows(self, aspects: int, rows: Rows, alive: Rows) -> None:
         """Something of ``rows`` changed; ``alive`` are those of them that are in use."""
@@ -131,7 +135,7 @@ class Evaluation(Board):
         if self._filter_transformers or self._score_transformers:
             self._judge_transformed(aspects, rows)
         else:
-            self._judge(self._findings, aspects, rows)
+            self._judge(self._readers_of(aspects), aspects, rows)
         if further is not None:
             stale |= self._combine(further) and bool(self._scaling)
         elif rows.shape[0] <= ONE_BY_ONE:
@@ -199,7 +203,9 @@ class Evaluation(Board):
             if known is None:
                 continue
             scaled = score.plugin.normalize(self.pod, score.state, score.values[:size], feasible)
-            weighted = (score.values[:size] if scaled is None else scaled) * score.weight
+            final = score.values[:size] if scaled is None else scaled
+            score.check(final, feasible)
+            weighted = (final * score.weight).astype(known.dtype)
             if not np.array_equal(weighted, known[:size]):
                 known[:size] = weighted
                 changed = True

@@ -15,9 +15,18 @@ from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
+from numpy.typing import NDArray
 
-from koordinator.scheduler.engine.columns import Aspect, Ints, NodeColumns, Rows
-from koordinator.scheduler.engine.framework import FilterPlugin, Plugin, ScorePlugin
+from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
+from koordinator.scheduler.engine.framework import (
+    MAX_NODE_SCORE,
+    FilterPlugin,
+    Plugin,
+    PluginError,
+    ScorePlugin,
+    ScoreType,
+    is_built_in,
+)
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 FEW_CHANGES: Final = 16
@@ -42,7 +51,7 @@ class Findings(ABC):
         """It depends on other rows as well."""
         self.is_shared = not follows
         """Whether ``refresh`` is all that has to be called. Otherwise ``judge`` is, by the class that has it."""
-        self.values: Ints = np.zeros(0, dtype=np.int64)
+        self.values: NDArray[np.signedinteger[Any]] = np.zeros(0, dtype=np.int64)
         self.version = -1
         """The version of the columns that all values are current for, if they are shared."""
         self.changed_at = -1
@@ -75,7 +84,7 @@ class Findings(ABC):
         """Compute the values of ``rows``, which ascend and are in use."""
         size = self._columns.size
         if self.values.shape[0] < size:
-            larger = np.zeros(size + max(_SPARE_ROWS, size >> 4), dtype=np.int64)
+            larger = np.zeros(size + max(_SPARE_ROWS, size >> 4), dtype=self.values.dtype)
             larger[: self.values.shape[0]] = self.values
             self.values = larger
         count = rows.shape[0]
@@ -132,16 +141,23 @@ class ScoreFindings(Findings):
         follows: bool,
         weight: int,
         scales: bool,
+        score_type: ScoreType = np.int64,
     ) -> None:
+        """``score_type`` holds weighted scores."""
         super().__init__(columns, pod, state, reads, follows=follows)
         self.plugin = plugin
         self.weight = weight
         self.scales = scales
         """Whether the plugin brings its scores to 0..100 by ``normalize``."""
         self._factor = 1 if scales else weight
+        if not scales:
+            self.values = np.zeros(0, dtype=score_type)
+        self._is_foreign = not is_built_in(plugin)
 
     def _judge(self, rows: Rows, where: Any) -> None:
         scores = self.plugin.score(self.pod, self.state, rows)
+        if not self.scales:
+            self.check(scores)
         if self._factor != 1:
             scores = scores * self._factor
         if not self.scales or np.count_nonzero(self.values[where] != scores):
@@ -149,10 +165,24 @@ class ScoreFindings(Findings):
             self.changed_at = self._columns.version
 
     def judge_one(self, row: int) -> None:
-        score = self.plugin.score_one(self.pod, self.state, row) * self._factor
+        score = self.plugin.score_one(self.pod, self.state, row)
+        if not self.scales and not 0 <= score <= MAX_NODE_SCORE:
+            raise self._out_of_range(score)
+        score *= self._factor
         if self.values.item(row) != score:
             self.values[row] = score
             self.changed_at = self._columns.version
+
+    def check(self, scores: Ints, meant: Mask | None = None) -> None:
+        """Raises PluginError if a final score, of those that are meant, is out of range. Plugins of this package are
+        trusted, since to look costs a tenth of what it takes them to compute a few scores."""
+        if self._is_foreign:
+            for score in (scores if meant is None else scores[meant]).tolist():
+                if not 0 <= score <= MAX_NODE_SCORE:
+                    raise self._out_of_range(score)
+
+    def _out_of_range(self, score: int) -> PluginError:
+        return PluginError(f"{self.plugin.name}: a score of {score} is not usable: allowed are 0 to {MAX_NODE_SCORE}")
 
 
 F = TypeVar("F", bound=Findings)

@@ -33,6 +33,7 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 
 MAX_NODE_SCORE: Final = 100
+ScoreType = type[np.int32] | type[np.int64]
 FEASIBLE: Final = 0
 """The reason code of a row that passed."""
 
@@ -224,6 +225,11 @@ class ScorePlugin(Plugin):
         """Scores of all rows (only the feasible ones count) brought to 0..100; None (default): they already are. Called
         whenever ``raw`` or ``feasible`` or, by ``follow_score``, ``state`` has changed."""
         return None
+
+
+def is_built_in(plugin: Plugin) -> bool:
+    """Whether it comes with this package, so that its habits are known."""
+    return type(plugin).__module__.startswith("koordinator.")
 
 
 class SkipScore:
