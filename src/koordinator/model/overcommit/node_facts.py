@@ -1,0 +1,83 @@
+"""What overcommitment needs to know of a node, worked out once for each version of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api.codec import DecodeError, decode
+from koordinator.api.meta import WireStruct
+from koordinator.api.node import Node
+from koordinator.api.pod import ResourceList
+from koordinator.model.overcommit.amounts import NOTHING, Amounts, cpu_and_memory
+
+_MOST_CPUS: Final = 1 << 16
+
+
+class NodeReservation(WireStruct):
+    """The part of the annotation node.koordinator.sh/reservation that counts here, whatever its apply policy."""
+
+    resources: ResourceList = {}
+    reserved_cpus: str = msgspec.field(default="", name="reservedCPUs")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    name: str
+    capacity: Amounts
+    reserved: Amounts
+    """Kept for programs outside Kubernetes: the larger of what the kubelet keeps and what the annotation says."""
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    has_status: bool = True
+    """Whether a kubelet has written what the node has; before that there is nothing to add to."""
+    problem: str = ""
+    """What is wrong with the reservation annotation, which then reserves nothing."""
+
+
+def node_facts(node: Node) -> NodeFacts:
+    capacity, allocatable = cpu_and_memory(node.status.capacity), cpu_and_memory(node.status.allocatable)
+    kept = Amounts(capacity.cpu - allocatable.cpu, capacity.memory - allocatable.memory)
+    annotated, problem = NOTHING, ""
+    text = node.metadata.annotations.get(annotation_keys.NODE_RESERVATION)
+    if text is not None:
+        try:
+            annotated = reservation_amounts(text)
+        except (DecodeError, ValueError) as error:
+            problem = f"metadata.annotations[{annotation_keys.NODE_RESERVATION}] reserves nothing: {error}"
+    return NodeFacts(
+        name=node.metadata.name,
+        capacity=capacity,
+        reserved=kept.at_least(NOTHING).at_least(annotated),
+        labels=node.metadata.labels,
+        annotations=node.metadata.annotations,
+        has_status=bool(node.status.allocatable) and bool(node.status.capacity),
+        problem=problem,
+    )
+
+
+def reservation_amounts(text: str) -> Amounts:
+    """What the annotation keeps: a list of CPUs goes before an amount of CPU. Raises DecodeError and ValueError."""
+    reservation = decode(text, NodeReservation)
+    amounts = cpu_and_memory(reservation.resources)
+    if not reservation.reserved_cpus:
+        return amounts
+    return Amounts(1000 * count_cpus(reservation.reserved_cpus), amounts.memory)
+
+
+def count_cpus(cpu_list: str) -> int:
+    """How many CPUs a list such as ``0-3,7`` names. Raises ValueError when it is none."""
+    cpus: set[int] = set()
+    for part in cpu_list.split(","):
+        first, dash, last = part.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise ValueError(f"{cpu_list!r} is no list of CPUs: write numbers and ranges, such as 0-3,7")
+        end = int(last) if dash else int(first)
+        if end > _MOST_CPUS:
+            raise ValueError(f"{cpu_list!r} names CPU {end}: the highest is {_MOST_CPUS}")
+        cpus.update(range(int(first), end + 1))
+    return len(cpus)

@@ -1,0 +1,65 @@
+"""The settings of one node that decide what it offers, after all merging."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Self
+
+from koordinator.api.colocation_strategy import CALCULATE_BY_USAGE, ColocationStrategy
+from koordinator.api.cpu_normalization import CPUNormalizationStrategy
+from koordinator.api.resource_amplification import ResourceAmplificationStrategy
+
+BATCH_RESOURCE: Final = "BatchResource"
+MID_RESOURCE: Final = "MidResource"
+CPU_NORMALIZATION: Final = "CPUNormalization"
+RESOURCE_AMPLIFICATION: Final = "ResourceAmplification"
+GPU_DEVICE_RESOURCE: Final = "GPUDeviceResource"
+RDMA_DEVICE_RESOURCE: Final = "RDMADeviceResource"
+PLUGINS: Final = (
+    CPU_NORMALIZATION,
+    RESOURCE_AMPLIFICATION,
+    MID_RESOURCE,
+    BATCH_RESOURCE,
+    GPU_DEVICE_RESOURCE,
+    RDMA_DEVICE_RESOURCE,
+)
+"""What can be switched off one by one, by the names of the flag and of the metrics, in the order they run in."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityPolicy:
+    """The colocation strategy that is in force on a node, with all that it leaves out. Percentages may be above
+    100."""
+
+    enable: bool = False
+    cpu_reclaim_threshold_percent: int = 60
+    memory_reclaim_threshold_percent: int = 65
+    cpu_calculate_policy: str = CALCULATE_BY_USAGE
+    memory_calculate_policy: str = CALCULATE_BY_USAGE
+    degrade_time_minutes: int = 15
+    update_time_threshold_seconds: int = 300
+    resource_diff_threshold: float = 0.1
+    mid_reclaim_mode: str = ""
+    mid_cpu_threshold_percent: int = 100
+    mid_memory_threshold_percent: int = 100
+    mid_unallocated_percent: int = 0
+    mid_static_cpu_reserved_percent: int = 0
+    mid_static_memory_reserved_percent: int = 0
+    batch_cpu_threshold_percent: int | None = None
+    batch_memory_threshold_percent: int | None = None
+
+    @classmethod
+    def from_strategy(cls, strategy: ColocationStrategy) -> Self:
+        """What is None there keeps its default."""
+        given: dict[str, Any] = {each.name: getattr(strategy, each.name) for each in fields(cls)}
+        return cls(**{name: value for name, value in given.items() if value is not None})
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """All that is configured for one node. A policy that is None could not be read: what it decides stays as it is."""
+
+    capacity: CapacityPolicy
+    normalization: CPUNormalizationStrategy | None = field(default_factory=CPUNormalizationStrategy)
+    amplification: ResourceAmplificationStrategy | None = field(default_factory=ResourceAmplificationStrategy)
+    plugins: frozenset[str] = frozenset(PLUGINS)

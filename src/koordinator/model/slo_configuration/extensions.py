@@ -1,0 +1,39 @@
+"""What third parties add to NodeSLOs: a part of the policy whose shape only their own node agent knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from koordinator.api.node import Node
+
+
+class NodeSLOExtension(Protocol):
+    """One third party's part. Errors are raised as KoordinatorError: then what was there before stays."""
+
+    @property
+    def key(self) -> str:
+        """Under which its part stands in ``spec.extensions``."""
+
+    @property
+    def default(self) -> Any:
+        """Its configuration without a ConfigMap."""
+
+    def merge(self, old: Any, data: Mapping[str, str]) -> Any:
+        """Its configuration after the ConfigMap has become ``data``; must not change ``old``."""
+
+    def for_node(self, node: Node, configuration: Any) -> Any | None:
+        """Its part for one node, as plain JSON values; None for no part at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredExtension:
+    extension: NodeSLOExtension
+    configuration: Any
+
+    def updated(self, data: Mapping[str, str] | None) -> ConfiguredExtension:
+        """Raises KoordinatorError when the extension cannot use ``data``."""
+        if data is None:
+            return replace(self, configuration=self.extension.default)
+        return replace(self, configuration=self.extension.merge(self.configuration, data))

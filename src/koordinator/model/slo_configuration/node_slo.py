@@ -1,0 +1,105 @@
+"""The NodeSLO of one node: from each key of the SLO ConfigMap the strategy that is the node's (pkg/slo-controller/
+nodeslo, getNodeSLOSpec)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from koordinator.api.annotations import NETWORK_BANDWIDTH
+from koordinator.api.defaults import with_defaults
+from koordinator.api.meta import FreeForm
+from koordinator.api.node import Node
+from koordinator.api.nodeslo import NodeSLOSpec
+from koordinator.api.quantity import QuantityError, parse_quantity
+from koordinator.api.system_strategy import SystemStrategy
+from koordinator.base.errors import KoordinatorError
+from koordinator.model.slo_configuration.configuration import SLOConfiguration
+
+RESOURCE_THRESHOLD_PART: Final = "getResourceThresholdSpec"
+RESOURCE_QOS_PART: Final = "getResourceQOSSpec"
+CPU_BURST_PART: Final = "getCPUBurstConfigSpec"
+SYSTEM_PART: Final = "getSystemConfigSpec"
+HOST_APPLICATION_PART: Final = "getHostApplicationConfig"
+EXTENSION_PART: Final = "getNodeSLOExtension"
+"""How the metric of parsed parts names them."""
+
+_EXTENSIONS_MEMBER: Final = "Object"
+"""Extensions stand one level deeper than meant: the original's Go tag does not inline them."""
+_NO_EXTENSIONS: Final[FreeForm] = {_EXTENSIONS_MEMBER: {}}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeProblem:
+    """A part of a NodeSLO for which something on the node could not be used, and what was done instead."""
+
+    part: str
+    message: str
+
+
+def node_slo_spec(
+    configuration: SLOConfiguration, node: Node, current: NodeSLOSpec | None = None
+) -> tuple[NodeSLOSpec, tuple[NodeProblem, ...]]:
+    """The spec of a node's NodeSLO, and what could not be used for it.
+
+    Of ``current``, the spec that there is, extensions are kept that nobody here is responsible for.
+    """
+    labels = node.metadata.labels
+    problems: list[NodeProblem] = []
+    system = configuration.system.strategies.for_labels(labels)
+    spec = NodeSLOSpec(
+        resource_used_threshold_with_be=configuration.resource_threshold.strategies.for_labels(labels),
+        resource_qos_strategy=configuration.resource_qos.strategies.for_labels(labels),
+        cpu_burst_strategy=configuration.cpu_burst.strategies.for_labels(labels),
+        system_strategy=_with_bandwidth(system, node, problems),
+        host_applications=configuration.host_applications.strategies.for_labels(labels).applications,
+        extensions=_extensions(configuration, node, current, problems),
+    )
+    return spec, tuple(problems)
+
+
+def same_node_slo_spec(one: NodeSLOSpec, other: NodeSLOSpec) -> bool:
+    """Whether two specs say the same: what an API server fills in and what is left out for being empty make no
+    difference, so that an object is not written again and again for them."""
+    return one == other or _comparable(one) == _comparable(other)
+
+
+def _comparable(spec: NodeSLOSpec) -> NodeSLOSpec:
+    filled = with_defaults(spec)
+    return filled if filled.extensions else msgspec.structs.replace(filled, extensions=_NO_EXTENSIONS)
+
+
+def _with_bandwidth(strategy: SystemStrategy, node: Node, problems: list[NodeProblem]) -> SystemStrategy:
+    """The node's own total bandwidth, in bits per second, goes before the ConfigMap's."""
+    text = node.metadata.annotations.get(NETWORK_BANDWIDTH)
+    if text is None:
+        return strategy
+    try:
+        return msgspec.structs.replace(strategy, total_network_bandwidth=parse_quantity(text))
+    except QuantityError as error:
+        message = f"annotation {NETWORK_BANDWIDTH}: {error}; the configured bandwidth applies"
+        problems.append(NodeProblem(SYSTEM_PART, message))
+        return strategy
+
+
+def _extensions(
+    configuration: SLOConfiguration, node: Node, current: NodeSLOSpec | None, problems: list[NodeProblem]
+) -> FreeForm:
+    present = current.extensions.get(_EXTENSIONS_MEMBER) if current is not None and current.extensions else None
+    if not configuration.extensions:
+        return {_EXTENSIONS_MEMBER: present} if present else _NO_EXTENSIONS
+    members: dict[str, Any] = dict(present or {})
+    for configured in configuration.extensions:
+        key = configured.extension.key
+        try:
+            part = configured.extension.for_node(node, configured.configuration)
+        except KoordinatorError as error:
+            problems.append(NodeProblem(EXTENSION_PART, f"extension {key}: {error}; what was there before stays"))
+            continue
+        if part is None:
+            members.pop(key, None)
+        else:
+            members[key] = part
+    return {_EXTENSIONS_MEMBER: members}
