@@ -8,7 +8,7 @@ import pytest
 from koordinator.api.manifests import custom_resource_definitions
 from koordinator.api.manifests.__main__ import main
 
-_COMMITTED = Path(__file__).resolve().parents[2] / "config/crd"
+_COMMITTED = Path(__file__).resolve().parents[2] / "config"
 _DEFINITIONS = {definition["metadata"]["name"]: definition for definition in custom_resource_definitions()}
 
 
@@ -23,7 +23,7 @@ def test_the_committed_manifests_are_up_to_date() -> None:
 
 def test_a_stale_manifest_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main([str(tmp_path)])
-    stale = tmp_path / "scheduling.koordinator.sh_devices.yaml"
+    stale = tmp_path / "crd/scheduling.koordinator.sh_devices.yaml"
     stale.write_text("old")
     assert (main(["--check", str(tmp_path)]), capsys.readouterr().err) == (
         1,
@@ -32,7 +32,8 @@ def test_a_stale_manifest_is_reported(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_a_manifest_of_no_kind_is_removed(tmp_path: Path) -> None:
-    surplus = tmp_path / "gone.yaml"
+    surplus = tmp_path / "crd/gone.yaml"
+    surplus.parent.mkdir()
     surplus.write_text("old")
     main([str(tmp_path)])
     assert not surplus.exists()

@@ -91,11 +91,19 @@ def decode_any(body: bytes | bytearray | memoryview | msgspec.Raw | str) -> Any:
 
 
 def convert(document: Any, expected: type[T]) -> T:
-    """Turn plain dicts and lists (from YAML, say) into ``expected``, nulls counting as unset."""
+    """Turn plain dicts and lists (from YAML, say) into ``expected``, as ``decode`` does. Raises DecodeError."""
     try:
-        return msgspec.convert(without_nulls(document), expected, dec_hook=_decode_custom, strict=True)
+        return _convert(document, expected)
+    except (msgspec.ValidationError, ValueError, RecursionError):
+        pass
+    try:
+        return _convert(without_nulls(document), expected)
     except (msgspec.ValidationError, ValueError, RecursionError) as error:
         raise DecodeError(str(error)) from error
+
+
+def _convert(document: Any, expected: type[T]) -> T:
+    return msgspec.convert(document, expected, dec_hook=_decode_custom, strict=True)
 
 
 def encode(value: Any) -> bytes:

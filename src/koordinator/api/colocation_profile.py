@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from koordinator.api.constraints import Int32, IntOrString, Schema
-from koordinator.api.meta import FreeForm, LabelSelector, Object, WireStruct
+from koordinator.api.meta import LabelSelector, Object, WireStruct
 from koordinator.api.qos import QoSClass
 
 
@@ -28,7 +28,7 @@ class ClusterColocationProfileSpec(WireStruct):
     label_suffixes: dict[str, str] = {}
     """Label -> what is appended to its value."""
     scheduler_name: str = ""
-    patch: Annotated[FreeForm | None, Schema(schemaless=True)] = None
+    patch: Annotated[Any, Schema(schemaless=True)] = None
     """A strategic merge patch of the pod, applied last."""
 
 

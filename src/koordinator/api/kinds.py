@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Generic, TypeVar
 
 from koordinator.api import (
+    admission_registration,
     cluster_network_topology,
     colocation_profile,
     core,
@@ -102,6 +103,22 @@ VOLUME_ATTACHMENTS = Kind(
 )
 CUSTOM_RESOURCE_DEFINITIONS = Kind(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", Object, namespaced=False
+)
+MUTATING_WEBHOOK_CONFIGURATIONS = Kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    admission_registration.WebhookConfiguration,
+    namespaced=False,
+)
+VALIDATING_WEBHOOK_CONFIGURATIONS = Kind(
+    "admissionregistration.k8s.io",
+    "v1",
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    admission_registration.WebhookConfiguration,
+    namespaced=False,
 )
 
 _SLO = "slo.koordinator.sh"

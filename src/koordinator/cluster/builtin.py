@@ -21,6 +21,7 @@ from koordinator.cluster.strategy.pod import PodStrategy
 from koordinator.cluster.strategy.priority_class import PriorityClassStrategy
 from koordinator.cluster.strategy.storage import StorageClassStrategy, VolumeStrategy
 from koordinator.cluster.strategy.table import lookup
+from koordinator.cluster.strategy.webhook_configuration import WebhookConfigurationStrategy
 from koordinator.cluster.strategy.workload import DaemonSetStrategy, JobStrategy, WorkloadStrategy
 
 _ALL: Final = ("all",)
@@ -203,11 +204,11 @@ def _access_and_network() -> list[Resource]:
     rbac, admission, network = "rbac.authorization.k8s.io/v1", "admissionregistration.k8s.io/v1", "networking.k8s.io/v1"
     return [
         *(
-            _resource(admission, plural, kind, namespaced=False, generation=True, categories=_EXTENSIONS)
-            for plural, kind in (
-                ("mutatingwebhookconfigurations", "MutatingWebhookConfiguration"),
-                ("validatingwebhookconfigurations", "ValidatingWebhookConfiguration"),
+            _resource(
+                admission, f"{kind.lower()}s", kind, namespaced=False,
+                strategy=WebhookConfigurationStrategy(kind), categories=_EXTENSIONS,
             )
+            for kind in ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
         ),
         *(
             _resource(

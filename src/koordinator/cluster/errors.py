@@ -26,6 +26,8 @@ class ApiError(KoordinatorError):
         self.message = message
         self.details = details or {}
         self.retry_after = retry_after
+        self.warnings: Sequence[str] = ()
+        """Texts for the Warning headers of the answer."""
 
     def status(self) -> dict[str, Any]:
         details = dict(self.details)
@@ -37,8 +39,9 @@ class ApiError(KoordinatorError):
             "metadata": {},
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
         }
+        if self.reason:
+            body["reason"] = self.reason
         if details:
             body["details"] = details
         body["code"] = self.code

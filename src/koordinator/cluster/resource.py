@@ -11,23 +11,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
 
+from koordinator.api.document import Document as Document
+from koordinator.api.document import copied as copied
+
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 """What discovery says of an ordinary kind."""
-
-Document = dict[str, Any]
-"""One object as decoded from JSON; the embedded API keeps every field that it is given."""
-
-
-def copied(value: Any) -> Any:
-    """A deep copy of a JSON value; ``copy.deepcopy``, which expects cycles and classes, takes several times longer."""
-    if type(value) is dict:
-        return {name: copied(item) if type(item) in _CONTAINERS else item for name, item in value.items()}
-    if type(value) is list:
-        return [copied(item) if type(item) in _CONTAINERS else item for item in value]
-    return value
-
-
-_CONTAINERS = (dict, list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +58,18 @@ class RequestContext:
 
 class Strategy(Protocol):
     """Pure: changes the document that it is given and nothing else."""
+
+    def decode(self, obj: Document) -> None:
+        """Give what a client sent the real server's form: canonical values and defaults. Raises ApiError 400."""
+        ...
+
+    def admit(self, obj: Document, context: RequestContext) -> None:
+        """What built-in admission plugins do to a new, decoded object; part of ``prepare_create``, too."""
+        ...
+
+    def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
+        """The same for an update."""
+        ...
 
     def prepare_create(self, obj: Document, context: RequestContext) -> None:
         """Drop what a creator may not set (usually status) and fill in the defaults that the real server sets."""

@@ -19,11 +19,12 @@ from aiohttp import web
 
 from koordinator.base.clock import Clock, SystemClock
 from koordinator.base.errors import ConfigurationError, KoordinatorError
+from koordinator.cluster.admission_webhooks.webhooks import AdmissionWebhooks
 from koordinator.cluster.bootstrap import create_system_objects
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.custom_resources import CustomResources
 from koordinator.cluster.http.application import Application
-from koordinator.cluster.http.authentication import USER, TokenAuthenticator
+from koordinator.cluster.http.authentication import GROUPS, USER, TokenAuthenticator
 from koordinator.cluster.http.reviews import REVIEW_RESOURCES
 from koordinator.cluster.pki import ServingFiles, serving_files, write_private
 from koordinator.cluster.registry import Registry
@@ -110,9 +111,13 @@ class EmbeddedApi:
                 else MemoryStorage(self._options.history)
             )
             stack.push_async_callback(storage.close)
-            environment = self._environment(storage)
-            await self._start_loops(environment, stack)
+            registry = Registry((*BUILTIN_RESOURCES, *REVIEW_RESOURCES))
+            webhooks = self._webhooks(storage, registry)
+            stack.push_async_callback(webhooks.close)
+            environment = self._environment(storage, registry, webhooks)
+            # Before the webhooks are known: none may keep the server from what it needs itself.
             await create_system_objects(environment)
+            await self._start_loops(environment, webhooks, stack)
             await self._serve(environment, listener, files, storage, stack)
             self._cleanup = stack.pop_all()
 
@@ -165,22 +170,29 @@ class EmbeddedApi:
         self._port = listener.getsockname()[1]
         return listener
 
-    def _environment(self, storage: Storage) -> Environment:
+    def _webhooks(self, storage: Storage, registry: Registry) -> AdmissionWebhooks:
+        user = {"username": USER, "groups": list(GROUPS)}
+        return AdmissionWebhooks(storage, registry, self._options.clock, self._options.random, user)
+
+    def _environment(self, storage: Storage, registry: Registry, webhooks: AdmissionWebhooks) -> Environment:
         return Environment(
             storage=storage,
-            registry=Registry((*BUILTIN_RESOURCES, *REVIEW_RESOURCES)),
+            registry=registry,
             clock=self._options.clock,
             random=self._options.random,
             admission=(NamespaceLifecycle(),),
+            webhooks=webhooks,
         )
 
-    async def _start_loops(self, environment: Environment, stack: AsyncExitStack) -> None:
+    async def _start_loops(self, environment: Environment, webhooks: AdmissionWebhooks, stack: AsyncExitStack) -> None:
         custom_resources = CustomResources(environment)
         after = custom_resources.load()
+        webhooks_after = webhooks.load()
 
         async def loops() -> None:
             async with asyncio.TaskGroup() as group:
                 group.create_task(custom_resources.run(after), name="custom resources")
+                group.create_task(webhooks.run(webhooks_after), name="admission webhooks")
                 group.create_task(Termination(environment).run(), name="termination")
 
         self._loops = asyncio.get_running_loop().create_task(loops(), name="embedded API")

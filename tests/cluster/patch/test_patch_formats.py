@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.patch import MERGE_PATCH, STRATEGIC_PATCH, accepted_patch_types, apply_patch
 from koordinator.cluster.patch.merge import apply_merge_patch
-from koordinator.cluster.patch.merge_list import order_elements
 from koordinator.cluster.resource import Document, Resource
 from koordinator.cluster.strategy.custom import CustomResourceStrategy
 from tests.cluster.corpus import RESOURCES
@@ -62,15 +61,6 @@ def test_merge_patch_applied_twice_is_applied_once(original: Document, patch: Do
 def test_merge_patch_leaves_no_null_of_its_own(original: Document, patch: Document) -> None:
     merged = apply_merge_patch(original, patch)
     assert all(key not in merged for key, value in patch.items() if value is None)
-
-
-@given(st.lists(st.integers(0, 9), unique=True), st.lists(st.integers(0, 9), unique=True))
-def test_ordering_keeps_every_element_once(server: list[int], order: list[int]) -> None:
-    merged = [*server, *(x for x in order if x not in server)]
-    result = order_elements(merged, order, server, "")
-    assert sorted(result) == sorted(merged)
-    named = [x for x in result if x in order]
-    assert named == order
 
 
 @given(st.lists(st.integers(0, 5), unique=True), st.lists(st.integers(0, 5), unique=True))

@@ -8,12 +8,13 @@ import pytest
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.resource import Document
 from koordinator.cluster.verbs.binding import bind
+from koordinator.cluster.verbs.options import WriteOptions
 from tests.cluster.embedded import Verbs, pod
 
 
 def _bind(verbs: Verbs, node: str = "n", **metadata: Any) -> Document:
     binding = {"metadata": metadata, "target": {"kind": "Node", "name": node}}
-    asyncio.run(bind(verbs.environment, verbs.target("pods", "p", subresource="binding"), binding, False))
+    asyncio.run(bind(verbs.environment, verbs.target("pods", "p", subresource="binding"), binding, WriteOptions()))
     bound = verbs.get("pods", "p")
     assert bound is not None
     return bound
@@ -50,7 +51,7 @@ def test_of_concurrent_bindings_one_wins() -> None:
 
     async def main() -> list[object]:
         bindings = [{"target": {"name": f"n{number}"}} for number in range(5)]
-        attempts = (bind(verbs.environment, target, binding, False) for binding in bindings)
+        attempts = (bind(verbs.environment, target, binding, WriteOptions()) for binding in bindings)
         return await asyncio.gather(*attempts, return_exceptions=True)
 
     assert sum(isinstance(result, ApiError) for result in asyncio.run(main())) == 4

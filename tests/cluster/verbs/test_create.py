@@ -10,6 +10,7 @@ from koordinator.cluster.resource import Document
 from koordinator.cluster.verbs.admission import NamespaceLifecycle
 from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.environment import Environment
+from koordinator.cluster.verbs.options import WriteOptions
 from tests.cluster.embedded import Verbs, config_map, pod
 
 
@@ -81,7 +82,7 @@ def test_an_invalid_object_lists_its_causes() -> None:
 
 def test_a_dry_run_stores_nothing() -> None:
     verbs = Verbs()
-    stored = asyncio.run(create(verbs.environment, verbs.target("pods"), pod("p"), dry_run=True))
+    stored = asyncio.run(create(verbs.environment, verbs.target("pods"), pod("p"), WriteOptions(dry_run=True)))
     assert (stored.revision, verbs.storage.revision()) == (0, 0)
 
 

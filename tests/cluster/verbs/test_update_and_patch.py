@@ -9,6 +9,7 @@ import pytest
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.resource import Document
 from koordinator.cluster.verbs.encoding import decode
+from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.patch import patch
 from koordinator.cluster.verbs.update import update
 from tests.cluster.embedded import Verbs, config_map, pod
@@ -18,7 +19,7 @@ MERGE = "application/merge-patch+json"
 
 def _put(verbs: Verbs, obj: Document, name: str = "c", *, dry_run: bool = False) -> Document:
     target = verbs.target("configmaps", name)
-    return decode(target.resource, asyncio.run(update(verbs.environment, target, obj, dry_run=dry_run)))
+    return decode(target.resource, asyncio.run(update(verbs.environment, target, obj, WriteOptions(dry_run=dry_run))))
 
 
 def _created(verbs: Verbs, **metadata: object) -> Document:

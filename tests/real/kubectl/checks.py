@@ -88,6 +88,18 @@ metadata: {name: one, namespace: kubectl-checks}
 spec: {size: 3}
 """
 
+WEBHOOKS_OF_NOBODY = """
+apiVersion: admissionregistration.k8s.io/v1
+kind: KINDWebhookConfiguration
+metadata: {name: kubectl-checks-hooks}
+webhooks:
+  - name: one.checks.example.com
+    admissionReviewVersions: [v1]
+    sideEffects: None
+    clientConfig: {url: "https://127.0.0.1:1/never"}
+    rules: [{apiGroups: [none.example.com], apiVersions: [v1], operations: [CREATE], resources: [never], scope: "*"}]
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Check:
@@ -300,6 +312,34 @@ CUSTOM_RESOURCES = [
         "get gd", r"the server doesn't have a resource type|could not find the requested resource", fails=True
     ),
 ]
+
+
+def _webhooks(kind: str) -> list[Check]:
+    plural, stdin = f"{kind.lower()}webhookconfigurations", WEBHOOKS_OF_NOBODY.replace("KIND", kind)
+    named = f"{plural.removesuffix('s')}.admissionregistration.k8s.io/kubectl-checks-hooks"
+    return [
+        Check(f"delete {plural} kubectl-checks-hooks --ignore-not-found"),
+        Check("apply -f -", (rf"^{named} created$",), stdin=stdin),
+        Check("apply -f -", (rf"^{named} unchanged$",), stdin=stdin),
+        Check(f"get {plural}", (r"^NAME +WEBHOOKS +AGE$", r"^kubectl-checks-hooks +1 +\d+s$")),
+        Check("apply -f -", (rf"^{named} configured$",), stdin=f"{stdin}    timeoutSeconds: 3\n"),
+        Check(
+            f"get {plural} kubectl-checks-hooks -o jsonpath={{.webhooks[0].timeoutSeconds}}/{{.metadata.generation}}",
+            (r"^3/2",),
+        ),
+        Check(
+            "apply -f -",
+            (r"webhooks\[0\].timeoutSeconds: Invalid value: 99: the timeout value must be between 1 and 30 seconds",),
+            stdin=f"{stdin}    timeoutSeconds: 99\n",
+            fails=True,
+        ),
+        Check(f"describe {plural} kubectl-checks-hooks", (r"Failure Policy: +Fail", r"Match Policy: +Equivalent")),
+        Check(f"explain {plural}.webhooks.sideEffects", (r"FIELD: sideEffects <string>",)),
+        Check(f"delete {plural} kubectl-checks-hooks", (r"deleted",)),
+    ]
+
+
+WEBHOOKS = [*_webhooks("Mutating"), *_webhooks("Validating")]
 REMOVAL = [
     Check("create -f -", (r"^configmap/held created$",), stdin=FINALIZED),
     in_namespace("delete cm held --wait=false", r"deleted"),
@@ -338,5 +378,6 @@ CHECKS = {
     "nodes": NODES,
     "priorities": PRIORITIES,
     "custom resources": CUSTOM_RESOURCES,
+    "webhooks": WEBHOOKS,
     "removal": REMOVAL,
 }

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
 from aiohttp import web
 
-from koordinator.cluster.errors import method_not_allowed, not_found, unknown_path
+from koordinator.cluster.errors import ApiError, method_not_allowed, not_found, unknown_path
 from koordinator.cluster.http import rendering
 from koordinator.cluster.http.body import decode_document, media_type, read_document
 from koordinator.cluster.http.field_validation import check_fields
@@ -22,7 +24,7 @@ from koordinator.cluster.verbs.deletecollection import delete_collection
 from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.get import get
 from koordinator.cluster.verbs.list import list_objects
-from koordinator.cluster.verbs.options import DeleteOptions, ListOptions, dry_run
+from koordinator.cluster.verbs.options import DeleteOptions, ListOptions, WriteOptions
 from koordinator.cluster.verbs.patch import patch
 from koordinator.cluster.verbs.subresources import ACTIONS
 from koordinator.cluster.verbs.target import Target
@@ -83,41 +85,38 @@ class ResourceHandler:
 
     async def _create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         obj = await read_document(request, target.resource)
-        warnings = check_fields(target.resource, obj, request.query)
-        dry = dry_run(request.query)
-        stored = await create(self._environment, target, obj, dry_run=dry, warnings=warnings)
-        return self._object(request, target, stored, 201, warnings)
+        with self._writing(request) as options:
+            options.warnings.extend(check_fields(target.resource, obj, request.query))
+            stored = await create(self._environment, target, obj, options)
+        return self._object(request, target, stored, 201, options.warnings)
 
     async def _update(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         obj = await read_document(request, target.resource)
-        warnings = check_fields(target.resource, obj, request.query)
-        dry = dry_run(request.query)
-        stored = await update(self._environment, target, obj, dry_run=dry, warnings=warnings)
-        return self._object(request, target, stored, 200, warnings)
+        with self._writing(request) as options:
+            options.warnings.extend(check_fields(target.resource, obj, request.query))
+            stored = await update(self._environment, target, obj, options)
+        return self._object(request, target, stored, 200, options.warnings)
 
     async def _patch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        warnings: list[str] = []
-        stored = await patch(
-            self._environment,
-            target,
-            request.headers.get("Content-Type", ""),
-            await request.read(),
-            dry_run=dry_run(request.query),
-            warnings=warnings,
-        )
-        return self._object(request, target, stored, 200, warnings)
+        content_type, body = request.headers.get("Content-Type", ""), await request.read()
+        with self._writing(request) as options:
+            stored = await patch(self._environment, target, content_type, body, options)
+        return self._object(request, target, stored, 200, options.warnings)
 
     async def _delete(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        deletion = await delete(self._environment, target, await _delete_options(request))
+        chosen = await _delete_options(request)
+        with self._writing(request, chosen) as options:
+            deletion = await delete(self._environment, target, chosen, options)
         if deletion.gone and not target.resource.graceful_deletion:
-            return success(deleted_details(target.resource, deletion.stored))
-        return self._object(request, target, deletion.stored)
+            return success(deleted_details(target.resource, deletion.stored), warnings=options.warnings)
+        return self._object(request, target, deletion.stored, 200, options.warnings)
 
     async def _delete_collection(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        options = await _delete_options(request)
+        chosen = await _delete_options(request)
         selection = ListOptions.parse(request.query)
-        deleted = await delete_collection(self._environment, target, selection, options)
-        return json_response(self._renderer(request, target).many(deleted))
+        with self._writing(request, chosen) as options:
+            deleted = await delete_collection(self._environment, target, selection, chosen, options)
+        return json_response(self._renderer(request, target).many(deleted), 200, options.warnings)
 
     async def _act(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         resource = target.resource
@@ -127,8 +126,9 @@ class ResourceHandler:
         if request.method != "POST" or target.namespace is None:
             raise method_not_allowed()
         body = await read_document(request, None)
-        await action(self._environment, target, body, dry_run(request.query))
-        return success(status=201)
+        with self._writing(request) as options:
+            await action(self._environment, target, body, options)
+        return success(status=201, warnings=options.warnings)
 
     async def _review(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         if request.method != "POST" or target.subresource:
@@ -137,6 +137,18 @@ class ResourceHandler:
             raise not_found(target.resource, target.name)
         review = await read_document(request, target.resource)
         return document_response(self._reviews.answer(target.resource, review), 201)
+
+    @contextmanager
+    def _writing(self, request: web.BaseRequest, chosen: DeleteOptions | None = None) -> Iterator[WriteOptions]:
+        """The options of a write, whose warnings go out with a refusal, too."""
+        options = WriteOptions.parse(request.query, self._environment.clock.monotonic())
+        if chosen is not None and chosen.dry_run:
+            options = replace(options, dry_run=True)
+        try:
+            yield options
+        except ApiError as error:
+            error.warnings = options.warnings
+            raise
 
     def _renderer(self, request: web.BaseRequest, target: Target) -> rendering.Renderer:
         form = negotiate(request.headers.get("Accept", ""))

@@ -30,19 +30,19 @@ def document_response(document: Any, status: int = 200) -> web.Response:
 
 
 def failure(error: ApiError) -> web.Response:
-    response = document_response(error.status(), error.code)
+    response = json_response(_encode(error.status()), error.code, error.warnings)
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(error.retry_after)
     return response
 
 
-def success(details: Document | None = None, status: int = 200) -> web.Response:
+def success(details: Document | None = None, status: int = 200, warnings: Iterable[str] = ()) -> web.Response:
     body: Document = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     if details:
         body["details"] = details
     if status != 200:
         body["code"] = status
-    return document_response(body, status)
+    return json_response(_encode(body), status, warnings)
 
 
 def deleted_details(resource: Resource, stored: Stored) -> Document:

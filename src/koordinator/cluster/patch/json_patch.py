@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import jsonpatch
-import jsonpointer
-
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.resource import Document, copied
+from koordinator.cluster.patch.operations import OperationError, apply_operations
+from koordinator.cluster.resource import Document
 
 _MAX_OPERATIONS: Final = 10_000
 
@@ -19,17 +17,11 @@ def apply_json_patch(original: Document, operations: list[Any]) -> Document:
         message = f"The allowed maximum operations in a JSON patch is {_MAX_OPERATIONS}, got {len(operations)}"
         raise ApiError(413, "RequestEntityTooLarge", message)
     try:
-        patched = jsonpatch.JsonPatch(operations).apply(copied(original))
-    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError) as error:
+        patched = apply_operations(original, operations)
+    except OperationError as error:
         # The real server hides why; the reason costs nothing and saves a search.
-        message = f"the server rejected our request due to an error in our request: {_reason(error)}"
+        message = f"the server rejected our request due to an error in our request: {error}"
         raise ApiError(422, "Invalid", message) from error
     if not isinstance(patched, dict):
         raise ApiError(422, "Invalid", "the server rejected our request due to an error in our request")
     return patched
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, jsonpatch.JsonPatchTestFailed):
-        return f"testing value failed: {error}"
-    return str(error)

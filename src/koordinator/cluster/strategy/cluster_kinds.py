@@ -1,4 +1,4 @@
-"""Small kinds around the workloads: namespaces, services, secrets, policies, webhooks, roles."""
+"""Small kinds around the workloads: namespaces, services, secrets, policies, roles."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from koordinator.cluster.strategy.table import Table
 
 _CORE: Final = "io.k8s.api.core.v1."
 _RBAC: Final = "io.k8s.api.rbac.v1."
-_ADMISSION: Final = "io.k8s.api.admissionregistration.v1."
 _NETWORKING: Final = "io.k8s.api.networking.v1."
 NAMESPACE_LABEL: Final = "kubernetes.io/metadata.name"
 RBAC_GROUP: Final = "rbac.authorization.k8s.io"
@@ -96,25 +95,6 @@ def _subject(subject: Document) -> None:
         default_each(subject, "apiGroup", RBAC_GROUP)
 
 
-@defaults_of(f"{_ADMISSION}MutatingWebhook")
-def _mutating_webhook(webhook: Document) -> None:
-    _webhook(webhook)
-    webhook.setdefault("reinvocationPolicy", "Never")
-
-
-@defaults_of(f"{_ADMISSION}ValidatingWebhook")
-def _webhook(webhook: Document) -> None:
-    webhook.setdefault("failurePolicy", "Fail")
-    webhook.setdefault("matchPolicy", "Equivalent")
-    webhook.setdefault("namespaceSelector", {})
-    webhook.setdefault("objectSelector", {})
-    webhook.setdefault("timeoutSeconds", 10)
-    for rule in webhook.get("rules") or []:
-        rule.setdefault("scope", "*")
-    if service := webhook["clientConfig"].get("service"):
-        service.setdefault("port", 443)
-
-
 class NamespaceStrategy(ObjectStrategy):
     """Namespaces hold themselves until they are empty: ``spec.finalizers`` goes last."""
 
@@ -124,7 +104,7 @@ class NamespaceStrategy(ObjectStrategy):
             "v1", "Namespace", namespaced=False, name_check=dns_label, table=table, status=True, field_labels=labels
         )
 
-    def admit(self, obj: Document, context: RequestContext) -> None:
+    def initialize(self, obj: Document, context: RequestContext) -> None:
         obj["spec"]["finalizers"] = ["kubernetes"]
 
     def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
@@ -143,7 +123,7 @@ class ServiceStrategy(ObjectStrategy):
         }
         super().__init__("v1", "Service", name_check=dns_1035_label, table=table, status=True, field_labels=labels)
 
-    def admit(self, obj: Document, context: RequestContext) -> None:
+    def initialize(self, obj: Document, context: RequestContext) -> None:
         spec = obj["spec"]
         if spec["type"] != "ExternalName":
             spec.setdefault("clusterIP", "None")

@@ -30,6 +30,15 @@ class CustomResourceStrategy:
         self._printed = found.get("additionalPrinterColumns") or []
         self._selectable = [entry["jsonPath"].lstrip(".") for entry in found.get("selectableFields") or []]
 
+    def decode(self, obj: Document) -> None:
+        """Nothing to do: no table says what a custom resource's fields are."""
+
+    def admit(self, obj: Document, context: RequestContext) -> None:
+        """No admission plugin knows custom resources."""
+
+    def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
+        """Nor their updates."""
+
     def prepare_create(self, obj: Document, context: RequestContext) -> None:
         if self._status:
             obj.pop("status", None)

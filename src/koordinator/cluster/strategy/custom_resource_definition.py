@@ -41,7 +41,7 @@ class CustomResourceDefinitionStrategy(ObjectStrategy):
             status=True,
         )
 
-    def admit(self, obj: Document, context: RequestContext) -> None:
+    def initialize(self, obj: Document, context: RequestContext) -> None:
         obj["status"] = {"conditions": [], "acceptedNames": {}, "storedVersions": []}
         self._accept(obj, context)
 

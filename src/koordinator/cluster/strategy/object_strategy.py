@@ -46,6 +46,10 @@ class ObjectStrategy:
         self._status = status
         self._field_labels = field_labels or {}
 
+    def decode(self, obj: Document) -> None:
+        self._canonicalize(obj)
+        apply_defaults(obj, self._type)
+
     def prepare_create(self, obj: Document, context: RequestContext) -> None:
         if self._status:
             obj.pop("status", None)
@@ -55,6 +59,7 @@ class ObjectStrategy:
         if self._generation:
             obj["metadata"]["generation"] = 1
         self.admit(obj, context)
+        self.initialize(obj, context)
 
     def prepare_update(self, obj: Document, old: Document, context: RequestContext) -> None:
         self._canonicalize(obj)
@@ -95,10 +100,13 @@ class ObjectStrategy:
         return labels
 
     def admit(self, obj: Document, context: RequestContext) -> None:
-        """What depends on more than the object itself: admission and generated values."""
+        """What the real server's built-in admission plugins do to a new object."""
 
     def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
         """The same for updates."""
+
+    def initialize(self, obj: Document, context: RequestContext) -> None:
+        """What the server alone sets on a new object, once admission is done with it."""
 
     def keep_metadata_on_status_update(self, obj: Document, old: Document) -> None:
         """Most kinds let the status subresource change labels of nobody."""

@@ -35,6 +35,8 @@ class PodStrategy(ObjectStrategy):
     def admit(self, obj: Document, context: RequestContext) -> None:
         add_default_tolerations(obj["spec"])
         resolve_priority(obj, context)
+
+    def initialize(self, obj: Document, context: RequestContext) -> None:
         obj["status"] = {"phase": "Pending", "qosClass": qos_class(obj["spec"])}
         if obj["spec"].get("schedulingGates"):
             obj["status"]["conditions"] = [

@@ -58,7 +58,7 @@ class VolumeStrategy(ObjectStrategy):
     def __init__(self, table: Table) -> None:
         super().__init__("v1", "PersistentVolume", namespaced=False, table=table, status=True)
 
-    def admit(self, obj: Document, context: RequestContext) -> None:
+    def initialize(self, obj: Document, context: RequestContext) -> None:
         obj["status"]["lastPhaseTransitionTime"] = format_time(context.now)
 
 

@@ -117,7 +117,7 @@ class WorkloadStrategy(ObjectStrategy):
 class DaemonSetStrategy(WorkloadStrategy):
     """DaemonSets count their templates in an annotation, which old controllers read."""
 
-    def admit(self, obj: Document, context: RequestContext) -> None:
+    def initialize(self, obj: Document, context: RequestContext) -> None:
         _count_template(obj, 1)
 
     def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
@@ -148,7 +148,7 @@ class JobStrategy(ObjectStrategy):
     def __init__(self, **options: Any) -> None:
         super().__init__("batch/v1", "Job", generation=True, status=True, **options)
 
-    def admit(self, obj: Document, context: RequestContext) -> None:
+    def initialize(self, obj: Document, context: RequestContext) -> None:
         spec, metadata = obj["spec"], obj["metadata"]
         if spec.get("manualSelector"):
             return

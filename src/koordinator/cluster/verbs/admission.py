@@ -1,7 +1,7 @@
-"""The place between a prepared object and the store where others may change or refuse it.
+"""The place between what a client sent and the store where others may change or refuse it.
 
-Checks of our own come first, webhooks (in a later version) join the same chain: all ``mutate`` run before validation,
-all ``validate`` after it.
+Checks of our own come first, then mutating webhooks, then the preparation and validation of the kind, and last whoever
+only validates.
 """
 
 from __future__ import annotations
@@ -11,8 +11,12 @@ from typing import Literal, Protocol
 
 from koordinator.cluster.errors import ApiError, forbidden
 from koordinator.cluster.resource import Document, RequestContext
+from koordinator.cluster.verbs.finalizers import is_namespace
+from koordinator.cluster.verbs.options import DeleteOptions, WriteOptions
 from koordinator.cluster.verbs.target import Target
 
+Operation = Literal["CREATE", "UPDATE", "DELETE"]
+GroupVersionKind = tuple[str, str, str]
 _IMMORTAL_NAMESPACES = frozenset(("default", "kube-system", "kube-public"))
 
 
@@ -20,21 +24,53 @@ _IMMORTAL_NAMESPACES = frozenset(("default", "kube-system", "kube-public"))
 class Attributes:
     """One write on its way to the store."""
 
-    operation: Literal["CREATE", "UPDATE", "DELETE"]
+    operation: Operation
     target: Target
     obj: Document | None
     """What will be written; None for a deletion."""
     old: Document | None
     context: RequestContext
-    dry_run: bool = False
+    request: WriteOptions
+    delete_options: DeleteOptions | None = None
+    body_kind: GroupVersionKind | None = None
+    """The kind of ``obj`` where that is not the resource's own: Binding for pods/binding."""
+
+    @property
+    def namespace(self) -> str:
+        """Empty for what is cluster-scoped; a Namespace counts as being in itself."""
+        target = self.target
+        if target.resource.namespaced:
+            return target.namespace or ""
+        return target.name if is_namespace(target.resource) else ""
 
 
 class Admission(Protocol):
     """A member of the chain; refuses by raising ApiError."""
 
-    async def mutate(self, attributes: Attributes) -> bool:
-        """Change ``attributes.obj`` in place; True when it did, so that defaults are filled in anew."""
+    async def mutate(self, attributes: Attributes) -> None:
+        """Before the kind prepares the object for the store; may change ``attributes.obj`` in place."""
         ...
+
+    async def validate(self, attributes: Attributes) -> None:
+        """When the object is as it will be stored."""
+        ...
+
+
+class Webhooks(Admission, Protocol):
+    """Whoever calls admission webhooks; asked first whether there is anything to call."""
+
+    def mutates(self, attributes: Attributes) -> bool:
+        """Whether ``mutate`` might call someone; the object need not be decoded for this."""
+        ...
+
+
+class NoWebhooks:
+    """Of a server that calls none."""
+
+    def mutates(self, attributes: Attributes) -> bool:
+        return False
+
+    async def mutate(self, attributes: Attributes) -> None: ...
 
     async def validate(self, attributes: Attributes) -> None: ...
 
@@ -42,10 +78,10 @@ class Admission(Protocol):
 class NamespaceLifecycle:
     """Nothing is created in a namespace that is absent or going; the system's namespaces stay."""
 
-    async def mutate(self, attributes: Attributes) -> bool:
+    async def mutate(self, attributes: Attributes) -> None:
         target = attributes.target
         if attributes.operation != "CREATE" or not target.resource.namespaced or target.namespace is None:
-            return False
+            return
         namespace = attributes.context.lookup("", "namespaces", None, target.namespace)
         if namespace is None:
             message = f'namespaces "{target.namespace}" not found'
@@ -58,10 +94,9 @@ class NamespaceLifecycle:
                 {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
             ]
             raise error
-        return False
 
     async def validate(self, attributes: Attributes) -> None:
         target = attributes.target
-        is_namespace = target.resource.plural == "namespaces" and not target.resource.group
-        if attributes.operation == "DELETE" and is_namespace and target.name in _IMMORTAL_NAMESPACES:
+        doomed = attributes.operation == "DELETE" and is_namespace(target.resource)
+        if doomed and target.name in _IMMORTAL_NAMESPACES:
             raise forbidden(target.resource, target.name, "this namespace may not be deleted")

@@ -5,17 +5,27 @@ from __future__ import annotations
 from koordinator.cluster.errors import ApiError, bad_request, conflict, invalid
 from koordinator.cluster.resource import Cause, Document
 from koordinator.cluster.storage.interface import Stored
+from koordinator.cluster.verbs.admission import Attributes
 from koordinator.cluster.verbs.environment import Environment, timestamp
 from koordinator.cluster.verbs.modify import retry, store
+from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import Target
 
+_KIND = ("", "v1", "Binding")
 
-async def bind(environment: Environment, target: Target, binding: Document, dry_run: bool) -> None:
+
+async def bind(environment: Environment, target: Target, binding: Document, options: WriteOptions) -> None:
     """Raises ApiError: 409 when the pod has a node, is being deleted or is gated; 404 without the pod."""
+    context = environment.context(options.warnings)
+    attributes = Attributes("CREATE", target, binding, None, context, options, body_kind=_KIND)
+    if environment.webhooks.mutates(attributes):
+        _complete(target, binding)
+        await environment.webhooks.mutate(attributes)
     metadata = binding.get("metadata") or {}
     if (metadata.get("name") or target.name) != target.name:
         raise bad_request("name in URL does not match name in Binding object")
     destination = _destination(target, binding)
+    await environment.webhooks.validate(attributes)
     now = timestamp(environment.clock.now())
 
     async def attempt(stored: Stored, pod: Document) -> Stored:
@@ -26,9 +36,17 @@ async def bind(environment: Environment, target: Target, binding: Document, dry_
             if metadata.get(field):
                 pod["metadata"][field] = {**(pod["metadata"].get(field) or {}), **metadata[field]}
         _mark_scheduled(pod, now)
-        return await store(environment, target, stored, pod, dry_run=dry_run)
+        return await store(environment, target, stored, pod, dry_run=options.dry_run)
 
     await retry(environment, target, attempt)
+
+
+def _complete(target: Target, binding: Document) -> None:
+    """What the real server fills in before anyone else sees the binding."""
+    binding.setdefault("kind", "Binding")
+    binding.setdefault("apiVersion", "v1")
+    binding.setdefault("metadata", {}).setdefault("namespace", target.namespace)
+    binding.setdefault("target", {})
 
 
 def _destination(target: Target, binding: Document) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from koordinator.cluster.errors import already_exists, bad_request, invalid
 from koordinator.cluster.resource import Document
 from koordinator.cluster.storage.interface import KeyExists, Stored
@@ -9,6 +11,7 @@ from koordinator.cluster.verbs.admission import Attributes
 from koordinator.cluster.verbs.encoding import encode
 from koordinator.cluster.verbs.environment import Environment, timestamp
 from koordinator.cluster.verbs.identity import check_kind, check_namespace
+from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import Target
 
 _GENERATED_BASE = 58
@@ -18,55 +21,82 @@ _SET_BY_SERVER = ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink",
 
 
 async def create(
-    environment: Environment, target: Target, obj: Document, *, dry_run: bool = False, warnings: list[str] | None = None
+    environment: Environment, target: Target, obj: Document, options: WriteOptions | None = None
 ) -> Stored:
     """``target.name`` is the name in the URL, usually empty. Takes over ``obj``. Raises ApiError."""
-    resource = target.resource
+    resource, options = target.resource, options or WriteOptions()
     check_kind(resource, obj)
     metadata = check_namespace(target, obj)
     if metadata.get("resourceVersion"):
         raise bad_request("resourceVersion should not be set on objects to be created")
     for field in _SET_BY_SERVER:
         metadata.pop(field, None)
-    metadata["uid"] = environment.new_uid()
-    metadata["creationTimestamp"] = timestamp(environment.clock.now())
-    base = "" if metadata.get("name") else metadata.get("generateName") or ""
-    prepared = await _prepare(environment, target, obj, base, dry_run=dry_run, warnings=warnings)
+    context = environment.context(options.warnings)
+    attributes = Attributes("CREATE", _named(target, obj), obj, None, context, options)
+    if environment.webhooks.mutates(attributes):
+        await _mutate(environment, attributes)
+    base = _name(environment, obj["metadata"])
+    if attributes.target.name != obj["metadata"].get("name"):
+        attributes = replace(attributes, target=_named(target, obj))
+    await _prepare(environment, attributes)
+    return await _store(environment, target, obj, base, dry_run=options.dry_run)
+
+
+async def _store(environment: Environment, target: Target, obj: Document, base: str, *, dry_run: bool) -> Stored:
+    """A generated name that is taken is generated anew."""
+    resource = target.resource
     for _ in range(_GENERATED_ATTEMPTS if base else 1):
-        name = prepared["metadata"]["name"]
+        name = obj["metadata"]["name"]
         key = resource.storage_key(target.namespace, name)
         try:
             if not dry_run:
-                return await environment.storage.create(key, encode(resource, prepared))
+                return await environment.storage.create(key, encode(resource, obj))
             if environment.storage.get(key) is None:
-                return Stored(key, encode(resource, prepared), 0)
+                return Stored(key, encode(resource, obj), 0)
         except KeyExists:
             pass
         if base:
-            prepared["metadata"]["name"] = _generated_name(environment, base)
+            obj["metadata"]["name"] = _generated_name(environment, base)
     raise already_exists(resource, name)
 
 
-async def _prepare(
-    environment: Environment, target: Target, obj: Document, base: str, *, dry_run: bool, warnings: list[str] | None
-) -> Document:
-    strategy = target.resource.strategy
-    if base:
-        obj["metadata"]["name"] = _generated_name(environment, base)
-    context = environment.context()
-    strategy.prepare_create(obj, context)
-    named = Target(target.resource, target.namespace, obj["metadata"].get("name") or "", target.subresource)
-    attributes = Attributes("CREATE", named, obj, None, context, dry_run)
-    changed = [await admission.mutate(attributes) for admission in environment.admission]
-    if any(changed):
-        strategy.prepare_create(obj, context)
-    if causes := strategy.validate(obj, None):
-        raise invalid(target.resource, named.name, causes)
+def _named(target: Target, obj: Document) -> Target:
+    return Target(target.resource, target.namespace, obj["metadata"].get("name") or "", target.subresource)
+
+
+async def _mutate(environment: Environment, attributes: Attributes) -> None:
+    """Webhooks see what built-in admission makes of the decoded object, before the server adds anything to it."""
+    obj, target = attributes.obj, attributes.target
+    assert obj is not None
+    target.resource.strategy.decode(obj)
+    for admission in environment.admission:
+        await admission.mutate(attributes)
+    target.resource.strategy.admit(obj, attributes.context)
+    await environment.webhooks.mutate(attributes)
+    check_namespace(target, obj)
+
+
+def _name(environment: Environment, metadata: Document) -> str:
+    """Give the object its identity; returns what its name was generated from, empty for a given name."""
+    metadata["uid"] = environment.new_uid()
+    metadata["creationTimestamp"] = timestamp(environment.clock.now())
+    base = "" if metadata.get("name") else metadata.get("generateName") or ""
+    if isinstance(base, str) and base:
+        metadata["name"] = _generated_name(environment, base)
+    return base
+
+
+async def _prepare(environment: Environment, attributes: Attributes) -> None:
+    obj, target = attributes.obj, attributes.target
+    assert obj is not None
+    target.resource.strategy.prepare_create(obj, attributes.context)
+    for admission in environment.admission:
+        await admission.mutate(attributes)
+    if causes := target.resource.strategy.validate(obj, None):
+        raise invalid(target.resource, target.name, causes)
     for admission in environment.admission:
         await admission.validate(attributes)
-    if warnings is not None:
-        warnings.extend(context.warnings)
-    return obj
+    await environment.webhooks.validate(attributes)
 
 
 def _generated_name(environment: Environment, base: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from koordinator.cluster.errors import conflict
@@ -13,7 +13,7 @@ from koordinator.cluster.verbs.encoding import encode
 from koordinator.cluster.verbs.environment import Environment, timestamp
 from koordinator.cluster.verbs.finalizers import blocks_removal, claim, is_namespace
 from koordinator.cluster.verbs.modify import retry
-from koordinator.cluster.verbs.options import DeleteOptions
+from koordinator.cluster.verbs.options import DeleteOptions, WriteOptions
 from koordinator.cluster.verbs.target import Target
 
 
@@ -25,30 +25,66 @@ class Deletion:
     gone: bool
 
 
-async def delete(environment: Environment, target: Target, options: DeleteOptions) -> Deletion:
-    """Raises ApiError: 404, or 409 when a precondition does not hold."""
+async def delete(
+    environment: Environment,
+    target: Target,
+    options: DeleteOptions,
+    request: WriteOptions | None = None,
+    *,
+    of_collection: bool = False,
+) -> Deletion:
+    """Raises ApiError: 404, or 409 when a precondition does not hold.
+
+    ``of_collection``: the request named no object, and so admission is told none, as by the real server.
+    """
     gone = False
+    request = request or WriteOptions(dry_run=options.dry_run)
+    about = replace(target, name="") if of_collection else target
 
     async def attempt(stored: Stored, old: Document) -> Stored:
         nonlocal gone
+        gone = False
         _check_preconditions(target, old, options)
-        attributes = Attributes("DELETE", target, None, old, environment.context(), options.dry_run)
-        for admission in environment.admission:
-            await admission.validate(attributes)
-        claim(target.resource, old)
+        if _is_pending(target.resource, old, options):
+            return stored
         grace = _grace_period(target.resource, old, options)
+        asked = replace(options, grace_period_seconds=grace) if target.resource.graceful_deletion else options
+        context = environment.context(request.warnings)
+        await _admit(environment, Attributes("DELETE", about, None, old, context, request, asked))
+        claim(target.resource, old)
         gone = grace == 0 and not blocks_removal(target.resource, old)
         if gone:
             return stored if options.dry_run else await environment.storage.delete(stored.key, stored.revision)
-        if not _mark(target.resource, old, grace, environment.clock.now()):
-            return stored
-        value = encode(target.resource, old)
-        if options.dry_run:
-            return Stored(stored.key, value, stored.revision)
-        return await environment.storage.update(stored.key, value, stored.revision)
+        marked = _mark(target.resource, old, grace, environment.clock.now())
+        return await _store(environment, stored, target.resource, old, options) if marked else stored
 
     stored = await retry(environment, target, attempt)
     return Deletion(stored, gone)
+
+
+async def _store(
+    environment: Environment, stored: Stored, resource: Resource, obj: Document, options: DeleteOptions
+) -> Stored:
+    value = encode(resource, obj)
+    if options.dry_run:
+        return Stored(stored.key, value, stored.revision)
+    return await environment.storage.update(stored.key, value, stored.revision)
+
+
+async def _admit(environment: Environment, attributes: Attributes) -> None:
+    if environment.webhooks.mutates(attributes):
+        await environment.webhooks.mutate(attributes)
+    for admission in environment.admission:
+        await admission.validate(attributes)
+    await environment.webhooks.validate(attributes)
+
+
+def _is_pending(resource: Resource, old: Document, options: DeleteOptions) -> bool:
+    """Whether its keeper was told to end it already, and has no less time than is asked for now."""
+    granted = old["metadata"].get("deletionGracePeriodSeconds")
+    if not resource.graceful_deletion or not old["metadata"].get("deletionTimestamp") or not granted:
+        return False
+    return options.grace_period_seconds is None or options.grace_period_seconds >= granted
 
 
 def _check_preconditions(target: Target, old: Document, options: DeleteOptions) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,8 +11,9 @@ from koordinator.base.clock import Clock
 from koordinator.cluster.registry import Registry
 from koordinator.cluster.resource import Document, RequestContext
 from koordinator.cluster.storage.interface import Storage
-from koordinator.cluster.verbs.admission import Admission
+from koordinator.cluster.verbs.admission import Admission, NoWebhooks, Webhooks
 from koordinator.cluster.verbs.encoding import decode
+from koordinator.cluster.verbs.identity import new_uid
 from koordinator.cluster.verbs.selection import SelectorFacts
 
 _NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -29,10 +29,12 @@ class Environment:
     clock: Clock
     random: Random
     admission: Sequence[Admission] = ()
+    webhooks: Webhooks = field(default_factory=NoWebhooks)
     facts: SelectorFacts = field(default_factory=SelectorFacts)
 
-    def context(self) -> RequestContext:
-        return RequestContext(now=self.clock.now(), lookup=self.lookup, list_objects=self.list_objects)
+    def context(self, warnings: list[str]) -> RequestContext:
+        """``warnings`` collects what the answer is to warn of."""
+        return RequestContext(self.clock.now(), self.lookup, self.list_objects, warnings=warnings)
 
     def lookup(self, group: str, plural: str, namespace: str | None, name: str) -> Document | None:
         resource = self.registry.stored(group, plural)
@@ -48,7 +50,7 @@ class Environment:
         return [decode(resource, stored) for stored in self.storage.list(resource.storage_prefix()).items]
 
     def new_uid(self) -> str:
-        return str(uuid.UUID(int=self.random.getrandbits(128), version=4))
+        return new_uid(self.random)
 
     def name_suffix(self) -> str:
         return "".join(self.random.choices(_NAME_ALPHABET, k=5))

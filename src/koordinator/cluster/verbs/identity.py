@@ -1,6 +1,9 @@
-"""Does a body belong to the URL that it was sent to?"""
+"""Who an object is: does a body belong to the URL that it was sent to, and what makes a new object unique?"""
 
 from __future__ import annotations
+
+import uuid
+from random import Random
 
 from koordinator.cluster.errors import bad_request
 from koordinator.cluster.resource import Document, Resource
@@ -30,6 +33,10 @@ def check_namespace(target: Target, obj: Document) -> Document:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
     metadata["namespace"] = target.namespace
     return metadata
+
+
+def new_uid(random: Random) -> str:
+    return str(uuid.UUID(int=random.getrandbits(128), version=4))
 
 
 def check_name(target: Target, metadata: Document) -> None:

@@ -6,6 +6,7 @@ The object is removed instead of stored when the change drops the last finalizer
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from koordinator.cluster.verbs.encoding import decode, encode
 from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.finalizers import blocks_removal
 from koordinator.cluster.verbs.identity import check_kind, check_name, check_namespace
+from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import Target
 
 _ATTEMPTS = 100
@@ -35,22 +37,18 @@ async def modify(
     environment: Environment,
     target: Target,
     change: Change,
-    *,
-    dry_run: bool = False,
-    warnings: list[str] | None = None,
+    options: WriteOptions | None = None,
 ) -> Stored:
     """Returns the new state; for an object that was removed its last one. Raises ApiError."""
-    strategy = target.resource.strategy
+    strategy, options = target.resource.strategy, options or WriteOptions()
     prepare = strategy.prepare_status_update if target.subresource == "status" else strategy.prepare_update
 
     async def replace(stored: Stored, old: Document) -> Stored:
         obj = change(old)
         _check_identity(target, obj, old)
-        context = environment.context()
-        await _admit(environment, Attributes("UPDATE", target, obj, old, context, dry_run), prepare)
-        if warnings is not None:
-            warnings.extend(context.warnings)
-        return await store(environment, target, stored, obj, dry_run=dry_run)
+        context = environment.context(options.warnings)
+        await _admit(environment, Attributes("UPDATE", target, obj, old, context, options), prepare)
+        return await store(environment, target, stored, obj, dry_run=options.dry_run)
 
     return await retry(environment, target, replace)
 
@@ -98,7 +96,8 @@ def _check_identity(target: Target, obj: Document, old: Document) -> None:
         cause = Cause(
             "FieldValueInvalid", "metadata.resourceVersion", "Invalid value: 0: must be specified for an update"
         )
-        raise invalid(target.resource, target.name, [cause])
+        # In this one message the real server puts the plural where the kind belongs.
+        raise invalid(replace(target.resource, kind=target.resource.plural), target.name, [cause])
     if metadata.get("uid") and metadata["uid"] != before["uid"]:
         why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {before['uid']}"
         raise conflict(target.resource, target.name, why)
@@ -108,14 +107,20 @@ async def _admit(environment: Environment, attributes: Attributes, prepare: Prep
     obj, old, resource = attributes.obj, attributes.old, attributes.target.resource
     assert obj is not None
     assert old is not None
+    if environment.webhooks.mutates(attributes):
+        resource.strategy.decode(obj)
+        if not attributes.target.subresource:
+            resource.strategy.admit_update(obj, old, attributes.context)
+        await environment.webhooks.mutate(attributes)
+        check_namespace(attributes.target, obj)
     prepare(obj, old, attributes.context)
-    changed = [await admission.mutate(attributes) for admission in environment.admission]
-    if any(changed):
-        prepare(obj, old, attributes.context)
+    for admission in environment.admission:
+        await admission.mutate(attributes)
     if causes := resource.strategy.validate(obj, old):
         raise invalid(resource, attributes.target.name, causes)
     for admission in environment.admission:
         await admission.validate(attributes)
+    await environment.webhooks.validate(attributes)
 
 
 def _same(value: bytes, stored: bytes) -> bool:

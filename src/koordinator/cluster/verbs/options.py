@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Final
 
+from koordinator.base.durations import DurationError, parse_duration
 from koordinator.cluster.errors import ApiError, bad_request
+from koordinator.cluster.resource import Document
 
 Query = Mapping[str, str]
 
 _MATCHES = ("", "Exact", "NotOlderThan")
+_META: Final = "meta.k8s.io/v1"
+_TIMEOUT_SECONDS: Final = 34.0
+"""The real server's limit for a write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,34 @@ class ListOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Of every request that writes, with the place where what it warns of is collected."""
+
+    dry_run: bool = False
+    field_manager: str = ""
+    field_validation: str = ""
+    deadline: float | None = None
+    """On the monotonic clock; what waits for others past it gives up."""
+    warnings: list[str] = field(default_factory=list)
+
+    @classmethod
+    def parse(cls, query: Query, now: float) -> WriteOptions:
+        """``now`` is on the monotonic clock. Raises ApiError 400 for a timeout that is no duration."""
+        return cls(
+            dry_run=dry_run(query),
+            field_manager=query.get("fieldManager", ""),
+            field_validation=query.get("fieldValidation", ""),
+            deadline=now + _timeout(query.get("timeout", "")),
+        )
+
+    def document(self, kind: str) -> Document:
+        """As an object of the API: CreateOptions or UpdateOptions."""
+        given = {"fieldManager": self.field_manager, "fieldValidation": self.field_validation}
+        named = {name: value for name, value in given.items() if value}
+        return {"kind": kind, "apiVersion": _META, **({"dryRun": ["All"]} if self.dry_run else {}), **named}
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteOptions:
     """From the body, or where that is empty from the query."""
 
@@ -84,11 +117,16 @@ class DeleteOptions:
     uid: str = ""
     resource_version: str = ""
     dry_run: bool = False
+    propagation_policy: str = ""
 
     @classmethod
     def parse(cls, body: Mapping[str, Any] | None, query: Query) -> DeleteOptions:
         if body is None:
-            return cls(grace_period_seconds=_integer(query, "gracePeriodSeconds"), dry_run=dry_run(query))
+            return cls(
+                grace_period_seconds=_integer(query, "gracePeriodSeconds"),
+                dry_run=dry_run(query),
+                propagation_policy=query.get("propagationPolicy", ""),
+            )
         preconditions = body.get("preconditions") or {}
         grace = body.get("gracePeriodSeconds")
         if grace is not None and not isinstance(grace, int):
@@ -98,7 +136,20 @@ class DeleteOptions:
             uid=preconditions.get("uid") or "",
             resource_version=preconditions.get("resourceVersion") or "",
             dry_run=bool(body.get("dryRun")) or dry_run(query),
+            propagation_policy=body.get("propagationPolicy") or "",
         )
+
+    def document(self) -> Document:
+        """As an object of the API."""
+        document: Document = {"kind": "DeleteOptions", "apiVersion": _META}
+        if self.grace_period_seconds is not None:
+            document["gracePeriodSeconds"] = self.grace_period_seconds
+        preconditions = {"uid": self.uid, "resourceVersion": self.resource_version}
+        if any(preconditions.values()):
+            document["preconditions"] = {name: value for name, value in preconditions.items() if value}
+        if self.propagation_policy:
+            document["propagationPolicy"] = self.propagation_policy
+        return {**document, "dryRun": ["All"]} if self.dry_run else document
 
 
 def dry_run(query: Query) -> bool:
@@ -106,6 +157,18 @@ def dry_run(query: Query) -> bool:
     if value not in ("", "All"):
         raise _invalid_option("dryRun", f'Unsupported value: "{value}"', 'supported values: "All"')
     return value == "All"
+
+
+def _timeout(text: str) -> float:
+    """Seconds that a write may take."""
+    if not text:
+        return _TIMEOUT_SECONDS
+    try:
+        seconds = parse_duration(text).total_seconds()
+    except DurationError as error:
+        message = f'invalid timeout specified in the request URL - time: invalid duration "{text}"'
+        raise bad_request(message) from error
+    return min(seconds, _TIMEOUT_SECONDS) if seconds > 0 else _TIMEOUT_SECONDS
 
 
 def _integer(query: Query, name: str) -> int | None:

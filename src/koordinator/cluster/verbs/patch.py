@@ -6,6 +6,7 @@ from koordinator.cluster.patch import apply_patch
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.modify import modify
+from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import Target
 
 
@@ -14,15 +15,8 @@ async def patch(
     target: Target,
     content_type: str,
     body: bytes,
-    *,
-    dry_run: bool = False,
-    warnings: list[str] | None = None,
+    options: WriteOptions | None = None,
 ) -> Stored:
     """Raises ApiError: 415 for a format that the kind does not take, 400 and 422 for a patch that does not fit."""
-    return await modify(
-        environment,
-        target,
-        lambda old: apply_patch(content_type, old, body, target.resource),
-        dry_run=dry_run,
-        warnings=warnings,
-    )
+    resource = target.resource
+    return await modify(environment, target, lambda old: apply_patch(content_type, old, body, resource), options)

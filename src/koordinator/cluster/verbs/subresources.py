@@ -11,10 +11,11 @@ from typing import Final
 from koordinator.cluster.resource import Document
 from koordinator.cluster.verbs.binding import bind
 from koordinator.cluster.verbs.environment import Environment
+from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import Target
 
-Action = Callable[[Environment, Target, Document, bool], Awaitable[None]]
-"""(environment, target, body, dry run); answered with a Status of success."""
+Action = Callable[[Environment, Target, Document, WriteOptions], Awaitable[None]]
+"""(environment, target, body, options); answered with a Status of success."""
 
 ACTIONS: Final[Mapping[tuple[str, str, str], Action]] = {
     ("", "pods", "binding"): bind,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from koordinator.cluster.errors import ApiError
-from koordinator.cluster.resource import Document
+from koordinator.api.document import Document
+from koordinator.model.patch.errors import PatchError
 
 
 def merge_primitives(current: list[Any], change: list[Any]) -> list[Any]:
@@ -31,7 +31,7 @@ def merge_objects(
     replaced = False
     for element in change:
         if not isinstance(element, dict):
-            raise ApiError(422, "Invalid", f"cannot merge {element!r} into a list of objects")
+            raise PatchError(422, "Invalid", f"cannot merge {element!r} into a list of objects")
         match element.get("$patch"):
             case None:
                 plain.append(element)
@@ -41,9 +41,9 @@ def merge_objects(
             case "replace":
                 replaced = True
             case "merge":
-                raise ApiError(500, "InternalError", "merging lists cannot yet be specified in the patch")
+                raise PatchError(500, "InternalError", "merging lists cannot yet be specified in the patch")
             case directive:
-                raise ApiError(500, "InternalError", f"unknown patch type: {directive} in map: {go_text(element)}")
+                raise PatchError(500, "InternalError", f"unknown patch type: {directive} in map: {go_text(element)}")
     if replaced:
         return [merge({}, element) for element in plain]
     for element in plain:
@@ -86,7 +86,7 @@ def _positions(elements: list[Any], merge_key: str) -> dict[Any, int]:
 
 def _key_of(element: Document, merge_key: str) -> Any:
     if merge_key not in element:
-        raise ApiError(
+        raise PatchError(
             500, "InternalError", f"map: {go_text(element)} does not contain declared merge key: {merge_key}"
         )
     return element[merge_key]

@@ -1,0 +1,224 @@
+"""Documents of built-in kinds in the form that the real server gives them.
+
+There each object passes through a Go struct on its way in and out: wrong types are refused, quantities and times get
+their one canonical text, empty optional fields disappear and required ones appear as zero. The same is done here on
+the JSON document, and fields that the table does not know are kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, Final
+
+from koordinator.api.document import Document
+from koordinator.api.kubernetes_types.table import Field, ObjectType, Shape, Type
+from koordinator.api.quantity import Quantity, QuantityError
+from koordinator.api.timestamps import format_micro_time, format_time
+from koordinator.base.errors import KoordinatorError
+
+_QUANTITY_RULE: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_MICRO_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
+_ZERO: Final[dict[str, Any]] = {
+    "string": "", "bool": False, "int32": 0, "int64": 0, "float64": 0, "Quantity": "0", "IntOrString": 0,
+    "Duration": "0s",
+}  # fmt: skip
+_EMPTY: Final[tuple[Any, ...]] = ("", 0, False, [], {})
+
+
+class WrongType(KoordinatorError):
+    """A value that the field's Go type cannot hold; the text is that of Go's JSON decoder."""
+
+
+def canonicalize(document: Document, of: ObjectType) -> None:
+    """Change a document in place into what the real server would print. Raises WrongType."""
+    _object(document, of, f"{of.name.rpartition('.')[2]}.", "")
+
+
+def _object(value: Document, of: ObjectType, struct: str, path: str) -> None:
+    # A type has far more fields than an object of it: what is given leads, not what could be.
+    for name in list(value):
+        field = of.fields.get(name)
+        if field is None:
+            continue
+        given = value[name]
+        if given is None:
+            del value[name]
+            continue
+        new = _value(given, field.type, struct, f"{path}.{name}" if path else name)
+        if field.omit_empty and not field.pointer and field.type.shape is not Shape.OBJECT and new in _EMPTY:
+            del value[name]
+        elif new is not given:
+            value[name] = new
+    for name, zero in _printed_when_absent(of):
+        if name not in value:
+            value[name] = zero()
+
+
+@cache
+def _printed_when_absent(of: ObjectType) -> tuple[tuple[str, Callable[[], Any]], ...]:
+    """Go prints the zero value of a field unless it is a pointer or may be omitted."""
+    return tuple(
+        (name, _zero_of(field.type, pointer=field.pointer)) for name, field in of.fields.items() if _prints_zero(field)
+    )
+
+
+def _prints_zero(field: Field) -> bool:
+    if field.omit_zero:
+        return False
+    if field.pointer:
+        return not field.omit_empty
+    # encoding/json never takes a struct for empty, and these are structs in Go.
+    structs = ("Time", "MicroTime", "Duration", "Quantity", "IntOrString")
+    return not field.omit_empty or field.type.shape is Shape.OBJECT or field.type.name in structs
+
+
+def _zero_of(of: Type, *, pointer: bool = False) -> Callable[[], Any]:
+    if of.shape is Shape.OBJECT and not pointer:
+        members = of.members
+        return lambda: {name: zero() for name, zero in _printed_when_absent(members)}
+    value = None if pointer else _ZERO.get(of.name)
+    return lambda: value
+
+
+def _value(value: Any, of: Type, struct: str, path: str) -> Any:
+    if of.shape is Shape.SCALAR:
+        return _SCALARS[of.name](value, struct, path)
+    if of.shape is Shape.OBJECT:
+        if type(value) is not dict:
+            raise _mismatch(value, struct, path, of.name.removeprefix("io.k8s.api.").replace("core.", "", 1))
+        _object(value, of.members, f"{of.name.rpartition('.')[2]}.", path)
+        return value
+    if of.shape is Shape.LIST:
+        if type(value) is not list:
+            raise _mismatch(value, struct, path, f"[]{_go_name(of.of)}")
+        for index, item in enumerate(value):
+            value[index] = _element(item, of.of, struct, path)
+        return value
+    if type(value) is not dict:
+        raise _mismatch(value, struct, path, f"map[string]{_go_name(of.of)}")
+    for key, item in value.items():
+        value[key] = _element(item, of.of, struct, path)
+    return value
+
+
+def _element(item: Any, of: Type, struct: str, path: str) -> Any:
+    if item is not None:
+        return _value(item, of, struct, path)
+    if of.shape is Shape.OBJECT:
+        return _zero_of(of)()
+    return _ZERO.get(of.name)
+
+
+def _string(value: Any, struct: str, path: str) -> Any:
+    if type(value) is str:
+        return value
+    raise _mismatch(value, struct, path, "string")
+
+
+def _boolean(value: Any, struct: str, path: str) -> Any:
+    if type(value) is bool:
+        return value
+    raise _mismatch(value, struct, path, "bool")
+
+
+def _integer(bits: int) -> Callable[[Any, str, str], Any]:
+    def check(value: Any, struct: str, path: str) -> Any:
+        if type(value) is int and -(2 ** (bits - 1)) <= value < 2 ** (bits - 1):
+            return value
+        raise _mismatch(value, struct, path, f"int{bits}")
+
+    return check
+
+
+def _number(value: Any, struct: str, path: str) -> Any:
+    if type(value) in (int, float):
+        return value
+    raise _mismatch(value, struct, path, "float64")
+
+
+def _quantity(value: Any, struct: str, path: str) -> Any:
+    if type(value) not in (str, int, float):
+        raise WrongType(_QUANTITY_RULE)
+    try:
+        text = str(Quantity.parse(value))
+    except QuantityError as error:
+        raise WrongType(_QUANTITY_RULE) from error
+    return value if text == value else text
+
+
+def _int_or_string(value: Any, struct: str, path: str) -> Any:
+    if type(value) in (int, str):
+        return value
+    raise _mismatch(value, struct, path, "int32")
+
+
+def _time(value: Any, struct: str, path: str) -> Any:
+    if type(value) is str and _TIME.fullmatch(value):
+        return value
+    return format_time(_moment(value, struct, path, "v1.Time"))
+
+
+def _micro_time(value: Any, struct: str, path: str) -> Any:
+    if type(value) is str and _MICRO_TIME.fullmatch(value):
+        return value
+    # Go insists on six digits here, and on nothing but them.
+    if type(value) is str and not re.search(r"\.\d{6}(Z|[+-]\d\d:\d\d)$", value):
+        rest = value[19:]
+        raise WrongType(
+            f'parsing time "{value}" as "2006-01-02T15:04:05.000000Z07:00": cannot parse "{rest}" as ".000000"'
+        )
+    return format_micro_time(_moment(value, struct, path, "v1.MicroTime"))
+
+
+def _moment(value: Any, struct: str, path: str, of: str) -> datetime:
+    if type(value) is not str:
+        raise _mismatch(value, struct, path, of)
+    try:
+        # Nanoseconds are legal in RFC 3339 and too fine for datetime.
+        moment = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", value))
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None or "T" not in value:
+        quoted = f'"{value}"'
+        raise WrongType(f'parsing time {quoted} as "2006-01-02T15:04:05Z07:00": cannot parse {quoted} as "2006"')
+    return moment.astimezone(UTC)
+
+
+def _as_given(value: Any, struct: str, path: str) -> Any:
+    return value
+
+
+_SCALARS: Final[dict[str, Callable[[Any, str, str], Any]]] = {
+    "string": _string,
+    "bytes": _string,
+    "Duration": _string,
+    "bool": _boolean,
+    "int32": _integer(32),
+    "int64": _integer(64),
+    "float64": _number,
+    "Quantity": _quantity,
+    "IntOrString": _int_or_string,
+    "Time": _time,
+    "MicroTime": _micro_time,
+    "Raw": _as_given,
+    "Fields": _as_given,
+    "Schema": _as_given,
+}
+
+
+def _go_name(of: Type) -> str:
+    if of.shape is Shape.OBJECT:
+        return ".".join(of.name.split(".")[-2:])
+    return of.name or "interface {}"
+
+
+def _mismatch(value: Any, struct: str, path: str, of: str) -> WrongType:
+    kinds = {str: "string", bool: "bool", list: "array", dict: "object"}
+    kind = kinds.get(type(value), "number")
+    if kind == "number" and of.startswith(("int", "float")):
+        kind = f"number {value}"
+    return WrongType(f"json: cannot unmarshal {kind} into Go struct field {struct}{path} of type {of}")

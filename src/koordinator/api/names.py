@@ -1,0 +1,110 @@
+"""Which names, label keys and label values are allowed, and what the real server says of the others.
+
+Each check returns the complaints about one text, none when it is well formed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+NameCheck = Callable[[str], list[str]]
+
+_LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
+_DNS_1035: Final = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_QUALIFIED: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_LABEL_VALUE: Final = f"({_QUALIFIED})?"
+
+_LABEL_PATTERN: Final = re.compile(_LABEL)
+_SUBDOMAIN_PATTERN: Final = re.compile(_SUBDOMAIN)
+_DNS_1035_PATTERN: Final = re.compile(_DNS_1035)
+_QUALIFIED_PATTERN: Final = re.compile(_QUALIFIED)
+_LABEL_VALUE_PATTERN: Final = re.compile(_LABEL_VALUE)
+
+_ALPHANUMERIC_ENDS: Final = "must start and end with an alphanumeric character"
+_QUALIFIED_RULE: Final = f"must consist of alphanumeric characters, '-', '_' or '.', and {_ALPHANUMERIC_ENDS}"
+
+
+def dns_label(text: str) -> list[str]:
+    """An RFC 1123 label: namespaces, containers, ports."""
+    complaints = ["must be no more than 63 characters"] if len(text) > 63 else []
+    if not _LABEL_PATTERN.fullmatch(text):
+        if _SUBDOMAIN_PATTERN.fullmatch(text):
+            complaints.append("must not contain dots")
+        else:
+            rule = (
+                "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
+                f"and {_ALPHANUMERIC_ENDS}"
+            )
+            complaints.append(_with_pattern(rule, _LABEL, "my-name", "123-abc"))
+    return complaints
+
+
+def dns_subdomain(text: str) -> list[str]:
+    """An RFC 1123 subdomain: the names of most kinds."""
+    complaints = ["must be no more than 253 characters"] if len(text) > 253 else []
+    if not _SUBDOMAIN_PATTERN.fullmatch(text):
+        rule = (
+            "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
+            f"and {_ALPHANUMERIC_ENDS}"
+        )
+        complaints.append(_with_pattern(rule, _SUBDOMAIN, "example.com"))
+    return complaints
+
+
+def dns_1035_label(text: str) -> list[str]:
+    """A label that does not begin with a digit: services."""
+    complaints = ["must be no more than 63 characters"] if len(text) > 63 else []
+    if not _DNS_1035_PATTERN.fullmatch(text):
+        rule = (
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
+            "start with an alphabetic character, and end with an alphanumeric character"
+        )
+        complaints.append(_with_pattern(rule, _DNS_1035, "my-name", "abc-123"))
+    return complaints
+
+
+def path_segment(text: str) -> list[str]:
+    """Names that only have to fit in a URL: RBAC objects."""
+    if text in (".", ".."):
+        return [f"may not be '{text}'"]
+    return [f"may not contain '{character}'" for character in "/%" if character in text]
+
+
+def label_key(text: str) -> list[str]:
+    """A label or annotation key, a taint key, a finalizer: ``[prefix/]name``."""
+    prefix, slash, name = text.rpartition("/")
+    if "/" in prefix:
+        rule = _with_pattern(f"a valid label key {_QUALIFIED_RULE}", _QUALIFIED, "MyName", "my.name", "123-abc")
+        return [f"{rule} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
+    complaints = []
+    if slash and not prefix:
+        complaints.append("prefix part must be non-empty")
+    elif slash:
+        complaints += [f"prefix part {complaint}" for complaint in dns_subdomain(prefix)]
+    if not name:
+        complaints.append("name part must be non-empty")
+    elif len(name) > 63:
+        complaints.append("name part must be no more than 63 bytes")
+    if not _QUALIFIED_PATTERN.fullmatch(name):
+        complaints.append("name part " + _with_pattern(_QUALIFIED_RULE, _QUALIFIED, "MyName", "my.name", "123-abc"))
+    return complaints
+
+
+def label_value(text: str) -> list[str]:
+    complaints = ["must be no more than 63 bytes"] if len(text) > 63 else []
+    if not _LABEL_VALUE_PATTERN.fullmatch(text):
+        rule = (
+            "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
+            f"and {_ALPHANUMERIC_ENDS}"
+        )
+        complaints.append(_with_pattern(rule, _LABEL_VALUE, "MyValue", "my_value", "12345"))
+    return complaints
+
+
+def _with_pattern(rule: str, pattern: str, *examples: str) -> str:
+    # The comma after each example is the real server's.
+    listed = " or ".join(f"'{example}', " for example in examples)
+    return f"{rule} (e.g. {listed}regex used for validation is '{pattern}')"

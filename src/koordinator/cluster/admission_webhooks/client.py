@@ -1,0 +1,166 @@
+"""HTTPS to webhook servers: connections are kept, certificates verified, answers bounded, redirects not followed."""
+
+from __future__ import annotations
+
+import math
+import posixpath
+import ssl
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+import aiohttp
+import msgspec
+
+from koordinator.base.errors import KoordinatorError
+from koordinator.cluster.admission_webhooks.configuration import ClientConfig
+from koordinator.cluster.admission_webhooks.services import ServiceError, ServiceResolver
+from koordinator.cluster.admission_webhooks.tls import BundleError, certified_names, client_context
+from koordinator.cluster.admission_webhooks.transport_errors import explain, is_wrong_name, status_line, wrong_name
+
+_MAX_ANSWER: Final = 3 << 20
+"""Bytes."""
+_IDLE_SECONDS: Final = 90.0
+_REMEMBERED_CONTEXTS: Final = 200
+
+
+class RequestError(KoordinatorError):
+    """No answer, or one that says that something failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One request: where it really goes, and as whose it goes there."""
+
+    url: str
+    host: str
+    server_name: str
+    context: ssl.SSLContext
+    review: bytes
+    timeout: float
+
+
+class _Status(msgspec.Struct):
+    kind: str = ""
+    status: str = ""
+    message: str = ""
+
+
+class WebhookClient:
+    """One pool of connections for all webhooks; ``close`` ends it."""
+
+    def __init__(self, services: ServiceResolver) -> None:
+        self._services = services
+        self._contexts: dict[tuple[str, str], ssl.SSLContext] = {}
+        self._session: aiohttp.ClientSession | None = None
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def post(self, client: ClientConfig, review: bytes, timeout: float) -> bytes:
+        """The body of a successful answer. ``timeout`` is in seconds. Raises RequestError."""
+        shown, server_name = _shown_url(client, timeout)
+        context = self._context(client.authorities, server_name)
+        try:
+            call = _Call(self._address(client, shown), urlsplit(shown).netloc, server_name, context, review, timeout)
+            return await self._send(call)
+        except (aiohttp.ClientError, ServiceError, OSError) as error:
+            why = await _wrong_name(error, server_name, client) if is_wrong_name(error) else explain(error)
+            raise RequestError(f'failed to call webhook: Post "{shown}": {why}') from error
+
+    async def _send(self, call: _Call) -> bytes:
+        try:
+            return await self._send_once(call)
+        except aiohttp.ClientConnectorError:
+            raise
+        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+            # The server may have closed a kept connection just now; a new one is tried once.
+            return await self._send_once(call)
+
+    async def _send_once(self, call: _Call) -> bytes:
+        headers = {"Content-Type": "application/json", "Accept": "application/json, */*", "Host": call.host}
+        async with self._pool().post(
+            call.url,
+            data=call.review,
+            headers=headers,
+            ssl=call.context,
+            server_hostname=call.server_name,
+            timeout=aiohttp.ClientTimeout(total=call.timeout),
+            allow_redirects=False,
+        ) as response:
+            return await _read(response)
+
+    def _pool(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_SECONDS)
+            self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+        return self._session
+
+    def _address(self, client: ClientConfig, shown: str) -> str:
+        if client.service is None:
+            return shown
+        address = self._services.resolve(client.service)
+        host = f"[{address.host}]" if ":" in address.host else address.host
+        parts = urlsplit(shown)
+        return parts._replace(netloc=f"{host}:{address.port}").geturl()
+
+    def _context(self, authorities: str, server_name: str) -> ssl.SSLContext:
+        """One for each pair, so that a kept connection is never used for another name than it was verified for."""
+        key = (authorities, server_name)
+        if key not in self._contexts:
+            if len(self._contexts) >= _REMEMBERED_CONTEXTS:
+                self._contexts.clear()
+            try:
+                self._contexts[key] = client_context(authorities)
+            except BundleError as error:
+                raise RequestError(f"could not get REST client: {error}") from error
+        return self._contexts[key]
+
+
+def _shown_url(client: ClientConfig, timeout: float) -> tuple[str, str]:
+    """The URL as messages show it, and the name that the certificate must carry."""
+    query = f"timeout={math.ceil(timeout)}s"
+    if client.service is not None:
+        service = client.service
+        name = f"{service.name}.{service.namespace}.svc"
+        return f"https://{name}:{service.port}{_path(client.path)}?{query}", name
+    parts = urlsplit(client.url)
+    return f"https://{parts.netloc}{_path(parts.path)}?{query}", parts.hostname or ""
+
+
+async def _wrong_name(error: Exception, server_name: str, client: ClientConfig) -> str:
+    assert isinstance(error, aiohttp.ClientConnectorCertificateError)
+    found = await certified_names(error.host, error.port or 443, client.authorities)
+    return wrong_name(server_name, found.addresses, found.names)
+
+
+def _path(path: str) -> str:
+    return posixpath.normpath(f"/{path.lstrip('/')}")
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > _MAX_ANSWER:
+            raise RequestError(f"failed to call webhook: the answer is longer than {_MAX_ANSWER} bytes")
+    if not 200 <= response.status <= 206:
+        raise RequestError(f"failed to call webhook: {_complaint(response, bytes(body))}")
+    if not body:
+        content_type = response.headers.get("Content-Type", "")
+        what = f"0-length response with status code: {response.status} and content type: {content_type}"
+        raise RequestError(f"failed to call webhook: {what}")
+    return bytes(body)
+
+
+def _complaint(response: aiohttp.ClientResponse, body: bytes) -> str:
+    """The message of a Status, or what the HTTP status and a text say."""
+    try:
+        status = msgspec.json.decode(body, type=_Status)
+    except msgspec.DecodeError:
+        status = _Status()
+    if status.kind == "Status" and status.status != "Success" and status.message:
+        return status.message
+    is_text = response.headers.get("Content-Type", "text/plain").startswith("text/")
+    return status_line(response.status, body[:2048].decode(errors="replace").strip() if is_text else "unknown")

@@ -1,0 +1,116 @@
+"""Which webhooks a request concerns, and in which version of its resource each wants to see it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from koordinator.cluster.admission_webhooks.configuration import Configurations, Webhook
+from koordinator.cluster.errors import ApiError
+from koordinator.cluster.registry import Registry
+from koordinator.cluster.resource import Document, Resource
+from koordinator.cluster.storage.interface import Stored
+from koordinator.cluster.strategy.webhook_configuration import ADMISSION_GROUP
+from koordinator.cluster.verbs.admission import Attributes
+from koordinator.cluster.verbs.encoding import decode, encode
+from koordinator.cluster.verbs.finalizers import is_namespace
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """A webhook whose rules name the request, and the version of the resource that they name."""
+
+    webhook: Webhook
+    resource: Resource
+
+
+class Candidates:
+    """What the rules of one kind of webhooks bring together with a request.
+
+    That depends on the operation and the resource alone, so it is remembered until the webhooks or the served kinds
+    change: most requests concern no webhook, and must not pay for those that are there.
+    """
+
+    def __init__(self, configurations: Configurations, registry: Registry) -> None:
+        self._configurations = configurations
+        self._registry = registry
+        self._known: dict[tuple[str, str, str, str, str, bool], Sequence[Invocation]] = {}
+        self._of: tuple[Sequence[Webhook], int] = ((), -1)
+
+    def of(self, attributes: Attributes) -> Sequence[Invocation]:
+        """In the order in which webhooks are called."""
+        webhooks = self._configurations.webhooks
+        if not webhooks:
+            return ()
+        if self._of[0] is not webhooks or self._of[1] != self._registry.generation:
+            self._known.clear()
+            self._of = (webhooks, self._registry.generation)
+        target = attributes.target
+        asked, namespaced = target.resource, bool(attributes.namespace)
+        key = (attributes.operation, asked.group, asked.version, asked.plural, target.subresource, namespaced)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = () if _is_exempt(asked) else self._search(webhooks, attributes, namespaced)
+        return found
+
+    def _search(self, webhooks: Sequence[Webhook], attributes: Attributes, namespaced: bool) -> Sequence[Invocation]:
+        asked, subresource = attributes.target.resource, attributes.target.subresource
+        prefix = asked.storage_prefix()
+        others = [r for r in self._registry if r is not asked and r.storage_prefix() == prefix]
+        found = []
+        for webhook in webhooks:
+            for resource in (asked, *others) if webhook.equivalent else (asked,):
+                if any(r.matches(attributes.operation, resource, subresource, namespaced) for r in webhook.rules):
+                    found.append(Invocation(webhook, resource))
+                    break
+        return tuple(found)
+
+
+def selects(webhook: Webhook, attributes: Attributes) -> bool:
+    """Whether the objects and their namespace are what the webhook's selectors ask for.
+
+    Raises ApiError 404 when the namespace whose labels decide is not there.
+    """
+    return _selects_objects(webhook, attributes) and _selects_namespace(webhook, attributes)
+
+
+def _selects_namespace(webhook: Webhook, attributes: Attributes) -> bool:
+    target = attributes.target
+    if webhook.namespaces is None or not (attributes.namespace or is_namespace(target.resource)):
+        return True
+    if is_namespace(target.resource) and not target.subresource and attributes.operation != "DELETE":
+        return webhook.namespaces(_labels(attributes.obj))
+    name = attributes.namespace
+    namespace = attributes.context.lookup("", "namespaces", None, name)
+    if namespace is None:
+        message = f'namespaces "{name}" not found'
+        raise ApiError(404, "NotFound", message, {"name": name, "kind": "namespaces"})
+    return webhook.namespaces(_labels(namespace))
+
+
+def _is_exempt(resource: Resource) -> bool:
+    """Configurations of webhooks never pass webhooks: a bad one could not be taken away."""
+    return resource.group == ADMISSION_GROUP and resource.kind.endswith("WebhookConfiguration")
+
+
+def convert(obj: Document | None, source: Resource, destination: Resource) -> Document | None:
+    """An object of one version in the form of another one that shares its store."""
+    if obj is None or source is destination:
+        return obj
+    converted = decode(destination, Stored("", encode(source, obj), 0))
+    if version := obj["metadata"].get("resourceVersion"):
+        converted["metadata"]["resourceVersion"] = version
+    return converted
+
+
+def _selects_objects(webhook: Webhook, attributes: Attributes) -> bool:
+    """The new or the old object; a webhook that selects none of both is not concerned."""
+    if webhook.objects is None:
+        return True
+    present = [obj for obj in (attributes.obj, attributes.old) if obj is not None]
+    return any(webhook.objects(_labels(obj)) for obj in present)
+
+
+def _labels(obj: Document | None) -> Mapping[str, str]:
+    labels: Mapping[str, str] = ((obj or {}).get("metadata") or {}).get("labels") or {}
+    return labels

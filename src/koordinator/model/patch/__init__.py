@@ -1,0 +1,1 @@
+"""Patches of plain documents that more than one program applies."""
