@@ -27,7 +27,7 @@ from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import PatchType
-from tests.e2e.running import free_port
+from tests.free_ports import free_ports
 from tests.real.control_plane import ControlPlane
 from tests.real.programs import RealPrograms
 from tests.real.scheduler_configuration import LOAD_AWARE, write_configuration
@@ -190,7 +190,7 @@ async def both(programs: RealPrograms, plane: ControlPlane, folder: Path) -> tup
     finally:
         await client.close()
     configuration = write_configuration(folder / "scheduler.yaml", kubeconfig=plane.kubeconfig, profile=LOAD_AWARE)
-    one, other = free_port(), free_port()
+    one, other = free_ports(2)
     original = [
         *(str(programs.original / "koord-scheduler"), f"--config={configuration}", "--secure-port=0", f"--port={one}"),
         *(f"--{what}-kubeconfig={plane.kubeconfig}" for what in ("authentication", "authorization")),

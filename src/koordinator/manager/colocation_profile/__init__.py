@@ -1,0 +1,1 @@
+"""The controller ``colocationprofile``: profiles also reach pods that were there before them."""

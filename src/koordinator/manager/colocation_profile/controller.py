@@ -1,0 +1,123 @@
+"""The controller ``colocationprofile``: goes round the pods that wait for a node, for each profile that asks for it."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from koordinator.api.colocation_profile import ClusterColocationProfile
+from koordinator.api.kinds import CLUSTER_COLOCATION_PROFILES, NAMESPACES, PODS
+from koordinator.api.pod import Pod
+from koordinator.kube.event_series import reference_to
+from koordinator.manager.colocation_profile.decision import compile_for_pods, is_drawn, is_for, is_managed
+from koordinator.manager.colocation_profile.handled_pods import HandledPods
+from koordinator.manager.colocation_profile.pod_writer import WAITING, Outcome, PodWriter
+from koordinator.manager.colocation_profile.token_bucket import TokenBucket
+from koordinator.manager.controllers import ControllerContext
+from koordinator.manager.reconciler import Reconciler
+from koordinator.manager.webhook.colocation_profile.compiled import CompiledProfile
+
+logger = logging.getLogger(__name__)
+
+_DEADLINE: Final = 300.0
+_AFTER_CONFLICT: Final = 2.0
+
+
+class ColocationProfileController:
+    """Looks at a profile when it changes, and again every interval."""
+
+    name = "colocationprofile"
+
+    def __init__(self, context: ControllerContext) -> None:
+        options, clock = context.options.colocation_profile, context.clock
+        self._by_default = options.reconcile_by_default
+        self._interval = options.reconcile_interval.total_seconds()
+        bucket = TokenBucket(clock, options.update_pod_qps, options.update_pod_qps_burst)
+        self._writer = PodWriter(context.client, bucket)
+        self._handled = HandledPods(
+            clock,
+            keep=options.force_update_pod_duration.total_seconds(),
+            clean=options.expire_pod_cache_duration.total_seconds(),
+        )
+        self._recorder = context.events.recorder(self.name)
+        self._outcomes = context.metrics.tally(
+            "koord_manager_colocation_profile_pods_total",
+            "Existing pods that a ClusterColocationProfile was to be applied to, by what became of it",
+            ("result",),
+        )
+        self._profiles = context.informers.informer(CLUSTER_COLOCATION_PROFILES, absent_is_empty=True)
+        self._namespaces = context.informers.informer(NAMESPACES)
+        self._pods = context.informers.informer(PODS, namespace=context.options.namespace, field_selector=WAITING)
+        self._reconciler: Reconciler[str] = Reconciler(
+            self.name,
+            self._reconcile,
+            lambda: [profile.metadata.name for profile in self._profiles.list()],
+            clock=clock,
+            metrics=context.metrics,
+            deadline=_DEADLINE,
+        )
+        self._profiles.add_handlers(
+            name=self.name,
+            on_add=lambda profile, _: self._reconciler.add(profile.metadata.name),
+            on_update=lambda _, profile: self._reconciler.add(profile.metadata.name),
+        )
+
+    async def run(self) -> None:
+        """Work until cancelled; may be called again afterwards."""
+        await self._reconciler.run()
+
+    async def _reconcile(self, name: str) -> float | None:
+        profile = self._profiles.get(name)
+        if profile is None or not is_managed(profile, self._by_default):
+            return None
+        compiled = compile_for_pods(profile)
+        if compiled.warning:
+            self._warn(profile, "InvalidProfile", compiled.warning)
+            return self._interval or None
+        self._handled.clean({pod.metadata.uid for pod in self._pods.list()})
+        conflicts = await self._go_round(compiled)
+        return _AFTER_CONFLICT if conflicts else self._interval or None
+
+    async def _go_round(self, profile: CompiledProfile) -> bool:
+        """Whether somebody else was faster with a pod."""
+        outcomes: Counter[Outcome] = Counter()
+        problem = ""
+        for pod in self._matching(profile):
+            outcome, text = await self._writer.apply(profile, pod)
+            outcomes[outcome] += 1
+            self._outcomes.labels(outcome.value).inc()
+            if text and not problem:
+                problem = f"such as {pod.metadata.key}: {text}"
+            if outcome.is_final:
+                self._handled.add(profile.source.metadata.resource_version, pod.metadata.uid)
+            if outcome is Outcome.RATE_LIMITED:
+                break
+        if problem:
+            count = outcomes[Outcome.REFUSED] + outcomes[Outcome.FAILED]
+            self._warn(profile.source, "UpdatePodFailed", f"{count} pods could not be changed, {problem}")
+        if outcomes:
+            logger.info("colocationprofile: %s: %s", profile.name, _summary(outcomes))
+        return outcomes[Outcome.CONFLICT] > 0
+
+    def _matching(self, profile: CompiledProfile) -> Iterator[Pod]:
+        """Those that the profile is for and that have not been seen to lately, in the order of their names."""
+        version = profile.source.metadata.resource_version
+        for pod in sorted(self._pods.list(), key=lambda pod: pod.metadata.key):
+            metadata = pod.metadata
+            if metadata.deletion_timestamp is not None or self._handled.has(version, metadata.uid):
+                continue
+            namespace = self._namespaces.get(metadata.namespace)
+            labels = namespace.metadata.labels if namespace is not None else None
+            if is_for(profile, metadata.labels, labels) and is_drawn(profile, metadata.uid):
+                yield pod
+
+    def _warn(self, profile: ClusterColocationProfile, reason: str, note: str) -> None:
+        logger.warning("colocationprofile: %s: %s", profile.metadata.name, note)
+        about = reference_to(CLUSTER_COLOCATION_PROFILES, profile)
+        self._recorder.event(about, "Warning", reason, "Reconcile", note)
+
+
+def _summary(outcomes: Counter[Outcome]) -> str:
+    return ", ".join(f"{count} {outcome.value}" for outcome, count in sorted(outcomes.items()))

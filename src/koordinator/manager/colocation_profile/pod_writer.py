@@ -1,0 +1,101 @@
+"""One profile onto one pod: by a patch that holds only if the pod is still what it was decided on.
+
+Otherwise a pod that was bound a moment ago could get another quality of service than the one that its node has room
+for.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any, Final
+
+from koordinator.api.codec import decode_any
+from koordinator.api.document import Document
+from koordinator.api.kinds import PODS
+from koordinator.api.pod import Pod
+from koordinator.kube.errors import ApiStatusError
+from koordinator.kube.interface import Client, PatchType
+from koordinator.manager.colocation_profile.decision import changed_pod, reads_whole_pod
+from koordinator.manager.colocation_profile.token_bucket import TokenBucket
+from koordinator.manager.webhook.colocation_profile.cluster import ProfileError
+from koordinator.manager.webhook.colocation_profile.compiled import CompiledProfile
+from koordinator.model.patch.difference import merge_difference
+
+WAITING: Final = "spec.nodeName=,status.phase=Pending"
+"""Selects the pods that no node has been found for."""
+
+
+class Outcome(StrEnum):
+    """What became of a pod."""
+
+    CHANGED = "changed"
+    UNCHANGED = "unchanged"
+    GONE = "gone"
+    """It is no longer there, or no longer waits for a node."""
+    CONFLICT = "conflict"
+    """Somebody else changed it meanwhile."""
+    REFUSED = "refused"
+    """It would be refused again."""
+    FAILED = "failed"
+    RATE_LIMITED = "rate_limited"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether there is nothing to do for the pod until its profile changes."""
+        return self in (Outcome.CHANGED, Outcome.UNCHANGED, Outcome.REFUSED)
+
+
+class PodWriter:
+    """Takes a token for each pod that costs requests."""
+
+    def __init__(self, client: Client, bucket: TokenBucket) -> None:
+        self._client = client
+        self._bucket = bucket
+
+    async def apply(self, profile: CompiledProfile, pod: Pod) -> tuple[Outcome, str]:
+        """The outcome, and why it is none. Raises KubeError other than what the server says of this one pod."""
+        try:
+            return await self._apply(profile, pod), ""
+        except ProfileError as error:
+            return Outcome.REFUSED, str(error)
+        except ApiStatusError as error:
+            if error.is_not_found:
+                return Outcome.GONE, ""
+            if error.is_conflict:
+                return Outcome.CONFLICT, ""
+            refused = error.is_bad_request or error.is_forbidden or error.is_invalid
+            return Outcome.REFUSED if refused else Outcome.FAILED, str(error)
+
+    async def _apply(self, profile: CompiledProfile, pod: Pod) -> Outcome:
+        whole = reads_whole_pod(profile)
+        if whole and not self._bucket.take():
+            return Outcome.RATE_LIMITED
+        before = await self._read(pod) if whole else _texts(pod)
+        if before is None:
+            return Outcome.GONE
+        patch = merge_difference(before, changed_pod(profile, before))
+        if not patch:
+            return Outcome.UNCHANGED
+        if not whole and not self._bucket.take():
+            return Outcome.RATE_LIMITED
+        version = before["metadata"]["resourceVersion"]
+        patch["metadata"] = {**patch.get("metadata", {}), "resourceVersion": version}
+        await self._client.patch(PODS, pod.metadata.name, patch, PatchType.MERGE, pod.metadata.namespace)
+        return Outcome.CHANGED
+
+    async def _read(self, pod: Pod) -> Document | None:
+        """All of the pod; None if it does not wait any more."""
+        body = await self._client.raw("GET", PODS.path(pod.metadata.namespace, pod.metadata.name))
+        found: Document = decode_any(body)
+        waits = not found.get("spec", {}).get("nodeName") and found.get("status", {}).get("phase") == "Pending"
+        return found if waits else None
+
+
+def _texts(pod: Pod) -> Document:
+    """What most profiles are about, as far as the cache knows it."""
+    metadata: dict[str, Any] = {"resourceVersion": pod.metadata.resource_version}
+    if pod.metadata.labels:
+        metadata["labels"] = pod.metadata.labels
+    if pod.metadata.annotations:
+        metadata["annotations"] = pod.metadata.annotations
+    return {"metadata": metadata}

@@ -1,0 +1,24 @@
+"""Every controller that exists, by the name that ``--controllers`` knows it by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from koordinator.manager import features
+from koordinator.manager.colocation_profile.controller import ColocationProfileController
+from koordinator.manager.controllers import ControllerMaker
+from koordinator.manager.node_policy.node_metric import NodeMetricController
+from koordinator.manager.node_policy.node_slo import NodeSLOController
+from koordinator.manager.node_resource.controller import NodeResourceController
+from koordinator.manager.quota_profile.controller import QuotaProfileController
+
+BUILT: Final[Mapping[str, ControllerMaker]] = {
+    ColocationProfileController.name: ColocationProfileController,
+    NodeMetricController.name: NodeMetricController,
+    NodeResourceController.name: NodeResourceController,
+    NodeSLOController.name: NodeSLOController,
+    QuotaProfileController.name: QuotaProfileController,
+}
+GATES: Final[Mapping[str, str]] = {ColocationProfileController.name: features.COLOCATION_PROFILE_CONTROLLER}
+"""The feature gates of controllers that have one."""

@@ -1,0 +1,87 @@
+"""What the environment says about the webhooks: where they are served, under which name, and where certificates live.
+
+The original takes these from the environment, not from flags, so that manifests of it start this program unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from koordinator.base.errors import ConfigurationError
+
+FILE_WRITER: Final = "fs"
+SECRET_WRITER: Final = "secret"  # noqa: S105 - a kind of writer
+_WRITERS: Final = ("", FILE_WRITER, SECRET_WRITER)
+_LAST_PORT: Final = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookEnvironment:
+    """The variables with the original's defaults."""
+
+    port: int = 9876
+    host: str = ""
+    """A name or address at which API servers reach the webhooks; empty where they go through the Service."""
+    certificate_folder: Path = Path("/tmp/koordinator-webhook-certs")  # noqa: S108 - the original's default
+    certificate_writer: str = ""
+    namespace: str = "koordinator-system"
+    service: str = "koordinator-webhook-service"
+    secret: str = "koordinator-webhook-certs"  # noqa: S105 - the name of a Secret
+    mutating_configuration: str = "koordinator-mutating-webhook-configuration"
+    validating_configuration: str = "koordinator-validating-webhook-configuration"
+
+    @property
+    def certified_name(self) -> str:
+        """The name that the serving certificate must be good for."""
+        return self.host or f"{self.service}.{self.namespace}.svc"
+
+    @property
+    def writes_files_only(self) -> bool:
+        """Whether certificates are kept in the folder alone, instead of in a Secret that all replicas share."""
+        if self.certificate_writer:
+            return self.certificate_writer == FILE_WRITER
+        return bool(self.host)
+
+
+def read_environment(variables: Mapping[str, str]) -> WebhookEnvironment:
+    """An empty variable counts as absent. Raises ConfigurationError naming the variable."""
+    default = WebhookEnvironment()
+
+    def text(name: str, otherwise: str) -> str:
+        return variables.get(name) or otherwise
+
+    return WebhookEnvironment(
+        port=_port(variables, default.port),
+        host=variables.get("WEBHOOK_HOST", ""),
+        certificate_folder=Path(text("WEBHOOK_CERT_DIR", str(default.certificate_folder))),
+        certificate_writer=_writer(variables),
+        namespace=text("POD_NAMESPACE", default.namespace),
+        service=text("SERVICE_NAME", default.service),
+        secret=text("SECRET_NAME", default.secret),
+        mutating_configuration=text("MUTATING_WEBHOOK_NAME", default.mutating_configuration),
+        validating_configuration=text("VALIDATING_WEBHOOK_NAME", default.validating_configuration),
+    )
+
+
+def _port(variables: Mapping[str, str], default: int) -> int:
+    text = variables.get("WEBHOOK_PORT", "")
+    if not text:
+        return default
+    try:
+        port = int(text)
+    except ValueError:
+        port = 0
+    if not 1 <= port <= _LAST_PORT:
+        raise ConfigurationError("environment variable WEBHOOK_PORT", text, f"a port from 1 to {_LAST_PORT}")
+    return port
+
+
+def _writer(variables: Mapping[str, str]) -> str:
+    text = variables.get("WEBHOOK_CERT_WRITER", "")
+    if text not in _WRITERS:
+        allowed = f"{FILE_WRITER} or {SECRET_WRITER}; empty takes {FILE_WRITER} where WEBHOOK_HOST is set"
+        raise ConfigurationError("environment variable WEBHOOK_CERT_WRITER", text, allowed)
+    return text

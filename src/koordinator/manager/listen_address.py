@@ -1,0 +1,38 @@
+"""Addresses to listen on in Go's notation: ``:8080`` is every address, ``0`` serves nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from koordinator.base.flag_types import FlagError
+
+_LAST_PORT: Final = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class ListenAddress:
+    """``host`` "" is every address; ``port`` 0 serves nothing."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        if not self.port:
+            return "0"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+NOWHERE: Final = ListenAddress("", 0)
+
+
+def parse_listen_address(flag: str, text: str) -> ListenAddress:
+    """Raises FlagError."""
+    if text in ("", "0"):
+        return NOWHERE
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
+    bracketed = text.startswith("[") or ":" not in host
+    if not colon or not bracketed or not port.isascii() or not port.isdigit() or int(port) > _LAST_PORT:
+        raise FlagError(flag, text, "write HOST:PORT, :PORT for every address, or 0 to serve nothing")
+    return ListenAddress(host, int(port)) if int(port) else NOWHERE

@@ -1,0 +1,121 @@
+"""The program koord-manager: flags and environment in, a running manager out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Final
+
+import uvloop
+
+import koordinator
+from koordinator.base import logs
+from koordinator.base.clock import SystemClock
+from koordinator.base.errors import KoordinatorError
+from koordinator.base.metrics import Metrics
+from koordinator.kube.connect import ClientOptions, connect, user_agent
+from koordinator.kube.leader_election import LeaderElectionConfig, make_identity
+from koordinator.manager.command_line import parse_options
+from koordinator.manager.leadership import Leadership
+from koordinator.manager.options import Options
+from koordinator.manager.program import Manager, Surroundings
+
+logger = logging.getLogger(__name__)
+
+_PROGRAM: Final = "koord-manager"
+_LEASE: Final = "koordinator-manager"
+
+
+def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] | None = None) -> int:
+    """Run until SIGTERM or SIGINT. 0 after a clean stop, 1 with one line on stderr for everything else."""
+    variables = os.environ if environment is None else environment
+    try:
+        options = parse_options(sys.argv[1:] if arguments is None else arguments, variables)
+        logs.configure(options.verbosity)
+        _greet(options)
+        uvloop.run(_run(options))
+    except (KoordinatorError, OSError, ExceptionGroup) as error:
+        cause = _cause(error)
+        if not isinstance(cause, KoordinatorError | OSError):
+            raise
+        sys.stderr.write(f"{_PROGRAM}: {cause}\n")
+        return 1
+    return 0
+
+
+async def _run(options: Options) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    clock, random, metrics = SystemClock(), Random(), Metrics()
+    host = socket.gethostname()
+    client = await connect(
+        ClientOptions(
+            kubeconfig=options.kubeconfig,
+            qps=options.qps,
+            burst=options.burst,
+            user_agent=user_agent(_LEASE),
+            metrics=metrics,
+        )
+    )
+    try:
+        metrics.add_process_metrics()
+        options.features.export(metrics)
+        leadership = Leadership(
+            client, _election(options, host), clock=clock, random=random, metrics=metrics, on_overrun=_end_process
+        )
+        around = Surroundings(
+            client=client,
+            # A process that was stopped and goes on must not send what it meant to: another one leads meanwhile.
+            leader_client=client.fenced(lambda: leadership.is_leading),
+            clock=clock,
+            random=random,
+            metrics=metrics,
+            instance=f"{_PROGRAM}-{host}",
+        )
+        await Manager(options, leadership, around).run(stop)
+    finally:
+        await client.close()
+
+
+def _election(options: Options, host: str) -> LeaderElectionConfig | None:
+    if not options.leader_election:
+        return None
+    return LeaderElectionConfig(
+        name=_LEASE,
+        namespace=options.leader_election_namespace,
+        identity=make_identity(host),
+        release_on_cancel=True,
+    )
+
+
+def _greet(options: Options) -> None:
+    """One line that says what this is, and what of the configuration will not have the expected effect."""
+    namespace = options.leader_election_namespace
+    logger.info(
+        "%s %s (process %d): %s",
+        _PROGRAM,
+        koordinator.__version__,
+        os.getpid(),
+        f"lease {namespace}/{_LEASE}" if options.leader_election else "no leader election",
+    )
+    for remark in options.remarks:
+        logger.warning("%s", remark)
+
+
+def _cause(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _end_process() -> None:
+    """The last resort of a leader whose work does not stop in time: what is not running cannot write."""
+    os._exit(1)

@@ -1,0 +1,53 @@
+"""The HTTP answer to why a node offers what it offers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from aiohttp import web
+
+from koordinator.api.codec import to_document
+from koordinator.api.timestamps import format_time
+from koordinator.kube.serving import Handler
+from koordinator.manager.node_resource.explanations import Explanations, NodeExplanation
+from koordinator.model.overcommit.explained_sum import ExplainedAmount, sentence
+
+PATH: Final = "/explain/node/{name}"
+
+
+def explain_handler(explanations: Explanations) -> Handler:
+    """Answers PATH with JSON; 404 with a message where nothing is known."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        name = request.match_info["name"]
+        explanation = explanations.of(name)
+        if explanation is None:
+            text = f"nothing is known of node {name!r} here: it does not exist, or another replica leads"
+            return _answer({"message": text}, 404)
+        return _answer(explanation_document(name, explanation), 200)
+
+    return handle
+
+
+def explanation_document(name: str, explanation: NodeExplanation) -> dict[str, Any]:
+    """For JSON."""
+    return {
+        "node": name,
+        "at": format_time(explanation.at),
+        "amounts": [_amount(each) for each in explanation.amounts],
+        "abnormal": list(explanation.abnormal),
+        "problems": list(explanation.problems),
+        "written": explanation.written,
+    }
+
+
+def _amount(amount: ExplainedAmount) -> dict[str, Any]:
+    document: dict[str, Any] = to_document(amount)
+    for part in ("addends", "adjustments"):
+        document[part] = [{"name": each.name, "amount": each.amount} for each in getattr(amount, part)]
+    return document | {"value": amount.value, "sentence": sentence(amount)}
+
+
+def _answer(document: dict[str, Any], status: int) -> web.Response:
+    return web.Response(text=json.dumps(document), status=status, content_type="application/json")

@@ -1,0 +1,94 @@
+"""What koord-manager was told on its command line, by the parts that read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Final
+
+from koordinator.base.feature_gates import FeatureGates
+from koordinator.manager.environment import WebhookEnvironment
+from koordinator.manager.features import make_features
+from koordinator.manager.listen_address import ListenAddress
+from koordinator.manager.name_list import is_enabled
+from koordinator.manager.webhook.pod.binding import BindingAdmissionSettings
+
+CONTROLLERS: Final = ("colocationprofile", "nodemetric", "noderesource", "nodeslo", "quotaprofile")
+NODE_RESOURCE_PLUGINS: Final = (
+    "MidResource",
+    "BatchResource",
+    "CPUNormalization",
+    "ResourceAmplification",
+    "GPUDeviceResource",
+    "RDMADeviceResource",
+)
+METRICS_ADDRESS: Final = ListenAddress("127.0.0.1", 8080)
+HEALTH_ADDRESS: Final = ListenAddress("127.0.0.1", 8000)
+
+
+@dataclass(frozen=True, slots=True)
+class PodEnhancedValidatorOptions:
+    """The ConfigMap of further rules for pods."""
+
+    config_namespace: str = "koordinator-system"
+    config_name: str = "pod-enhanced-validator-config"
+    reconcile_interval: timedelta = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaUpdateOptions:
+    """How hard the pod webhook tries to write what a quota has used."""
+
+    max_retries: int = 3
+    retry_jitter: timedelta = timedelta(0)
+    max_total_jitter: timedelta = timedelta(seconds=1)
+    conflict_fresh_get: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ColocationProfileOptions:
+    """How the colocation profile controller brings existing pods in line."""
+
+    reconcile_by_default: bool = False
+    reconcile_interval: timedelta = timedelta(seconds=30)
+    force_update_pod_duration: timedelta = timedelta(minutes=5)
+    expire_pod_cache_duration: timedelta = timedelta(minutes=10)
+    update_pod_qps: float = 10.0
+    update_pod_qps_burst: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Everything, with the original's defaults but for the addresses, which are loopback here."""
+
+    kubeconfig: str = ""
+    qps: int = 30
+    burst: int = 50
+    namespace: str = ""
+    """Of everything that is watched; empty is all."""
+    metrics_address: ListenAddress = METRICS_ADDRESS
+    health_address: ListenAddress = HEALTH_ADDRESS
+    leader_election: bool = True
+    leader_election_namespace: str = "koordinator-system"
+    controllers: tuple[str, ...] = CONTROLLERS
+    node_resource_plugins: tuple[str, ...] = NODE_RESOURCE_PLUGINS
+    slo_config_name: str = "slo-controller-config"
+    config_namespace: str = "koordinator-system"
+    node_strategy_name_needed: bool = False
+    pod_enhanced_validator: PodEnhancedValidatorOptions = PodEnhancedValidatorOptions()
+    quota_update: QuotaUpdateOptions = QuotaUpdateOptions()
+    binding_admission: BindingAdmissionSettings = field(default_factory=BindingAdmissionSettings)
+    colocation_profile: ColocationProfileOptions = ColocationProfileOptions()
+    features: FeatureGates = field(default_factory=make_features)
+    verbosity: int = 2
+    environment: WebhookEnvironment = field(default_factory=WebhookEnvironment)
+    remarks: tuple[str, ...] = ()
+    """A sentence for each thing that was given and will not have the expected effect."""
+
+    def runs_controller(self, name: str) -> bool:
+        """Whether ``--controllers`` switches this one on."""
+        return is_enabled(name, self.controllers)
+
+    def runs_node_resource_plugin(self, name: str) -> bool:
+        """Whether ``--noderesource-plugins`` switches this one on."""
+        return is_enabled(name, self.node_resource_plugins)

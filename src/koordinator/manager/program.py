@@ -1,0 +1,144 @@
+"""koord-manager put together: webhooks on every replica, controllers on the one that leads, from start to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from koordinator.base.clock import Clock
+from koordinator.base.metrics import Metrics
+from koordinator.kube.events import EventBroadcaster
+from koordinator.kube.informer_set import InformerSet
+from koordinator.kube.interface import Client
+from koordinator.kube.serving import Handler
+from koordinator.manager.controller_table import BUILT, GATES
+from koordinator.manager.controllers import ControllerContext, make_controllers, run_controllers
+from koordinator.manager.features import WEBHOOK_FRAMEWORK
+from koordinator.manager.leadership import Leadership
+from koordinator.manager.node_resource.answers import PATH, explain_handler
+from koordinator.manager.node_resource.controller import NodeResourceController
+from koordinator.manager.options import Options
+from koordinator.manager.serving import make_servers
+from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
+from koordinator.manager.webhook.elastic_quota.page import PATH as QUOTA_PAGE
+from koordinator.manager.webhook.elastic_quota.page import quota_page
+from koordinator.manager.webhook.handler_table import HandlerContext, make_handlers
+from koordinator.manager.webhook.known_cluster import follow_quotas
+from koordinator.manager.webhook.metrics import WebhookMetrics
+from koordinator.manager.webhook.program import Webhooks
+
+logger = logging.getLogger(__name__)
+
+_FLUSH_SECONDS: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """Everything outside of the program that it works with."""
+
+    client: Client
+    leader_client: Client
+    """Refuses to write unless this replica leads."""
+    clock: Clock
+    random: Random
+    metrics: Metrics
+    instance: str
+    """Who writes events: the program and the host that it runs on."""
+
+
+class Manager:
+    """One replica. ``run`` once."""
+
+    def __init__(self, options: Options, leadership: Leadership, around: Surroundings) -> None:
+        self._leadership = leadership
+        self._informers = InformerSet(around.client, clock=around.clock, random=around.random)
+        self._events = EventBroadcaster(
+            around.client,
+            instance=around.instance,
+            clock=around.clock,
+            random=around.random,
+            metrics=around.metrics,
+        )
+        self.webhooks = self._make_webhooks(options, around)
+        self._controllers = make_controllers(
+            ControllerContext(
+                client=around.leader_client,
+                informers=self._informers,
+                events=self._events,
+                options=options,
+                metrics=around.metrics,
+                clock=around.clock,
+                random=around.random,
+            ),
+            BUILT,
+            GATES,
+        )
+        self._servers = make_servers(
+            around.metrics,
+            options.metrics_address,
+            options.health_address,
+            self.webhooks.readiness.check if self.webhooks is not None else None,
+            self._routes(),
+        )
+
+    def _make_webhooks(self, options: Options, around: Surroundings) -> Webhooks | None:
+        if not options.features.enabled(WEBHOOK_FRAMEWORK):
+            logger.info("feature gate %s is off: no webhooks are served", WEBHOOK_FRAMEWORK)
+            return None
+        metrics = WebhookMetrics(around.metrics)
+        quotas = ExpectedQuotas(around.clock.monotonic)
+        follow_quotas(self._informers, options.namespace, quotas)
+        context = HandlerContext(self._informers, options, metrics, around.clock, around.random, quotas)
+        webhooks = Webhooks(
+            around.client,
+            self._informers,
+            make_handlers(context),
+            options.environment,
+            metrics,
+            around.metrics,
+            clock=around.clock,
+            random=around.random,
+        )
+        webhooks.server.add_route(QUOTA_PAGE, quota_page(quotas))
+        return webhooks
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until ``stop``. Raises an ExceptionGroup when a part cannot go on."""
+        async with AsyncExitStack() as servers, asyncio.TaskGroup() as tasks:
+            for server in self._servers:
+                await server.start()
+                servers.push_async_callback(server.stop)
+            background = [
+                tasks.create_task(self._events.run(), name="events"),
+                tasks.create_task(self._informers.run(), name="informers"),
+            ]
+            working = [tasks.create_task(self._leadership.run(self._control), name="controllers")]
+            if self.webhooks is not None:
+                working.append(tasks.create_task(self.webhooks.run(), name="webhooks"))
+            await stop.wait()
+            logger.info("stopping")
+            await _end(working)
+            left = await self._events.flush(_FLUSH_SECONDS)
+            if left:
+                logger.warning("%d events could not be written before the end", left)
+            await _end(background)
+
+    def _routes(self) -> dict[str, Handler]:
+        """What people may ask, beside the metrics."""
+        controller = self._controllers.get(NodeResourceController.name)
+        if not isinstance(controller, NodeResourceController):
+            return {}
+        return {PATH: explain_handler(controller.explanations)}
+
+    async def _control(self) -> None:
+        await run_controllers(self._informers, self._controllers)
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,49 @@
+"""What koord-manager answers besides admissions: metrics on one address, health for kubelets on another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from aiohttp import web
+
+from koordinator.base.metrics import Metrics
+from koordinator.kube.serving import Check, Handler, HealthServer
+from koordinator.manager.listen_address import ListenAddress
+
+READY_CHECK: Final = "webhook-ready"
+_METRICS_PATHS: Final = ("/internal-metrics", "/external-metrics", "/all-metrics")
+"""The original keeps registries apart that are one here; each path gives everything."""
+
+
+def make_servers(
+    metrics: Metrics,
+    metrics_address: ListenAddress,
+    health_address: ListenAddress,
+    ready: Check | None,
+    routes: Mapping[str, Handler],
+) -> list[HealthServer]:
+    """Those that have an address. ``ready`` is the check of the webhooks, None where there are none; ``routes`` by path
+    are answered beside the metrics."""
+    servers = []
+    if metrics_address.port:
+        server = HealthServer(metrics, host=metrics_address.host, port=metrics_address.port)
+        for path in _METRICS_PATHS:
+            server.add_route(path, _exposition(metrics))
+        for path, handler in routes.items():
+            server.add_route(path, handler)
+        servers.append(server)
+    if health_address.port:
+        server = HealthServer(metrics, host=health_address.host, port=health_address.port)
+        if ready is not None:
+            server.health.add(READY_CHECK, ready, "readyz")
+        servers.append(server)
+    return servers
+
+
+def _exposition(metrics: Metrics) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        body, content_type = metrics.exposition(request.headers.get("Accept", ""))
+        return web.Response(body=body, headers={"Content-Type": content_type})
+
+    return handle

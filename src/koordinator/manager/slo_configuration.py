@@ -1,0 +1,73 @@
+"""The SLO ConfigMap as the controllers see it: the last configuration that could be used, followed as it changes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from koordinator.api.core import ConfigMap
+from koordinator.api.kinds import CONFIG_MAPS
+from koordinator.base.metrics import Metrics
+from koordinator.kube.event_series import reference_to
+from koordinator.kube.events import EventBroadcaster
+from koordinator.kube.informer_set import InformerSet
+from koordinator.manager.options import Options
+from koordinator.model.slo_configuration.configuration import ConfigurationProblem, SLOConfiguration
+
+logger = logging.getLogger(__name__)
+
+_RECORDER: Final = "slo-controller"
+
+
+class SLOConfigurationSource:
+    """``current`` is the configuration in force. Whoever deletes the ConfigMap leaves the last one in force."""
+
+    def __init__(self, informers: InformerSet, options: Options, events: EventBroadcaster, metrics: Metrics) -> None:
+        self.current = SLOConfiguration()
+        self._listeners: list[Callable[[], None]] = []
+        self._recorder = events.recorder(_RECORDER)
+        self._in_error = metrics.gauge(
+            "koord_manager_slo_configuration_in_error",
+            "1 while something in a key of the SLO ConfigMap cannot be used; what was in force before then is",
+            ("key",),
+        )
+        self._keys_ever_in_error: set[str] = set()
+        self._seen = False
+        self._informer = informers.informer(
+            CONFIG_MAPS, namespace=options.config_namespace, field_selector=f"metadata.name={options.slo_config_name}"
+        )
+        self._informer.add_handlers(
+            name="SLO configuration",
+            on_add=lambda config_map, _: self._follow(config_map),
+            on_update=lambda old, new: self._follow(new) if old.data != new.data else None,
+        )
+
+    def listen(self, changed: Callable[[], None]) -> None:
+        """Have ``changed`` called whenever the configuration has become another."""
+        self._listeners.append(changed)
+
+    def settle(self) -> None:
+        """Everything that exists is known: without a ConfigMap by now, the defaults are what is wanted."""
+        if not self._seen:
+            self._seen = True
+            self._take(*self.current.updated(None))
+
+    def _follow(self, config_map: ConfigMap) -> None:
+        self._seen = True
+        configuration, problems = self.current.updated(config_map.data)
+        for problem in problems:
+            logger.warning("ConfigMap %s: %s: %s", config_map.metadata.key, problem.key, problem.message)
+            about = reference_to(CONFIG_MAPS, config_map)
+            self._recorder.event(about, "Warning", problem.reason, "Reconcile", f"{problem.key}: {problem.message}")
+        self._take(configuration, problems)
+
+    def _take(self, configuration: SLOConfiguration, problems: Iterable[ConfigurationProblem]) -> None:
+        broken = {problem.key for problem in problems}
+        self._keys_ever_in_error |= broken
+        for key in self._keys_ever_in_error:
+            self._in_error.labels(key).set(key in broken)
+        changed, self.current = configuration != self.current, configuration
+        if changed:
+            for listener in self._listeners:
+                listener()

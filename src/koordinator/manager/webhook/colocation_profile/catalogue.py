@@ -1,0 +1,83 @@
+"""All profiles, compiled as they change, and which of them an object gets."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from koordinator.api.colocation_profile import ClusterColocationProfile
+from koordinator.api.kubernetes_types.table import ObjectType
+from koordinator.manager.webhook.colocation_profile.cluster import ColocationCluster, ProfileError
+from koordinator.manager.webhook.colocation_profile.compiled import CompiledProfile, compile_profile
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """What is there for one object."""
+
+    profiles: Sequence[CompiledProfile]
+    """In the order in which they are applied: by name."""
+    warnings: Sequence[str]
+    """Of profiles that may have been meant for the object and cannot be applied."""
+
+    @property
+    def applicable(self) -> list[CompiledProfile]:
+        return [profile for profile in self.profiles if not profile.warning]
+
+
+class ProfileCatalogue:
+    """Keeps what was compiled for as long as the profile stays as it is."""
+
+    def __init__(self, cluster: ColocationCluster, patched: ObjectType) -> None:
+        self._cluster = cluster
+        self._patched = patched
+        self._compiled: Mapping[str, CompiledProfile] = {}
+        self._sources: Sequence[ClusterColocationProfile] = ()
+
+    def for_pod(self, labels: Mapping[str, str], namespace: str) -> Matches:
+        """Raises ProfileError where it depends on the labels of a namespace that is not known."""
+        candidates = [profile for profile in self._profiles() if profile.may_match_labels(labels)]
+        if any(not profile.namespaces.empty for profile in candidates):
+            of_namespace = self._namespace_labels(namespace, candidates)
+            candidates = [profile for profile in candidates if profile.may_match_namespace(of_namespace)]
+        return _matches(candidates)
+
+    def for_cluster_object(self, labels: Mapping[str, str]) -> Matches:
+        """For objects without a namespace. A profile that chooses pods by their namespaces alone means none of them."""
+        return _matches(
+            [
+                profile
+                for profile in self._profiles()
+                if profile.may_match_labels(labels) and not (profile.objects.empty and not profile.namespaces.empty)
+            ]
+        )
+
+    def _profiles(self) -> Iterable[CompiledProfile]:
+        sources = list(self._cluster.colocation_profiles())
+        if len(sources) != len(self._sources) or not all(map(operator.is_, sources, self._sources)):
+            compiled = {each.metadata.name: self._compile(each) for each in sources}
+            self._compiled = {name: compiled[name] for name in sorted(compiled)}
+            self._sources = sources
+        return self._compiled.values()
+
+    def _compile(self, profile: ClusterColocationProfile) -> CompiledProfile:
+        known = self._compiled.get(profile.metadata.name)
+        return known if known is not None and known.source is profile else compile_profile(profile, self._patched)
+
+    def _namespace_labels(self, namespace: str, candidates: Sequence[CompiledProfile]) -> Mapping[str, str]:
+        labels = self._cluster.namespace_labels(namespace)
+        if labels is None:
+            name = next(profile.name for profile in candidates if not profile.namespaces.empty)
+            raise ProfileError(
+                f'the labels of the namespace "{namespace}" are not known yet, which spec.namespaceSelector of the '
+                f'ClusterColocationProfile "{name}" asks for: try again'
+            )
+        return labels
+
+
+def _matches(candidates: Sequence[CompiledProfile]) -> Matches:
+    return Matches(
+        profiles=[profile for profile in candidates if profile.matchable],
+        warnings=[profile.warning for profile in candidates if profile.warning],
+    )

@@ -1,0 +1,84 @@
+"""What one profile changes in an object, in the order that its fields are applied in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from koordinator.api import labels
+from koordinator.api.document import Document, copied
+from koordinator.api.kubernetes_types.table import ObjectType
+from koordinator.manager.webhook.colocation_profile.cluster import ColocationCluster, ProfileError
+from koordinator.manager.webhook.colocation_profile.compiled import CompiledProfile
+from koordinator.model.patch.errors import PatchError
+from koordinator.model.patch.strategic import apply_strategic_patch
+
+
+def section(parent: Document, name: str) -> Document:
+    """The object at ``name``, made where it is missing."""
+    found = parent.get(name)
+    if not isinstance(found, dict):
+        found = parent[name] = {}
+    return found
+
+
+def apply_profile(
+    profile: CompiledProfile, target: Document, pod_spec: Document | None, cluster: ColocationCluster
+) -> None:
+    """Change ``target`` in place, all but the patch. ``pod_spec`` is the part of it that schedules pods, where it has
+    one. Raises ProfileError where the priority class does not exist."""
+    metadata = section(target, "metadata")
+    _set_metadata(profile, metadata)
+    if pod_spec is not None and profile.spec.scheduler_name:
+        pod_spec["schedulerName"] = profile.spec.scheduler_name
+    if profile.spec.qos_class:
+        section(metadata, "labels")[labels.QOS_CLASS] = profile.spec.qos_class
+    if pod_spec is not None and profile.spec.priority_class_name:
+        _set_priority_class(profile, pod_spec, cluster)
+    if profile.spec.koordinator_priority is not None:
+        section(metadata, "labels")[labels.PRIORITY] = str(profile.spec.koordinator_priority)
+
+
+def apply_patch(profile: CompiledProfile, target: Document, of: ObjectType) -> Document:
+    """``target`` with the profile's patch, changed in place. Raises ProfileError where it does not fit."""
+    if profile.patch is None:
+        return target
+    try:
+        return apply_strategic_patch(target, copied(profile.patch), of)
+    except PatchError as error:
+        raise ProfileError(f'ClusterColocationProfile "{profile.name}": spec.patch does not fit: {error}') from error
+
+
+def _set_metadata(profile: CompiledProfile, metadata: Document) -> None:
+    spec = profile.spec
+    if spec.labels:
+        section(metadata, "labels").update(spec.labels)
+    if spec.annotations:
+        section(metadata, "annotations").update(spec.annotations)
+    if spec.label_keys_mapping:
+        _copy_values(section(metadata, "labels"), spec.label_keys_mapping)
+    if spec.annotation_keys_mapping:
+        _copy_values(section(metadata, "annotations"), spec.annotation_keys_mapping)
+    if spec.label_suffixes:
+        own = metadata.get("labels") or {}
+        own.update({key: own[key] + suffix for key, suffix in spec.label_suffixes.items() if key in own})
+
+
+def _copy_values(texts: Document, mapping: Mapping[str, str]) -> None:
+    """Every value is read before any is written, so that the order of a chain of keys does not matter."""
+    texts.update({new: texts.get(old, "") for old, new in sorted(mapping.items())})
+
+
+def _set_priority_class(profile: CompiledProfile, pod_spec: Document, cluster: ColocationCluster) -> None:
+    name = profile.spec.priority_class_name
+    found = cluster.priority_class(name)
+    if found is None:
+        raise ProfileError(
+            f'PriorityClass.scheduling.k8s.io "{name}" not found, which spec.priorityClassName of the '
+            f'ClusterColocationProfile "{profile.name}" asks for'
+        )
+    pod_spec["priorityClassName"] = name
+    pod_spec["priority"] = found.value
+    if found.preemption_policy is None:
+        pod_spec.pop("preemptionPolicy", None)
+    else:
+        pod_spec["preemptionPolicy"] = found.preemption_policy

@@ -1,0 +1,110 @@
+"""A profile read once, when it comes or changes, instead of once for every pod.
+
+A profile that cannot be used is not applied at all, since half of it may be worse than nothing (a priority without the
+quality of service that goes with it). It blocks nobody, and it is not silent: whoever creates an object that it may
+have been meant for is warned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from koordinator.api.annotations import SKIP_UPDATE_RESOURCES
+from koordinator.api.codec import encode
+from koordinator.api.colocation_profile import ClusterColocationProfile, ClusterColocationProfileSpec
+from koordinator.api.document import Document, copied
+from koordinator.api.field_error import FieldError
+from koordinator.api.kubernetes_types.canonical import WrongType, canonicalize
+from koordinator.api.kubernetes_types.table import ObjectType
+from koordinator.manager.webhook.colocation_profile.probability import parse_probability
+from koordinator.manager.webhook.colocation_profile.selection import compile_profile_selector
+from koordinator.model.label_selector import CompiledSelector
+from koordinator.model.patch.errors import PatchError
+from koordinator.model.patch.strategic import apply_strategic_patch
+
+_SHOWN_LENGTH: Final = 80
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledProfile:
+    """``source`` in the form in which it is asked for every object."""
+
+    source: ClusterColocationProfile
+    name: str
+    objects: CompiledSelector
+    namespaces: CompiledSelector
+    objects_readable: bool
+    namespaces_readable: bool
+    percent: int
+    patch: Document | None
+    keeps_resources: bool
+    """Objects that it matches keep their native resources."""
+    warning: str
+    """Why it is not applied; empty for a usable profile."""
+
+    @property
+    def spec(self) -> ClusterColocationProfileSpec:
+        return self.source.spec
+
+    @property
+    def matchable(self) -> bool:
+        """Whether it can be told which objects it is for."""
+        return self.objects_readable and self.namespaces_readable
+
+    def may_match_labels(self, labels: Mapping[str, str]) -> bool:
+        """Whether the object's labels match; a selector that cannot be read rules nothing out."""
+        return not self.objects_readable or self.objects.matches(labels)
+
+    def may_match_namespace(self, labels: Mapping[str, str]) -> bool:
+        return not self.namespaces_readable or self.namespaces.matches(labels)
+
+
+def compile_profile(profile: ClusterColocationProfile, patched: ObjectType) -> CompiledProfile:
+    """``patched`` is the type of the objects that the profile's patch is for."""
+    spec = profile.spec
+    objects, object_problems = compile_profile_selector(spec.selector, "spec.selector")
+    namespaces, namespace_problems = compile_profile_selector(spec.namespace_selector, "spec.namespaceSelector")
+    percent, percent_problem = parse_probability(spec.probability)
+    patch_problem = _patch_problem(spec.patch, patched)
+    others = (problem for problem in (percent_problem, patch_problem) if problem is not None)
+    problems = [*namespace_problems, *object_problems, *others]
+    return CompiledProfile(
+        source=profile,
+        name=profile.metadata.name,
+        objects=objects,
+        namespaces=namespaces,
+        objects_readable=not object_problems,
+        namespaces_readable=not namespace_problems,
+        percent=percent,
+        patch=spec.patch if isinstance(spec.patch, dict) else None,
+        keeps_resources=SKIP_UPDATE_RESOURCES in profile.metadata.annotations,
+        warning=_warning(profile.metadata.name, problems),
+    )
+
+
+def _warning(name: str, problems: list[FieldError]) -> str:
+    if not problems:
+        return ""
+    return f'ClusterColocationProfile "{name}" is not applied: {"; ".join(map(str, problems))}'
+
+
+def _patch_problem(patch: Any, patched: ObjectType) -> FieldError | None:
+    """Whatever the patch does to an object of its type, it does to an empty one too."""
+    if patch is None:
+        return None
+    allowed = f"must be a strategic merge patch of a {patched.name.rpartition('.')[2]}"
+    if not isinstance(patch, dict):
+        return FieldError.invalid("spec.patch", _shown(patch), f"{allowed}, which is an object")
+    try:
+        canonicalize(apply_strategic_patch({}, copied(patch), patched), patched)
+    except (PatchError, WrongType) as error:
+        return FieldError.invalid("spec.patch", _shown(patch), f"{allowed}: {error}")
+    return None
+
+
+def _shown(patch: Any) -> Any:
+    """What fits into a warning, of which clients see a few hundred characters."""
+    text = encode(patch).decode()
+    return patch if len(text) <= _SHOWN_LENGTH else f"{text[:_SHOWN_LENGTH]}…"

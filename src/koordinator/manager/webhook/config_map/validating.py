@@ -1,0 +1,70 @@
+"""``/validate-configmap``: an SLO configuration that could not be used is refused instead of silently ignored.
+
+What was in force before is read from the question, not from the cluster: several changes in a row are each compared
+with the one before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from koordinator.api.codec import DecodeError, convert
+from koordinator.api.core import ConfigMap
+from koordinator.api.document import Document
+from koordinator.api.meta import ObjectMeta
+from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest
+from koordinator.manager.webhook.steps import UNMEASURED, Steps
+from koordinator.model.slo_configuration.admission_check import check_config_map, check_nodes
+
+_PLUGIN: Final = "SLOConfig"
+
+
+class ConfigMapValidatingHandler:
+    """Looks at one ConfigMap; all others pass. Whoever deletes it leaves the last configuration in force."""
+
+    path = "/validate-configmap"
+
+    def __init__(
+        self,
+        namespace: str,
+        name: str,
+        nodes: Callable[[], Iterable[ObjectMeta]],
+        *,
+        names_required: bool = False,
+        steps: Steps = UNMEASURED,
+    ) -> None:
+        """``names_required``: strategies for groups of nodes need names of their own."""
+        self._namespace = namespace
+        self._name = name
+        self._nodes = nodes
+        self._names_required = names_required
+        self._steps = steps
+
+    def handle(self, request: AdmissionRequest) -> AdmissionAnswer:
+        """Raises RefusedConfigurationError, and DecodeError for what is no ConfigMap."""
+        if request.resource != "configmaps" or request.sub_resource or request.operation not in ("CREATE", "UPDATE"):
+            return ALLOWED
+        config_map = _decoded(request.object)
+        old = _decoded(request.old_object) if request.operation == "UPDATE" else None
+        with self._steps.step(request.operation, _PLUGIN):
+            namespace = config_map.metadata.namespace or request.namespace
+            if (namespace, config_map.metadata.name) == (self._namespace, self._name):
+                self._check(config_map, old)
+        return ALLOWED
+
+    def _check(self, config_map: ConfigMap, old: ConfigMap | None) -> None:
+        selections = check_config_map(
+            config_map.data,
+            old.data if old is not None else None,
+            config_map=f"{self._namespace}/{self._name}",
+            names_required=self._names_required,
+        )
+        if selections:
+            check_nodes(selections, self._nodes())
+
+
+def _decoded(document: Document | None) -> ConfigMap:
+    if not document:
+        raise DecodeError("there is no content to decode")
+    return convert(document, ConfigMap)

@@ -1,0 +1,79 @@
+"""One webhook: a body in, an answer out, whatever happens in between.
+
+A handler that fails costs its request and nothing else: the error becomes the code that the original answers with.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from koordinator.api.codec import DecodeError
+from koordinator.base.clock import Clock
+from koordinator.base.errors import KoordinatorError
+from koordinator.manager.webhook.admission import AdmissionAnswer, AdmissionHandler, AdmissionRequest
+from koordinator.manager.webhook.metrics import WebhookMetrics
+from koordinator.manager.webhook.review import Review, ReviewError, decode_review, encode_answer
+
+logger = logging.getLogger(__name__)
+
+_BAD_REQUEST: Final = 400
+_SERVER_ERROR: Final = 500
+_ELASTIC_QUOTAS: Final = "elasticquotas"
+
+
+class Webhook:
+    """Answers the AdmissionReviews that arrive at one handler's path."""
+
+    def __init__(self, handler: AdmissionHandler, metrics: WebhookMetrics, clock: Clock) -> None:
+        self.path = handler.path
+        self._handler = handler
+        self._mutates = handler.path.startswith("/mutate")
+        self._clock = clock
+        self._metrics = metrics
+        self._latency = metrics.latency.labels(handler.path)
+        self._answered = metrics.requests.labels(handler.path, "200")
+
+    def answer(self, body: bytes) -> bytes:
+        """The AdmissionReview that answers the one in ``body``; never raises."""
+        started = self._clock.monotonic()
+        try:
+            return self._answer(body)
+        finally:
+            self._answered.inc()
+            self._latency.observe(self._clock.monotonic() - started)
+
+    def _answer(self, body: bytes) -> bytes:
+        try:
+            review = decode_review(body)
+        except ReviewError as error:
+            logger.warning("%s: a request that cannot be read: %s", self.path, error)
+            return encode_answer(_refusal(_BAD_REQUEST, str(error)), None)
+        try:
+            return encode_answer(self._handler.handle(review.request), review.request, review.api_version)
+        except KoordinatorError as error:
+            answer = _refusal(self._code(error, review.request), str(error))
+            logger.info("%s: %s refused: %s", self.path, _subject(review.request), error)
+        except Exception as error:
+            answer = self._panicked(error, review)
+        return encode_answer(answer, review.request, review.api_version)
+
+    def _panicked(self, error: Exception, review: Review) -> AdmissionAnswer:
+        self._metrics.panics.labels().inc()
+        logger.exception("%s: the handler failed on %s", self.path, _subject(review.request))
+        return _refusal(_SERVER_ERROR, f"panic: {type(error).__name__}: {error} [recovered]")
+
+    def _code(self, error: KoordinatorError, request: AdmissionRequest) -> int:
+        if isinstance(error, DecodeError) or not self._mutates or request.resource == _ELASTIC_QUOTAS:
+            return _BAD_REQUEST
+        return _SERVER_ERROR
+
+
+def _refusal(code: int, message: str) -> AdmissionAnswer:
+    return AdmissionAnswer(allowed=False, code=code, message=message)
+
+
+def _subject(request: AdmissionRequest) -> str:
+    resource = f"{request.resource}/{request.sub_resource}" if request.sub_resource else request.resource
+    where = f"{request.namespace}/{request.name}" if request.namespace else request.name
+    return f"{request.operation} {resource} {where}"

@@ -1,0 +1,126 @@
+"""Whether a quota may be created, updated or deleted."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from koordinator.api.annotations import QUOTA_NAMESPACES
+from koordinator.api.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOTA, ElasticQuota
+from koordinator.api.labels import QUOTA_IS_PARENT, QUOTA_PARENT, QUOTA_TREE_ID
+from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
+from koordinator.manager.webhook.elastic_quota.refusal import QuotaRefused
+from koordinator.manager.webhook.elastic_quota.self_check import check_itself
+from koordinator.manager.webhook.elastic_quota.settings import QuotaSettings
+from koordinator.manager.webhook.elastic_quota.topology import Change, check_topology
+from koordinator.model.quota_tree.pod_quota import namespace_quota
+from koordinator.model.quota_tree.quota import Quota
+from koordinator.model.quota_tree.tree import QuotaTree
+
+_FIXED: Final = frozenset({SYSTEM_QUOTA, ROOT_QUOTA})
+_KEPT: Final = _FIXED | {DEFAULT_QUOTA}
+_TREE_LABELS: Final = (QUOTA_PARENT, QUOTA_IS_PARENT, QUOTA_TREE_ID)
+_NAMED_PODS: Final = 2
+
+
+class QuotaPods(Protocol):
+    """What is known of the pods of quotas, read from memory."""
+
+    def labelled(self, quota: str) -> list[str]:
+        """The names of the pods that name the quota, sorted."""
+        ...
+
+    def unlabelled_in(self, namespace: str) -> list[str]:
+        """The names of the pods of a namespace that name no quota, sorted."""
+        ...
+
+    def any_in(self, namespace: str) -> bool: ...
+
+
+class QuotaChanges:
+    """Judges changes by what is expected of the cluster; each method raises QuotaRefused, and changes nothing."""
+
+    def __init__(self, expected: ExpectedQuotas, pods: QuotaPods, settings: QuotaSettings) -> None:
+        self._expected = expected
+        self._pods = pods
+        self._settings = settings
+
+    def check_creation(self, wire: ElasticQuota) -> None:
+        tree, new = self._expected.tree(), Quota.of(wire)
+        known = tree.get(new.name)
+        # Accepted before, not stored: what is asked is to try again.
+        if known is not None and (known.key != new.key or self._expected.is_stored(new.key)):
+            raise QuotaRefused(f"AddQuota quota already exist:{new.name}")
+        for namespace in new.namespaces:
+            if bound := _bound_elsewhere(tree, namespace, new.name):
+                raise QuotaRefused(
+                    f"AddQuota quota {new.name}'s annotation namespace {namespace} is already bound to quota {bound}"
+                )
+        check_itself(wire)
+        self._check_topology(Change.of(tree, new, None), ())
+
+    def check_update(self, wire: ElasticQuota, old: ElasticQuota) -> None:
+        tree, new = self._expected.tree(), Quota.of(wire)
+        if new.name in _FIXED:
+            raise QuotaRefused(f"invalid quota {new.name}")
+        for namespace in new.namespaces:
+            if bound := _bound_elsewhere(tree, namespace, new.name):
+                raise QuotaRefused(
+                    f"UpdadteQuota, quota {new.name} update namespaces, "
+                    f"but namespace {namespace} is already bound to quota {bound}"
+                )
+        known = tree.get(new.name)
+        if known is None:
+            raise QuotaRefused(f"UpdateQuota quota not exist in quotaInfoMap:{new.name}")
+        check_itself(wire)
+        self._check_topology(Change.of(tree, new, known), Quota.of(old).namespaces)
+
+    def check_deletion(self, wire: ElasticQuota) -> None:
+        tree, name = self._expected.tree(), wire.metadata.name
+        if name in _KEPT:
+            raise QuotaRefused(f"can not delete quotaGroup :{name}")
+        known = tree.get(name)
+        if known is None:
+            raise QuotaRefused(f"not found quota:{name}")
+        if known.key != wire.metadata.key and tree.object(wire.metadata.key) is not None:
+            # Another of its name is the one that counts; nothing depends on this one.
+            return
+        if children := tree.children(name):
+            raise QuotaRefused(f"delete quota failed, quota {name} has {len(children)} child quotas")
+        if pods := self._counted_pods(tree, known):
+            shown = ", ".join(pods[:_NAMED_PODS]) + (", ..." if len(pods) > _NAMED_PODS else "")
+            raise QuotaRefused(f"delete quota failed, quota {name} has {len(pods)} child pods: {shown}")
+
+    def _check_topology(self, change: Change, old_namespaces: tuple[str, ...]) -> None:
+        def has_pods() -> bool:
+            name = change.new.name
+            return bool(self._pods.labelled(name)) or any(
+                self._pods.any_in(namespace) for namespace in (name, *old_namespaces)
+            )
+
+        check_topology(change, has_pods, self._settings)
+
+    def _counted_pods(self, tree: QuotaTree, quota: Quota) -> list[str]:
+        """Pods that count against the quota, by their label or by their namespace."""
+        names = self._pods.labelled(quota.name)
+        if self._settings.by_namespace:
+            namespaces = dict.fromkeys((quota.name, *quota.namespaces))
+            for namespace in namespaces:
+                if namespace_quota(namespace, tree) == quota.name:
+                    names += self._pods.unlabelled_in(namespace)
+        return names
+
+
+def is_changed(new: ElasticQuota, old: ElasticQuota) -> bool:
+    """Whether an update touches anything that quotas are judged by."""
+    return new.spec != old.spec or _tree_fields(new) != _tree_fields(old)
+
+
+def _tree_fields(quota: ElasticQuota) -> tuple[str, ...]:
+    labels = quota.metadata.labels
+    return (*(labels.get(label, "") for label in _TREE_LABELS), quota.metadata.annotations.get(QUOTA_NAMESPACES, ""))
+
+
+def _bound_elsewhere(tree: QuotaTree, namespace: str, name: str) -> str:
+    """The quota that a namespace is bound to, if it is another; else empty."""
+    claimant = tree.claimant(namespace)
+    return claimant.name if claimant is not None and claimant.name != name else ""

@@ -1,0 +1,88 @@
+"""``/mutate-scheduling-sigs-k8s-io-v1alpha1-elasticquota``: what new quotas leave open is filled in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from koordinator.api.annotations import QUOTA_SHARED_WEIGHT
+from koordinator.api.codec import DecodeError, encode
+from koordinator.api.document import Document, copied
+from koordinator.api.elastic_quota import ROOT_QUOTA
+from koordinator.api.labels import QUOTA_PARENT, QUOTA_TREE_ID
+from koordinator.api.pod import ResourceList
+from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest
+from koordinator.manager.webhook.colocation_profile.changes import section
+from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
+from koordinator.manager.webhook.elastic_quota.refusal import QuotaRefused
+from koordinator.manager.webhook.elastic_quota.shared_weight import read_weights
+from koordinator.manager.webhook.elastic_quota.validating import PLUGIN, RESOURCE, quota_of
+from koordinator.manager.webhook.steps import UNMEASURED, Steps
+from koordinator.model.quota_tree.tree import QuotaTree
+
+RecordWeight = Callable[[str, ResourceList], None]
+"""(quota, its weights): told of the weights that a quota was given because it had none."""
+
+
+class ElasticQuotaMutatingHandler:
+    """A parent, its tree, and weights for sharing what nobody is guaranteed."""
+
+    path = "/mutate-scheduling-sigs-k8s-io-v1alpha1-elasticquota"
+
+    def __init__(self, expected: ExpectedQuotas, record_weight: RecordWeight, steps: Steps = UNMEASURED) -> None:
+        self._expected = expected
+        self._record_weight = record_weight
+        self._steps = steps
+
+    def handle(self, request: AdmissionRequest) -> AdmissionAnswer:
+        """Raises QuotaRefused, and DecodeError for what is no quota."""
+        if request.resource != RESOURCE or request.sub_resource or request.operation == "DELETE":
+            return ALLOWED
+        quota = quota_of(request.object)
+        with self._steps.step(request.operation, PLUGIN):
+            if request.operation != "CREATE" or quota.metadata.name == ROOT_QUOTA:
+                return ALLOWED
+            changed = copied(request.object)
+            _fill_tree(changed, self._expected.tree())
+            if _fill_weight(changed, quota.spec.max) and not request.dry_run:
+                self._record_weight(quota.metadata.name, quota.spec.max)
+        return AdmissionAnswer(changed=changed)
+
+
+def _fill_tree(quota: Document, tree: QuotaTree) -> None:
+    labels = section(section(quota, "metadata"), "labels")
+    parent = labels.get(QUOTA_PARENT)
+    if not parent:
+        parent = labels[QUOTA_PARENT] = ROOT_QUOTA
+    if labels.get(QUOTA_TREE_ID) or parent == ROOT_QUOTA:
+        return
+    known = tree.get(parent)
+    if known is None:
+        raise QuotaRefused(f"fill quota {quota['metadata'].get('name', '')} failed, parent not exist")
+    if known.tree:
+        labels[QUOTA_TREE_ID] = known.tree
+
+
+def _fill_weight(quota: Document, most: ResourceList) -> bool:
+    """Whether the quota had no weights at all."""
+    annotations = section(section(quota, "metadata"), "annotations")
+    text = annotations.get(QUOTA_SHARED_WEIGHT, "")
+    if not text:
+        given = (quota.get("spec") or {}).get("max")
+        annotations[QUOTA_SHARED_WEIGHT] = "null" if given is None else _written(most)
+        return True
+    weights = _read(text)
+    if weights.keys() != most.keys():
+        annotations[QUOTA_SHARED_WEIGHT] = _written({name: weights.get(name, most[name]) for name in most})
+    return False
+
+
+def _read(text: str) -> ResourceList:
+    try:
+        return read_weights(text)
+    except DecodeError as error:
+        raise QuotaRefused(f"fillDefaultQuotaInfo unmarshal sharedWeight failed:{error}") from error
+
+
+def _written(resources: ResourceList) -> str:
+    """As Go writes maps: sorted, without spaces."""
+    return encode(dict(sorted(resources.items()))).decode()

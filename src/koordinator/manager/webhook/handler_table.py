@@ -1,0 +1,154 @@
+"""Every admission handler: its path, the gate that switches it on, and how it is made.
+
+A path whose gate is off is neither served nor installed: the API server is told to leave it out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from koordinator.base.clock import Clock
+from koordinator.kube.informer_set import InformerSet
+from koordinator.manager import features
+from koordinator.manager.options import Options
+from koordinator.manager.webhook.admission import AdmissionHandler
+from koordinator.manager.webhook.config_map.validating import ConfigMapValidatingHandler
+from koordinator.manager.webhook.elastic_quota.changes import QuotaChanges
+from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
+from koordinator.manager.webhook.elastic_quota.mutating import ElasticQuotaMutatingHandler
+from koordinator.manager.webhook.elastic_quota.pod_check import QuotaPodCheck
+from koordinator.manager.webhook.elastic_quota.recorded_weights import RecordedWeights
+from koordinator.manager.webhook.elastic_quota.settings import QuotaSettings
+from koordinator.manager.webhook.elastic_quota.validating import ElasticQuotaValidatingHandler
+from koordinator.manager.webhook.known_cluster import (
+    KnownPods,
+    KnownProfiles,
+    KnownQuotaPods,
+    KnownQuotaTrees,
+    forget_weights,
+)
+from koordinator.manager.webhook.known_rules import follow_rules
+from koordinator.manager.webhook.known_slo_configuration import KnownNodes, KnownSLOConfiguration
+from koordinator.manager.webhook.metrics import MUTATE, VALIDATE, StepTimer, WebhookMetrics
+from koordinator.manager.webhook.node.status_mutating import NodeStatusMutatingHandler
+from koordinator.manager.webhook.node.validating import NodeValidatingHandler
+from koordinator.manager.webhook.pod.binding import BindingAdmissionHandler
+from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRules
+from koordinator.manager.webhook.pod.mutating import PodMutatingHandler, PodMutationSettings
+from koordinator.manager.webhook.pod.validating import PodValidatingHandler, PodValidationSettings
+from koordinator.manager.webhook.reservation.mutating import ReservationMutatingHandler
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerContext:
+    """What handlers are made of."""
+
+    informers: InformerSet
+    options: Options
+    metrics: WebhookMetrics
+    clock: Clock
+    random: Random
+    quotas: ExpectedQuotas
+    """One for all handlers: what one accepts, the others go by."""
+
+    def draw(self) -> int:
+        """A whole number from 0 to 99."""
+        return self.random.randrange(100)
+
+    def timer(self, webhook_type: str, object_type: str) -> StepTimer:
+        return StepTimer(self.metrics, self.clock, webhook_type, object_type)
+
+
+@dataclass(frozen=True, slots=True)
+class HandlerEntry:
+    """``gate`` is the feature without which the handler is not there."""
+
+    gate: str
+    make: Callable[[HandlerContext], AdmissionHandler]
+
+
+def _pod_mutating(context: HandlerContext) -> AdmissionHandler:
+    return PodMutatingHandler(
+        KnownProfiles(context.informers),
+        KnownQuotaTrees(context.informers, context.options.namespace),
+        context.draw,
+        PodMutationSettings.from_gates(context.options.features),
+        context.timer(MUTATE, "pod"),
+    )
+
+
+def _pod_validating(context: HandlerContext) -> AdmissionHandler:
+    settings = PodValidationSettings.from_gates(context.options.features)
+    rules = EnhancedRules()
+    if settings.enhanced_rules:
+        follow_rules(context.informers, context.options.pod_enhanced_validator, rules)
+    quota_check = QuotaPodCheck(context.quotas, QuotaSettings.from_gates(context.options.features))
+    return PodValidatingHandler(rules, (quota_check,), settings, context.timer(VALIDATE, "pod"))
+
+
+def _pod_binding(context: HandlerContext) -> AdmissionHandler:
+    decisions = context.metrics.binding_decisions
+    return BindingAdmissionHandler(
+        context.options.binding_admission,
+        KnownPods(context.informers, context.options.namespace).metadata,
+        lambda decision: decisions.labels(decision).inc(),
+    )
+
+
+def _reservation_mutating(context: HandlerContext) -> AdmissionHandler:
+    return ReservationMutatingHandler(
+        KnownProfiles(context.informers), context.draw, context.timer(MUTATE, "reservation")
+    )
+
+
+def _node_status_mutating(context: HandlerContext) -> AdmissionHandler:
+    return NodeStatusMutatingHandler(context.timer(MUTATE, "node"))
+
+
+def _node_validating(context: HandlerContext) -> AdmissionHandler:
+    configuration = KnownSLOConfiguration(context.informers, context.options)
+    return NodeValidatingHandler(configuration.data, context.timer(VALIDATE, "node"))
+
+
+def _config_map_validating(context: HandlerContext) -> AdmissionHandler:
+    options = context.options
+    return ConfigMapValidatingHandler(
+        options.config_namespace,
+        options.slo_config_name,
+        KnownNodes(context.informers).metadata,
+        names_required=options.node_strategy_name_needed,
+        steps=context.timer(VALIDATE, "configmap"),
+    )
+
+
+def _quota_mutating(context: HandlerContext) -> AdmissionHandler:
+    weights = RecordedWeights(context.metrics.quota_shared_weight)
+    forget_weights(context.informers, context.options.namespace, weights)
+    return ElasticQuotaMutatingHandler(context.quotas, weights.record, context.timer(MUTATE, "elasticquota"))
+
+
+def _quota_validating(context: HandlerContext) -> AdmissionHandler:
+    pods = KnownQuotaPods(context.informers, context.options.namespace)
+    changes = QuotaChanges(context.quotas, pods, QuotaSettings.from_gates(context.options.features))
+    return ElasticQuotaValidatingHandler(context.quotas, changes, context.timer(VALIDATE, "elasticquota"))
+
+
+HANDLERS: Final[Sequence[HandlerEntry]] = (
+    HandlerEntry(features.POD_MUTATING_WEBHOOK, _pod_mutating),
+    HandlerEntry(features.POD_VALIDATING_WEBHOOK, _pod_validating),
+    HandlerEntry(features.BINDING_ADMISSION_WEBHOOK, _pod_binding),
+    HandlerEntry(features.RESERVATION_MUTATING_WEBHOOK, _reservation_mutating),
+    HandlerEntry(features.ELASTIC_MUTATING_WEBHOOK, _quota_mutating),
+    HandlerEntry(features.ELASTIC_VALIDATING_WEBHOOK, _quota_validating),
+    HandlerEntry(features.NODE_MUTATING_WEBHOOK, _node_status_mutating),
+    HandlerEntry(features.NODE_VALIDATING_WEBHOOK, _node_validating),
+    HandlerEntry(features.CONFIG_MAP_VALIDATING_WEBHOOK, _config_map_validating),
+)
+
+
+def make_handlers(context: HandlerContext, entries: Sequence[HandlerEntry] = HANDLERS) -> list[AdmissionHandler]:
+    """Those whose gates are on; they ask for their informers here."""
+    return [entry.make(context) for entry in entries if context.options.features.enabled(entry.gate)]

@@ -1,0 +1,1 @@
+"""Admission of pods: what is changed in them, and what they may not be."""

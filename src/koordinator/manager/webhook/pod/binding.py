@@ -1,0 +1,97 @@
+"""``/validate-pod-binding``: while schedulers are exchanged, only those that may bind pods do.
+
+In doubt a binding passes: a cluster that places no pods is worse than one that an old scheduler places some in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from koordinator.api.labels import BINDING_ADMISSION_BYPASS
+from koordinator.api.meta import ObjectMeta
+from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest
+
+_EVERY_NAMESPACE: Final = "*"
+_DENIED: Final = AdmissionAnswer(
+    allowed=False,
+    code=403,
+    reason="Forbidden",
+    message="binding denied: username is not in the allowed list",
+)
+
+
+def comma_separated(text: str) -> tuple[str, ...]:
+    """The entries of a flag, without blanks around them and without empty ones."""
+    return tuple(entry for entry in map(str.strip, text.split(",")) if entry)
+
+
+@dataclass(frozen=True, slots=True)
+class BindingAdmissionSettings:
+    """The ``--binding-admission-…`` flags, taken apart."""
+
+    user_names: tuple[str, ...] = ()
+    """Parts of the names of those who may bind; without any, everybody may."""
+    dry_run: bool = False
+    """What would be denied is counted and passes."""
+    namespaces: tuple[str, ...] = ()
+    """Where it is enforced: nowhere when empty, everywhere for ``*``."""
+    excluded_namespaces: tuple[str, ...] = ("kube-system",)
+    bypass_labels: tuple[str, ...] = (BINDING_ADMISSION_BYPASS,)
+    """Keys; a pod that has one passes, whatever its value."""
+    bypass_annotations: tuple[str, ...] = ()
+
+
+class BindingAdmissionHandler:
+    """``pod_metadata`` finds a pod by namespace and name; ``count`` is told of each decision, by its metric's label."""
+
+    path = "/validate-pod-binding"
+
+    def __init__(
+        self,
+        settings: BindingAdmissionSettings,
+        pod_metadata: Callable[[str, str], ObjectMeta | None],
+        count: Callable[[str], None],
+    ) -> None:
+        self._settings = settings
+        self._pod_metadata = pod_metadata
+        self._count = count
+
+    def handle(self, request: AdmissionRequest) -> AdmissionAnswer:
+        if not self._settings.user_names or not _is_binding(request):
+            return ALLOWED
+        decision = self._decide(request)
+        if decision:
+            self._count(decision)
+        return _DENIED if decision == "denied" else ALLOWED
+
+    def _decide(self, request: AdmissionRequest) -> str:
+        """The decision's name; empty where there is nothing to decide."""
+        if any(part in request.user_name for part in self._settings.user_names):
+            return "allowed_username"
+        scope = self._scope(request.namespace)
+        if scope is not None:
+            return scope
+        metadata = self._pod_metadata(request.namespace, request.name)
+        if metadata is None:
+            return ""
+        if any(key in metadata.labels for key in self._settings.bypass_labels):
+            return "bypass_label"
+        if any(key in metadata.annotations for key in self._settings.bypass_annotations):
+            return "bypass_annotation"
+        return "dry_run" if self._settings.dry_run else "denied"
+
+    def _scope(self, namespace: str) -> str | None:
+        """The decision for namespaces that it is not enforced in; None for the others."""
+        if namespace in self._settings.excluded_namespaces:
+            return "excluded_ns"
+        if self._settings.namespaces == (_EVERY_NAMESPACE,):
+            return None
+        if not self._settings.namespaces:
+            return ""
+        return None if namespace in self._settings.namespaces else "out_of_scope"
+
+
+def _is_binding(request: AdmissionRequest) -> bool:
+    return request.resource == "pods" and request.sub_resource == "binding" and request.operation == "CREATE"

@@ -1,0 +1,76 @@
+"""Labels that a cluster's owner requires of pods, from a ConfigMap of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from koordinator.api.codec import DecodeError, convert, decode_any
+from koordinator.api.labels import SKIP_ENHANCED_VALIDATION
+from koordinator.api.meta import WireStruct
+from koordinator.api.pod import Pod
+from koordinator.base.errors import ConfigurationError
+from koordinator.manager.webhook.pod.checks import PodReview, new_problems
+
+_ENABLE: Final = "enable"
+_RULES: Final = "rules"
+
+
+class EnhancedRule(WireStruct):
+    """An entry of the JSON array in the ConfigMap."""
+
+    name: str = ""
+    required_labels: list[str] = []
+    namespace_whitelist: list[str] = []
+    """Namespaces that the rule does not hold for."""
+
+
+def parse_enhanced_rules(data: Mapping[str, str]) -> tuple[EnhancedRule, ...]:
+    """The rules that are in force, none when they are switched off. Raises ConfigurationError."""
+    text = data.get(_RULES)
+    try:
+        parsed = decode_any(text) if text is not None else []
+        rules = convert(parsed if parsed is not None else [], list[EnhancedRule])
+    except DecodeError as error:
+        allowed = f'must be a JSON array of {{"name","requiredLabels","namespaceWhitelist"}}: {error}'
+        raise ConfigurationError(f"data.{_RULES}", text, allowed) from error
+    return tuple(rules) if data.get(_ENABLE, "").strip().lower() == "true" else ()
+
+
+class EnhancedRules:
+    """Holds the rules that were read last."""
+
+    plugin = "EnhancedValidation"
+
+    def __init__(self) -> None:
+        self.rules: tuple[EnhancedRule, ...] = ()
+
+    def load(self, data: Mapping[str, str] | None) -> None:
+        """Take over what the ConfigMap says now; None when there is none, which switches the rules off.
+
+        Raises ConfigurationError, and keeps the rules that it has.
+        """
+        self.rules = parse_enhanced_rules(data) if data is not None else ()
+
+    def problems(self, review: PodReview) -> list[str]:
+        """At most one: of the first rule that the pod breaks."""
+        found = self._broken(review.pod, review.namespace)
+        before = self._broken(review.old, review.namespace) if review.old is not None else []
+        return new_problems(found, before)[:1]
+
+    def _broken(self, pod: Pod, namespace: str) -> list[str]:
+        own = pod.metadata.labels
+        if own.get(SKIP_ENHANCED_VALIDATION) == "true":
+            return []
+        missing = (
+            [key for key in rule.required_labels if key not in own]
+            for rule in self.rules
+            if not namespace or namespace not in rule.namespace_whitelist
+        )
+        return [_text(keys) for keys in missing if keys]
+
+
+def _text(missing: list[str]) -> str:
+    if len(missing) == 1:
+        return f"required label '{missing[0]}' is missing"
+    return f"required labels are missing: [{' '.join(missing)}]"

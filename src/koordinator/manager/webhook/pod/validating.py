@@ -1,0 +1,85 @@
+"""``/validate-pod``: pods that this project could not treat as their labels promise are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from koordinator.base.errors import KoordinatorError
+from koordinator.base.feature_gates import FeatureGates
+from koordinator.manager import features
+from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest
+from koordinator.manager.webhook.pod.checks import PodCheck, PodReview, is_terminating, joined, pod_review
+from koordinator.manager.webhook.pod.colocation_rules import ColocationRules
+from koordinator.manager.webhook.pod.device_resource_rules import DeviceResourceRules
+from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRules
+from koordinator.manager.webhook.pod.reserved_annotations import ReservedAnnotations
+from koordinator.manager.webhook.steps import UNMEASURED, Steps
+
+
+class PodRefused(KoordinatorError):
+    """A pod that breaks a rule; the text names the field, and what may stand there."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodValidationSettings:
+    """Which checks run."""
+
+    fixed_sub_priority: bool = True
+    device_resources: bool = False
+    enhanced_rules: bool = False
+
+    @classmethod
+    def from_gates(cls, gates: FeatureGates) -> PodValidationSettings:
+        return cls(
+            fixed_sub_priority=not gates.enabled(features.COLOCATION_PROFILE_SKIP_VALIDATING_PRIORITY),
+            device_resources=gates.enabled(features.VALIDATE_POD_DEVICE_RESOURCE),
+            enhanced_rules=gates.enabled(features.ENABLE_POD_ENHANCED_VALIDATOR),
+        )
+
+
+class PodValidatingHandler:
+    """Runs its checks in order; the first that finds something refuses the pod.
+
+    ``quota_checks`` run after those of this package that every pod passes and before those behind feature gates.
+    """
+
+    path = "/validate-pod"
+
+    def __init__(
+        self,
+        enhanced_rules: EnhancedRules,
+        quota_checks: Sequence[PodCheck] = (),
+        settings: PodValidationSettings | None = None,
+        steps: Steps = UNMEASURED,
+    ) -> None:
+        settings = settings or PodValidationSettings()
+        self._checks: list[PodCheck] = [
+            ReservedAnnotations(),
+            ColocationRules(fixed_sub_priority=settings.fixed_sub_priority),
+            *quota_checks,
+        ]
+        if settings.device_resources:
+            self._checks.append(DeviceResourceRules())
+        if settings.enhanced_rules:
+            self._checks.append(enhanced_rules)
+        self._steps = steps
+
+    def handle(self, request: AdmissionRequest) -> AdmissionAnswer:
+        """Raises PodRefused, and DecodeError for what is no pod."""
+        if request.resource != "pods" or request.sub_resource or request.operation not in ("CREATE", "UPDATE"):
+            return ALLOWED
+        review = pod_review(request)
+        # Whatever a pod that goes away breaks, refusing the update would only keep it from going.
+        if is_terminating(review):
+            return ALLOWED
+        for check in self._checks:
+            with self._steps.step(request.operation, check.plugin):
+                _refuse_if(check, review)
+        return ALLOWED
+
+
+def _refuse_if(check: PodCheck, review: PodReview) -> None:
+    problems = check.problems(review)
+    if problems:
+        raise PodRefused(joined(problems))

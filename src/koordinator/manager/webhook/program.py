@@ -1,0 +1,120 @@
+"""All of the webhooks of one replica, put together: handlers, server, certificates, configurations, readiness."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from random import Random
+from typing import Final
+
+from koordinator.base.clock import Clock
+from koordinator.base.deadline import within
+from koordinator.base.loops import Loop, LoopSupervisor
+from koordinator.base.metrics import Metrics
+from koordinator.kube.informer_set import InformerSet
+from koordinator.kube.interface import Client
+from koordinator.manager.environment import WebhookEnvironment
+from koordinator.manager.webhook.admission import AdmissionHandler
+from koordinator.manager.webhook.certificate_writers import CertificateWriter, FileWriter, SecretWriter
+from koordinator.manager.webhook.configuration_sync import ConfigurationSync, WebhookSetupError
+from koordinator.manager.webhook.metrics import WebhookMetrics
+from koordinator.manager.webhook.readiness import Readiness
+from koordinator.manager.webhook.server import WebhookServer, listening_address
+from koordinator.manager.webhook.serving_certificate import ServingCertificate
+
+logger = logging.getLogger(__name__)
+
+SETUP_SECONDS: Final = 20.0
+"""For the first certificates and configurations, as the original; a process that cannot is better started anew."""
+SYNC_SECONDS: Final = 120.0
+"""For each kind of object that handlers have to know before they can answer."""
+_FILE_PERIOD: Final = 10.0
+_READY_PERIOD: Final = 2.0
+_READY_LATE: Final = 5.0
+
+
+class Webhooks:
+    """Made after the handlers and before the informers run; ``run`` serves until cancelled."""
+
+    def __init__(
+        self,
+        client: Client,
+        informers: InformerSet,
+        handlers: Sequence[AdmissionHandler],
+        environment: WebhookEnvironment,
+        webhook_metrics: WebhookMetrics,
+        metrics: Metrics,
+        *,
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        folder, address = environment.certificate_folder, listening_address(environment.host)
+        certificate = ServingCertificate(folder)
+        self._clock = clock
+        self._environment = environment
+        self._needed = tuple(informers)
+        self.server = WebhookServer(
+            handlers, certificate, webhook_metrics, clock=clock, port=environment.port, host=address
+        )
+        self.sync = ConfigurationSync(
+            client,
+            make_writer(client, environment, clock),
+            environment,
+            frozenset(handler.path for handler in handlers),
+            self.server.start,
+            clock=clock,
+            random=random,
+            metrics=metrics,
+        )
+        self.sync.watch(informers)
+        self.readiness = Readiness(
+            self.sync, folder, environment.certified_name, address or "127.0.0.1", environment.port
+        )
+        self._loops = LoopSupervisor(clock=clock, random=random, metrics=metrics)
+        self._loops.add(Loop("webhook-certificate-files", certificate.follow, _FILE_PERIOD, deadline=_FILE_PERIOD))
+
+    async def run(self) -> None:
+        """Serve once what handlers need is known. Raises WebhookSetupError when the first setup does not come about."""
+        await self._wait_synced()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.sync.run(), name="webhook configurations")
+                await self._first_setup()
+                tasks.create_task(self._loops.run(), name="webhook certificate files")
+                tasks.create_task(self._say_when_ready(), name="webhook readiness")
+        finally:
+            await self.server.stop()
+
+    async def _wait_synced(self) -> None:
+        for informer in self._needed:
+            try:
+                await informer.wait_synced(SYNC_SECONDS)
+            except TimeoutError:
+                why = informer.reflector_statistics.last_error or "still listing"
+                raise WebhookSetupError(f"webhooks need to know {informer.selection}: {why}") from None
+
+    async def _first_setup(self) -> None:
+        try:
+            await within(self._clock, SETUP_SECONDS, self.sync.succeeded.wait())
+        except TimeoutError:
+            raise WebhookSetupError(
+                f"webhook certificates and configurations were not in place after {SETUP_SECONDS:g}s: "
+                f"{self.sync.last_error}"
+            ) from None
+
+    async def _say_when_ready(self) -> None:
+        started = self._clock.monotonic()
+        while wrong := await self.readiness.check():
+            waited = self._clock.monotonic() - started
+            if waited > _READY_LATE:
+                logger.warning("webhooks are not ready after %.0fs: %s", waited, wrong)
+            await self._clock.sleep(_READY_PERIOD)
+        logger.info("webhooks are ready")
+
+
+def make_writer(client: Client, environment: WebhookEnvironment, clock: Clock) -> CertificateWriter:
+    """Where certificates are kept, as the environment says."""
+    if environment.writes_files_only:
+        return FileWriter(environment.certificate_folder, environment.certified_name, clock)
+    return SecretWriter(client, environment.namespace, environment.secret, environment.certified_name, clock)

@@ -1,0 +1,136 @@
+"""The TLS server that API servers ask: one path for each handler, and ``/healthz``."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Final
+
+from aiohttp import web
+
+from koordinator.base.clock import Clock
+from koordinator.base.deadline import within
+from koordinator.manager.webhook.admission import AdmissionHandler
+from koordinator.manager.webhook.dispatch import Webhook
+from koordinator.manager.webhook.metrics import WebhookMetrics
+from koordinator.manager.webhook.serving_certificate import ServingCertificate
+
+logger = logging.getLogger(__name__)
+
+LARGEST_REQUEST: Final = 7 << 20
+"""Bytes: two objects of the largest size that an API server stores, and room around them; as the original's library."""
+_IDLE_SECONDS: Final = 120.0
+"""Longer than API servers keep an idle connection (90 s), so that it is never closed under a request of theirs."""
+_STOP_SECONDS: Final = 10.0
+_CLOSE_SECONDS: Final = 2.0
+_JSON: Final = "application/json"
+
+RequestHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class WebhookServer:
+    """Answers until ``stop``. ``port`` 0 takes a free one; ``bound_port`` tells which. ``host`` "" is every address."""
+
+    def __init__(
+        self,
+        handlers: Iterable[AdmissionHandler],
+        certificate: ServingCertificate,
+        metrics: WebhookMetrics,
+        *,
+        clock: Clock,
+        port: int,
+        host: str = "",
+    ) -> None:
+        self._certificate = certificate
+        self._clock = clock
+        self._host = host
+        self._port = port
+        self._runner: web.AppRunner | None = None
+        self._metrics = metrics
+        self._in_hand = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._stopping = False
+        self._application = web.Application(client_max_size=LARGEST_REQUEST)
+        self.bound_port = 0
+        self.add_route("/healthz", _healthy)
+        for handler in handlers:
+            self.add_route(handler.path, self._admission(Webhook(handler, metrics, clock)), "POST")
+
+    def add_route(self, path: str, handler: RequestHandler, method: str = "GET") -> None:
+        """Serve one more path, such as ``/elasticQuota``; before ``start``."""
+        self._application.router.add_route(method, path, handler)
+
+    async def start(self) -> None:
+        """Take the certificate as it is now and listen, unless both is so already.
+
+        Raises CertificateFilesError, or OSError when the address cannot be had.
+        """
+        self._certificate.reload()
+        if self._runner is not None:
+            return
+        runner = web.AppRunner(
+            self._application, access_log=None, shutdown_timeout=_CLOSE_SECONDS, keepalive_timeout=_IDLE_SECONDS
+        )
+        await runner.setup()
+        try:
+            site = web.TCPSite(
+                runner, self._host or None, self._port, ssl_context=self._certificate.context, backlog=1024
+            )
+            await site.start()
+        except BaseException:
+            await runner.cleanup()
+            raise
+        self._runner = runner
+        self.bound_port = int(runner.addresses[0][1])
+        logger.info("serving webhooks on https://%s:%d", self._host or "*", self.bound_port)
+
+    async def stop(self) -> None:
+        """Stop listening, let what is in hand be answered for up to ten seconds, and close all connections."""
+        runner, self._runner = self._runner, None
+        if runner is None:
+            return
+        self._stopping = True
+        # Only the listening sockets: the library would no longer read from connections, and drop half a request.
+        for site in runner.sites:
+            await site.stop()
+        with suppress(TimeoutError):
+            await within(self._clock, _STOP_SECONDS, self._idle.wait())
+        await runner.cleanup()
+
+    def _admission(self, webhook: Webhook) -> RequestHandler:
+        in_flight = self._metrics.in_flight.labels(webhook.path)
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            in_flight.inc()
+            self._in_hand += 1
+            self._idle.clear()
+            try:
+                response = web.Response(body=webhook.answer(await request.read()), content_type=_JSON)
+            finally:
+                in_flight.dec()
+                self._in_hand -= 1
+                if not self._in_hand:
+                    self._idle.set()
+            if self._stopping:
+                response.force_close()
+            return response
+
+        return handle
+
+
+def listening_address(webhook_host: str) -> str:
+    """Where to listen: on every address, but for a host that only this machine can reach."""
+    if webhook_host == "localhost":
+        return "127.0.0.1"
+    try:
+        return webhook_host if ipaddress.ip_address(webhook_host).is_loopback else ""
+    except ValueError:
+        return ""
+
+
+async def _healthy(request: web.Request) -> web.StreamResponse:
+    return web.Response()

@@ -1,0 +1,1 @@
+"""The tree of elastic quotas: who lends to whom, whose pods count where, and what each is guaranteed."""

@@ -1,0 +1,44 @@
+"""Arithmetic over what quotas are given: exact, by resource name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from koordinator.api.pod import ResourceList
+
+Amounts = dict[str, int]
+"""Resource name -> exact amount in units of 10**-9."""
+
+
+def exact(resources: ResourceList) -> Amounts:
+    return {name: quantity.nanos for name, quantity in resources.items()}
+
+
+def total(lists: Iterable[ResourceList]) -> Amounts:
+    """The sum, with every name that any of the lists has."""
+    summed: Amounts = {}
+    for resources in lists:
+        for name, quantity in resources.items():
+            summed[name] = summed.get(name, 0) + quantity.nanos
+    return summed
+
+
+def added(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
+    return {name: left.get(name, 0) + right.get(name, 0) for name in {**left, **right}}
+
+
+def larger(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
+    """The larger of both for every name that either has."""
+    return {
+        name: max(left.get(name, right.get(name, 0)), right.get(name, left.get(name, 0))) for name in {**left, **right}
+    }
+
+
+def fits(asked: Mapping[str, int], given: Mapping[str, int]) -> bool:
+    """Whether nothing is asked for beyond what is given; a name that one side lacks is 0 there."""
+    return all(asked.get(name, 0) <= given.get(name, 0) for name in {**asked, **given})
+
+
+def negative(resources: ResourceList) -> list[str]:
+    """The names of amounts below zero, sorted."""
+    return sorted(name for name, quantity in resources.items() if quantity.nanos < 0)

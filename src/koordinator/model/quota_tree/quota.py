@@ -1,0 +1,95 @@
+"""One elastic quota as the tree sees it: spec, labels and annotations of an ElasticQuota, read once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+from koordinator.api.annotations import QUOTA_ALLOCATED, QUOTA_GUARANTEED, QUOTA_NAMESPACES
+from koordinator.api.codec import DecodeError, decode
+from koordinator.api.elastic_quota import ROOT_QUOTA, ElasticQuota
+from koordinator.api.labels import (
+    QUOTA_ALLOW_FORCE_UPDATE,
+    QUOTA_ALLOW_LENT_RESOURCE,
+    QUOTA_IS_PARENT,
+    QUOTA_IS_ROOT,
+    QUOTA_PARENT,
+    QUOTA_TREE_ID,
+)
+from koordinator.api.meta import ObjectMeta
+from koordinator.api.pod import ResourceList
+
+T = TypeVar("T")
+_LAST: Final = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """Immutable; a changed ElasticQuota is another Quota."""
+
+    name: str
+    namespace: str
+    created: datetime
+    """Of two quotas of one name the older counts."""
+    parent: str
+    """The root's name for those at the top; empty for the root itself."""
+    tree: str
+    is_parent: bool
+    is_tree_root: bool
+    allows_lending: bool
+    allows_force_update: bool
+    max: ResourceList
+    """The most that can be used, borrowed resources included."""
+    min: ResourceList
+    """Kept for its pods whenever they ask."""
+    guaranteed: ResourceList
+    allocated: ResourceList
+    namespaces: tuple[str, ...]
+    """Whose pods count here unless they name a quota."""
+
+    @classmethod
+    def of(cls, wire: ElasticQuota) -> Quota:
+        """Annotations that cannot be read count as absent."""
+        metadata, labels = wire.metadata, wire.metadata.labels
+        return cls(
+            name=metadata.name,
+            namespace=metadata.namespace,
+            created=metadata.creation_timestamp or _LAST,
+            parent=parent_of(metadata),
+            tree=labels.get(QUOTA_TREE_ID, ""),
+            is_parent=labels.get(QUOTA_IS_PARENT) == "true",
+            is_tree_root=labels.get(QUOTA_IS_ROOT) == "true",
+            allows_lending=labels.get(QUOTA_ALLOW_LENT_RESOURCE) != "false",
+            allows_force_update=labels.get(QUOTA_ALLOW_FORCE_UPDATE) == "true",
+            max=wire.spec.max,
+            min=wire.spec.min,
+            guaranteed=_annotated(metadata, QUOTA_GUARANTEED, ResourceList, {}),
+            allocated=_annotated(metadata, QUOTA_ALLOCATED, ResourceList, {}),
+            namespaces=tuple(_annotated(metadata, QUOTA_NAMESPACES, list[str], [])),
+        )
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def rank(self) -> tuple[datetime, str]:
+        """The lowest goes first wherever several quotas want the same."""
+        return (self.created, self.key)
+
+
+def parent_of(metadata: ObjectMeta) -> str:
+    parent = metadata.labels.get(QUOTA_PARENT, "")
+    return ROOT_QUOTA if not parent and metadata.name != ROOT_QUOTA else parent
+
+
+def _annotated(metadata: ObjectMeta, annotation: str, expected: Any, absent: T) -> T:
+    text = metadata.annotations.get(annotation, "")
+    if not text:
+        return absent
+    try:
+        found: T | None = decode(text, expected)
+    except DecodeError:
+        return absent
+    return found if found is not None else absent

@@ -1,0 +1,79 @@
+"""How many pods are changed, and how soon again."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from koordinator.base.clock import ManualClock
+from koordinator.manager.colocation_profile.handled_pods import HandledPods
+from koordinator.manager.colocation_profile.token_bucket import TokenBucket
+
+
+def pass_time(clock: ManualClock, seconds: float) -> None:
+    asyncio.run(clock.advance(seconds))
+
+
+def taken(bucket: TokenBucket, wanted: int) -> int:
+    return sum(bucket.take() for _ in range(wanted))
+
+
+def test_a_burst_and_then_so_many_a_second() -> None:
+    clock = ManualClock()
+    bucket = TokenBucket(clock, 10, 5)
+    assert taken(bucket, 9) == 5
+    pass_time(clock, 0.3)
+    assert taken(bucket, 9) == 3
+
+
+def test_what_is_not_taken_is_not_saved_beyond_the_burst() -> None:
+    clock = ManualClock()
+    bucket = TokenBucket(clock, 10, 5)
+    pass_time(clock, 3600)
+    assert taken(bucket, 9) == 5
+
+
+@pytest.mark.parametrize(("per_second", "burst", "expected"), [(0, 0, 0), (0, 3, 3), (-1, 2, 2), (10, 0, 0)])
+def test_nothing_a_second(per_second: float, burst: int, expected: int) -> None:
+    clock = ManualClock()
+    bucket = TokenBucket(clock, per_second, burst)
+    assert taken(bucket, 9) == expected
+    pass_time(clock, 60)
+    assert not bucket.take() or per_second > 0 < burst
+
+
+def test_a_pod_is_handled_for_a_while() -> None:
+    clock = ManualClock()
+    handled = HandledPods(clock, keep=300, clean=600)
+    handled.add("7", "uid")
+    pass_time(clock, 299)
+    assert handled.has("7", "uid")
+    pass_time(clock, 1)
+    assert not handled.has("7", "uid")
+
+
+def test_another_version_of_the_profile_is_another_thing() -> None:
+    handled = HandledPods(ManualClock(), keep=300, clean=600)
+    handled.add("7", "uid")
+    assert not handled.has("8", "uid")
+
+
+def test_without_a_duration_it_is_handled_for_ever() -> None:
+    clock = ManualClock()
+    handled = HandledPods(clock, keep=0, clean=600)
+    handled.add("7", "uid")
+    pass_time(clock, 10**6)
+    assert handled.has("7", "uid")
+
+
+@pytest.mark.parametrize(
+    ("after", "known", "left"), [(599, (), 1), (600, (), 0), (600, ("uid",), 1), (700, ("uid",), 0)]
+)
+def test_what_is_gone_or_old_is_forgotten_in_time(after: float, known: tuple[str, ...], left: int) -> None:
+    clock = ManualClock()
+    handled = HandledPods(clock, keep=650, clean=600)
+    handled.add("7", "uid")
+    pass_time(clock, after)
+    handled.clean(known)
+    assert len(handled) == left

@@ -1,0 +1,287 @@
+"""Nodes offer what their pods leave idle, on the embedded API."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koordinator.api.kinds import CONFIG_MAPS, DEVICES, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODES, PODS
+from koordinator.api.node import Node
+from koordinator.api.node_resource_topology import NodeResourceTopology
+from koordinator.api.timestamps import format_time
+from koordinator.kube.errors import ApiStatusError
+from koordinator.kube.interface import PatchType
+from koordinator.manager.node_resource.controller import NodeResourceController
+from koordinator.manager.options import Options
+from tests.manager.controller_bench import SYSTEM, ControllerBench, controller_bench
+
+BATCH_CPU = "kubernetes.io/batch-cpu"
+BATCH_MEMORY = "kubernetes.io/batch-memory"
+MID_CPU = "kubernetes.io/mid-cpu"
+CONFIGURATION = '{"enable": true, "cpuReclaimThresholdPercent": 65, "memoryReclaimThresholdPercent": 65}'
+G = 10**9
+
+
+def make(made: ControllerBench) -> NodeResourceController:
+    return NodeResourceController(made.context)
+
+
+async def configure(made: ControllerBench, text: str = CONFIGURATION) -> None:
+    name = made.context.options.slo_config_name
+    await made.client.create(CONFIG_MAPS, {"metadata": {"name": name}, "data": {"colocation-config": text}}, SYSTEM)
+
+
+async def add_node(made: ControllerBench, name: str = "n1", **metadata: Any) -> None:
+    amounts = {"cpu": "100", "memory": "120G"}
+    await made.client.create(
+        NODES, {"metadata": {"name": name, **metadata}, "status": {"capacity": amounts, "allocatable": amounts}}
+    )
+
+
+async def add_pod(made: ControllerBench, name: str, cpu: str, memory: str, node: str = "n1") -> None:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu, "memory": memory}}}
+    metadata = {"name": name, "labels": {"koordinator.sh/qosClass": "LS"}}
+    await made.client.create(
+        PODS, {"metadata": metadata, "spec": {"nodeName": node, "containers": [container]}}, "default"
+    )
+
+
+def usage(cpu: str, memory: str) -> dict[str, Any]:
+    return {"resources": {"cpu": cpu, "memory": memory}}
+
+
+async def report(made: ControllerBench, pods: dict[str, tuple[str, str]], name: str = "n1") -> None:
+    """As a node's agent does it: every reading differs from the last one's."""
+    metric = {"metadata": {"name": name}, "spec": {}}
+    try:
+        await made.client.create(NODE_METRICS, metric)
+    except ApiStatusError as error:
+        if not error.is_already_exists:
+            raise
+    status = {
+        "updateTime": format_time(made.clock.now()),
+        "nodeMetric": {"nodeUsage": usage("40", "45G"), "systemUsage": usage("7", "12G")},
+        "podsMetric": [
+            {"namespace": "default", "name": pod, "podUsage": usage(*used), "priority": "koord-prod"}
+            for pod, used in pods.items()
+        ],
+    }
+    await made.client.patch(NODE_METRICS, name, {"status": status}, PatchType.MERGE, subresource="status")
+
+
+async def example(made: ControllerBench) -> None:
+    """The specification's: 100 - 35 - 7 - 33 of 100 CPUs, 120 - 42 - 12 - 33 of 120G."""
+    await configure(made)
+    await add_node(made)
+    await add_pod(made, "a", "20", "20G")
+    await add_pod(made, "b", "20", "40G")
+    await report(made, {"a": ("11", "11G"), "b": ("22", "22G")})
+
+
+def offers(resource: str, amount: int | None) -> Callable[[Node], bool]:
+    def look(node: Node) -> bool:
+        found = node.status.allocatable.get(resource)
+        return found is None if amount is None else found is not None and found.value == amount
+
+    return look
+
+
+@asynccontextmanager
+async def working(folder: Path, options: Options | None = None) -> AsyncIterator[tuple[ControllerBench, Any]]:
+    """The example, with its controller at work and its first answer written."""
+    async with controller_bench(folder, options) as made:
+        await example(made)
+        controller = make(made)
+        async with made.working(controller):
+            await made.once(NODES, offers(BATCH_CPU, 25_000))
+            yield made, controller
+
+
+def test_a_node_offers_what_its_pods_leave_idle(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with working(tmp_path) as (made, _):
+            node = await made.client.get(NODES, "n1")
+            assert node.status.allocatable[BATCH_MEMORY].value == 33 * G
+            assert node.status.capacity[BATCH_CPU].value == 25_000
+            assert node.status.allocatable["cpu"].value == 100
+
+    asyncio.run(scenario())
+
+
+def test_it_shrinks_as_online_load_rises(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with working(tmp_path) as (made, _):
+            await made.clock.advance(60)
+            await report(made, {"a": ("20", "11G"), "b": ("22", "22G")})
+            await made.once(NODES, offers(BATCH_CPU, 16_000))
+
+    asyncio.run(scenario())
+
+
+def test_small_differences_wait(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with working(tmp_path) as (made, controller):
+            await made.clock.advance(60)
+            await report(made, {"a": ("11.1", "11G"), "b": ("22", "22G")})
+            later = made.clock.now()
+            await made.until_known(NODE_METRICS, lambda metric: metric.status.update_time == later)
+            await made.clock.advance(0)
+            explanation = controller.explanations.of("n1")
+            assert explanation.at == later
+            (batch_cpu,) = (each for each in explanation.amounts if each.resource == BATCH_CPU)
+            assert batch_cpu.value == 24_900
+            assert offers(BATCH_CPU, 25_000)(await made.client.get(NODES, "n1"))
+
+    asyncio.run(scenario())
+
+
+def test_old_metrics_take_the_offer_back_without_any_event(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with working(tmp_path) as (made, _):
+            await made.clock.advance(timedelta(minutes=15, seconds=2).total_seconds())
+            node = await made.once(NODES, offers(BATCH_CPU, None))
+            assert BATCH_CPU not in node.status.capacity
+
+    asyncio.run(scenario())
+
+
+def test_a_node_whose_agent_is_silent_is_marked(tmp_path: Path) -> None:
+    def is_marked(node: Node) -> bool:
+        return any(each.type == "ColocationAbnormal" and each.status == "True" for each in node.status.conditions)
+
+    async def scenario() -> None:
+        async with working(tmp_path) as (made, controller):
+            await made.clock.advance(timedelta(minutes=15, seconds=2).total_seconds())
+            node = await made.once(NODES, is_marked)
+            (condition,) = (each for each in node.status.conditions if each.type == "ColocationAbnormal")
+            assert condition.reason == "MetricsStopped"
+            assert controller.explanations.of("n1").abnormal == (condition.message,)
+
+    asyncio.run(scenario())
+
+
+def test_switching_colocation_off_takes_the_offer_back(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with working(tmp_path) as (made, _):
+            name = made.context.options.slo_config_name
+            patch = {"data": {"colocation-config": '{"enable": false}'}}
+            await made.client.patch(CONFIG_MAPS, name, patch, PatchType.MERGE, SYSTEM)
+            await made.once(NODES, offers(BATCH_CPU, None))
+
+    asyncio.run(scenario())
+
+
+def test_what_others_write_on_the_node_stays(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with working(tmp_path) as (made, _):
+            theirs = {"status": {"allocatable": {"vendor/x": "3"}}, "metadata": {"annotations": {"their/own": "x"}}}
+            await made.client.patch(NODES, "n1", theirs, PatchType.MERGE, subresource="status")
+            await made.clock.advance(60)
+            await report(made, {"a": ("20", "11G"), "b": ("22", "22G")})
+            node = await made.once(NODES, offers(BATCH_CPU, 16_000))
+            assert node.status.allocatable["vendor/x"].value == 3
+            assert node.metadata.annotations["their/own"] == "x"
+
+    asyncio.run(scenario())
+
+
+def test_the_sum_is_explained(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with working(tmp_path) as (_, controller):
+            explanation = controller.explanations.of("n1")
+            (amount,) = (each for each in explanation.amounts if each.resource == BATCH_CPU)
+            assert dict(amount.addends) == {
+                "capacity": 100_000,
+                "safetyMargin": -35_000,
+                "systemUsage": -7_000,
+                "podUsage": -33_000,
+            }
+            assert amount.policy == "usage"
+
+    asyncio.run(scenario())
+
+
+def test_addends_are_summed_up_for_all_nodes(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with working(tmp_path) as (made, _):
+            sample = made.metrics.registry.get_sample_value
+            labels = {"resource": BATCH_CPU, "addend": "podUsage"}
+            assert sample("koord_manager_overcommit_addend", labels) == -33_000
+            offered = {"node": "n1", "resource": BATCH_CPU, "unit": "integer"}
+            assert sample("slo_controller_node_extended_resource_allocatable_internal", offered) == 25
+
+    asyncio.run(scenario())
+
+
+def test_a_node_that_is_gone_is_forgotten(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with working(tmp_path) as (made, controller):
+            gone = asyncio.Event()
+            made.informers.informer(NODES).add_handlers(on_delete=lambda _: gone.set())
+            await made.client.delete(NODES, "n1")
+            async with asyncio.timeout(20):
+                await gone.wait()
+            await made.clock.advance(0)
+            assert controller.explanations.of("n1") is None
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("plugins", [("MidResource",), ("*", "-BatchResource")])
+def test_plugins_can_be_switched_off(plugins: tuple[str, ...], tmp_path: Path) -> None:
+    async def scenario() -> None:
+        options = replace(Options(), node_resource_plugins=plugins)
+        async with controller_bench(tmp_path, options) as made:
+            await example(made)
+            async with made.working(make(made)):
+                node = await made.once(NODES, lambda node: MID_CPU in node.status.allocatable)
+                assert BATCH_CPU not in node.status.allocatable
+
+    asyncio.run(scenario())
+
+
+def test_healthy_devices_are_offered(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with working(tmp_path) as (made, _):
+            card = {"type": "gpu", "health": True, "resources": {"koordinator.sh/gpu-core": "100"}}
+            device = {"metadata": {"name": "n1"}, "spec": {"devices": [card]}}
+            await made.client.create(DEVICES, device)
+            await made.once(NODES, offers("koordinator.sh/gpu-core", 100))
+
+    asyncio.run(scenario())
+
+
+def test_zones_offer_their_parts(tmp_path: Path) -> None:
+    def batch(topology: NodeResourceTopology) -> list[int]:
+        return [info.allocatable.value for zone in topology.zones for info in zone.resources if info.name == BATCH_CPU]
+
+    async def scenario() -> None:
+        async with working(tmp_path) as (made, _):
+            amount = dict.fromkeys(("capacity", "allocatable", "available"), "50")
+            zones = [
+                {"name": f"node-{number}", "type": "Node", "resources": [{"name": "cpu", **amount}]}
+                for number in range(2)
+            ]
+            topology = {"metadata": {"name": "n1"}, "topologyPolicies": ["None"], "zones": zones}
+            await made.client.create(NODE_RESOURCE_TOPOLOGIES, topology)
+            await made.once(NODE_RESOURCE_TOPOLOGIES, lambda found: batch(found) == [12_500, 12_500])
+
+    asyncio.run(scenario())
+
+
+def test_a_metric_of_a_node_that_is_gone_disturbs_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with working(tmp_path) as (made, _):
+            await report(made, {}, "nowhere")
+            await add_node(made, "n2")
+            await report(made, {}, "n2")
+            await made.once(NODES, lambda node: node.metadata.name == "n2" and offers(BATCH_CPU, 58_000)(node))
+
+    asyncio.run(scenario())

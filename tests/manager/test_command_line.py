@@ -1,0 +1,120 @@
+"""The command line of koord-manager."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from koordinator.manager.command_line import parse_options
+from koordinator.manager.listen_address import ListenAddress
+from koordinator.manager.options import Options
+
+CHART = (
+    "--enable-leader-election",
+    "--metrics-addr=:8080",
+    "--health-probe-addr=:8000",
+    "--logtostderr=true",
+    "--leader-election-namespace=koordinator-system",
+    "--v=4",
+    "--feature-gates=",
+    "--sync-period=0",
+    "--config-namespace=koordinator-system",
+)
+
+
+def test_without_flags_it_is_as_in_the_original_but_on_loopback() -> None:
+    options = parse_options([], {})
+    expected = Options(features=options.features)
+    assert options == expected
+    assert (str(options.metrics_address), str(options.health_address)) == ("127.0.0.1:8080", "127.0.0.1:8000")
+    assert (options.qps, options.burst) == (30, 50)
+
+
+def test_the_arguments_of_the_chart_are_understood() -> None:
+    options = parse_options(CHART, {})
+    assert (options.metrics_address, options.health_address) == (ListenAddress("", 8080), ListenAddress("", 8000))
+    assert options.remarks == ("--logtostderr has no effect: log lines go to stderr",)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (":8080", ListenAddress("", 8080)),
+        ("0.0.0.0:1", ListenAddress("0.0.0.0", 1)),
+        ("[::1]:80", ListenAddress("::1", 80)),
+        ("localhost:80", ListenAddress("localhost", 80)),
+        ("0", ListenAddress("", 0)),
+        ("127.0.0.1:0", ListenAddress("", 0)),
+    ],
+)
+def test_addresses_are_in_go_s_notation(text: str, expected: ListenAddress) -> None:
+    assert parse_options([f"--metrics-addr={text}"], {}).metrics_address == expected
+
+
+@pytest.mark.parametrize("text", ["8080", "localhost", "::1:80", ":http", ":65536"])
+def test_an_address_that_is_none_ends_the_program_with_its_name(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse_options([f"--health-probe-addr={text}"], {})
+    assert ended.value.code == 2
+    assert "--health-probe-addr" in capsys.readouterr().err
+
+
+def test_controllers_are_switched_by_name() -> None:
+    options = parse_options(["--controllers=*,-noderesource", "--noderesource-plugins=MidResource"], {})
+    assert options.runs_controller("nodeslo")
+    assert not options.runs_controller("noderesource")
+    assert options.runs_node_resource_plugin("MidResource")
+    assert not options.runs_node_resource_plugin("BatchResource")
+
+
+def test_a_name_that_means_nothing_is_said() -> None:
+    remarks = parse_options(["--controllers=*,-noderesorce", "--noderesource-plugins=Batch"], {}).remarks
+    assert remarks[0] == "--controllers: '-noderesorce' names nothing: did you mean noderesource?"
+    assert remarks[1].startswith("--noderesource-plugins: 'Batch' names nothing")
+
+
+def test_gates_switch_features() -> None:
+    features = parse_options(["--feature-gates=NodeMutatingWebhook=true,WebhookFramework=false"], {}).features
+    assert features.enabled("NodeMutatingWebhook")
+    assert not features.enabled("WebhookFramework")
+    assert not features.enabled("NodeValidatingWebhook")
+
+
+def test_a_gate_that_only_the_scheduler_reads_is_said() -> None:
+    remarks = parse_options(["--feature-gates=PriorityTransformer=true"], {}).remarks
+    assert remarks == ("feature gate PriorityTransformer has no effect: only the scheduler reads it",)
+
+
+@pytest.mark.parametrize(("text", "said"), [("0", False), ("", False), ("10h", True), ("often", True)])
+def test_a_sync_period_is_never_an_error(text: str, said: bool) -> None:
+    assert bool(parse_options([f"--sync-period={text}"], {}).remarks) is said
+
+
+def test_a_lock_that_kubernetes_has_given_up_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse_options(["--leader-elect-resource-lock=configmaps"], {})
+    assert "allowed are leases" in capsys.readouterr().err
+
+
+def test_without_an_election_namespace_it_is_that_of_the_pod() -> None:
+    options = parse_options(["--leader-election-namespace="], {"POD_NAMESPACE": "mine"})
+    assert options.leader_election_namespace == "mine"
+
+
+def test_the_options_of_each_part_are_read() -> None:
+    options = parse_options(
+        [
+            "--binding-admission-user-name=a,b",
+            "--quota-update-retry-jitter=50ms",
+            "--colocation-profile-update-pod-qps=2.5",
+            "--pod-enhanced-validator-reconcile-interval=1m",
+            "--node-strategy-name-need-check=true",
+        ],
+        {},
+    )
+    assert options.binding_admission.user_names == ("a", "b")
+    assert options.quota_update.retry_jitter == timedelta(milliseconds=50)
+    assert options.colocation_profile.update_pod_qps == 2.5
+    assert options.pod_enhanced_validator.reconcile_interval == timedelta(minutes=1)
+    assert options.node_strategy_name_needed

@@ -1,0 +1,89 @@
+"""Which controllers run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from random import Random
+from typing import cast
+
+import pytest
+
+from koordinator.base.clock import ManualClock
+from koordinator.base.metrics import Metrics
+from koordinator.kube.events import EventBroadcaster
+from koordinator.kube.informer_set import InformerSet
+from koordinator.manager.controller_table import BUILT
+from koordinator.manager.controllers import Controller, ControllerContext, make_controllers, run_controllers
+from koordinator.manager.options import CONTROLLERS, Options
+from tests.kube.fake_client import ScriptedClient, as_client
+
+
+class Recording:
+    """A controller that says when it works."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self.started = asyncio.Event()
+        self.stopped = asyncio.Event()
+
+    async def run(self) -> None:
+        self.started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.stopped.set()
+
+
+def context(*names: str) -> ControllerContext:
+    client = as_client(ScriptedClient())
+    return ControllerContext(
+        client=client,
+        informers=InformerSet(client),
+        events=cast("EventBroadcaster", None),
+        options=Options(controllers=names),
+        metrics=Metrics(),
+        clock=ManualClock(),
+        random=Random(1),
+    )
+
+
+def test_those_that_exist_are_ones_that_can_be_named() -> None:
+    assert set(BUILT) <= set(CONTROLLERS)
+
+
+def test_those_that_are_switched_on_are_made() -> None:
+    made = make_controllers(context("*", "-nodemetric"), dict.fromkeys(CONTROLLERS, Recording))
+    assert list(made) == ["colocationprofile", "noderesource", "nodeslo", "quotaprofile"]
+
+
+def test_one_that_does_not_exist_yet_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        assert make_controllers(context("nodeslo", "nodemetric"), {"nodeslo": Recording}).keys() == {"nodeslo"}
+    assert [record.getMessage() for record in caplog.records] == [
+        "controller nodemetric is not built yet and does not run"
+    ]
+
+
+def test_they_work_side_by_side_until_cancelled() -> None:
+    async def scenario() -> None:
+        asked = context("*")
+        both = {"a": Recording(asked), "b": Recording(asked)}
+        running = asyncio.create_task(run_controllers(asked.informers, cast("dict[str, Controller]", both)))
+        async with asyncio.timeout(10):
+            for each in both.values():
+                await each.started.wait()
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert all(each.stopped.is_set() for each in both.values())
+
+    asyncio.run(scenario())
+
+
+def test_one_whose_feature_gate_is_off_is_not_made() -> None:
+    recording = dict.fromkeys(CONTROLLERS, Recording)
+    assert list(make_controllers(context("*"), recording, {"nodeslo": "ColocationProfileController"})) == [
+        "colocationprofile",
+        "nodemetric",
+        "noderesource",
+        "quotaprofile",
+    ]

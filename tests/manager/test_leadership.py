@@ -1,0 +1,120 @@
+"""Terms of leading, one after the other, in one process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+
+from koordinator.base.clock import ManualClock
+from koordinator.base.metrics import Metrics
+from koordinator.kube.errors import TransportError
+from koordinator.kube.leader_election import LeaderElectionConfig
+from koordinator.manager.leadership import Leadership
+from tests.kube.fake_client import MemoryClient, as_client
+
+
+class Bench:
+    """A leadership over memory; ``terms`` counts how often the work began, ``working`` is whether it runs."""
+
+    def __init__(self, *, elected: bool = True) -> None:
+        self.clock = ManualClock()
+        self.client = MemoryClient()
+        self.metrics = Metrics()
+        self.away = False
+        self.client.before = self._fail
+        self.terms = 0
+        self.working = False
+        self.overruns = 0
+        config = LeaderElectionConfig("koordinator-manager", "system", "me", release_on_cancel=True)
+        self.leadership = Leadership(
+            as_client(self.client),
+            config if elected else None,
+            clock=self.clock,
+            random=Random(1),
+            metrics=self.metrics,
+            on_overrun=self._overrun,
+        )
+
+    async def _fail(self, verb: str, name: str) -> None:
+        if self.away:
+            raise TransportError("connection refused")
+
+    def _overrun(self) -> None:
+        self.overruns += 1
+
+    async def _work(self) -> None:
+        self.terms += 1
+        self.working = True
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.working = False
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        task = asyncio.create_task(self.leadership.run(self._work))
+        try:
+            await self.clock.advance(0)
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    @property
+    def gauge(self) -> float | None:
+        return self.metrics.registry.get_sample_value("koordinator_manager_is_leader")
+
+
+def test_without_an_election_the_work_begins_at_once() -> None:
+    async def scenario() -> None:
+        bench = Bench(elected=False)
+        async with bench.running():
+            assert (bench.terms, bench.gauge, bench.leadership.is_leading) == (1, 1.0, True)
+        assert not bench.working
+
+    asyncio.run(scenario())
+
+
+def test_the_work_runs_while_the_lease_is_held() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        async with bench.running():
+            await bench.clock.advance(30)
+            assert (bench.terms, bench.working, bench.gauge) == (1, True, 1.0)
+            assert bench.leadership.is_leading
+        assert (bench.working, bench.gauge) == (False, 0.0)
+
+    asyncio.run(scenario())
+
+
+def test_before_the_first_term_nothing_may_be_written() -> None:
+    assert not Bench().leadership.is_leading
+
+
+def test_a_lease_that_is_lost_is_tried_for_anew() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        async with bench.running():
+            bench.away = True
+            await bench.clock.advance(300)
+            assert (bench.working, bench.gauge) == (False, 0.0)
+            assert not bench.leadership.is_leading
+            bench.away = False
+            await bench.clock.advance(30)
+            assert (bench.terms, bench.working, bench.gauge) == (2, True, 1.0)
+        assert bench.overruns == 0
+
+    asyncio.run(scenario())
+
+
+def test_at_the_end_the_lease_is_given_up() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        async with bench.running():
+            await bench.clock.advance(5)
+        lease = next(iter(bench.client.objects.values()))
+        assert not lease["spec"].get("holderIdentity")
+
+    asyncio.run(scenario())

@@ -1,0 +1,70 @@
+"""Metrics and health of koord-manager."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import aiohttp
+import pytest
+
+from koordinator.base.metrics import Metrics
+from koordinator.kube.serving import HealthServer
+from koordinator.manager.listen_address import NOWHERE, ListenAddress
+from koordinator.manager.serving import make_servers
+from tests.free_ports import free_ports
+
+
+async def status(server: HealthServer, path: str) -> tuple[int, str]:
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{server.bound_port}{path}") as answer:
+        return answer.status, await answer.text()
+
+
+def with_servers(
+    ready: Callable[[], str] | None, check: Callable[[HealthServer, HealthServer], Awaitable[None]]
+) -> None:
+    async def scenario() -> None:
+        metrics = Metrics()
+        metrics.gauge("something", "Some thing.").set(1)
+        addresses = [ListenAddress("127.0.0.1", port) for port in free_ports(2)]
+        first, second = make_servers(metrics, addresses[0], addresses[1], ready, {})
+        await first.start()
+        await second.start()
+        try:
+            await check(first, second)
+        finally:
+            await first.stop()
+            await second.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/internal-metrics", "/external-metrics", "/all-metrics"])
+def test_metrics_are_served_under_the_original_s_paths(path: str) -> None:
+    async def check(metrics: HealthServer, health: HealthServer) -> None:
+        code, text = await status(metrics, path)
+        assert code == 200
+        assert "something 1.0" in text
+
+    with_servers(None, check)
+
+
+@pytest.mark.parametrize(("wrong", "code"), [("", 200), ("no certificates", 500)])
+def test_readiness_is_that_of_the_webhooks(wrong: str, code: int) -> None:
+    async def check(metrics: HealthServer, health: HealthServer) -> None:
+        assert (await status(health, "/readyz"))[0] == code
+        assert (await status(health, "/readyz/webhook-ready"))[0] == code
+        assert (await status(health, "/livez"))[0] == 200
+
+    with_servers(lambda: wrong, check)
+
+
+def test_without_webhooks_there_is_nothing_to_wait_for() -> None:
+    async def check(metrics: HealthServer, health: HealthServer) -> None:
+        assert (await status(health, "/readyz"))[0] == 200
+
+    with_servers(None, check)
+
+
+def test_an_address_of_nowhere_is_not_served() -> None:
+    assert make_servers(Metrics(), NOWHERE, NOWHERE, None, {}) == []

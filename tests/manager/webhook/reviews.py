@@ -1,0 +1,58 @@
+"""AdmissionReviews as API servers write them, and handlers that answer as told."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+from koordinator.manager.webhook.admission import AdmissionAnswer, AdmissionRequest
+
+POD = {"metadata": {"name": "web", "labels": {"app": "web"}}, "spec": {"containers": [{"name": "c"}]}}
+
+
+def review(version: str = "v1", **request: Any) -> bytes:
+    """A question about the creation of POD, but for what is said."""
+    return json.dumps(
+        {
+            "kind": "AdmissionReview",
+            "apiVersion": f"admission.k8s.io/{version}",
+            "request": {
+                "uid": "705ab4f5",
+                "kind": {"group": "", "version": "v1", "kind": "Pod"},
+                "resource": {"group": "", "version": "v1", "resource": "pods"},
+                "requestKind": {"group": "", "version": "v1", "kind": "Pod"},
+                "name": "web",
+                "namespace": "default",
+                "operation": "CREATE",
+                "userInfo": {"username": "somebody", "groups": ["system:authenticated"]},
+                "object": POD,
+                "oldObject": None,
+                "dryRun": False,
+                "options": {"kind": "CreateOptions", "apiVersion": "meta.k8s.io/v1"},
+                **request,
+            },
+        }
+    ).encode()
+
+
+def answered(body: bytes) -> dict[str, Any]:
+    """The response of an AdmissionReview, its patch decoded."""
+    response: dict[str, Any] = json.loads(body)["response"]
+    if "patch" in response:
+        response["patch"] = json.loads(base64.b64decode(response["patch"]))
+    return response
+
+
+class Handler:
+    """Answers with a function, and remembers the requests."""
+
+    def __init__(self, path: str, answer: Callable[[AdmissionRequest], AdmissionAnswer]) -> None:
+        self.path = path
+        self._answer = answer
+        self.requests: list[AdmissionRequest] = []
+
+    def handle(self, request: AdmissionRequest) -> AdmissionAnswer:
+        self.requests.append(request)
+        return self._answer(request)

@@ -1,0 +1,191 @@
+"""What webhook configurations become, decided without an API server."""
+
+from __future__ import annotations
+
+import base64
+import json
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from koordinator.api.admission_registration import WebhookConfiguration
+from koordinator.api.codec import convert
+from koordinator.base.errors import ConfigurationError
+from koordinator.manager.webhook.configuration_rewrite import Rewrite, Target, rewrite, with_defaults
+from tests.manager.webhook.installed import entry, mutating
+
+TARGET = Target("ns", "hooks", "", 9876, frozenset({"/mutate-pod", "/mutate-node-status"}), b"authority")
+BUNDLE = base64.b64encode(b"authority").decode()
+LOCAL = replace(TARGET, host="127.0.0.1", port=1234)
+
+
+def configuration(webhooks: list[dict[str, Any]], annotations: dict[str, str] | None = None) -> WebhookConfiguration:
+    metadata = {"name": "c", "resourceVersion": "7", "annotations": annotations or {}}
+    return convert({"metadata": metadata, "webhooks": webhooks}, WebhookConfiguration)
+
+
+def pod_entry(**more: Any) -> dict[str, Any]:
+    return entry("mpod", "/mutate-pod", "pods", ["CREATE"], **more)
+
+
+def patched(current: WebhookConfiguration, decision: Rewrite) -> WebhookConfiguration:
+    assert decision.patch is not None
+    annotations = {**current.metadata.annotations, **decision.patch["metadata"].get("annotations", {})}
+    return configuration(decision.patch.get("webhooks", current.webhooks), annotations)
+
+
+def test_the_entries_that_were_installed_become_the_template() -> None:
+    installed = [pod_entry(), entry("mnode", "/mutate-other", "nodes", ["CREATE"])]
+    patch = rewrite(configuration(installed), TARGET).patch
+    assert patch is not None
+    assert json.loads(patch["metadata"]["annotations"]["template"]) == installed
+    assert patch["metadata"]["resourceVersion"] == "7"
+
+
+def test_an_entry_is_pointed_at_the_service_with_the_authority_to_trust() -> None:
+    patch = rewrite(configuration([pod_entry()]), TARGET).patch
+    assert patch is not None
+    service = {"namespace": "ns", "name": "hooks", "path": "/mutate-pod"}
+    assert patch["webhooks"] == [{**pod_entry(), "clientConfig": {"service": service, "caBundle": BUNDLE}}]
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "https://127.0.0.1:1234/mutate-pod"),
+        ("hooks.example", "https://hooks.example:1234/mutate-pod"),
+        ("::1", "https://[::1]:1234/mutate-pod"),
+    ],
+)
+def test_a_host_takes_the_place_of_the_service(host: str, url: str) -> None:
+    patch = rewrite(configuration([pod_entry()]), replace(LOCAL, host=host)).patch
+    assert patch is not None
+    assert patch["webhooks"][0]["clientConfig"] == {"url": url, "caBundle": BUNDLE}
+
+
+def test_an_entry_with_a_url_keeps_it() -> None:
+    given = {**pod_entry(), "clientConfig": {"url": "https://elsewhere:1/mutate-pod?x=1"}}
+    patch = rewrite(configuration([given]), LOCAL).patch
+    assert patch is not None
+    expected = {"url": "https://elsewhere:1/mutate-pod?x=1", "caBundle": BUNDLE}
+    assert patch["webhooks"][0]["clientConfig"] == expected
+
+
+def pem(name: str) -> bytes:
+    return f"-----BEGIN CERTIFICATE-----\n{name}\n-----END CERTIFICATE-----\n".encode()
+
+
+@pytest.mark.parametrize(
+    ("trusted", "keep", "expected"),
+    [
+        (pem("old"), True, pem("new") + pem("old")),
+        (pem("old"), False, pem("new")),
+        (pem("new"), True, pem("new")),
+        (pem("new") + pem("old"), True, pem("new") + pem("old")),
+        (pem("new") + pem("old"), False, pem("new")),
+        (pem("old").strip(), True, pem("new") + pem("old").strip()),
+        (b"\n", True, pem("new")),
+        (b"".join(pem(str(number)) for number in range(9)), True, pem("new") + pem("0") + pem("1") + pem("2")),
+    ],
+)
+def test_during_a_change_over_the_old_authority_is_trusted_as_well(trusted: bytes, keep: bool, expected: bytes) -> None:
+    given = pod_entry()
+    given["clientConfig"]["caBundle"] = base64.b64encode(trusted).decode()
+    target = replace(TARGET, authority=pem("new"), keep_trusted=keep)
+    after = patched(configuration([given]), rewrite(configuration([given]), target))
+    assert base64.b64decode(after.webhooks[0]["clientConfig"]["caBundle"]) == expected
+
+
+@pytest.mark.parametrize("bundle", [None, 7, "%", ""])
+def test_a_bundle_that_is_none_is_replaced(bundle: Any) -> None:
+    given = pod_entry()
+    given["clientConfig"]["caBundle"] = bundle
+    patch = rewrite(configuration([given]), replace(TARGET, keep_trusted=True)).patch
+    assert patch is not None
+    assert patch["webhooks"][0]["clientConfig"]["caBundle"] == BUNDLE
+
+
+def test_what_nothing_answers_is_left_out_and_comes_back() -> None:
+    installed = configuration(mutating()["webhooks"])
+    decision = rewrite(installed, TARGET)
+    quota = "/mutate-scheduling-sigs-k8s-io-v1alpha1-elasticquota"
+    assert decision.left_out == [quota, "/mutate-reservation"]
+    after = patched(installed, decision)
+    names = [each["name"].partition(".")[0] for each in after.webhooks]
+    assert names == ["mnode-status", "mpod-create", "mpod-update"]
+    again = rewrite(after, replace(TARGET, paths={*TARGET.paths, quota}))
+    assert again.patch is not None
+    assert again.patch["webhooks"][0]["clientConfig"]["service"]["path"] == quota
+
+
+def test_without_any_handler_nothing_is_installed() -> None:
+    patch = rewrite(configuration([pod_entry()]), replace(TARGET, paths=())).patch
+    assert patch is not None
+    assert patch["webhooks"] == []
+
+
+@pytest.mark.parametrize("target", [TARGET, LOCAL, replace(TARGET, paths=())])
+def test_what_is_in_line_is_not_written(target: Target) -> None:
+    installed = configuration(mutating()["webhooks"])
+    after = patched(installed, rewrite(installed, target))
+    stored = configuration([with_defaults(each) for each in after.webhooks], dict(after.metadata.annotations))
+    assert rewrite(stored, target).patch is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"authority": b"another"},
+        {"host": "other.example"},
+        {"namespace": "other"},
+        {"service": "other"},
+        {"paths": frozenset({"/mutate-pod"})},
+    ],
+)
+def test_what_is_out_of_line_is(change: dict[str, Any]) -> None:
+    installed = configuration(mutating()["webhooks"])
+    after = patched(installed, rewrite(installed, TARGET))
+    decision = rewrite(after, replace(TARGET, **change))
+    assert decision.patch is not None
+    assert "annotations" not in decision.patch["metadata"]
+
+
+def test_entries_that_somebody_changed_become_the_template_s_again() -> None:
+    installed = configuration([pod_entry()])
+    after = patched(installed, rewrite(installed, TARGET))
+    meddled = deepcopy(after.webhooks)
+    meddled[0]["failurePolicy"] = "Fail"
+    decision = rewrite(configuration(meddled, dict(after.metadata.annotations)), TARGET)
+    assert decision.patch is not None
+    assert decision.patch["webhooks"][0]["failurePolicy"] == "Ignore"
+
+
+def test_an_emptied_template_takes_the_new_entries() -> None:
+    upgraded = configuration([pod_entry(timeoutSeconds=30)], {"template": ""})
+    patch = rewrite(upgraded, TARGET).patch
+    assert patch is not None
+    assert json.loads(patch["metadata"]["annotations"]["template"])[0]["timeoutSeconds"] == 30
+
+
+def test_fields_that_are_not_known_here_are_given_back() -> None:
+    patch = rewrite(configuration([pod_entry(matchConditions=[{"name": "n", "expression": "a && b"}], new=1)]), TARGET)
+    assert patch.patch is not None
+    assert patch.patch["webhooks"][0]["matchConditions"] == [{"name": "n", "expression": "a && b"}]
+    assert patch.patch["webhooks"][0]["new"] == 1
+
+
+@pytest.mark.parametrize(
+    "client",
+    [None, {}, {"service": {"name": "s"}}, {"service": {}}, {"service": {"path": 1}}, {"url": 1}],
+)
+def test_an_entry_that_leads_nowhere_is_named(client: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"c: webhooks\[1\] of the template: clientConfig"):
+        rewrite(configuration([pod_entry(), {**pod_entry(), "clientConfig": client}]), TARGET)
+
+
+@pytest.mark.parametrize("text", ["{", "{}", "[1]", "null "])
+def test_a_template_that_is_none_is_named(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="c: annotation template"):
+        rewrite(configuration([pod_entry()], {"template": text}), TARGET)

@@ -1,0 +1,119 @@
+"""The webhooks of one replica from start to stop, over an API server in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from koordinator.api.kinds import MUTATING_WEBHOOK_CONFIGURATIONS, NODES, VALIDATING_WEBHOOK_CONFIGURATIONS
+from koordinator.base.clock import ManualClock
+from koordinator.base.metrics import Metrics
+from koordinator.kube.informer_set import InformerSet
+from koordinator.manager.environment import WebhookEnvironment
+from koordinator.manager.webhook.certificate_files import write_files
+from koordinator.manager.webhook.certificate_writers import FileWriter, SecretWriter
+from koordinator.manager.webhook.configuration_sync import WebhookSetupError
+from koordinator.manager.webhook.metrics import WebhookMetrics
+from koordinator.manager.webhook.program import SETUP_SECONDS, SYNC_SECONDS, Webhooks, make_writer
+from tests.free_ports import free_ports
+from tests.kube.fake_client import MemoryClient, ScriptedClient, as_client
+from tests.manager.webhook.asking import HOST
+from tests.manager.webhook.installed import MUTATING, VALIDATING, mutating, validating
+from tests.manager.webhook.making import NOW, certificates
+
+
+class Bench:
+    """Webhooks without handlers; their certificates are there already."""
+
+    def __init__(self, folder: Path) -> None:
+        write_files(folder, certificates(HOST), NOW)
+        self.client = MemoryClient()
+        self.clock = ManualClock(NOW)
+        self.informers = InformerSet(as_client(ScriptedClient()), clock=self.clock)
+        self.environment = WebhookEnvironment(port=free_ports(1)[0], host=HOST, certificate_folder=folder)
+
+    def install(self) -> None:
+        for kind, name, document in (
+            (MUTATING_WEBHOOK_CONFIGURATIONS, MUTATING, mutating()),
+            (VALIDATING_WEBHOOK_CONFIGURATIONS, VALIDATING, validating()),
+        ):
+            document["metadata"]["resourceVersion"] = "0"
+            self.client.objects[kind.qualified, "", name] = document
+
+    def webhooks(self) -> Webhooks:
+        metrics = Metrics()
+        return Webhooks(
+            as_client(self.client),
+            self.informers,
+            [],
+            self.environment,
+            WebhookMetrics(metrics),
+            metrics,
+            clock=self.clock,
+            random=Random(1),
+        )
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def timed() -> None:
+        async with asyncio.timeout(30):
+            await scenario()
+
+    asyncio.run(timed())
+
+
+def test_it_serves_and_is_ready_until_it_is_stopped(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        bench = Bench(tmp_path)
+        bench.install()
+        webhooks = bench.webhooks()
+        assert await webhooks.readiness.check() != ""
+        running = asyncio.create_task(webhooks.run())
+        await webhooks.sync.succeeded.wait()
+        assert await webhooks.readiness.check() == ""
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        assert await webhooks.readiness.check() != ""
+
+    run(scenario)
+
+
+def test_without_configurations_it_gives_up_after_twenty_seconds_with_the_reason(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        bench = Bench(tmp_path)
+        webhooks = bench.webhooks()
+        running = asyncio.create_task(webhooks.run())
+        while webhooks.sync.last_error == "not tried yet":
+            await asyncio.sleep(0.001)
+        await bench.clock.advance(SETUP_SECONDS - 1)
+        assert not running.done()
+        await bench.clock.advance(1)
+        with pytest.raises(ExceptionGroup) as ended:
+            await running
+        assert ended.group_contains(
+            WebhookSetupError, match=f"after 20s: not found MutatingWebhookConfiguration {MUTATING}"
+        )
+
+    run(scenario)
+
+
+def test_it_says_what_it_could_not_get_to_know(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        bench = Bench(tmp_path)
+        bench.informers.informer(NODES)
+        running = asyncio.create_task(bench.webhooks().run())
+        await bench.clock.advance(SYNC_SECONDS)
+        with pytest.raises(WebhookSetupError, match="webhooks need to know nodes"):
+            await running
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("host", "kept"), [("", SecretWriter), ("h", FileWriter)])
+def test_certificates_are_kept_where_the_environment_says(host: str, kept: type) -> None:
+    writer = make_writer(as_client(MemoryClient()), WebhookEnvironment(host=host), ManualClock())
+    assert isinstance(writer, kept)

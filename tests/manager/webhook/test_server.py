@@ -1,0 +1,249 @@
+"""The webhook server over real TLS on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import ssl
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import aiohttp
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from koordinator.base.metrics import Metrics
+from koordinator.kube.tls import TLSSettings, build_context
+from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest
+from koordinator.manager.webhook.certificate_files import CertificateFilesError, write_files
+from koordinator.manager.webhook.certificates import Certificates
+from koordinator.manager.webhook.server import LARGEST_REQUEST, listening_address
+from koordinator.manager.webhook.serving_certificate import ServingCertificate
+from tests.manager.webhook.asking import HOST, asking, served_certificate, serving
+from tests.manager.webhook.making import NOW, certificates
+from tests.manager.webhook.reviews import POD, Handler, answered, review
+
+FIRST, SECOND = certificates(HOST), certificates(HOST, which=1)
+
+
+def label(request: AdmissionRequest) -> AdmissionAnswer:
+    return AdmissionAnswer(changed={**(request.object or {}), "labelled": True})
+
+
+HANDLERS = (Handler("/mutate-pod", label), Handler("/validate-pod", lambda _: ALLOWED))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_files(tmp_path, FIRST, NOW)
+    return tmp_path
+
+
+def run(scenario: Callable[[], Awaitable[None]]) -> None:
+    async def timed() -> None:
+        async with asyncio.timeout(30):
+            await scenario()
+
+    asyncio.run(timed())
+
+
+def test_each_path_is_answered_by_its_handler(folder: Path) -> None:
+    async def scenario() -> None:
+        async with serving(folder, HANDLERS) as server, asking(server, FIRST) as session:
+            async with session.post("/mutate-pod", data=review()) as answer:
+                assert (answer.status, answer.content_type) == (200, "application/json")
+                patch = answered(await answer.read())["patch"]
+            assert patch == [{"op": "add", "path": "/labelled", "value": True}]
+            async with session.post("/validate-pod?timeout=10s", data=review()) as answer:
+                assert answered(await answer.read())["allowed"]
+
+    run(scenario)
+
+
+def test_health_is_answered(folder: Path) -> None:
+    async def scenario() -> None:
+        async with serving(folder) as server, asking(server, FIRST) as session, session.get("/healthz") as answer:
+            assert answer.status == 200
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("method", "path", "status"), [("POST", "/mutate-node", 404), ("GET", "/mutate-pod", 405)])
+def test_what_nothing_is_registered_for_is_refused(folder: Path, method: str, path: str, status: int) -> None:
+    async def scenario() -> None:
+        async with (
+            serving(folder, HANDLERS) as server,
+            asking(server, FIRST) as session,
+            session.request(method, path) as answer,
+        ):
+            assert answer.status == status
+
+    run(scenario)
+
+
+def test_a_request_has_a_largest_size(folder: Path) -> None:
+    async def scenario() -> None:
+        async with serving(folder, HANDLERS) as server, asking(server, FIRST) as session:
+            fits = review(object={**POD, "filler": "x" * (LARGEST_REQUEST // 2)})
+            async with session.post("/validate-pod", data=io.BytesIO(fits)) as answer:
+                assert answered(await answer.read())["allowed"]
+            async with session.post("/validate-pod", data=io.BytesIO(b" " * (LARGEST_REQUEST + 1))) as answer:
+                assert answer.status == 413
+
+    run(scenario)
+
+
+def test_what_is_no_review_is_a_denial_and_not_an_error(folder: Path) -> None:
+    async def scenario() -> None:
+        async with (
+            serving(folder, HANDLERS) as server,
+            asking(server, FIRST) as session,
+            session.post("/mutate-pod", data=b"{}") as answer,
+        ):
+            response = answered(await answer.read())
+            assert (answer.status, response["allowed"], response["status"]["code"]) == (200, False, 400)
+
+    run(scenario)
+
+
+def test_requests_in_flight_are_a_metric(folder: Path) -> None:
+    async def scenario() -> None:
+        metrics = Metrics()
+        async with serving(folder, HANDLERS, metrics) as server, asking(server, FIRST) as session:
+            async with session.post("/mutate-pod", data=review()) as answer:
+                await answer.read()
+            text = metrics.exposition()[0].decode()
+            assert 'controller_runtime_webhook_requests_in_flight{webhook="/mutate-pod"} 0.0' in text
+
+    run(scenario)
+
+
+def der(of: Certificates) -> bytes:
+    return x509.load_pem_x509_certificate(of.certificate).public_bytes(Encoding.DER)
+
+
+@pytest.mark.parametrize("name", [None, "localhost", "koordinator-webhook-service.koordinator-system.svc"])
+def test_new_connections_are_shown_the_new_certificate(folder: Path, name: str | None) -> None:
+    async def scenario() -> None:
+        async with serving(folder) as server:
+            assert await asyncio.to_thread(served_certificate, server, name) == der(FIRST)
+            write_files(folder, SECOND, NOW)
+            await server.start()
+            assert await asyncio.to_thread(served_certificate, server, name) == der(SECOND)
+
+    run(scenario)
+
+
+def test_no_request_is_dropped_while_certificates_change(folder: Path) -> None:
+    async def scenario() -> None:
+        answered_ = 0
+        changing = True
+
+        async def ask(session: aiohttp.ClientSession) -> None:
+            nonlocal answered_
+            while changing:
+                async with session.post("/mutate-pod", data=review()) as answer:
+                    assert answered(await answer.read())["allowed"]
+                answered_ += 1
+
+        both = Certificates(authority=FIRST.authority + SECOND.authority)
+        async with serving(folder, HANDLERS) as server, asking(server, both) as session, asyncio.TaskGroup() as tasks:
+            for _ in range(4):
+                tasks.create_task(ask(session))
+            for number in range(10):
+                write_files(folder, (SECOND, FIRST)[number % 2], NOW)
+                await server.start()
+                before = answered_
+                async with asking(server, both) as fresh, fresh.get("/healthz") as answer:
+                    assert answer.status == 200
+                while answered_ < before + 8:
+                    await asyncio.sleep(0)
+            changing = False
+        assert answered_ >= 80
+
+    run(scenario)
+
+
+def test_a_request_in_hand_is_answered_when_the_server_stops(folder: Path) -> None:
+    async def scenario() -> None:
+        body = review()
+        head = f"POST /mutate-pod HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        tls = build_context(TLSSettings(authority=FIRST.authority))
+        metrics = Metrics()
+        async with serving(folder, HANDLERS, metrics) as server:
+            reader, writer = await asyncio.open_connection(HOST, server.bound_port, ssl=tls)
+            writer.write(head + body[:100])
+            await writer.drain()
+            while not metrics.registry.get_sample_value(
+                "controller_runtime_webhook_requests_in_flight", {"webhook": "/mutate-pod"}
+            ):
+                await asyncio.sleep(0.001)
+            stopping = asyncio.create_task(server.stop())
+            await asyncio.sleep(0)
+            writer.write(body[100:])
+            assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
+            await stopping
+            writer.close()
+
+    run(scenario)
+
+
+def test_a_pair_that_does_not_fit_is_not_taken(folder: Path) -> None:
+    certificate = ServingCertificate(folder)
+    assert certificate.reload()
+    write_files(folder, Certificates(FIRST.authority_key, FIRST.authority, SECOND.key, FIRST.certificate), NOW)
+    with pytest.raises(CertificateFilesError, match=r"tls\.crt"):
+        certificate.reload()
+    write_files(folder, FIRST, NOW)
+    assert certificate.reload()
+    assert not certificate.reload()
+
+
+def test_what_somebody_else_writes_is_followed(folder: Path) -> None:
+    async def scenario() -> None:
+        certificate = ServingCertificate(folder)
+        certificate.reload()
+        write_files(folder, SECOND, NOW)
+        await certificate.follow()
+        assert not certificate.reload()
+
+    run(scenario)
+
+
+def test_a_server_without_certificates_does_not_start(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(tmp_path):
+            raise AssertionError("it started")
+
+    with pytest.raises(CertificateFilesError, match="cannot be served"):
+        run(scenario)
+
+
+def test_a_client_that_trusts_another_authority_is_not_answered(folder: Path) -> None:
+    async def scenario() -> None:
+        async with serving(folder) as server, asking(server, SECOND) as session:
+            with pytest.raises(aiohttp.ClientConnectorCertificateError):
+                await session.get("/healthz")
+
+    run(scenario)
+
+
+def test_old_versions_of_tls_are_refused(folder: Path) -> None:
+    certificate = ServingCertificate(folder)
+    assert certificate.context.minimum_version == ssl.TLSVersion.TLSv1_2
+
+
+@pytest.mark.parametrize(
+    ("host", "address"),
+    [
+        ("", ""),
+        ("127.0.0.1", "127.0.0.1"),
+        ("::1", "::1"),
+        ("localhost", "127.0.0.1"),
+        ("10.0.0.1", ""),
+        ("hooks.example", ""),
+    ],
+)
+def test_a_host_that_only_this_machine_reaches_is_all_that_is_listened_on(host: str, address: str) -> None:
+    assert listening_address(host) == address

@@ -1,0 +1,211 @@
+"""Cases of zones, ratios, devices, other schedulers, and the policies for agents; and the table of all node cases."""
+
+from __future__ import annotations
+
+import json
+from typing import Final
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api import labels as label_keys
+from tests.real.overcommit.capacity_cases import capacity_cases, online_pods
+from tests.real.overcommit.differences import (
+    AMPLIFICATION_KEPT,
+    BAD_BANDWIDTH_IGNORED,
+    BANDWIDTH_INHERITED,
+    BARE_NODES,
+    BLOCKS_REPLACED,
+    DEVICE_NAMES_REMOVED,
+    DEVICES_WITHOUT_COLOCATION,
+    UNMEASURED_BY_REQUEST,
+    ZONES_IN_WHOLE_BYTES,
+    ZONES_ZEROED,
+)
+from tests.real.overcommit.node_case import NodeCase, NodeWords, cpu_model, device, node_case, pod, report, zones
+
+_HALVES: Final = (("50", "62G"), ("50", "58G"))
+_CARD: Final = {
+    "koordinator.sh/gpu-core": "100",
+    "koordinator.sh/gpu-memory": "80Gi",
+    "koordinator.sh/gpu-memory-ratio": "100",
+}
+_CARDS: Final = {"koordinator.sh/gpu": "100", **_CARD}
+_NVIDIA: Final = {label_keys.GPU_VENDOR: "nvidia", label_keys.GPU_MODEL: "A100", label_keys.GPU_DRIVER_VERSION: "550.1"}
+
+
+def _zones() -> list[NodeCase]:
+    by_most = {"cpuCalculatePolicy": "maxUsageRequest", "memoryCalculatePolicy": "maxUsageRequest"}
+    by_request = {"memoryCalculatePolicy": "request"}
+    pinned = [
+        pod("zone-pinned-one", ("5", "5G"), ("5", "5G"), quality="LSR", zones=[0]),
+        pod("zone-pinned-other", ("30", "30G"), ("28", "28G"), quality="LS"),
+    ]
+    spread = [
+        pod("zone-spread-one", ("5", "5G"), ("3", "4G"), quality="LSE", zones=[0, 2]),
+        pod("zone-spread-beyond", ("5", "5G"), ("3", "4G"), quality="LSR", zones=[2, 7]),
+        pod("zone-spread-bad", ("7", "7G"), ("3", "4G"), quality="LS", zones="{]"),
+        pod("zone-spread-batch", ("7", "7G"), ("3", "4G"), priority="koord-batch", zones=[1]),
+    ]
+    gone = report(gone=[("koord-prod", ("4", "3G"))], hosts=[("koord-prod", ("1", "1G"))])
+    thirds = zones(("33", "40G"), ("33", "40G"), ("34", "40G"))
+    offered = {0: ("5", "1Gi"), 1: ("6", "2Gi")}
+    off = node_case(
+        "zone-off", strategy={"enable": False}, topology=zones(*_HALVES, batch=offered), intended=[ZONES_ZEROED]
+    )
+    silent = node_case("zone-silent", age=3600, topology=zones(*_HALVES, batch=offered), intended=[ZONES_ZEROED])
+    unmeasured = [pod("zone-unmeasured", ("8", "8G"), quality="LS", zones=[1])]
+    return [
+        node_case("zone-halves", topology=zones(*_HALVES), pods=pinned),
+        node_case("zone-thirds", topology=thirds, pods=spread, said=gone, intended=[ZONES_IN_WHOLE_BYTES]),
+        node_case(
+            "zone-by-request", topology=zones(*_HALVES), pods=online_pods("zone-by-request"), strategy=by_request
+        ),
+        node_case("zone-by-most", topology=zones(*_HALVES), pods=online_pods("zone-by-most"), strategy=by_most),
+        node_case(
+            "zone-unmeasured",
+            topology=zones(*_HALVES),
+            pods=unmeasured,
+            strategy=by_most,
+            intended=[UNMEASURED_BY_REQUEST],
+        ),
+        node_case("zone-with-leftovers", topology=zones(*_HALVES, batch=offered)),
+        node_case("zone-limited", topology=zones(*_HALVES), strategy={"batchCPUThresholdPercent": 5}),
+        node_case("zone-empty", topology=zones(("50", "62G"), None)),
+        node_case("zone-none", topology=zones()),
+        node_case(
+            "zone-reserved",
+            topology=zones(*_HALVES),
+            annotations={annotation_keys.NODE_RESERVATION: json.dumps({"reservedCPUs": "0-30"})},
+        ),
+        off,
+        silent,
+    ]
+
+
+def _ratios() -> list[NodeCase]:
+    on = {"ratio": "on"}
+    models = {
+        "normal-base": cpu_model("X"),
+        "normal-threads": cpu_model("X", hyper_thread=True),
+        "normal-turbo": cpu_model("X", turbo=True),
+        "normal-both": cpu_model("X", hyper_thread=True, turbo=True),
+        "normal-one": cpu_model("Y"),
+        "normal-too-large": cpu_model("Y", hyper_thread=True, turbo=True),
+        "normal-no-field": cpu_model("Y", turbo=True),
+        "normal-unknown-model": cpu_model("W"),
+        "normal-no-info": {},
+        "normal-bad-info": {annotation_keys.CPU_BASIC_INFO: "{]"},
+    }
+    fast = zones(*_HALVES, annotations=cpu_model("X", hyper_thread=True))
+    old = {annotation_keys.CPU_NORMALIZATION_RATIO: "1.50"}
+    enabled = label_keys.CPU_NORMALIZATION_ENABLED
+    stretched = {annotation_keys.RESOURCE_AMPLIFICATION_RATIO: '{"cpu":9.00}'}
+    unit = report(system=("1", "1G"))
+    return [
+        *(
+            node_case(name, labels=on, topology=zones(*_HALVES, annotations=info), pods=online_pods(name), said=unit)
+            for name, info in models.items()
+        ),
+        node_case("normal-no-topology", labels=on),
+        node_case("normal-default", labels={"ratio": "default"}, topology=zones(*_HALVES, annotations=cpu_model("W"))),
+        node_case("normal-enabled-by-label", labels={enabled: "true"}, topology=fast),
+        node_case("normal-disabled-by-label", labels={**on, enabled: "false"}, topology=fast, annotations=old),
+        node_case("normal-bad-label", labels={**on, enabled: "perhaps"}, topology=fast, annotations=old),
+        node_case("normal-without-colocation", labels=on, topology=fast, annotations=old, strategy={"enable": False}),
+        node_case("amplify-both", labels={"amplify": "both"}),
+        node_case("amplify-memory", labels={"amplify": "memory"}),
+        node_case("amplify-with-normal", labels={**on, "amplify": "both"}, topology=fast),
+        node_case("amplify-off", annotations=stretched),
+        node_case(
+            "amplify-without-colocation", labels={"amplify": "both"}, annotations=stretched, strategy={"enable": False}
+        ),
+        node_case("amplify-too-small", labels={"amplify": "small"}),
+        node_case(
+            "amplify-too-small-kept", labels={"amplify": "small"}, annotations=stretched, intended=[AMPLIFICATION_KEPT]
+        ),
+    ]
+
+
+def _devices() -> list[NodeCase]:
+    cards = ("gpu", True, _CARD)
+    broken = ("gpu", False, _CARD)
+    small = {"koordinator.sh/gpu-core": "100", "koordinator.sh/gpu-memory": "80Gi"}
+    network = ("rdma", True, {"koordinator.sh/rdma": "100"})
+    ascend = (
+        "gpu",
+        True,
+        {"huawei.com/npu-core": "20", "huawei.com/npu-cpu": "14", "koordinator.sh/gpu-memory": "64Gi"},
+    )
+    held = NodeWords(offers={**_CARDS, "koordinator.sh/rdma": "200", "huawei.com/npu-core": "5"})
+    stale = NodeWords(offers=_CARDS)
+    off = {"enable": False}
+    return [
+        node_case("gpu-nvidia", devices=device(cards, cards, broken, labels=_NVIDIA)),
+        node_case(
+            "gpu-bare", words=NodeWords(is_bare=True), devices=device(cards, labels=_NVIDIA), intended=[BARE_NODES]
+        ),
+        node_case("gpu-without-vendor", devices=device(cards)),
+        node_case("gpu-huawei", devices=device(ascend, ascend, labels={label_keys.GPU_VENDOR: "huawei"})),
+        node_case("gpu-broken", devices=device(broken), words=stale),
+        node_case("gpu-none", words=held),
+        node_case("gpu-other-name", devices=device(("gpu", True, {**_CARD, "example.com/lanes": "4"}))),
+        node_case("gpu-silent", devices=device(cards, network), is_measured=False),
+        node_case("gpu-name-gone", devices=device(("gpu", True, small)), words=stale, intended=[DEVICE_NAMES_REMOVED]),
+        node_case("gpu-off", devices=device(cards, network), strategy=off, intended=[DEVICES_WITHOUT_COLOCATION]),
+        node_case("gpu-none-off", words=held, strategy=off, intended=[DEVICES_WITHOUT_COLOCATION]),
+        node_case("rdma", devices=device(network, network, ("rdma", False, {}))),
+        node_case(
+            "rdma-broken", devices=device(("rdma", False, {})), words=NodeWords(offers={"koordinator.sh/rdma": "100"})
+        ),
+        node_case("fpga", devices=device(("fpga", True, {"koordinator.sh/fpga": "100"}))),
+    ]
+
+
+def _third_parties() -> list[NodeCase]:
+    def taken(cpu: str, memory: str, priority: str) -> dict[str, object]:
+        amounts = {"kubernetes.io/batch-cpu": cpu, "kubernetes.io/batch-memory": memory}
+        return {"name": "yarn", "priority": priority, "resources": amounts}
+
+    key = annotation_keys.THIRD_PARTY_ALLOCATIONS
+    some = [taken("1234", "3Gi", "koord-batch"), taken("99", "1Gi", "koord-mid"), taken("1", "1", "koord-batch")]
+    documents = {
+        "yarn": json.dumps({"allocations": some}),
+        "yarn-takes-all": json.dumps({"allocations": [taken("999999", "999G", "koord-batch")]}),
+        "yarn-not-json": "{]",
+        "yarn-nothing": json.dumps({"allocations": []}),
+    }
+    origin = '{"resources":{"example.com/other":"3","kubernetes.io/batch-cpu":"1"}}'
+    return [
+        *(node_case(name, annotations={key: text}) for name, text in documents.items()),
+        node_case("yarn-off", annotations={key: documents["yarn"]}, strategy={"enable": False}),
+        node_case("yarn-origin-kept", annotations={annotation_keys.ORIGIN_EXTENDED_ALLOCATABLE: origin}),
+        node_case("yarn-origin-bad", annotations={annotation_keys.ORIGIN_EXTENDED_ALLOCATABLE: "{]"}),
+    ]
+
+
+def _agents() -> list[NodeCase]:
+    bandwidth = annotation_keys.NETWORK_BANDWIDTH
+    strategies: dict[str, dict[str, object]] = {
+        "collect-by-annotation": {"metricReportIntervalSeconds": 15, "metricAggregateDurationSeconds": 77},
+        "collect-invalid": {"metricReportIntervalSeconds": 0},
+        "collect-off": {"enable": False, "metricReportIntervalSeconds": 15},
+        "collect-durations": {"metricAggregatePolicy": {"durations": ["1m", "90s"]}},
+        "collect-memory": {"metricMemoryCollectPolicy": "usageWithPageCache"},
+    }
+    return [
+        *(node_case(name, strategy=strategy) for name, strategy in strategies.items()),
+        node_case("collect-by-group", labels={"colocation": "metrics"}),
+        node_case("slo-web", labels={"slo": "web"}),
+        node_case("slo-same", labels={"slo": "same"}),
+        node_case("slo-bandwidth-group", labels={"slo": "network"}),
+        node_case("slo-bandwidth-inherited", labels={"slo": "system"}, intended=[BANDWIDTH_INHERITED]),
+        node_case("slo-blocks", labels={"slo": "blocks"}, intended=[BLOCKS_REPLACED]),
+        node_case("slo-hosts", labels={"slo": "hosts"}),
+        node_case("slo-bandwidth", annotations={bandwidth: "25M"}),
+        node_case("slo-bandwidth-bad", annotations={bandwidth: "fast"}, intended=[BAD_BANDWIDTH_IGNORED]),
+    ]
+
+
+def node_cases() -> list[NodeCase]:
+    cases = [*capacity_cases(), *_zones(), *_ratios(), *_devices(), *_third_parties(), *_agents()]
+    assert len({case.name for case in cases}) == len(cases)
+    return cases
