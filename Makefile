@@ -39,7 +39,7 @@ check: $(STAMP) ## format, lint, strict types, layers, generated files
 	$(BIN)/lint-imports
 	$(BIN)/python -m koordinator.api.manifests --check
 
-manifests: $(STAMP) ## write config/crd from the types
+manifests: $(STAMP) ## write config/crd and config/webhook
 	$(BIN)/python -m koordinator.api.manifests
 
 format: $(STAMP) ## rewrite the sources in the project's format

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -16,6 +15,7 @@ from koordinator.api.kinds import PODS
 from koordinator.api.pod import Pod
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
+from tests.free_ports import free_ports
 
 T = TypeVar("T")
 
@@ -34,18 +34,13 @@ class Up:
         return await connect(ClientOptions(kubeconfig=str(self.kubeconfig)))
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
-
-
 @asynccontextmanager
 async def koord_up(data: Path, *arguments: str) -> AsyncIterator[Up]:
     """Start it on free ports, wait until it says that the cluster is up, interrupt it at the end."""
-    port = free_port()
-    command = ["up", f"--data={data}", "--port=0", f"--scheduler-port={port}", *arguments]
+    port, manager_port, health_port, webhook_port = free_ports(4)
+    ports = ["--port=0", f"--scheduler-port={port}", f"--manager-port={manager_port}"]
+    ports += [f"--manager-health-port={health_port}", f"--webhook-port={webhook_port}"]
+    command = ["up", f"--data={data}", *ports, *arguments]
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         *("-m", "koordinator.cli.main", *command),

@@ -11,7 +11,9 @@ from typing import Final
 
 from koordinator.base.errors import KoordinatorError
 
-_SCHEDULER: Final = "scheduler-address"
+SCHEDULER: Final = "scheduler"
+MANAGER: Final = "manager"
+"""The programs that others ask."""
 
 
 class DataFolderInUse(KoordinatorError):
@@ -49,19 +51,23 @@ def lock_data_folder(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def publish_scheduler(folder: Path, port: int) -> None:
-    """Let other commands on this machine know where the scheduler of this folder's cluster serves."""
-    (folder / _SCHEDULER).write_text(f"http://127.0.0.1:{port}\n")
+def publish_address(folder: Path, program: str, port: int) -> None:
+    """Let other commands on this machine know where a program of this folder's cluster serves."""
+    _address_file(folder, program).write_text(f"http://127.0.0.1:{port}\n")
 
 
-def withdraw_scheduler(folder: Path) -> None:
+def withdraw_address(folder: Path, program: str) -> None:
     """It is gone."""
-    (folder / _SCHEDULER).unlink(missing_ok=True)
+    _address_file(folder, program).unlink(missing_ok=True)
 
 
-def scheduler_address(folder: Path) -> str | None:
-    """Where the scheduler of that folder serves; None when none does."""
+def address_of(folder: Path, program: str) -> str | None:
+    """Where the program of that folder serves; None when none does."""
     try:
-        return (folder / _SCHEDULER).read_text().strip() or None
+        return _address_file(folder, program).read_text().strip() or None
     except OSError:
         return None
+
+
+def _address_file(folder: Path, program: str) -> Path:
+    return folder / f"{program}-address"

@@ -6,27 +6,30 @@ import argparse
 import asyncio
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from koordinator.base.errors import ConfigurationError
-from koordinator.cli.data_folder import default_data_folder
+from koordinator.cli.data_folder import MANAGER, default_data_folder
 from koordinator.cli.explain_node import print_node
 from koordinator.cli.explain_pod import print_pod
-from koordinator.cli.explain_source import Place, ask
+from koordinator.cli.explain_source import NoAnswerError, Place, ask
 
 _DESCRIPTION = """\
-Ask a running koord-scheduler why a pod is pending, why it is where it is, or why a node takes pods or does not.
-Without options it asks the scheduler of the `koord up` that runs on this machine.
+Ask a running koord-scheduler why a pod is pending, why it is where it is, or why a node takes pods or does not; and
+koord-manager why a node offers as much batch and mid capacity as it does.
+Without options it asks the programs of the `koord up` that runs on this machine.
 """
 _EPILOG = """\
 examples:
   koord explain pod web                        why is default/web pending, or on the node that it is on?
   koord explain pod team-a/job-17              the same, namespace first
   koord explain pod job-17 -n team-a           ... or as kubectl has it
-  koord explain node node-3                    what is on the node, its thresholds, who keeps pods off it
+  koord explain node node-3                    what is on the node, its thresholds, who keeps pods off it, and what
+                                               its batch and mid capacity is the sum of
   koord explain pod web -o json | jq .closestNodes
   koord explain pod web --scheduler http://127.0.0.1:10251
                                                a scheduler that is not koord up's (kubectl port-forward)
@@ -67,6 +70,22 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "--port", type=int, default=10251, help="with --kubeconfig: the port that it serves on (default: %(default)s)"
     )
+    manager = parser.add_argument_group(
+        "which manager to ask about nodes; by default it is looked for as the scheduler is"
+    )
+    manager.add_argument("--manager", metavar="URL", help="where it serves /metrics: http://HOST:PORT")
+    manager.add_argument(
+        "--manager-lease",
+        default="koordinator-system/koordinator-manager",
+        metavar="NAMESPACE/NAME",
+        help="with --kubeconfig: the Lease of the manager (default: %(default)s)",
+    )
+    manager.add_argument(
+        "--manager-port",
+        type=int,
+        default=8080,
+        help="with --kubeconfig: the port of its metrics (default: %(default)s)",
+    )
     parser.set_defaults(run=run)
 
 
@@ -75,12 +94,14 @@ def run(options: argparse.Namespace) -> int:
     place = Place(
         url=options.scheduler,
         kubeconfig=options.kubeconfig,
-        lease=_lease(options.lease),
+        lease=_lease("--lease", options.lease),
         port=options.port,
         data=options.data or default_data_folder(),
     )
     with asyncio.Runner() as runner:
         document = runner.run(ask(place, _path(options)))
+        if options.kind == "node":
+            document["offer"] = runner.run(_offer(options, place))
     if options.output == "json":
         print(json.dumps(document, indent=2, ensure_ascii=False))
     else:
@@ -105,8 +126,26 @@ def _path(options: argparse.Namespace) -> str:
     return f"/debug/explain/{namespace or options.namespace or 'default'}/{name}"
 
 
-def _lease(text: str) -> tuple[str, str]:
+async def _offer(options: argparse.Namespace, scheduler: Place) -> dict[str, Any]:
+    """What the node offers beyond its own resources, and why; an error says why that is not known."""
+    place = replace(
+        scheduler,
+        url=options.manager,
+        kubeconfig=None if options.manager else scheduler.kubeconfig,
+        lease=_lease("--manager-lease", options.manager_lease),
+        port=options.manager_port,
+        program=MANAGER,
+        flags="--metrics-addr=:{port}",
+    )
+    try:
+        offer: dict[str, Any] = await ask(place, f"/explain/node/{options.name.removeprefix('node/')}")
+    except NoAnswerError as error:
+        return {"error": str(error)}
+    return offer
+
+
+def _lease(flag: str, text: str) -> tuple[str, str]:
     namespace, slash, name = text.partition("/")
     if not (namespace and slash and name):
-        raise ConfigurationError("--lease", text, "NAMESPACE/NAME is needed")
+        raise ConfigurationError(flag, text, "NAMESPACE/NAME is needed")
     return namespace, name

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from koordinator.cli.explain_offer import print_offer
 from koordinator.cli.explain_table import print_table
 
 
@@ -36,6 +37,8 @@ def print_node(document: Mapping[str, Any], console: Console) -> None:
         elif "error" in facts:
             console.print(f"\n{escape(plugin)} cannot be asked: {escape(facts['error'])}", highlight=False)
     _print_ruled_out(document, console)
+    if "offer" in document:
+        print_offer(document["offer"], console)
 
 
 def _verdict(document: Mapping[str, Any]) -> str:

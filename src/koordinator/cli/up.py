@@ -10,7 +10,14 @@ from pathlib import Path
 
 from koordinator.base.clock import SystemClock
 from koordinator.base.errors import ConfigurationError
-from koordinator.cli.data_folder import default_data_folder, lock_data_folder, publish_scheduler, withdraw_scheduler
+from koordinator.cli.data_folder import (
+    MANAGER,
+    SCHEDULER,
+    default_data_folder,
+    lock_data_folder,
+    publish_address,
+    withdraw_address,
+)
 from koordinator.cli.local_cluster import programs
 from koordinator.cli.local_cluster.prepare import prepare
 from koordinator.cli.local_cluster.programs import PROGRAMS, LocalClusterOptions
@@ -22,8 +29,8 @@ examples:
   koord up                                     10 nodes, state kept in ~/.local/state/koordinator
   koord up --nodes 1000 --data /tmp/big        a thousand nodes, state kept elsewhere
   koord up --only apiserver                    the Kubernetes API alone
-  koord up --only nodes,scheduler --kubeconfig ~/.kube/config
-                                               simulated nodes and the scheduler on a cluster that is there already
+  koord up --only nodes,manager,scheduler --kubeconfig ~/.kube/config
+                                               simulated nodes and the programs on a cluster that is there already
 """
 
 
@@ -32,7 +39,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "up",
         help="start an embedded cluster with simulated nodes and the programs",
-        description="Start an embedded Kubernetes API, simulated nodes and koord-scheduler; stop them with Ctrl-C.",
+        description="Start an embedded Kubernetes API, simulated nodes, koord-manager and koord-scheduler; stop them "
+        "with Ctrl-C.",
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -50,6 +58,15 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     )
     parser.add_argument(
         "--scheduler-port", type=_port, default=10251, help="port of the scheduler's /metrics and /healthz"
+    )
+    parser.add_argument(
+        "--manager-port", type=_port, default=8080, help="port of the manager's /metrics (default: 8080)"
+    )
+    parser.add_argument(
+        "--manager-health-port", type=_port, default=8000, help="port of the manager's /readyz (default: 8000)"
+    )
+    parser.add_argument(
+        "--webhook-port", type=_port, default=9876, help="port of the manager's admission webhooks (default: 9876)"
     )
     parser.add_argument(
         "--scheduler-config", type=Path, metavar="FILE", help="KubeSchedulerConfiguration (default: load-aware profile)"
@@ -86,6 +103,9 @@ def run(options: argparse.Namespace) -> int:
         port=options.port,
         nodes=options.nodes,
         scheduler_port=options.scheduler_port,
+        manager_port=options.manager_port,
+        manager_health_port=options.manager_health_port,
+        webhook_port=options.webhook_port,
         scenario=options.scenario and options.scenario.absolute(),
         scheduler_config=options.scheduler_config and options.scheduler_config.absolute(),
         seed=options.seed,
@@ -111,7 +131,8 @@ async def _serve(cluster: LocalClusterOptions, only: tuple[str, ...]) -> int:
         await serving
         return 0
     finally:
-        withdraw_scheduler(cluster.data)
+        for program in (SCHEDULER, MANAGER):
+            withdraw_address(cluster.data, program)
         await supervisor.stop()
         for task in (serving, stopping):
             task.cancel()
@@ -126,16 +147,20 @@ async def _start_and_watch(supervisor: Supervisor, cluster: LocalClusterOptions,
         await supervisor.start(programs.api_server(cluster))
         client = await connect(ClientOptions(kubeconfig=str(cluster.kubeconfig)))
         try:
-            await prepare(client)
+            await prepare(client, with_webhooks="manager" in only)
         finally:
             await client.close()
     if "nodes" in only:
         _say(f"starting {cluster.nodes} simulated nodes")
         await supervisor.start(programs.simulated_nodes(cluster))
+    if "manager" in only:
+        _say("starting koord-manager")
+        await supervisor.start(programs.manager(cluster))
+        publish_address(cluster.data, MANAGER, cluster.manager_port)
     if "scheduler" in only:
         _say("starting koord-scheduler")
         await supervisor.start(programs.scheduler(cluster))
-        publish_scheduler(cluster.data, cluster.scheduler_port)
+        publish_address(cluster.data, SCHEDULER, cluster.scheduler_port)
     print(_welcome(cluster, only), flush=True)
     await supervisor.run()
 

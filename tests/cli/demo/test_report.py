@@ -10,8 +10,15 @@ from rich.console import Console
 
 from koordinator.api.priority import PriorityClass
 from koordinator.cli.demo.explanation import Explained
-from koordinator.cli.demo.observation import Day, Moment, NodeUsage, PlacedPod
-from koordinator.cli.demo.report import claims, overbooked, placed_on_hot_nodes, print_report, utilisation
+from koordinator.cli.demo.observation import Day, Moment, NodeUsage, Offered, PlacedPod
+from koordinator.cli.demo.report import (
+    claims,
+    longest_above,
+    overbooked,
+    placed_on_hot_nodes,
+    print_report,
+    utilisation,
+)
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -30,6 +37,9 @@ def a_good_day() -> Day:
         Moment(float(hour), {"a": usage(hour, 1_000 if hour < 7 else 5_000, 0 if hour < 7 else 4_000)})
         for hour in range(24)
     ]
+    # Online pods are busy at two in the afternoon, and less is offered to batch pods then.
+    day.moments[14] = Moment(14.0, {"a": usage(14, 6_000, 4_000)})
+    day.offers = [Offered(float(hour), 4_000 if hour == 14 else 5_000) for hour in range(24)]
     day.pods = {
         "web": pod("web", PriorityClass.PROD, "a", 0.5),
         "job": pod("job", PriorityClass.BATCH, "a", 7.5),
@@ -53,7 +63,7 @@ def test_a_good_day_holds_every_claim() -> None:
 
 
 def test_utilisation_separates_batch_from_the_rest() -> None:
-    assert utilisation(a_good_day(), 8.0) == (10.0, 50.0)
+    assert utilisation(a_good_day(), 8.0) == pytest.approx((10.6, 50.6), abs=0.1)
 
 
 def test_a_pending_online_pod_fails_its_claim() -> None:
@@ -78,7 +88,35 @@ def test_an_overbooked_node_fails_its_claim() -> None:
 def test_no_gain_fails_its_claim() -> None:
     day = a_good_day()
     day.moments = [Moment(moment.hour, {"a": usage(moment.hour, 1_000, 100)}) for moment in day.moments]
-    assert failing(day) == [3]
+    assert 3 in failing(day)
+
+
+def test_batch_resources_may_shrink_under_the_pods_that_have_them() -> None:
+    day = a_good_day()
+    day.most_requested["a", "kubernetes.io/batch-cpu"] = 9_000
+    assert overbooked(day) == []
+
+
+@pytest.mark.parametrize("offered", [5_000, 6_000, 0])
+def test_an_offer_that_does_not_follow_online_load_fails_its_claim(offered: int) -> None:
+    day = a_good_day()
+    day.offers[14] = Offered(14.0, offered)
+    assert failing(day) == [7]
+
+
+def test_hurt_online_pods_fail_their_claim() -> None:
+    day = a_good_day()
+    for hour in range(15, 18):
+        day.moments[hour] = Moment(float(hour), {"a": usage(hour, 6_600, 5_600)})
+    assert longest_above(day, 65) == 2.0
+    assert 8 in failing(day)
+
+
+def test_a_short_peak_hurts_nobody() -> None:
+    day = a_good_day()
+    day.moments[15] = Moment(15.0, {"a": usage(15, 6_600, 5_600)})
+    assert longest_above(day, 65) == 0.0
+    assert failing(day) == []
 
 
 def test_a_filter_that_did_nothing_fails_its_claim() -> None:
@@ -101,7 +139,7 @@ def test_one_hot_report_is_not_held_against_the_scheduler() -> None:
 
 
 def test_a_day_without_observations_fails_nearly_everything() -> None:
-    assert failing(Day()) == [0, 1, 2, 3, 4, 6]
+    assert failing(Day()) == [0, 1, 2, 3, 4, 6, 7, 8]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,20 @@ NAMESPACE: Final = "default"
 CPU_THRESHOLD_PERCENT: Final = 65
 """Of the load-aware filter, as in the local cluster's scheduler.yaml."""
 
+SAFE_PERCENT: Final = 65
+"""Of a node's CPU: what online and batch pods may use together."""
+COLOCATION: Final = {
+    "enable": True,
+    "cpuReclaimThresholdPercent": SAFE_PERCENT,
+    "memoryReclaimThresholdPercent": 65,
+    # An hour takes a second and a half: what is reported and written every minute or five in a real cluster, is here
+    # every second.
+    "metricReportIntervalSeconds": 1,
+    "updateTimeThresholdSeconds": 1,
+    "resourceDiffThreshold": 0.02,
+}
+"""The colocation strategy of the SLO ConfigMap."""
+
 TOO_LARGE: Final = "quarterly-report"
 """The name of a pod that no node can take."""
 _TOO_LARGE_HOUR: Final = 5

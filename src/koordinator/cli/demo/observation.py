@@ -10,6 +10,7 @@ from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric, ResourceMap
 from koordinator.api.pod import Pod
 from koordinator.api.priority import PriorityClass, priority_class_with_default
+from koordinator.api.resource_names import BATCH_CPU
 from koordinator.cli.demo.explanation import Explained
 
 
@@ -42,6 +43,14 @@ class PlacedPod:
     requested: Mapping[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """Batch CPU of all nodes at one hour of the day, in milli-CPU."""
+
+    hour: float
+    batch_cpu: int
+
+
 @dataclass(slots=True)
 class Day:
     """Everything that the report and its claims are made of."""
@@ -50,6 +59,8 @@ class Day:
     """Node -> CPU capacity in milli-CPU."""
     allocatable: dict[str, dict[str, int]] = field(default_factory=dict)
     moments: list[Moment] = field(default_factory=list)
+    offers: list[Offered] = field(default_factory=list)
+    """What koord-manager offered to batch pods, over time."""
     pods: dict[str, PlacedPod] = field(default_factory=dict)
     most_requested: dict[tuple[str, str], int] = field(default_factory=dict)
     """(node, resource) -> the largest sum of requests that was seen on it."""
@@ -65,6 +76,10 @@ class Day:
                 name: amount.milli if name == "cpu" else amount.value
                 for name, amount in node.status.allocatable.items()
             }
+
+    def see_offers(self, hour: float, nodes: Sequence[Node]) -> None:
+        amounts = [node.status.allocatable.get(BATCH_CPU) for node in nodes]
+        self.offers.append(Offered(hour, sum(amount.value for amount in amounts if amount is not None)))
 
     def see_metrics(self, hour: float, metrics: Sequence[NodeMetric]) -> None:
         nodes = {metric.metadata.name: usage for metric in metrics if (usage := node_usage(metric)) is not None}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from importlib import resources
 from pathlib import Path
 
@@ -13,18 +14,18 @@ import yaml
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from koordinator.api.kinds import NODE_METRICS, NODES, PODS
+from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODES, PODS
 from koordinator.base.clock import Clock, SystemClock
 from koordinator.cli.demo import day as script
 from koordinator.cli.demo.explanation import explain
 from koordinator.cli.demo.observation import Day
 from koordinator.cli.demo.scheduler_metrics import pods_kept_off
 from koordinator.cli.local_cluster import programs
-from koordinator.cli.local_cluster.prepare import prepare
+from koordinator.cli.local_cluster.prepare import SLO_CONFIG_MAP, SYSTEM_NAMESPACE, prepare
 from koordinator.cli.local_cluster.programs import LocalClusterOptions
 from koordinator.cli.supervisor import Supervisor
 from koordinator.kube.connect import ClientOptions, connect
-from koordinator.kube.interface import Client
+from koordinator.kube.interface import Client, PatchType
 
 _OBSERVE_EVERY = 0.5
 _SETTLE_SECONDS = 10.0
@@ -34,7 +35,7 @@ async def play(data: Path, seed: int) -> Day:
     """Run the whole day and return what was seen of it. Programs are stopped whatever happens."""
     clock = SystemClock()
     console = Console(stderr=True)
-    console.print("Starting an embedded API server, 20 simulated nodes and koord-scheduler …")
+    console.print("Starting an embedded API server, 20 simulated nodes, koord-manager and koord-scheduler …")
     async with _local_cluster(data, seed, clock) as (cluster, client):
         day = Day()
         day.see_nodes((await client.list(NODES)).items)
@@ -48,13 +49,17 @@ async def play(data: Path, seed: int) -> Day:
 
 @asynccontextmanager
 async def _local_cluster(data: Path, seed: int, clock: Clock) -> AsyncIterator[tuple[LocalClusterOptions, Client]]:
+    scheduler_port, manager_port, health_port, webhook_port = _free_ports(4)
     with resources.as_file(resources.files(__package__) / "scenario.yaml") as scenario:
         cluster = LocalClusterOptions(
             data=data,
             kubeconfig=data / "kubeconfig",
             port=0,
             nodes=script.NODES,
-            scheduler_port=_free_port(),
+            scheduler_port=scheduler_port,
+            manager_port=manager_port,
+            manager_health_port=health_port,
+            webhook_port=webhook_port,
             scenario=scenario,
             scheduler_config=_scheduler_configuration(data),
             seed=seed,
@@ -66,6 +71,9 @@ async def _local_cluster(data: Path, seed: int, clock: Clock) -> AsyncIterator[t
             client = await connect(ClientOptions(kubeconfig=str(cluster.kubeconfig)))
             try:
                 await prepare(client)
+                configuration = {"data": {"colocation-config": json.dumps(script.COLOCATION)}}
+                await client.patch(CONFIG_MAPS, SLO_CONFIG_MAP, configuration, PatchType.MERGE, SYSTEM_NAMESPACE)
+                await supervisor.start(programs.manager(cluster))
                 await supervisor.start(programs.scheduler(cluster))
                 await supervisor.start(programs.simulated_nodes(cluster))
                 yield cluster, client
@@ -101,8 +109,11 @@ async def _settle(client: Client, clock: Clock, day: Day) -> None:
 
 
 async def _observe(client: Client, day: Day, hour: float) -> None:
-    metrics, pods = await asyncio.gather(client.list(NODE_METRICS), client.list(PODS, script.NAMESPACE))
+    metrics, nodes, pods = await asyncio.gather(
+        client.list(NODE_METRICS), client.list(NODES), client.list(PODS, script.NAMESPACE)
+    )
     day.see_metrics(hour, metrics.items)
+    day.see_offers(hour, nodes.items)
     day.see_pods(pods.items)
 
 
@@ -134,8 +145,9 @@ def _scheduler_configuration(data: Path) -> Path:
     return path
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]

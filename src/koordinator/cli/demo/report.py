@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -10,11 +10,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from koordinator.api.priority import PriorityClass
-from koordinator.cli.demo.day import CPU_THRESHOLD_PERCENT, FIRST_BATCH_HOUR
+from koordinator.cli.demo.day import CPU_THRESHOLD_PERCENT, FIRST_BATCH_HOUR, SAFE_PERCENT
 from koordinator.cli.demo.explanation import Explained
 from koordinator.cli.demo.observation import Day, NodeUsage, PlacedPod
 
 _LEAST_GAIN = 1.5
+_OF_THE_NODE = ("cpu", "memory", "pods")
+_LONGEST_HOURS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +58,39 @@ def placed_on_hot_nodes(day: Day) -> list[PlacedPod]:
 
 
 def overbooked(day: Day) -> list[str]:
-    """Nodes on which pods were seen to request more than there is, with the resource."""
+    """Nodes on which pods were seen to request more than there is, with the resource. Batch resources do not count:
+    what is offered of them shrinks under the pods that have them, as online load rises."""
     return sorted(
         f"{node} {resource}"
         for (node, resource), amount in day.most_requested.items()
-        if amount > day.allocatable[node].get(resource, 0)
+        if resource in _OF_THE_NODE and amount > day.allocatable[node].get(resource, 0)
     )
+
+
+def longest_above(day: Day, percent: int) -> float:
+    """For how many hours at a stretch some node used more than this of its CPU."""
+    longest = 0.0
+    for node, capacity in day.capacity.items():
+        since: float | None = None
+        for moment in day.moments:
+            usage = moment.nodes.get(node)
+            if usage is None or usage.used * 100 <= capacity * percent:
+                since = None
+                continue
+            since = moment.hour if since is None else since
+            longest = max(longest, moment.hour - since)
+    return longest
+
+
+def offered_at(day: Day, online: Callable[[Iterable[tuple[int, int]]], tuple[int, int]]) -> int:
+    """CPUs offered to batch pods while these ran and online pods used the least (``min``) or the most (``max``)."""
+    hours = {offer.hour: offer.batch_cpu for offer in day.offers}
+    seen = [
+        (sum(usage.online for usage in moment.nodes.values()), hours[moment.hour])
+        for moment in day.moments
+        if moment.nodes and moment.hour >= FIRST_BATCH_HOUR and moment.hour in hours
+    ]
+    return online(seen)[1] // 1000 if seen else 0
 
 
 def claims(day: Day) -> list[Claim]:
@@ -70,11 +99,12 @@ def claims(day: Day) -> list[Claim]:
     batch = [pod for pod in day.pods.values() if pod.priority_class is PriorityClass.BATCH]
     alone, together = utilisation(day, FIRST_BATCH_HOUR + 1, 21.0)
     hot, over = placed_on_hot_nodes(day), overbooked(day)
+    quiet, busy, hurt = offered_at(day, min), offered_at(day, max), longest_above(day, SAFE_PERCENT)
     return [
         _all_placed("online", online),
         _all_placed("batch", batch),
         Claim(
-            f"no node has more requested than it can give ({', '.join(over) or 'none seen'})",
+            f"no node has more CPU, memory or pods requested than it can give ({', '.join(over) or 'none seen'})",
             not over and bool(day.most_requested),
         ),
         Claim(
@@ -91,6 +121,16 @@ def claims(day: Day) -> list[Claim]:
         Claim(
             "the pod that no node can take says why, and its explanation, condition and event say the same",
             day.explained is not None and day.explained.agrees,
+        ),
+        Claim(
+            f"koord-manager offered less to batch pods when online pods were busy ({quiet} CPUs at their quietest, "
+            f"{busy} at their busiest)",
+            0 < busy < quiet,
+        ),
+        Claim(
+            f"online pods were not hurt: no node used more than {SAFE_PERCENT} % of its CPU for longer than "
+            f"{_LONGEST_HOURS:g} h (the longest was {hurt:.1f} h)",
+            hurt <= _LONGEST_HOURS and bool(day.moments),
         ),
     ]
 
@@ -116,9 +156,14 @@ def print_report(day: Day, judged: Sequence[Claim], console: Console | None = No
     console.print(
         f"{day.kept_off_hot_nodes} pods were placed while the load-aware filter kept them off at least one node."
     )
-    console.print(
-        "Nodes and usage are simulated; batch capacity is fixed by the scenario until koord-manager computes it."
+    requested = sum(
+        pod.requested.get("cpu", 0) for pod in day.pods.values() if pod.priority_class is PriorityClass.PROD
     )
+    console.print(
+        f"Online pods request {requested // 1000} CPUs and use few of them; koord-manager offered what they left idle, "
+        f"{offered_at(day, min)} CPUs at their quietest and {offered_at(day, max)} at their busiest, to batch pods."
+    )
+    console.print("Nodes and usage are simulated; everything that decides is not.")
     if day.explained is not None:
         _print_explained(day.explained, console)
     console.print()

@@ -1,4 +1,5 @@
-"""What every local cluster has besides nodes: our CustomResourceDefinitions, the namespace, the priority classes."""
+"""What every local cluster has besides nodes: our CustomResourceDefinitions, the namespace, the priority classes, and a
+configuration that switches colocation on."""
 
 from __future__ import annotations
 
@@ -6,28 +7,55 @@ from typing import Any
 
 import yaml
 
-from koordinator.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, PRIORITY_CLASSES, Kind
+from koordinator.api.kinds import (
+    CONFIG_MAPS,
+    CUSTOM_RESOURCE_DEFINITIONS,
+    MUTATING_WEBHOOK_CONFIGURATIONS,
+    NAMESPACES,
+    PRIORITY_CLASSES,
+    VALIDATING_WEBHOOK_CONFIGURATIONS,
+    Kind,
+)
 from koordinator.api.manifests import custom_resource_definitions
+from koordinator.api.manifests.webhooks import webhook_configurations
 from koordinator.cli.local_cluster.programs import shipped_file
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType
 
 SYSTEM_NAMESPACE = "koordinator-system"
+SLO_CONFIG_MAP = "slo-controller-config"
+_WEBHOOK_KINDS = (MUTATING_WEBHOOK_CONFIGURATIONS, VALIDATING_WEBHOOK_CONFIGURATIONS)
 
 
-async def prepare(client: Client) -> None:
-    """Create what is missing; definitions of an older version are brought up to date. Safe to repeat."""
+async def prepare(client: Client, *, with_webhooks: bool = True) -> None:
+    """Create what is missing; definitions of an older version are brought up to date. Safe to repeat.
+
+    ``with_webhooks``: koord-manager is to be asked about pods.
+    """
     for definition in custom_resource_definitions():
         await _ensure(client, CUSTOM_RESOURCE_DEFINITIONS, definition, update=True)
     await _ensure(client, NAMESPACES, {"metadata": {"name": SYSTEM_NAMESPACE}})
     for document in yaml.safe_load_all(shipped_file("priority-classes.yaml").read_text()):
         await _ensure(client, PRIORITY_CLASSES, document)
+    if with_webhooks:
+        for kind, configuration in zip(_WEBHOOK_KINDS, webhook_configurations(), strict=True):
+            await _ensure(client, kind, _never_in_the_way(configuration))
+    configuration = yaml.safe_load(shipped_file("slo-controller-config.yaml").read_text())
+    await _ensure(client, CONFIG_MAPS, configuration, namespace=SYSTEM_NAMESPACE)
 
 
-async def _ensure(client: Client, kind: Kind[Any], document: dict[str, Any], *, update: bool = False) -> None:
+def _never_in_the_way(configuration: dict[str, Any]) -> dict[str, Any]:
+    """A local cluster is used without its manager, too: then nobody waits for an answer."""
+    webhooks = [{**webhook, "failurePolicy": "Ignore"} for webhook in configuration["webhooks"]]
+    return {**configuration, "webhooks": webhooks}
+
+
+async def _ensure(
+    client: Client, kind: Kind[Any], document: dict[str, Any], *, namespace: str = "", update: bool = False
+) -> None:
     body = {"apiVersion": kind.api_version, "kind": kind.name, **document}
     try:
-        await client.create(kind, body)
+        await client.create(kind, body, namespace)
     except ApiStatusError as error:
         if not error.is_already_exists:
             raise

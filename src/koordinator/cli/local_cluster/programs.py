@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Final
 
 from koordinator.api.kinds import NODES
 from koordinator.base.errors import KoordinatorError
@@ -15,7 +17,9 @@ from koordinator.cli.supervisor import Program
 from koordinator.cluster.nodes.node_objects import FLEET_ANNOTATION
 from koordinator.kube.connect import ClientOptions, connect
 
-PROGRAMS = ("apiserver", "nodes", "scheduler")
+_REQUESTS_PER_SECOND: Final = 500
+"""Of the manager: nobody shares the API of a local cluster, and a thousand nodes should not take a minute."""
+PROGRAMS = ("apiserver", "nodes", "manager", "scheduler")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,9 @@ class LocalClusterOptions:
     port: int
     nodes: int
     scheduler_port: int
+    manager_port: int
+    manager_health_port: int
+    webhook_port: int
     scenario: Path | None = None
     scheduler_config: Path | None = None
     seed: int = 0
@@ -72,6 +79,26 @@ def scheduler(options: LocalClusterOptions) -> Program:
         f"-v={options.verbosity}",
     ]
     return Program("scheduler", arguments, _http_ok(options.scheduler_port, "/healthz"))
+
+
+def manager(options: LocalClusterOptions) -> Program:
+    """koord-manager; ready when its webhooks are."""
+    arguments = [
+        *_python("koordinator.manager"),
+        f"--kubeconfig={options.kubeconfig}",
+        f"--metrics-addr=127.0.0.1:{options.manager_port}",
+        f"--health-probe-addr=127.0.0.1:{options.manager_health_port}",
+        f"--rest-config-qps={_REQUESTS_PER_SECOND}",
+        f"--rest-config-burst={2 * _REQUESTS_PER_SECOND}",
+        f"--v={options.verbosity}",
+    ]
+    environment = {
+        **os.environ,
+        "WEBHOOK_HOST": "127.0.0.1",
+        "WEBHOOK_PORT": str(options.webhook_port),
+        "WEBHOOK_CERT_DIR": str(options.data / "webhook-certificates"),
+    }
+    return Program("manager", arguments, _http_ok(options.manager_health_port, "/readyz"), environment)
 
 
 def shipped_file(name: str) -> Path:

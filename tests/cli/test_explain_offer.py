@@ -1,0 +1,70 @@
+"""What a node offers, as a person reads it."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from rich.console import Console
+
+from koordinator.cli.explain_offer import print_offer
+
+
+def printed(offer: dict[str, Any]) -> str:
+    console = Console(file=io.StringIO(), width=140)
+    print_offer(offer, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def amount(resource: str, value: int, addends: dict[str, int], **more: Any) -> dict[str, Any]:
+    parts = [{"name": name, "amount": part} for name, part in addends.items()]
+    return {"resource": resource, "value": value, "addends": parts, "adjustments": [], **more}
+
+
+def offer(*amounts: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"amounts": list(amounts), "abnormal": [], "problems": [], **more}
+
+
+CPU = amount("kubernetes.io/batch-cpu", 25_000, {"capacity": 100_000, "systemUsage": -75_000}, metricTime="then")
+MEMORY = amount("kubernetes.io/batch-memory", 3 << 30, {"capacity": 4 << 30, "podUsage": -(1 << 30)})
+
+
+def row(text: str, first: str) -> list[str]:
+    (line,) = (line for line in text.splitlines() if line.strip("│ ").startswith(first))
+    return [cell.strip() for cell in line.strip("│").split("│")]
+
+
+def test_each_addend_has_its_line_and_each_resource_its_column() -> None:
+    text = printed(offer(CPU, MEMORY))
+    assert row(text, "capacity") == ["capacity", "+100,000", "+4,096"]
+    assert row(text, "system usage") == ["system usage", "-75,000", ""]
+    assert row(text, "pod usage") == ["pod usage", "", "-1,024"]
+    assert row(text, "= offered") == ["= offered", "25,000", "3,072"]
+
+
+def test_the_report_that_it_is_made_from_is_named() -> None:
+    assert "from the report of then" in printed(offer(CPU))
+
+
+def test_adjustments_come_after_the_sum() -> None:
+    text = printed(offer(CPU | {"adjustments": [{"name": "thirdPartyAllocations", "amount": -5_000}]}))
+    assert text.index("= offered") < text.index("third party allocations")
+
+
+def test_a_cap_is_shown() -> None:
+    assert row(printed(offer(CPU | {"cap": 30_000})), "at most") == ["at most", "30,000"]
+
+
+def test_what_is_not_offered_says_why() -> None:
+    gone = amount("kubernetes.io/mid-cpu", 0, {}, reset="MetricExpired", sentence="mid-cpu is not offered: it is old")
+    assert "mid-cpu is not offered: it is old" in printed(offer(gone))
+
+
+def test_what_is_wrong_is_said_first() -> None:
+    text = printed(offer(CPU, abnormal=["the agent is silent"], problems=["a label cannot be read"]))
+    assert text.index("the agent is silent") < text.index("a label cannot be read") < text.index("capacity")
+
+
+def test_a_manager_that_cannot_be_asked_is_said() -> None:
+    assert "no manager found" in printed({"error": "no manager found: start one"})
