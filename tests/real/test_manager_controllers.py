@@ -18,7 +18,7 @@ from tests.real.overcommit.differences import INTENDED, ZONES_UP_TO_DATE, ZONES_
 from tests.real.overcommit.node_cases import node_cases
 from tests.real.overcommit.quota_cases import quota_cases, quota_nodes
 from tests.real.overcommit.recording import Recording, record
-from tests.real.overcommit.steps import BROKEN, EMPTY, FIRST, OFF, SELDOM_WRITTEN, STEPS
+from tests.real.overcommit.steps import BROKEN, FIRST, OFF, SELDOM_WRITTEN, STEPS
 from tests.real.programs import RealPrograms
 
 NODES, QUOTAS = node_cases(), quota_cases()
@@ -37,7 +37,6 @@ AFTERWARDS = (
 """Nodes that are looked at after each change of the configuration too."""
 INTENDED_AFTERWARDS = {
     (OFF, "normal-both"): (ZONES_ZEROED,),
-    (EMPTY, "normal-both"): (ZONES_ZEROED,),
     (BROKEN, "differs-much"): (ZONES_UP_TO_DATE,),
 }
 

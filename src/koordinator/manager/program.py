@@ -92,7 +92,7 @@ class Manager:
         metrics = WebhookMetrics(around.metrics)
         quotas = ExpectedQuotas(around.clock.monotonic)
         follow_quotas(self._informers, options.namespace, quotas)
-        context = HandlerContext(self._informers, options, metrics, around.clock, around.random, quotas)
+        context = HandlerContext(around.client, self._informers, options, metrics, around.clock, around.random, quotas)
         webhooks = Webhooks(
             around.client,
             self._informers,

@@ -255,7 +255,7 @@ def test_what_the_server_refuses_is_told_on_the_profile_and_not_tried_every_roun
             await add_profile(made, patch={"spec": {"containers": [{"name": "c", "command": ["other"]}]}})
             event = await made.once(EVENTS, lambda event: event.reason == "UpdatePodFailed")
             assert event.involved_object.name == PROFILE
-            assert event.message.startswith("1 pods could not be changed, such as default/waiting: ")
+            assert event.message.startswith("pods that could not be changed: 1, such as default/waiting: ")
             await next_round(made)
             assert outcome(made, "refused") == 1
 

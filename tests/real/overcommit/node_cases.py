@@ -17,6 +17,7 @@ from tests.real.overcommit.differences import (
     DEVICE_NAMES_REMOVED,
     DEVICES_WITHOUT_COLOCATION,
     UNMEASURED_BY_REQUEST,
+    ZONES_BY_NAME,
     ZONES_IN_WHOLE_BYTES,
     ZONES_ZEROED,
 )
@@ -56,6 +57,12 @@ def _zones() -> list[NodeCase]:
     return [
         node_case("zone-halves", topology=zones(*_HALVES), pods=pinned),
         node_case("zone-thirds", topology=thirds, pods=spread, said=gone, intended=[ZONES_IN_WHOLE_BYTES]),
+        node_case(
+            "zone-reversed",
+            topology=zones(("40", "62G"), ("60", "58G"), names=("node-1", "node-0")),
+            pods=[pod("zone-reversed-one", ("5", "5G"), ("5", "5G"), quality="LSR", zones=[0])],
+            intended=[ZONES_BY_NAME],
+        ),
         node_case(
             "zone-by-request", topology=zones(*_HALVES), pods=online_pods("zone-by-request"), strategy=by_request
         ),

@@ -46,10 +46,9 @@ FLAGS: Final = (
 _PRIORITY_CLASSES: Final = {"koord-prod": 9500, "koord-mid": 7500, "koord-batch": 5500, "koord-free": 3500}
 _WATCHED: Final[tuple[Kind[Any], ...]] = (NODES, NODE_METRICS, NODE_SLOS, NODE_RESOURCE_TOPOLOGIES, ELASTIC_QUOTAS)
 _AT_ONCE: Final = 8
-_QUIET_SECONDS: Final = 2.5
+_QUIET_SECONDS: Final = 2.2
 _LOOK_SECONDS: Final = 0.5
 _PATIENCE_SECONDS: Final = 60.0
-_REFRESH_SECONDS: Final = 5.0
 _REQUESTS: Final = re.compile(r"^apiserver_request_total\{(.*)\} ([0-9.e+]+)$", re.MULTILINE)
 _WRITES: Final = ("POST", "PUT", "PATCH", "APPLY", "DELETE")
 
@@ -152,11 +151,11 @@ class _World:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def steady_writes(self, running: ManagerProcess) -> dict[str, int]:
-        """The requests of the program after new reports that say what the last ones said."""
+        """The requests of the program after new reports that say what the last ones said, when it has not written for
+        longer than it may leave amounts alone."""
         own = [case for case in self._nodes if case.report is not None and case.report_age == 0.0]
         before = await self._writes()
         await self._each(self._report, own)
-        await asyncio.sleep(_REFRESH_SECONDS)
         await self.settled(running)
         after = await self._writes()
         after["PATCH nodemetrics/status"] -= len(own)

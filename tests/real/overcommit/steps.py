@@ -14,7 +14,6 @@ BROKEN: Final = "broken"
 INVALID: Final = "invalid"
 OTHER: Final = "other"
 OFF: Final = "off"
-EMPTY: Final = "empty"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,5 +49,4 @@ STEPS: Final = (
     Step(INVALID, configuration.INVALID, _arrival(INVALID)),
     Step(OTHER, configuration.OTHER, _arrival(OTHER)),
     Step(OFF, configuration.OFF, _arrival(OFF)),
-    Step(EMPTY, {}, _arrival(EMPTY)),
 )

@@ -96,7 +96,7 @@ class ColocationProfileController:
                 break
         if problem:
             count = outcomes[Outcome.REFUSED] + outcomes[Outcome.FAILED]
-            self._warn(profile.source, "UpdatePodFailed", f"{count} pods could not be changed, {problem}")
+            self._warn(profile.source, "UpdatePodFailed", f"pods that could not be changed: {count}, {problem}")
         if outcomes:
             logger.info("colocationprofile: %s: %s", profile.name, _summary(outcomes))
         return outcomes[Outcome.CONFLICT] > 0

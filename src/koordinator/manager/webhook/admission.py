@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 Document = dict[str, Any]
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
@@ -61,4 +61,13 @@ class AdmissionHandler(Protocol):
 
     def handle(self, request: AdmissionRequest) -> AdmissionAnswer:
         """May raise KoordinatorError; that and any other error is answered with a code by the server."""
+        ...
+
+
+@runtime_checkable
+class SettlingHandler(AdmissionHandler, Protocol):
+    """One that has to write down what it allows before it may be answered."""
+
+    async def settle(self, request: AdmissionRequest) -> None:
+        """After ``handle`` has allowed; to refuse after all, raise as there."""
         ...

@@ -11,7 +11,7 @@ from typing import Final
 from koordinator.api.codec import DecodeError
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
-from koordinator.manager.webhook.admission import AdmissionAnswer, AdmissionHandler, AdmissionRequest
+from koordinator.manager.webhook.admission import AdmissionAnswer, AdmissionHandler, AdmissionRequest, SettlingHandler
 from koordinator.manager.webhook.metrics import WebhookMetrics
 from koordinator.manager.webhook.review import Review, ReviewError, decode_review, encode_answer
 
@@ -28,6 +28,7 @@ class Webhook:
     def __init__(self, handler: AdmissionHandler, metrics: WebhookMetrics, clock: Clock) -> None:
         self.path = handler.path
         self._handler = handler
+        self._settling = handler if isinstance(handler, SettlingHandler) else None
         self._mutates = handler.path.startswith("/mutate")
         self._clock = clock
         self._metrics = metrics
@@ -43,18 +44,49 @@ class Webhook:
             self._answered.inc()
             self._latency.observe(self._clock.monotonic() - started)
 
+    async def settled_answer(self, body: bytes) -> bytes:
+        """As ``answer``, once what the handler has to write down is written."""
+        if self._settling is None:
+            return self.answer(body)
+        started = self._clock.monotonic()
+        try:
+            return await self._settled_answer(body, self._settling)
+        finally:
+            self._answered.inc()
+            self._latency.observe(self._clock.monotonic() - started)
+
     def _answer(self, body: bytes) -> bytes:
         try:
             review = decode_review(body)
         except ReviewError as error:
-            logger.warning("%s: a request that cannot be read: %s", self.path, error)
-            return encode_answer(_refusal(_BAD_REQUEST, str(error)), None)
+            return self._unreadable(error)
         try:
             return encode_answer(self._handler.handle(review.request), review.request, review.api_version)
-        except KoordinatorError as error:
+        except Exception as error:
+            return self._failed(error, review)
+
+    async def _settled_answer(self, body: bytes, handler: SettlingHandler) -> bytes:
+        try:
+            review = decode_review(body)
+        except ReviewError as error:
+            return self._unreadable(error)
+        try:
+            answer = handler.handle(review.request)
+            if answer.allowed:
+                await handler.settle(review.request)
+            return encode_answer(answer, review.request, review.api_version)
+        except Exception as error:
+            return self._failed(error, review)
+
+    def _unreadable(self, error: ReviewError) -> bytes:
+        logger.warning("%s: a request that cannot be read: %s", self.path, error)
+        return encode_answer(_refusal(_BAD_REQUEST, str(error)), None)
+
+    def _failed(self, error: Exception, review: Review) -> bytes:
+        if isinstance(error, KoordinatorError):
             answer = _refusal(self._code(error, review.request), str(error))
             logger.info("%s: %s refused: %s", self.path, _subject(review.request), error)
-        except Exception as error:
+        else:
             answer = self._panicked(error, review)
         return encode_answer(answer, review.request, review.api_version)
 

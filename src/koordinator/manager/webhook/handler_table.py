@@ -12,16 +12,20 @@ from typing import Final
 
 from koordinator.base.clock import Clock
 from koordinator.kube.informer_set import InformerSet
+from koordinator.kube.interface import Client
 from koordinator.manager import features
 from koordinator.manager.options import Options
 from koordinator.manager.webhook.admission import AdmissionHandler
 from koordinator.manager.webhook.config_map.validating import ConfigMapValidatingHandler
+from koordinator.manager.webhook.elastic_quota.batches import QuotaBatches
 from koordinator.manager.webhook.elastic_quota.changes import QuotaChanges
 from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
 from koordinator.manager.webhook.elastic_quota.mutating import ElasticQuotaMutatingHandler
+from koordinator.manager.webhook.elastic_quota.pod_admission import CountingPodHandler, PodAdmissionSettings
 from koordinator.manager.webhook.elastic_quota.pod_check import QuotaPodCheck
 from koordinator.manager.webhook.elastic_quota.recorded_weights import RecordedWeights
 from koordinator.manager.webhook.elastic_quota.settings import QuotaSettings
+from koordinator.manager.webhook.elastic_quota.stored_accounts import StoredAccounts
 from koordinator.manager.webhook.elastic_quota.validating import ElasticQuotaValidatingHandler
 from koordinator.manager.webhook.known_cluster import (
     KnownPods,
@@ -46,6 +50,8 @@ from koordinator.manager.webhook.reservation.mutating import ReservationMutating
 class HandlerContext:
     """What handlers are made of."""
 
+    client: Client
+    """Of this replica, whether it leads or not."""
     informers: InformerSet
     options: Options
     metrics: WebhookMetrics
@@ -86,7 +92,21 @@ def _pod_validating(context: HandlerContext) -> AdmissionHandler:
     if settings.enhanced_rules:
         follow_rules(context.informers, context.options.pod_enhanced_validator, rules)
     quota_check = QuotaPodCheck(context.quotas, QuotaSettings.from_gates(context.options.features))
-    return PodValidatingHandler(rules, (quota_check,), settings, context.timer(VALIDATE, "pod"))
+    handler = PodValidatingHandler(rules, (quota_check,), settings, context.timer(VALIDATE, "pod"))
+    return _counting(context, handler) if context.options.features.enabled(features.ENABLE_QUOTA_ADMISSION) else handler
+
+
+def _counting(context: HandlerContext, inner: AdmissionHandler) -> AdmissionHandler:
+    options = context.options
+    accounts = StoredAccounts(context.client, context.informers, options.namespace)
+    return CountingPodHandler(
+        inner,
+        context.quotas,
+        accounts,
+        QuotaBatches(accounts, options.quota_update, context.clock, context.random),
+        PodAdmissionSettings.from_gates(options.features),
+        context.timer(VALIDATE, "pod"),
+    )
 
 
 def _pod_binding(context: HandlerContext) -> AdmissionHandler:

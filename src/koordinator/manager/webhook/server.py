@@ -109,7 +109,7 @@ class WebhookServer:
             self._in_hand += 1
             self._idle.clear()
             try:
-                response = web.Response(body=webhook.answer(await request.read()), content_type=_JSON)
+                response = web.Response(body=await webhook.settled_answer(await request.read()), content_type=_JSON)
             finally:
                 in_flight.dec()
                 self._in_hand -= 1

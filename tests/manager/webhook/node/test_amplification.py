@@ -49,6 +49,7 @@ def offered(stored: Document) -> tuple[dict[str, str], dict[str, str] | None]:
         ({RATIO: '{"cpu": 2}', RAW: '{"cpu":"1"}'}, "2", "1"),
         ({RATIO: '{"cpu": null}'}, "1", "1"),
         ({RATIO: "{}"}, "1", "1"),
+        ({RATIO: "null"}, "1", "1"),
         ({}, "1", None),
     ],
 )
@@ -97,6 +98,11 @@ def test_both_resources_and_nothing_else() -> None:
 def test_part_of_a_byte_is_rounded_up_and_part_of_a_milli_cpu_is_cut() -> None:
     allocatable, _ = offered(after(with_annotations({RATIO: '{"cpu":1.33,"memory":1.2}'}, cpu="1001m", memory="16Gi")))
     assert allocatable == {"cpu": "1331m", "memory": "20615843021"}
+
+
+def test_a_node_that_is_said_to_have_nothing_is_left_alone() -> None:
+    stored = after(with_annotations({RATIO: '{"cpu":2}', RAW: "null"}, cpu="1"))
+    assert offered(stored) == ({"cpu": "1"}, None)
 
 
 def test_what_the_node_has_is_remembered_also_where_it_reports_no_such_resource() -> None:

@@ -60,6 +60,8 @@ def _ratios(annotations: Mapping[str, str]) -> dict[str, float]:
 
 
 def _decoded(key: str, text: str, expected: type[T], what: str) -> T:
+    if text.strip() == "null":
+        return expected()
     try:
         return decode(text, expected)
     except DecodeError as error:

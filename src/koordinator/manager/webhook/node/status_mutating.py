@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from koordinator.api.codec import DecodeError
-from koordinator.api.document import copied
+from koordinator.api.document import Document
 from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest
 from koordinator.manager.webhook.node.amplification import amplify
 from koordinator.manager.webhook.steps import UNMEASURED, Steps
 
 _PLUGIN: Final = "NodeResourceAmplificationPlugin"
+_CHANGED: Final[Mapping[str, str]] = MappingProxyType({"metadata": "annotations", "status": "allocatable"})
+"""The members of parts of a node that may be changed."""
 
 
 class NodeStatusMutatingHandler:
@@ -27,7 +31,19 @@ class NodeStatusMutatingHandler:
             return ALLOWED
         if not request.object:
             raise DecodeError("there is no content to decode")
-        node = copied(request.object)
+        node = _writable(request.object)
         with self._steps.step(request.operation, _PLUGIN):
             amplify(node, request.old_object)
-        return AdmissionAnswer(changed=node) if node != request.object else ALLOWED
+        changed = any(node[part] != request.object[part] for part in _CHANGED if part in node)
+        return AdmissionAnswer(changed=node) if changed else ALLOWED
+
+
+def _writable(node: Document) -> Document:
+    """A copy of what may be changed; the rest, which lists every image of the node, is shared."""
+    copy = dict(node)
+    for part, member in _CHANGED.items():
+        if isinstance(copy.get(part), dict):
+            copy[part] = {**copy[part]}
+            if isinstance(copy[part].get(member), dict):
+                copy[part][member] = {**copy[part][member]}
+    return copy
