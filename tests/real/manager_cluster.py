@@ -41,7 +41,7 @@ def install(cluster: ControlPlane) -> None:
 
 def create(cluster: ControlPlane, path: str, document: dict[str, Any]) -> None:
     status, answer = cluster.request("POST", path, document)
-    assert status == 201, answer
+    assert status == 201, answer.get("message")
 
 
 def configurations(cluster: ControlPlane) -> dict[str, dict[str, Any]]:
