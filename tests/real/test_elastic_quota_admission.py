@@ -19,12 +19,12 @@ from koordinator.api.document import Document, copied
 from koordinator.api.elastic_quota import ROOT_QUOTA
 from koordinator.base.metrics import Metrics
 from koordinator.manager.webhook.dispatch import Webhook
-from koordinator.manager.webhook.elastic_quota.page import quota_summary
 from koordinator.manager.webhook.elastic_quota.pod_check import QuotaPodCheck
 from koordinator.manager.webhook.elastic_quota.settings import QuotaSettings
 from koordinator.manager.webhook.metrics import WebhookMetrics
 from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRules
 from koordinator.manager.webhook.pod.validating import PodValidatingHandler
+from koordinator.manager.webhook.quota_page import quota_summary
 from tests.manager.webhook.elastic_quota.quota_bench import Pod, QuotaBench
 from tests.manager.webhook.reviews import answered, review
 from tests.model.quota_tree.quota_objects import P

@@ -24,12 +24,12 @@ from koordinator.manager.node_resource.controller import NodeResourceController
 from koordinator.manager.options import Options
 from koordinator.manager.serving import make_servers
 from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
-from koordinator.manager.webhook.elastic_quota.page import PATH as QUOTA_PAGE
-from koordinator.manager.webhook.elastic_quota.page import quota_page
 from koordinator.manager.webhook.handler_table import HandlerContext, make_handlers
 from koordinator.manager.webhook.known_cluster import follow_quotas
 from koordinator.manager.webhook.metrics import WebhookMetrics
 from koordinator.manager.webhook.program import Webhooks
+from koordinator.manager.webhook.quota_page import PATH as QUOTA_PAGE
+from koordinator.manager.webhook.quota_page import quota_page
 
 logger = logging.getLogger(__name__)
 

@@ -17,7 +17,6 @@ from koordinator.manager import features
 from koordinator.manager.options import Options
 from koordinator.manager.webhook.admission import AdmissionHandler
 from koordinator.manager.webhook.config_map.validating import ConfigMapValidatingHandler
-from koordinator.manager.webhook.elastic_quota.batches import QuotaBatches
 from koordinator.manager.webhook.elastic_quota.changes import QuotaChanges
 from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
 from koordinator.manager.webhook.elastic_quota.mutating import ElasticQuotaMutatingHandler
@@ -25,7 +24,6 @@ from koordinator.manager.webhook.elastic_quota.pod_admission import CountingPodH
 from koordinator.manager.webhook.elastic_quota.pod_check import QuotaPodCheck
 from koordinator.manager.webhook.elastic_quota.recorded_weights import RecordedWeights
 from koordinator.manager.webhook.elastic_quota.settings import QuotaSettings
-from koordinator.manager.webhook.elastic_quota.stored_accounts import StoredAccounts
 from koordinator.manager.webhook.elastic_quota.validating import ElasticQuotaValidatingHandler
 from koordinator.manager.webhook.known_cluster import (
     KnownPods,
@@ -43,6 +41,8 @@ from koordinator.manager.webhook.pod.binding import BindingAdmissionHandler
 from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRules
 from koordinator.manager.webhook.pod.mutating import PodMutatingHandler, PodMutationSettings
 from koordinator.manager.webhook.pod.validating import PodValidatingHandler, PodValidationSettings
+from koordinator.manager.webhook.quota_accounts import StoredAccounts
+from koordinator.manager.webhook.quota_batches import QuotaBatches
 from koordinator.manager.webhook.reservation.mutating import ReservationMutatingHandler
 
 

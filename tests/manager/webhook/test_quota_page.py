@@ -9,8 +9,8 @@ from koordinator.api.elastic_quota import ROOT_QUOTA
 from koordinator.base.clock import SystemClock
 from koordinator.base.metrics import Metrics
 from koordinator.manager.webhook.certificate_files import write_files
-from koordinator.manager.webhook.elastic_quota.page import PATH, quota_page
 from koordinator.manager.webhook.metrics import WebhookMetrics
+from koordinator.manager.webhook.quota_page import PATH, quota_page
 from koordinator.manager.webhook.server import WebhookServer
 from koordinator.manager.webhook.serving_certificate import ServingCertificate
 from tests.manager.webhook.asking import HOST, asking

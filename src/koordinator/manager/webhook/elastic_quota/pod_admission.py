@@ -1,0 +1,105 @@
+"""Pods over their quota are refused when they are created, instead of staying pending."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from koordinator.api.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOTA, ElasticQuota
+from koordinator.api.pod import Pod
+from koordinator.base.feature_gates import FeatureGates
+from koordinator.manager import features
+from koordinator.manager.webhook.admission import AdmissionAnswer, AdmissionHandler, AdmissionRequest
+from koordinator.manager.webhook.elastic_quota.account import Account
+from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
+from koordinator.manager.webhook.elastic_quota.pod_usage import pod_usage, with_replaced_resources
+from koordinator.manager.webhook.elastic_quota.refusal import QuotaRefused
+from koordinator.manager.webhook.pod.checks import is_terminating, pod_review
+from koordinator.manager.webhook.quota_batches import Accounts, QuotaBatches
+from koordinator.manager.webhook.steps import UNMEASURED, Steps
+from koordinator.model.quota_tree.pod_quota import quota_name_of
+
+_UNLIMITED: Final = frozenset({"", DEFAULT_QUOTA, SYSTEM_QUOTA, ROOT_QUOTA})
+_PLUGIN: Final = "EvaluateQuota"
+
+
+class NamedAccounts(Accounts, Protocol):
+    def named(self, name: str) -> Sequence[ElasticQuota]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class PodAdmissionSettings:
+    """Which pods are counted, and how."""
+
+    on_update: bool = False
+    """Also pods that move to another quota."""
+    replaced_resources: bool = False
+    """Pods count with the resources that their annotation replaces theirs by."""
+    by_namespace: bool = True
+
+    @classmethod
+    def from_gates(cls, gates: FeatureGates) -> PodAdmissionSettings:
+        return cls(
+            on_update=gates.enabled(features.ENABLE_QUOTA_ADMISSION_ON_UPDATE),
+            replaced_resources=gates.enabled(features.ELASTIC_QUOTA_EVALUATION_TRANSFORM_POD)
+            and gates.enabled(features.REPLACE_RESOURCES_TRANSFORMER),
+            by_namespace=not gates.enabled(features.DISABLE_DEFAULT_QUOTA),
+        )
+
+
+class CountingPodHandler:
+    """A pod handler that counts what it admits. Counting comes last: what is refused otherwise takes nothing."""
+
+    def __init__(
+        self,
+        inner: AdmissionHandler,
+        expected: ExpectedQuotas,
+        accounts: NamedAccounts,
+        batches: QuotaBatches,
+        settings: PodAdmissionSettings,
+        steps: Steps = UNMEASURED,
+    ) -> None:
+        self.path = inner.path
+        self._inner = inner
+        self._expected = expected
+        self._accounts = accounts
+        self._batches = batches
+        self._settings = settings
+        self._steps = steps
+
+    def handle(self, request: AdmissionRequest) -> AdmissionAnswer:
+        return self._inner.handle(request)
+
+    async def settle(self, request: AdmissionRequest) -> None:
+        """Raises QuotaRefused, and the error of the API server where nothing could be stored."""
+        if request.resource != "pods" or request.sub_resource or request.operation not in ("CREATE", "UPDATE"):
+            return
+        review = pod_review(request)
+        if is_terminating(review):
+            return
+        with self._steps.step(request.operation, _PLUGIN):
+            name = self._name(review.pod, review.namespace)
+            if review.old is not None and (
+                not self._settings.on_update or name == self._name(review.old, review.namespace)
+            ):
+                return
+            if name not in _UNLIMITED:
+                await self._count(name, review.pod, dry_run=request.dry_run)
+
+    def _name(self, pod: Pod, namespace: str) -> str:
+        tree = self._expected.tree()
+        return quota_name_of(pod.metadata, namespace, tree, by_namespace=self._settings.by_namespace)
+
+    async def _count(self, name: str, pod: Pod, *, dry_run: bool) -> None:
+        found = self._accounts.named(name)
+        if not found:
+            raise QuotaRefused(f"elastic quota {name} not found")
+        if len(found) > 1:
+            raise QuotaRefused(f"more than one elastic quota {name} found")
+        usage = pod_usage(with_replaced_resources(pod) if self._settings.replaced_resources else pod)
+        key = found[0].metadata.key
+        if dry_run:
+            Account.of(self._accounts.latest(key) or found[0]).with_pod(usage)
+        else:
+            await self._batches.count(key, usage)
