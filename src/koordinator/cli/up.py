@@ -60,10 +60,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--scheduler-port", type=_port, default=10251, help="port of the scheduler's /metrics and /healthz"
     )
     parser.add_argument(
-        "--manager-port", type=_port, default=8080, help="port of the manager's /metrics (default: 8080)"
+        "--manager-port", type=_port, default=10261, help="port of the manager's /metrics (default: 10261)"
     )
     parser.add_argument(
-        "--manager-health-port", type=_port, default=8000, help="port of the manager's /readyz (default: 8000)"
+        "--manager-health-port", type=_port, default=10262, help="port of the manager's /readyz (default: 10262)"
     )
     parser.add_argument(
         "--webhook-port", type=_port, default=9876, help="port of the manager's admission webhooks (default: 9876)"
