@@ -9,8 +9,9 @@ from typing import Any
 
 import yaml
 
+from koordinator.api.document import Document
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
-from koordinator.cluster.resource import Document, RequestContext, Resource
+from koordinator.cluster.resource import RequestContext, Resource
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMESPACE = "golden"

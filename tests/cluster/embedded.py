@@ -13,10 +13,10 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from koordinator.api.document import Document
 from koordinator.base.clock import ManualClock
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.registry import Registry
-from koordinator.cluster.resource import Document
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
 from koordinator.cluster.storage.hub import HistoryLimits
 from koordinator.cluster.storage.memory import MemoryStorage

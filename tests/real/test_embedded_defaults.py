@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError, invalid
-from koordinator.cluster.resource import Cause, Document
+from koordinator.cluster.resource import Cause
 from tests.cluster.corpus import NAMESPACE, comparable, context, in_namespace, resource_of, written
 
 pytestmark = pytest.mark.real

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from koordinator.api.names import path_segment
 from koordinator.cluster.resource import ALL_VERBS, Resource, Strategy
 from koordinator.cluster.strategy import tables
 from koordinator.cluster.strategy.cluster_kinds import (
@@ -14,7 +15,6 @@ from koordinator.cluster.strategy.cluster_kinds import (
 )
 from koordinator.cluster.strategy.custom_resource_definition import CustomResourceDefinitionStrategy
 from koordinator.cluster.strategy.event import EVENT_TABLE, event_field_labels, to_core, to_events_group
-from koordinator.cluster.strategy.names import path_segment
 from koordinator.cluster.strategy.node import NodeStrategy
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.pod import PodStrategy

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from koordinator.api.document import Document
 from koordinator.cluster.registry import Registry
-from koordinator.cluster.resource import Document, Resource
+from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Change, Stored
 from koordinator.cluster.strategy.custom import CustomResourceStrategy
 from koordinator.cluster.verbs.encoding import decode

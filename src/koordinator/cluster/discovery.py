@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
+from koordinator.api.document import Document
 from koordinator.cluster.registry import Registry
-from koordinator.cluster.resource import Document, Resource
+from koordinator.cluster.resource import Resource
 from koordinator.cluster.verbs.subresources import ACTIONS
 
 VERSION: Final[Document] = {

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from koordinator.api.names import label_key, label_value
 from koordinator.cluster.errors import ApiError, bad_request
-from koordinator.cluster.strategy.names import label_key, label_value
 
 LabelMatcher = Callable[[Mapping[str, str]], bool]
 

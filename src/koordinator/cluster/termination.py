@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from koordinator.api.document import Document
 from koordinator.cluster.custom_resources import DEFINITIONS
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.resource import Document, Resource
+from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.verbs.deletecollection import delete_collection
 from koordinator.cluster.verbs.encoding import decode

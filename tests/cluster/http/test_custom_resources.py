@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from koordinator.cluster.resource import Document
+from koordinator.api.document import Document
 from tests.cluster.embedded import ApiClient, embedded_api
 
 T = TypeVar("T")

@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from koordinator.api.codec import convert, to_document
 from koordinator.api.kinds import Kind
+from koordinator.api.kubernetes_types.table import kind_type
 from koordinator.api.meta import Object
 from koordinator.cluster.patch.merge import apply_merge_patch
 from koordinator.cluster.patch.strategic import apply_strategic_patch
-from koordinator.cluster.schema.table import kind_type
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import ListPage, PatchType, WatchEvent
 

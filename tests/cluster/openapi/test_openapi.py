@@ -3,9 +3,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from koordinator.api.document import Document
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.openapi import v2, v3, v3_index
-from koordinator.cluster.resource import Document, Resource
+from koordinator.cluster.resource import Resource
 from koordinator.cluster.strategy.custom import CustomResourceStrategy
 
 CRD: Document = {"spec": {"scope": "Namespaced", "versions": [{"name": "v1"}]}}

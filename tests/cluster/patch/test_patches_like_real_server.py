@@ -7,9 +7,9 @@ import json
 
 import pytest
 
+from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError, invalid
 from koordinator.cluster.patch import apply_patch
-from koordinator.cluster.resource import Document
 from tests.cluster.corpus import MEDIA_TYPES, comparable, context, recorded, resource_of, written
 
 RECORDED = recorded("patch/patches.json")

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from koordinator.api.document import Document
+from koordinator.api.kubernetes_types.canonical import canonicalize
+from koordinator.api.kubernetes_types.table import kind_type
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.protobuf import decode
-from koordinator.cluster.resource import Document
-from koordinator.cluster.schema.canonical import canonicalize
-from koordinator.cluster.schema.table import kind_type
 
 LINES = (Path(__file__).parent / "client_go" / "objects.jsonl").read_text().splitlines()
 RECORDED = [json.loads(line) for line in LINES]

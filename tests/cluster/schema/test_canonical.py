@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from koordinator.cluster.resource import Document
-from koordinator.cluster.schema.canonical import WrongType, canonicalize
+from koordinator.api.document import Document
+from koordinator.api.kubernetes_types.canonical import WrongType, canonicalize
+from koordinator.api.kubernetes_types.table import ObjectType, kind_type
 from koordinator.cluster.schema.strict import unknown_fields
-from koordinator.cluster.schema.table import ObjectType, kind_type
 
 
 def _type(api_version: str, kind: str) -> ObjectType:

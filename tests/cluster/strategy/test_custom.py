@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from koordinator.cluster.resource import Document
+from koordinator.api.document import Document
 from koordinator.cluster.strategy.custom import CustomResourceStrategy, find
 from tests.cluster.corpus import NOW, context
 

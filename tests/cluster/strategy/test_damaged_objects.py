@@ -9,8 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.resource import Document
 from tests.cluster.corpus import NOW, context, in_namespace, resource_of, written
 
 OBJECTS = [in_namespace(document) for document in written("strategy/objects.yaml")]

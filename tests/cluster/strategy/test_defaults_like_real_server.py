@@ -7,8 +7,8 @@ import json
 
 import pytest
 
+from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError, invalid
-from koordinator.cluster.resource import Document
 from tests.cluster.corpus import comparable, context, in_namespace, recorded, resource_of, written
 
 OBJECTS = list(zip(written("strategy/objects.yaml"), recorded("strategy/objects.json"), strict=True))

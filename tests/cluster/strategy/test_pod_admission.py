@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.resource import Document
 from koordinator.cluster.strategy.pod_admission import add_default_tolerations, resolve_priority
 from tests.cluster.corpus import context
 

@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from koordinator.cluster.resource import Document
+from koordinator.api.document import Document
 from koordinator.cluster.strategy.pod_update import check_pod_update
 
 OLD: Document = {

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.resource import Document
 from koordinator.cluster.verbs.binding import bind
 from koordinator.cluster.verbs.options import WriteOptions
 from tests.cluster.embedded import Verbs, pod

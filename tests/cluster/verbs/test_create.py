@@ -5,8 +5,8 @@ import re
 
 import pytest
 
+from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.resource import Document
 from koordinator.cluster.verbs.admission import NamespaceLifecycle
 from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.environment import Environment

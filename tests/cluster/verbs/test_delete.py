@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.resource import Document
 from koordinator.cluster.verbs.delete import Deletion, delete
 from koordinator.cluster.verbs.deletecollection import delete_collection
 from koordinator.cluster.verbs.encoding import decode

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 
+from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.resource import Document
 from koordinator.cluster.verbs.encoding import decode
 from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.patch import patch

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from koordinator.api.document import Document
 from koordinator.base.clock import Clock
 from koordinator.cluster.admission_webhooks import review
 from koordinator.cluster.admission_webhooks.client import RequestError, WebhookClient
 from koordinator.cluster.admission_webhooks.failures import CallError, dry_run_unsupported, quoted, timed_out
 from koordinator.cluster.admission_webhooks.matching import Invocation, convert
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.resource import Document
 from koordinator.cluster.verbs.admission import Attributes
 
 

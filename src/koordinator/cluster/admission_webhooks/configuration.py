@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from koordinator.api.document import Document
 from koordinator.cluster.admission_webhooks.label_selection import LabelMatcher, compile_selector
 from koordinator.cluster.admission_webhooks.rules import Rule
 from koordinator.cluster.registry import Registry
-from koordinator.cluster.resource import Document, Resource
+from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Storage
 from koordinator.cluster.strategy.webhook_configuration import ADMISSION_GROUP
 from koordinator.cluster.verbs.encoding import decode

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from koordinator.cluster.resource import Document
+from koordinator.api.document import Document
 
 LabelMatcher = Callable[[Mapping[str, str]], bool]
 

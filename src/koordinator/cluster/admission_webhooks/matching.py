@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from koordinator.api.document import Document
 from koordinator.cluster.admission_webhooks.configuration import Configurations, Webhook
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.registry import Registry
-from koordinator.cluster.resource import Document, Resource
+from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.strategy.webhook_configuration import ADMISSION_GROUP
 from koordinator.cluster.verbs.admission import Attributes

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from koordinator.api.document import Document, copied
 from koordinator.cluster.admission_webhooks.caller import Caller
 from koordinator.cluster.admission_webhooks.configuration import Webhook
 from koordinator.cluster.admission_webhooks.failures import CallError, internal_error, quoted, timed_out
@@ -18,7 +19,6 @@ from koordinator.cluster.admission_webhooks.matching import Invocation, convert,
 from koordinator.cluster.admission_webhooks.review import Answer
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.patch.operations import OperationError, apply_operations
-from koordinator.cluster.resource import Document, copied
 from koordinator.cluster.verbs.admission import Attributes
 
 _LOG = logging.getLogger(__name__)

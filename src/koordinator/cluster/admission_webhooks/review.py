@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import msgspec
 
+from koordinator.api.document import Document
 from koordinator.base.errors import KoordinatorError
 from koordinator.cluster.admission_webhooks.failures import quoted
-from koordinator.cluster.resource import Document, Resource
+from koordinator.cluster.resource import Resource
 from koordinator.cluster.strategy.webhook_configuration import REVIEW_VERSIONS
 from koordinator.cluster.verbs.admission import Attributes
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from koordinator.cluster.resource import Document, Resource
+from koordinator.api.document import Document
+from koordinator.cluster.resource import Resource
 from koordinator.cluster.verbs.finalizers import is_namespace
 
 

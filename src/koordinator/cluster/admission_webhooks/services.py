@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from koordinator.api.document import Document
 from koordinator.base.errors import KoordinatorError
 from koordinator.cluster.admission_webhooks.configuration import ServiceReference
 from koordinator.cluster.admission_webhooks.failures import quoted
 from koordinator.cluster.registry import Registry
-from koordinator.cluster.resource import Document
 from koordinator.cluster.storage.interface import Storage
 from koordinator.cluster.verbs.encoding import decode
 

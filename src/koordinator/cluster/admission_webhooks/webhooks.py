@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from random import Random
 
+from koordinator.api.document import Document
 from koordinator.base.clock import Clock
 from koordinator.cluster.admission_webhooks.caller import Caller
 from koordinator.cluster.admission_webhooks.client import WebhookClient
@@ -15,7 +16,6 @@ from koordinator.cluster.admission_webhooks.mutating import MutatingWebhooks
 from koordinator.cluster.admission_webhooks.services import ServiceResolver
 from koordinator.cluster.admission_webhooks.validating import ValidatingWebhooks
 from koordinator.cluster.registry import Registry
-from koordinator.cluster.resource import Document
 from koordinator.cluster.storage.interface import Storage
 from koordinator.cluster.verbs.admission import Attributes
 from koordinator.cluster.verbs.identity import new_uid

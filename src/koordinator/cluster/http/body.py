@@ -8,9 +8,10 @@ import msgspec
 import yaml
 from aiohttp import web
 
+from koordinator.api.document import Document
 from koordinator.cluster import protobuf
 from koordinator.cluster.errors import bad_request, unsupported_media_type
-from koordinator.cluster.resource import Document, Resource
+from koordinator.cluster.resource import Resource
 
 MAX_BODY = 3 << 20
 """Bytes; the real server's limit."""

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import msgspec
 from aiohttp import web
 
+from koordinator.api.document import Document
 from koordinator.cluster import discovery, openapi
 from koordinator.cluster.errors import unknown_path
 from koordinator.cluster.http.negotiation import negotiate
 from koordinator.cluster.http.responses import document_response, json_response
 from koordinator.cluster.registry import Registry
-from koordinator.cluster.resource import Document
 
 _HEALTH = ("healthz", "livez", "readyz")
 _CHECKS = ("ping", "storage")

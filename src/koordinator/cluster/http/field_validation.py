@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from koordinator.api.document import Document
+from koordinator.api.kubernetes_types.table import kind_type
 from koordinator.cluster.errors import bad_request
-from koordinator.cluster.resource import Document, Resource
+from koordinator.cluster.resource import Resource
 from koordinator.cluster.schema.strict import unknown_fields
-from koordinator.cluster.schema.table import kind_type
 
 _MODES = ("Ignore", "Warn", "Strict")
 

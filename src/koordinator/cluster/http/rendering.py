@@ -8,10 +8,11 @@ from typing import Protocol
 
 import msgspec
 
+from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.http.negotiation import Form
 from koordinator.cluster.http.table import TableRenderer
-from koordinator.cluster.resource import Document, Resource
+from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.verbs.encoding import decode, wire
 from koordinator.cluster.verbs.list import ObjectList

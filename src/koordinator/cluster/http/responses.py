@@ -8,8 +8,9 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.resource import Document, Resource
+from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.verbs.encoding import decode
 

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from koordinator.api.document import Document
 from koordinator.cluster.http.authentication import GROUPS, USER, TokenAuthenticator
-from koordinator.cluster.resource import Cause, Column, Document, RequestContext, Resource
+from koordinator.cluster.resource import Cause, Column, RequestContext, Resource
 
 _AUTHENTICATION, _AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"
 _USER_INFO: Document = {"username": USER, "groups": list(GROUPS)}

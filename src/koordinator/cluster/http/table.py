@@ -7,7 +7,8 @@ from datetime import datetime
 
 import msgspec
 
-from koordinator.cluster.resource import Document, Resource
+from koordinator.api.document import Document
+from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.verbs.encoding import decode
 from koordinator.cluster.verbs.list import ObjectList

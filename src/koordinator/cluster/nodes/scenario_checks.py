@@ -10,9 +10,9 @@ import msgspec
 
 from koordinator.api.codec import DecodeError, convert
 from koordinator.api.duration import GoDuration
+from koordinator.api.names import label_key, label_value
 from koordinator.base.durations import format_duration
 from koordinator.base.errors import ConfigurationError
-from koordinator.cluster.strategy.names import label_key, label_value
 
 if TYPE_CHECKING:
     from koordinator.cluster.nodes.scenario import NodeGroup, Scenario

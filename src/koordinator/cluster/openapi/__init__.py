@@ -12,9 +12,10 @@ from typing import Final
 
 import msgspec
 
+from koordinator.api.document import Document
 from koordinator.cluster.openapi.operations import path_items
 from koordinator.cluster.openapi.schemas import SchemaWriter
-from koordinator.cluster.resource import Document, Resource
+from koordinator.cluster.resource import Resource
 
 _INFO: Final = {"title": "Kubernetes", "version": "v1.35.0"}
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from koordinator.api.document import Document
 from koordinator.cluster.patch import accepted_patch_types
-from koordinator.cluster.resource import Document, Resource
+from koordinator.cluster.resource import Resource
 
 _WRITE_PARAMETERS: Final = ("dryRun", "fieldManager", "fieldValidation")
 _LIST_PARAMETERS: Final = (

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from koordinator.cluster.resource import Document, Resource
-from koordinator.cluster.schema.table import Field, ObjectType, Shape, Type, kind_type, named
+from koordinator.api.document import Document
+from koordinator.api.kubernetes_types.table import Field, ObjectType, Shape, Type, kind_type, named
+from koordinator.cluster.resource import Resource
 
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
 _OBJECT_META: Final = f"{_META}ObjectMeta"

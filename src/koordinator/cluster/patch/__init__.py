@@ -6,12 +6,13 @@ from typing import Any, Final
 
 import msgspec
 
+from koordinator.api.document import Document, copied
+from koordinator.api.kubernetes_types.table import kind_type
 from koordinator.cluster.errors import bad_request, unsupported_media_type
 from koordinator.cluster.patch.json_patch import apply_json_patch
 from koordinator.cluster.patch.merge import apply_merge_patch
 from koordinator.cluster.patch.strategic import apply_strategic_patch
-from koordinator.cluster.resource import Document, Resource, copied
-from koordinator.cluster.schema.table import kind_type
+from koordinator.cluster.resource import Resource
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"

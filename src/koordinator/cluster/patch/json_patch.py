@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.patch.operations import OperationError, apply_operations
-from koordinator.cluster.resource import Document
 
 _MAX_OPERATIONS: Final = 10_000
 

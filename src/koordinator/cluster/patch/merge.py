@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koordinator.cluster.resource import Document, copied
+from koordinator.api.document import Document, copied
 
 
 def apply_merge_patch(original: Document, changes: Document) -> Document:

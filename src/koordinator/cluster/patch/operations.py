@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from koordinator.api.document import copied
 from koordinator.base.errors import KoordinatorError
-from koordinator.cluster.resource import copied
 
 _MISSING: Final = "missing value"
 _BAD_INDEX: Final = "invalid index referenced"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from koordinator.api.document import Document
+from koordinator.api.kubernetes_types.table import ObjectType
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.resource import Document
-from koordinator.cluster.schema.table import ObjectType
 from koordinator.model.patch import strategic
 from koordinator.model.patch.errors import PatchError
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from koordinator.api.document import Document
+from koordinator.api.kubernetes_types.table import kind_type
 from koordinator.cluster.errors import bad_request, unsupported_media_type
 from koordinator.cluster.protobuf.message import NoTable, decode_message
 from koordinator.cluster.protobuf.wire import WireError, read_fields
-from koordinator.cluster.resource import Document, Resource
-from koordinator.cluster.schema.table import kind_type
+from koordinator.cluster.resource import Resource
 
 CONTENT_TYPE: Final = "application/vnd.kubernetes.protobuf"
 _MAGIC: Final = b"k8s\x00"

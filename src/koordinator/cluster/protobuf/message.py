@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import msgspec
 
+from koordinator.api.document import Document
+from koordinator.api.kubernetes_types.table import Field, ObjectType, Shape, Type, named
 from koordinator.api.timestamps import format_micro_time, format_time
 from koordinator.base.durations import format_duration
 from koordinator.base.errors import KoordinatorError
 from koordinator.cluster.protobuf.wire import WireError, read_fields, signed
-from koordinator.cluster.resource import Document
-from koordinator.cluster.schema.table import Field, ObjectType, Shape, Type, named
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _EMPTY: Final[tuple[Any, ...]] = ("", 0, False, None, b"")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from koordinator.cluster.resource import Document
-from koordinator.cluster.schema.table import ObjectType, Shape, Type
+from koordinator.api.document import Document
+from koordinator.api.kubernetes_types.table import ObjectType, Shape, Type
 
 
 def unknown_fields(document: Document, of: ObjectType) -> list[str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import base64
 from typing import Final
 
-from koordinator.cluster.resource import Cause, Document, RequestContext
+from koordinator.api.document import Document
+from koordinator.api.names import dns_1035_label, dns_label
+from koordinator.cluster.resource import Cause, RequestContext
 from koordinator.cluster.strategy.causes import forbidden, invalid
 from koordinator.cluster.strategy.defaults import default_each, defaults_of
-from koordinator.cluster.strategy.names import dns_1035_label, dns_label
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.table import Table
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from koordinator.api.document import Document
 from koordinator.api.quantity import Quantity
-from koordinator.cluster.resource import Document
 from koordinator.cluster.strategy.defaults import default_each, defaults_of
 
 _CORE: Final = "io.k8s.api.core.v1."

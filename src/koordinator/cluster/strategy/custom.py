@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import msgspec
 
-from koordinator.cluster.resource import Cause, Column, Document, RequestContext, copied
+from koordinator.api.document import Document, copied
+from koordinator.api.names import dns_subdomain
+from koordinator.cluster.resource import Cause, Column, RequestContext
 from koordinator.cluster.strategy.age import age
 from koordinator.cluster.strategy.metadata import keep_system_metadata, validate_metadata
-from koordinator.cluster.strategy.names import dns_subdomain
 from koordinator.cluster.strategy.table import AGE, NAME
 
 _STEP: Final = re.compile(r"""\.?([A-Za-z0-9_\-]+)|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]|\[(\*|-?\d+)\]""")

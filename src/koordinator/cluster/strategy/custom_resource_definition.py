@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from koordinator.api.document import Document
+from koordinator.api.names import dns_1035_label, dns_subdomain
 from koordinator.api.timestamps import format_time
-from koordinator.cluster.resource import Cause, Document, RequestContext
+from koordinator.cluster.resource import Cause, RequestContext
 from koordinator.cluster.strategy.causes import invalid, required
 from koordinator.cluster.strategy.defaults import default_each, defaults_of
-from koordinator.cluster.strategy.names import dns_1035_label, dns_subdomain
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.tables import CUSTOM_RESOURCE_DEFINITION
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-from koordinator.cluster.resource import Document
-from koordinator.cluster.schema.table import ObjectType, Shape, Type
+from koordinator.api.document import Document
+from koordinator.api.kubernetes_types.table import ObjectType, Shape, Type
 
 TypeDefaults = Callable[[Document], None]
 

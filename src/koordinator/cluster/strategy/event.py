@@ -6,7 +6,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
-from koordinator.cluster.resource import Column, Document
+from koordinator.api.document import Document
+from koordinator.cluster.resource import Column
 from koordinator.cluster.strategy.age import age
 from koordinator.cluster.strategy.object_strategy import FieldLabels
 from koordinator.cluster.strategy.table import Table, lookup

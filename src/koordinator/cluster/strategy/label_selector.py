@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from koordinator.cluster.resource import Cause, Document
+from koordinator.api.document import Document
+from koordinator.api.names import label_key, label_value
+from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import forbidden, invalid, required
 from koordinator.cluster.strategy.metadata import validate_labels
-from koordinator.cluster.strategy.names import label_key, label_value
 
 
 def validate_label_selector(selector: Document, field: str, *, any_value: bool = False) -> list[Cause]:

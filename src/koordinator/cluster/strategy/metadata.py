@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from koordinator.cluster.resource import Cause, Document
+from koordinator.api.document import Document
+from koordinator.api.names import NameCheck, dns_label, label_key, label_value
+from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import forbidden, invalid, required, too_long
-from koordinator.cluster.strategy.names import NameCheck, dns_label, label_key, label_value
 
 _ANNOTATIONS_LIMIT: Final = 256 * 1024
 _STANDARD_FINALIZERS: Final = ("kubernetes", "orphan", "foregroundDeletion")

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from koordinator.api.document import Document, copied
+from koordinator.api.kubernetes_types.canonical import WrongType, canonicalize
+from koordinator.api.kubernetes_types.table import ObjectType, kind_type
+from koordinator.api.names import NameCheck, dns_subdomain
 from koordinator.cluster.errors import bad_request
-from koordinator.cluster.resource import Cause, Column, Document, RequestContext, copied
-from koordinator.cluster.schema.canonical import WrongType, canonicalize
-from koordinator.cluster.schema.table import ObjectType, kind_type
+from koordinator.cluster.resource import Cause, Column, RequestContext
 from koordinator.cluster.strategy.defaults import apply_defaults
 from koordinator.cluster.strategy.metadata import keep_system_metadata, validate_core_finalizers, validate_metadata
-from koordinator.cluster.strategy.names import NameCheck, dns_subdomain
 from koordinator.cluster.strategy.table import NAME_AND_AGE, Table
 
 FieldLabels = Mapping[str, Callable[[Document], str]]

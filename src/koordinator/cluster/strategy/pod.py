@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from koordinator.api.document import Document
 from koordinator.api.timestamps import format_time
-from koordinator.cluster.resource import Cause, Document, RequestContext
+from koordinator.cluster.resource import Cause, RequestContext
 from koordinator.cluster.strategy import containers as _containers  # noqa: F401  registers the defaults
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.pod_admission import add_default_tolerations, resolve_priority

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.resource import Document, RequestContext
+from koordinator.cluster.resource import RequestContext
 
 SCHEDULING_GROUP: Final = "scheduling.k8s.io"
 SYSTEM_PRIORITY_CLASSES: Final = {"system-node-critical": 2_000_001_000, "system-cluster-critical": 2_000_000_000}

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from koordinator.cluster.resource import Column, Document
+from koordinator.api.document import Document
+from koordinator.cluster.resource import Column
 from koordinator.cluster.strategy.age import age
 from koordinator.cluster.strategy.table import AGE, NAME, Table, lookup
 

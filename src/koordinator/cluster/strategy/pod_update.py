@@ -6,7 +6,8 @@ import copy
 import json
 from typing import Any, Final
 
-from koordinator.cluster.resource import Cause, Document
+from koordinator.api.document import Document
+from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import forbidden, invalid
 
 _RULE: Final = (

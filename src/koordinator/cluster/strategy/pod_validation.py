@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from koordinator.cluster.resource import Cause, Document
+from koordinator.api.document import Document
+from koordinator.api.names import dns_label, dns_subdomain, label_key
+from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, not_found, not_supported, required
 from koordinator.cluster.strategy.metadata import validate_labels
-from koordinator.cluster.strategy.names import dns_label, dns_subdomain, label_key
 from koordinator.cluster.strategy.resources_validation import check_container_resources
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")

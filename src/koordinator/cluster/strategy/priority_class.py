@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from koordinator.cluster.resource import Cause, Document
+from koordinator.api.document import Document
+from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import forbidden, invalid, not_supported
 from koordinator.cluster.strategy.defaults import defaults_of
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy

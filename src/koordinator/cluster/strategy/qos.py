@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from koordinator.api.document import Document
 from koordinator.api.quantity import Quantity
-from koordinator.cluster.resource import Document
 
 _COMPUTE: Final = ("cpu", "memory")
 

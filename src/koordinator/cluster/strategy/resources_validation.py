@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from koordinator.api.document import Document
+from koordinator.api.names import label_key
 from koordinator.api.quantity import Quantity
-from koordinator.cluster.resource import Cause, Document
+from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import invalid, required
-from koordinator.cluster.strategy.names import label_key
 
 _STANDARD = ("cpu", "memory", "ephemeral-storage", "storage")
 _MUST_BE_INTEGER = "must be an integer"

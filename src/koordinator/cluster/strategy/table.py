@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from koordinator.cluster.resource import Column, Document
+from koordinator.api.document import Document
+from koordinator.cluster.resource import Column
 from koordinator.cluster.strategy.age import age
 
 Cell = Callable[[Document, datetime], Any]

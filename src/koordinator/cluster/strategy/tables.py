@@ -6,7 +6,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
-from koordinator.cluster.resource import Column, Document
+from koordinator.api.document import Document
+from koordinator.cluster.resource import Column
 from koordinator.cluster.strategy.age import age, human_duration
 from koordinator.cluster.strategy.table import AGE, NAME, computed, integer, lookup, table, text
 

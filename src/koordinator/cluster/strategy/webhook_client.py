@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
-from koordinator.cluster.resource import Cause, Document
+from koordinator.api.document import Document
+from koordinator.api.names import dns_subdomain
+from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import invalid, required
-from koordinator.cluster.strategy.names import dns_subdomain
 
 _FORM = "; desired format: https://host[/path]"
 

@@ -11,12 +11,13 @@ import binascii
 import re
 from typing import Final
 
+from koordinator.api.document import Document
+from koordinator.api.names import dns_1035_label, dns_subdomain
 from koordinator.cluster.errors import bad_request
-from koordinator.cluster.resource import Cause, Document
+from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, not_supported, required
 from koordinator.cluster.strategy.defaults import defaults_of
 from koordinator.cluster.strategy.label_selector import validate_label_selector
-from koordinator.cluster.strategy.names import dns_1035_label, dns_subdomain
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.table import AGE, NAME, computed, table
 from koordinator.cluster.strategy.webhook_client import validate_client

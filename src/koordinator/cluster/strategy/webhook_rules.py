@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from koordinator.cluster.resource import Cause, Document
+from koordinator.api.document import Document
+from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import invalid, not_supported, required
 
 _OPERATIONS: Final = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from koordinator.cluster.resource import Cause, Document, RequestContext
+from koordinator.api.document import Document
+from koordinator.cluster.resource import Cause, RequestContext
 from koordinator.cluster.strategy import containers as _containers  # noqa: F401  registers the defaults
 from koordinator.cluster.strategy.causes import invalid, required
 from koordinator.cluster.strategy.defaults import default_each, defaults_of

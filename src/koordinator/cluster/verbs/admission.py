@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError, forbidden
-from koordinator.cluster.resource import Document, RequestContext
+from koordinator.cluster.resource import RequestContext
 from koordinator.cluster.verbs.finalizers import is_namespace
 from koordinator.cluster.verbs.options import DeleteOptions, WriteOptions
 from koordinator.cluster.verbs.target import Target

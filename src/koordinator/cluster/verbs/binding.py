@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError, bad_request, conflict, invalid
-from koordinator.cluster.resource import Cause, Document
+from koordinator.cluster.resource import Cause
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.verbs.admission import Attributes
 from koordinator.cluster.verbs.environment import Environment, timestamp

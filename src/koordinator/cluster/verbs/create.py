@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from koordinator.api.document import Document
 from koordinator.cluster.errors import already_exists, bad_request, invalid
-from koordinator.cluster.resource import Document
 from koordinator.cluster.storage.interface import KeyExists, Stored
 from koordinator.cluster.verbs.admission import Attributes
 from koordinator.cluster.verbs.encoding import encode

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from koordinator.cluster.resource import Document, Resource
+from koordinator.api.document import Document
+from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Stored
 
 _HEAD = b'{"metadata":{'

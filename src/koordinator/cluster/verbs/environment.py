@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from random import Random
 
+from koordinator.api.document import Document
 from koordinator.base.clock import Clock
 from koordinator.cluster.registry import Registry
-from koordinator.cluster.resource import Document, RequestContext
+from koordinator.cluster.resource import RequestContext
 from koordinator.cluster.storage.interface import Storage
 from koordinator.cluster.verbs.admission import Admission, NoWebhooks, Webhooks
 from koordinator.cluster.verbs.encoding import decode

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from koordinator.cluster.resource import Document, Resource
+from koordinator.api.document import Document
+from koordinator.cluster.resource import Resource
 
 CUSTOM_RESOURCE_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 

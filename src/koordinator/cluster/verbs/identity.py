@@ -5,8 +5,9 @@ from __future__ import annotations
 import uuid
 from random import Random
 
+from koordinator.api.document import Document
 from koordinator.cluster.errors import bad_request
-from koordinator.cluster.resource import Document, Resource
+from koordinator.cluster.resource import Resource
 from koordinator.cluster.verbs.target import Target
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError, bad_request, expired
-from koordinator.cluster.resource import Document
 from koordinator.cluster.storage.interface import Compacted, Page, Stored
 from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.options import ListOptions

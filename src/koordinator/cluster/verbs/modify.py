@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
+from koordinator.api.document import Document
 from koordinator.cluster.errors import conflict, invalid, not_found
-from koordinator.cluster.resource import Cause, Document, RequestContext
+from koordinator.cluster.resource import Cause, RequestContext
 from koordinator.cluster.storage.interface import KeyMissing, RevisionMismatch, Stored
 from koordinator.cluster.verbs.admission import Attributes
 from koordinator.cluster.verbs.encoding import decode, encode

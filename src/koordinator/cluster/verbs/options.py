@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from koordinator.api.document import Document
 from koordinator.base.durations import DurationError, parse_duration
 from koordinator.cluster.errors import ApiError, bad_request
-from koordinator.cluster.resource import Document
 
 Query = Mapping[str, str]
 

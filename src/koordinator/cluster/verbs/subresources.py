@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from koordinator.cluster.resource import Document
+from koordinator.api.document import Document
 from koordinator.cluster.verbs.binding import bind
 from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.options import WriteOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from koordinator.cluster.resource import Document
+from koordinator.api.document import Document
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.modify import modify
