@@ -54,7 +54,7 @@ class Case:
 def cases() -> list[Case]:
     found = [Case(FIRST, case.name, case.intended) for case in NODES]
     found += [Case(FIRST, case.name) for case in quota_nodes()]
-    found += [Case(FIRST, case.name) for case in QUOTAS]
+    found += [Case(FIRST, case.name, case.intended) for case in QUOTAS]
     later = [(step.name, name) for step in STEPS[1:] for name in AFTERWARDS]
     later += [(step, case.name) for step in (FIRST, BROKEN) for case in SELDOM_WRITTEN]
     later += [(step.name, case.name) for step in STEPS for case in step.arrivals if case not in SELDOM_WRITTEN]

@@ -24,6 +24,9 @@ _LEFT_OVER: Final = {
     "kubernetes.io/mid-cpu": "3",
     "kubernetes.io/mid-memory": "1Gi",
 }
+_BY_MOST: Final = {"cpuCalculatePolicy": "maxUsageRequest", "memoryCalculatePolicy": "maxUsageRequest"}
+_SIZES: Final = (("9", "11G"), ("4", "5G"))
+"""What a pod asks for, and what it uses."""
 
 
 def online_pods(node: str) -> tuple[PodOnNode, ...]:
@@ -133,7 +136,7 @@ def _reports() -> list[NodeCase]:
         node_case("report-none", is_measured=False),
         node_case("report-without-time", age=None),
         node_case("report-stale", age=20 * 60),
-        node_case("report-old-but-fresh", age=14 * 60),
+        node_case("report-old-but-fresh", age=10 * 60),
         node_case("report-stale-by-annotation", age=3 * 60, strategy={"degradeTimeMinutes": 2}),
         node_case("report-fresh-by-annotation", age=30 * 60, strategy={"degradeTimeMinutes": 60}),
         node_case("report-without-body", said=report(has_body=False), intended=[NO_BODY_DEGRADES]),
@@ -158,46 +161,39 @@ def _reports() -> list[NodeCase]:
     ]
 
 
+def _kinds_of_pods() -> list[NodeCase]:
+    kinds = {
+        f"pod-{quality.lower() or 'plain'}-{priority or 'plain'}": (quality, priority)
+        for quality in ("LSE", "LSR", "LS", "BE", "")
+        for priority in ("koord-prod", "koord-mid", "koord-batch", "koord-free", "")
+    }
+    by_label = {label_keys.PRIORITY_CLASS: "koord-batch"}
+    return [
+        *(
+            node_case(name, said=_RECLAIMED, pods=[pod(f"of-{name}", *_SIZES, quality=quality, priority=priority)])
+            for name, (quality, priority) in kinds.items()
+        ),
+        node_case("pod-lse-max", pods=[pod("lse-max", *_SIZES, quality="LSE")], strategy=_BY_MOST),
+        node_case("pod-class-by-label", pods=[pod("by-label", *_SIZES, labels=by_label)]),
+    ]
+
+
 def _pods() -> list[NodeCase]:
-    batch = {"containers": [{"name": "main", "image": "image", "resources": _batch_requests()}]}
-    many = [
+    phases = [
         pod(f"phase-{phase.lower()}", ("5", "6G"), ("2", "3G"), priority="koord-prod", phase=phase)
         for phase in ("Running", "Pending", "Succeeded", "Failed", "Unknown")
     ]
-    kinds = {
-        f"pod-{quality.lower()}-{priority}": pod(
-            f"one-{quality.lower()}-{priority}", ("9", "11G"), ("4", "5G"), quality=quality, priority=priority
-        )
-        for quality in ("LSE", "LSR", "LS", "BE")
-        for priority in ("koord-prod", "koord-mid", "koord-batch")
-    }
+    batch = {"containers": [{"name": "main", "image": "image", "resources": _batch_requests()}]}
+    whole = {"resources": {"requests": {"cpu": "7"}}}
     unmeasured = pod("unmeasured-max", ("8", "8G"), quality="LS")
-    by_most = {"cpuCalculatePolicy": "maxUsageRequest", "memoryCalculatePolicy": "maxUsageRequest"}
     return [
-        *(node_case(name, pods=[one], said=_RECLAIMED) for name, one in kinds.items()),
-        *(
-            node_case(
-                f"pod-{kind}-{by}",
-                pods=[pod(f"pod-{kind}-{by}", ("9", "11G"), ("4", "5G"), quality=kind)],
-                strategy=policy,
-            )
-            for kind, by, policy in (("LSE".lower(), "max", by_most),)
-        ),
-        node_case("pod-phases", pods=many),
-        node_case("pod-of-no-class", pods=[pod("no-class", ("9", "11G"), ("4", "5G"))]),
-        node_case("pod-free", pods=[pod("free", ("9", "11G"), ("4", "5G"), priority="koord-free")]),
-        node_case(
-            "pod-class-by-label",
-            pods=[pod("by-label", ("9", "11G"), ("4", "5G"), labels={label_keys.PRIORITY_CLASS: "koord-batch"})],
-        ),
+        node_case("pod-phases", pods=phases),
         node_case("pod-unmeasured", pods=[pod("unmeasured", ("8", "8G"), quality="LS")]),
-        node_case("pod-unmeasured-max", pods=[unmeasured], strategy=by_most, intended=[UNMEASURED_BY_REQUEST]),
-        node_case("pod-without-requests", pods=[pod("no-requests", None, ("4", "5G"))], strategy=by_most),
+        node_case("pod-unmeasured-max", pods=[unmeasured], strategy=_BY_MOST, intended=[UNMEASURED_BY_REQUEST]),
+        node_case("pod-without-requests", pods=[pod("no-requests", None, ("4", "5G"))], strategy=_BY_MOST),
         node_case("pod-of-batch-resources", pods=[pod("batch", None, ("4", "5G"), priority="koord-batch", spec=batch)]),
         node_case("pod-with-others", pods=[pod("with-others", ("2", "2G"), spec=_with_init_containers())]),
-        node_case(
-            "pod-with-overhead", pods=[pod("pod-level", ("2", "2G"), spec={"resources": {"requests": {"cpu": "7"}}})]
-        ),
+        node_case("pod-level-requests", pods=[pod("pod-level", ("2", "2G"), spec=whole)]),
     ]
 
 
@@ -254,4 +250,4 @@ def _mid() -> list[NodeCase]:
 
 
 def capacity_cases() -> list[NodeCase]:
-    return [*_policies(), *_groups(), *_reservations(), *_nodes(), *_reports(), *_pods(), *_mid()]
+    return [*_policies(), *_groups(), *_reservations(), *_nodes(), *_reports(), *_kinds_of_pods(), *_pods(), *_mid()]

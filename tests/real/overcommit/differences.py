@@ -42,6 +42,7 @@ BARE_NODES: Final = "bare nodes"
 ZONES_IN_WHOLE_BYTES: Final = "zones in whole bytes"
 ZONES_UP_TO_DATE: Final = "zones up to date"
 ZONES_BY_NAME: Final = "zones by name"
+BAD_PROFILE_LEFT_ALONE: Final = "bad profile left alone"
 FUTURE_IS_DISTRUSTED: Final = "future is distrusted"
 
 INTENDED: Final = {
@@ -93,6 +94,10 @@ INTENDED: Final = {
     ZONES_BY_NAME: _difference(
         "the zone of a NUMA node is the one that bears its number, wherever it stands",
         r"zones \S+ kubernetes\.io/batch-",
+    ),
+    BAD_PROFILE_LEFT_ALONE: _difference(
+        "a profile whose selector cannot be used gets no tree before it can have a quota",
+        r"profile quota\.scheduling\.koordinator\.sh/tree-id",
     ),
     FUTURE_IS_DISTRUSTED: _difference(
         "a report of a time that has not come yet never grows old: it is not computed with", _AMOUNTS, _ORIGIN

@@ -24,6 +24,10 @@ from tests.real.overcommit.differences import (
 from tests.real.overcommit.node_case import NodeCase, NodeWords, cpu_model, device, node_case, pod, report, zones
 
 _HALVES: Final = (("50", "62G"), ("50", "58G"))
+_FAST: Final = zones(*_HALVES, annotations=cpu_model("X", hyper_thread=True))
+_OFFERED: Final = {0: ("5", "1Gi"), 1: ("6", "2Gi")}
+_BY_MOST: Final = {"cpuCalculatePolicy": "maxUsageRequest", "memoryCalculatePolicy": "maxUsageRequest"}
+_OFF: Final = {"enable": False}
 _CARD: Final = {
     "koordinator.sh/gpu-core": "100",
     "koordinator.sh/gpu-memory": "80Gi",
@@ -34,12 +38,26 @@ _NVIDIA: Final = {label_keys.GPU_VENDOR: "nvidia", label_keys.GPU_MODEL: "A100",
 
 
 def _zones() -> list[NodeCase]:
-    by_most = {"cpuCalculatePolicy": "maxUsageRequest", "memoryCalculatePolicy": "maxUsageRequest"}
     by_request = {"memoryCalculatePolicy": "request"}
     pinned = [
         pod("zone-pinned-one", ("5", "5G"), ("5", "5G"), quality="LSR", zones=[0]),
         pod("zone-pinned-other", ("30", "30G"), ("28", "28G"), quality="LS"),
     ]
+    reserved = {annotation_keys.NODE_RESERVATION: json.dumps({"reservedCPUs": "0-30"})}
+    halves = zones(*_HALVES)
+    return [
+        node_case("zone-halves", topology=halves, pods=pinned),
+        node_case("zone-by-request", topology=halves, pods=online_pods("zone-by-request"), strategy=by_request),
+        node_case("zone-by-most", topology=halves, pods=online_pods("zone-by-most"), strategy=_BY_MOST),
+        node_case("zone-with-leftovers", topology=zones(*_HALVES, batch=_OFFERED)),
+        node_case("zone-limited", topology=halves, strategy={"batchCPUThresholdPercent": 5}),
+        node_case("zone-empty", topology=zones(("50", "62G"), None)),
+        node_case("zone-none", topology=zones()),
+        node_case("zone-reserved", topology=halves, annotations=reserved),
+    ]
+
+
+def _zones_that_differ() -> list[NodeCase]:
     spread = [
         pod("zone-spread-one", ("5", "5G"), ("3", "4G"), quality="LSE", zones=[0, 2]),
         pod("zone-spread-beyond", ("5", "5G"), ("3", "4G"), quality="LSR", zones=[2, 7]),
@@ -48,47 +66,21 @@ def _zones() -> list[NodeCase]:
     ]
     gone = report(gone=[("koord-prod", ("4", "3G"))], hosts=[("koord-prod", ("1", "1G"))])
     thirds = zones(("33", "40G"), ("33", "40G"), ("34", "40G"))
-    offered = {0: ("5", "1Gi"), 1: ("6", "2Gi")}
-    off = node_case(
-        "zone-off", strategy={"enable": False}, topology=zones(*_HALVES, batch=offered), intended=[ZONES_ZEROED]
-    )
-    silent = node_case("zone-silent", age=3600, topology=zones(*_HALVES, batch=offered), intended=[ZONES_ZEROED])
+    turned = zones(("40", "62G"), ("60", "58G"), names=("node-1", "node-0"))
+    on_one = [pod("zone-reversed-one", ("5", "5G"), ("5", "5G"), quality="LSR", zones=[0])]
     unmeasured = [pod("zone-unmeasured", ("8", "8G"), quality="LS", zones=[1])]
+    halves, offered = zones(*_HALVES), zones(*_HALVES, batch=_OFFERED)
+    of_request = [UNMEASURED_BY_REQUEST]
     return [
-        node_case("zone-halves", topology=zones(*_HALVES), pods=pinned),
         node_case("zone-thirds", topology=thirds, pods=spread, said=gone, intended=[ZONES_IN_WHOLE_BYTES]),
-        node_case(
-            "zone-reversed",
-            topology=zones(("40", "62G"), ("60", "58G"), names=("node-1", "node-0")),
-            pods=[pod("zone-reversed-one", ("5", "5G"), ("5", "5G"), quality="LSR", zones=[0])],
-            intended=[ZONES_BY_NAME],
-        ),
-        node_case(
-            "zone-by-request", topology=zones(*_HALVES), pods=online_pods("zone-by-request"), strategy=by_request
-        ),
-        node_case("zone-by-most", topology=zones(*_HALVES), pods=online_pods("zone-by-most"), strategy=by_most),
-        node_case(
-            "zone-unmeasured",
-            topology=zones(*_HALVES),
-            pods=unmeasured,
-            strategy=by_most,
-            intended=[UNMEASURED_BY_REQUEST],
-        ),
-        node_case("zone-with-leftovers", topology=zones(*_HALVES, batch=offered)),
-        node_case("zone-limited", topology=zones(*_HALVES), strategy={"batchCPUThresholdPercent": 5}),
-        node_case("zone-empty", topology=zones(("50", "62G"), None)),
-        node_case("zone-none", topology=zones()),
-        node_case(
-            "zone-reserved",
-            topology=zones(*_HALVES),
-            annotations={annotation_keys.NODE_RESERVATION: json.dumps({"reservedCPUs": "0-30"})},
-        ),
-        off,
-        silent,
+        node_case("zone-reversed", topology=turned, pods=on_one, intended=[ZONES_BY_NAME]),
+        node_case("zone-unmeasured", topology=halves, pods=unmeasured, strategy=_BY_MOST, intended=of_request),
+        node_case("zone-off", strategy=_OFF, topology=offered, intended=[ZONES_ZEROED]),
+        node_case("zone-silent", age=3600, topology=offered, intended=[ZONES_ZEROED]),
     ]
 
 
-def _ratios() -> list[NodeCase]:
+def _normalizations() -> list[NodeCase]:
     on = {"ratio": "on"}
     models = {
         "normal-base": cpu_model("X"),
@@ -102,33 +94,41 @@ def _ratios() -> list[NodeCase]:
         "normal-no-info": {},
         "normal-bad-info": {annotation_keys.CPU_BASIC_INFO: "{]"},
     }
-    fast = zones(*_HALVES, annotations=cpu_model("X", hyper_thread=True))
-    old = {annotation_keys.CPU_NORMALIZATION_RATIO: "1.50"}
-    enabled = label_keys.CPU_NORMALIZATION_ENABLED
-    stretched = {annotation_keys.RESOURCE_AMPLIFICATION_RATIO: '{"cpu":9.00}'}
-    unit = report(system=("1", "1G"))
+    said = report(system=("1", "1G"))
+    cases = [
+        node_case(name, labels=on, topology=zones(*_HALVES, annotations=info), pods=online_pods(name), said=said)
+        for name, info in models.items()
+    ]
+    other = zones(*_HALVES, annotations=cpu_model("W"))
     return [
-        *(
-            node_case(name, labels=on, topology=zones(*_HALVES, annotations=info), pods=online_pods(name), said=unit)
-            for name, info in models.items()
-        ),
+        *cases,
         node_case("normal-no-topology", labels=on),
-        node_case("normal-default", labels={"ratio": "default"}, topology=zones(*_HALVES, annotations=cpu_model("W"))),
-        node_case("normal-enabled-by-label", labels={enabled: "true"}, topology=fast),
-        node_case("normal-disabled-by-label", labels={**on, enabled: "false"}, topology=fast, annotations=old),
-        node_case("normal-bad-label", labels={**on, enabled: "perhaps"}, topology=fast, annotations=old),
-        node_case("normal-without-colocation", labels=on, topology=fast, annotations=old, strategy={"enable": False}),
-        node_case("amplify-both", labels={"amplify": "both"}),
+        node_case("normal-default", labels={"ratio": "default"}, topology=other),
+    ]
+
+
+def _normalizations_by_label() -> list[NodeCase]:
+    on, enabled = {"ratio": "on"}, label_keys.CPU_NORMALIZATION_ENABLED
+    old = {annotation_keys.CPU_NORMALIZATION_RATIO: "1.50"}
+    return [
+        node_case("normal-enabled-by-label", labels={enabled: "true"}, topology=_FAST),
+        node_case("normal-disabled-by-label", labels={**on, enabled: "false"}, topology=_FAST, annotations=old),
+        node_case("normal-bad-label", labels={**on, enabled: "perhaps"}, topology=_FAST, annotations=old),
+        node_case("normal-without-colocation", labels=on, topology=_FAST, annotations=old, strategy=_OFF),
+    ]
+
+
+def _amplifications() -> list[NodeCase]:
+    both, small = {"amplify": "both"}, {"amplify": "small"}
+    old = {annotation_keys.RESOURCE_AMPLIFICATION_RATIO: '{"cpu":9.00}'}
+    return [
+        node_case("amplify-both", labels=both),
         node_case("amplify-memory", labels={"amplify": "memory"}),
-        node_case("amplify-with-normal", labels={**on, "amplify": "both"}, topology=fast),
-        node_case("amplify-off", annotations=stretched),
-        node_case(
-            "amplify-without-colocation", labels={"amplify": "both"}, annotations=stretched, strategy={"enable": False}
-        ),
-        node_case("amplify-too-small", labels={"amplify": "small"}),
-        node_case(
-            "amplify-too-small-kept", labels={"amplify": "small"}, annotations=stretched, intended=[AMPLIFICATION_KEPT]
-        ),
+        node_case("amplify-with-normal", labels={**both, "ratio": "on"}, topology=_FAST),
+        node_case("amplify-off", annotations=old),
+        node_case("amplify-without-colocation", labels=both, annotations=old, strategy=_OFF),
+        node_case("amplify-too-small", labels=small),
+        node_case("amplify-too-small-kept", labels=small, annotations=old, intended=[AMPLIFICATION_KEPT]),
     ]
 
 
@@ -144,7 +144,6 @@ def _devices() -> list[NodeCase]:
     )
     held = NodeWords(offers={**_CARDS, "koordinator.sh/rdma": "200", "huawei.com/npu-core": "5"})
     stale = NodeWords(offers=_CARDS)
-    off = {"enable": False}
     return [
         node_case("gpu-nvidia", devices=device(cards, cards, broken, labels=_NVIDIA)),
         node_case(
@@ -157,8 +156,8 @@ def _devices() -> list[NodeCase]:
         node_case("gpu-other-name", devices=device(("gpu", True, {**_CARD, "example.com/lanes": "4"}))),
         node_case("gpu-silent", devices=device(cards, network), is_measured=False),
         node_case("gpu-name-gone", devices=device(("gpu", True, small)), words=stale, intended=[DEVICE_NAMES_REMOVED]),
-        node_case("gpu-off", devices=device(cards, network), strategy=off, intended=[DEVICES_WITHOUT_COLOCATION]),
-        node_case("gpu-none-off", words=held, strategy=off, intended=[DEVICES_WITHOUT_COLOCATION]),
+        node_case("gpu-off", devices=device(cards, network), strategy=_OFF, intended=[DEVICES_WITHOUT_COLOCATION]),
+        node_case("gpu-none-off", words=held, strategy=_OFF, intended=[DEVICES_WITHOUT_COLOCATION]),
         node_case("rdma", devices=device(network, network, ("rdma", False, {}))),
         node_case(
             "rdma-broken", devices=device(("rdma", False, {})), words=NodeWords(offers={"koordinator.sh/rdma": "100"})
@@ -213,6 +212,16 @@ def _agents() -> list[NodeCase]:
 
 
 def node_cases() -> list[NodeCase]:
-    cases = [*capacity_cases(), *_zones(), *_ratios(), *_devices(), *_third_parties(), *_agents()]
+    cases = [
+        *capacity_cases(),
+        *_zones(),
+        *_zones_that_differ(),
+        *_normalizations(),
+        *_normalizations_by_label(),
+        *_amplifications(),
+        *_devices(),
+        *_third_parties(),
+        *_agents(),
+    ]
     assert len({case.name for case in cases}) == len(cases)
     return cases

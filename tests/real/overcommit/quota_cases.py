@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import labels as label_keys
+from tests.real.overcommit.differences import BAD_PROFILE_LEFT_ALONE
 from tests.real.overcommit.node_case import Document, NodeCase, NodeWords, node_case
 
 NAMESPACE: Final = "quotas"
@@ -20,6 +21,7 @@ class QuotaCase:
     name: str
     profile: Document
     quota: Document | None = None
+    intended: tuple[str, ...] = ()
 
 
 def quota_nodes() -> list[NodeCase]:
@@ -49,6 +51,7 @@ def _case(
     annotations: Mapping[str, str] | None = None,
     quota_labels: Mapping[str, str] | None = None,
     quota: Document | None = None,
+    intended: Sequence[str] = (),
 ) -> QuotaCase:
     spec: dict[str, Any] = {"quotaName": f"{name}-root", "nodeSelector": selector}
     if ratio is not None:
@@ -61,11 +64,12 @@ def _case(
         "labels": dict(labels or {}),
         "annotations": dict(annotations or {}),
     }
-    return QuotaCase(name, {"metadata": metadata, "spec": spec}, quota)
+    return QuotaCase(name, {"metadata": metadata, "spec": spec}, quota, tuple(intended))
 
 
 def quota_cases() -> list[QuotaCase]:
     east, both = {"matchLabels": {"pool": "east"}}, {"matchExpressions": [{"key": "pool", "operator": "Exists"}]}
+    near = {"matchExpressions": [{"key": "pool", "operator": "Near", "values": ["east"]}]}
     tree = {label_keys.QUOTA_TREE_ID: "tree-1"}
     keys = annotation_keys.QUOTA_RESOURCE_KEYS
     old = {
@@ -76,6 +80,7 @@ def quota_cases() -> list[QuotaCase]:
         _case("quota-east", east),
         _case("quota-all", both, labels=tree),
         _case("quota-nobody", {"matchLabels": {"pool": "north"}}),
+        _case("quota-bad-selector", near, intended=[BAD_PROFILE_LEFT_ALONE]),
         _case("quota-ratio", both, ratio="0.9"),
         _case("quota-ratio-odd", east, ratio="0.333"),
         _case("quota-ratio-bad", east, ratio="much"),

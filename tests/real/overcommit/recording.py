@@ -44,7 +44,14 @@ FLAGS: Final = (
     "--rest-config-burst=1000",
 )
 _PRIORITY_CLASSES: Final = {"koord-prod": 9500, "koord-mid": 7500, "koord-batch": 5500, "koord-free": 3500}
-_WATCHED: Final[tuple[Kind[Any], ...]] = (NODES, NODE_METRICS, NODE_SLOS, NODE_RESOURCE_TOPOLOGIES, ELASTIC_QUOTAS)
+_WATCHED: Final[tuple[Kind[Any], ...]] = (
+    NODES,
+    NODE_METRICS,
+    NODE_SLOS,
+    NODE_RESOURCE_TOPOLOGIES,
+    ELASTIC_QUOTAS,
+    ELASTIC_QUOTA_PROFILES,
+)
 _AT_ONCE: Final = 8
 _QUIET_SECONDS: Final = 2.2
 _LOOK_SECONDS: Final = 0.5
@@ -253,10 +260,11 @@ def _named(kind: Kind[Any], document: Mapping[str, Any], name: str) -> Document:
 def _answers(found: Mapping[Kind[Any], Mapping[str, Document]]) -> Answers:
     """What a manager decides on, for each node and each quota."""
     answers = {name: _node_answer(name, found) for name in found[NODES]}
-    for name, quota in found[ELASTIC_QUOTAS].items():
-        metadata = quota["metadata"]
-        texts = {key: metadata.get(key, {}) for key in ("labels", "annotations")}
-        answers[name.removesuffix("-root")] = {**texts, "spec": quota["spec"]}
+    quotas = found[ELASTIC_QUOTAS]
+    for name, profile in found[ELASTIC_QUOTA_PROFILES].items():
+        quota = quotas.get(profile["spec"]["quotaName"], {"metadata": {}, "spec": {}})
+        texts = {key: quota["metadata"].get(key, {}) for key in ("labels", "annotations")}
+        answers[name] = {"profile": profile["metadata"].get("labels", {}), **texts, "spec": quota["spec"]}
     return answers
 
 

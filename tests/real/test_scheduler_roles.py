@@ -1,0 +1,129 @@
+"""koord-scheduler with the rights of config/rbac and no others: nothing is forbidden, and no right is idle."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.real.audited import NAMESPACE, Audited, audited
+from tests.real.manager_cluster import prepare
+from tests.real.programs import RealPrograms
+from tests.real.scheduler_configuration import LOAD_AWARE, write_configuration
+
+CORE = "/api/v1"
+PODS = f"{CORE}/namespaces/default/pods"
+ELECTION = {"leaderElect": True, "resourceNamespace": NAMESPACE, "resourceName": "koord-scheduler"}
+ALONE = {"accessModes": ["ReadWriteOnce"]}
+SECONDS = 60.0
+LOST_ANSWER = ("get", "", "pods")
+"""Asked when the answer to a binding is lost or says conflict, which tests of faults bring about."""
+
+
+@pytest.fixture
+def books(real_programs: RealPrograms, tmp_path: Path) -> Iterator[Audited]:
+    with audited(real_programs.kubernetes, tmp_path, "koord-scheduler") as made:
+        yield made
+
+
+@contextmanager
+def scheduler(books: Audited, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    configuration = write_configuration(
+        folder / "scheduler.yaml",
+        leader_election=ELECTION,
+        profile=LOAD_AWARE,
+        podInitialBackoffSeconds=1,
+        podMaxBackoffSeconds=1,
+    )
+    command = [sys.executable, "-m", "koordinator.scheduler", f"--config={configuration}", "--port=0"]
+    # What fits nowhere is tried again soon, so that its event repeats.
+    command.append("--pod-max-in-unschedulable-pods-duration=1s")
+    with (folder / "scheduler.log").open("wb") as log:
+        process = subprocess.Popen([*command, f"--kubeconfig={books.kubeconfig}"], stdout=log, stderr=log)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def pod(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+    # Without grace, since no kubelet is there to end it.
+    common = {"schedulerName": "koord-scheduler", "terminationGracePeriodSeconds": 0, "containers": [container]}
+    return {"metadata": {"name": name}, "spec": {**common, **spec}}
+
+
+def give_it_work(books: Audited) -> None:
+    create = books.create
+    amounts = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+    metadata = {"name": "n1", "labels": {"kubernetes.io/hostname": "n1"}}
+    create(f"{CORE}/nodes", {"metadata": metadata, "status": {"capacity": amounts, "allocatable": amounts}})
+    create("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "important"}, "value": 1000})
+    create_claims(books)
+    create(PODS, pod("unimportant", "3"))
+    create(PODS, pod("impossible", "100"))
+    for name in ("found", "made"):
+        claim = {"name": "data", "persistentVolumeClaim": {"claimName": name}}
+        create(PODS, pod(f"with-{name}", "100m", volumes=[claim]))
+
+
+def create_claims(books: Audited) -> None:
+    """One for which there is a volume on the node, and one for which a volume would be made; both wait for a pod."""
+    for name, provisioner in (("found", "kubernetes.io/no-provisioner"), ("made", "example.com/made")):
+        kind = {"provisioner": provisioner, "volumeBindingMode": "WaitForFirstConsumer"}
+        books.create("/apis/storage.k8s.io/v1/storageclasses", {"metadata": {"name": name}, **kind})
+        claim = {**ALONE, "storageClassName": name, "resources": {"requests": {"storage": "1Gi"}}}
+        path = f"{CORE}/namespaces/default/persistentvolumeclaims"
+        books.create(path, {"metadata": {"name": name}, "spec": claim})
+    here = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["n1"]}]}
+    volume = {
+        **ALONE,
+        "storageClassName": "found",
+        "capacity": {"storage": "1Gi"},
+        "local": {"path": "/data"},
+        "nodeAffinity": {"required": {"nodeSelectorTerms": [here]}},
+    }
+    books.create(f"{CORE}/persistentvolumes", {"metadata": {"name": "disk"}, "spec": volume})
+    # No volume controller is there to say so.
+    available = {"status": {"phase": "Available"}}
+    assert books.plane.request("PATCH", f"{CORE}/persistentvolumes/disk/status", available)[0] == 200
+
+
+def until(left: Callable[[], object], process: subprocess.Popen[bytes], log: Path) -> None:
+    """Until nothing of ``left`` is left."""
+    deadline = time.monotonic() + SECONDS
+    while missing := left():
+        text = log.read_text(errors="replace")[-2000:]
+        assert process.poll() is None, text
+        assert time.monotonic() < deadline, f"missing: {missing}: {text}"
+        time.sleep(0.1)
+
+
+def test_every_right_is_used_and_none_is_missing(books: Audited, tmp_path: Path) -> None:
+    prepare(books.plane)
+    books.install()
+    give_it_work(books)
+    log = tmp_path / "scheduler.log"
+
+    def not_bound(name: str) -> str:
+        return "" if "nodeName" in books.plane.request("GET", f"{PODS}/{name}")[1].get("spec", {}) else name
+
+    with scheduler(books, tmp_path) as process:
+        until(lambda: not_bound("unimportant"), process, log)
+        books.create(PODS, pod("important", "3", priorityClassName="important"))
+        until(lambda: not_bound("important"), process, log)
+        until(lambda: books.idle() - {LOST_ANSWER}, process, log)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    assert books.refused() == []
+    assert books.used() - books.granted() == set()
+    assert books.granted() - books.used() <= {LOST_ANSWER}
