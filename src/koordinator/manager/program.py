@@ -10,6 +10,7 @@ from random import Random
 from typing import Final
 
 from koordinator.base.clock import Clock
+from koordinator.base.garbage_collection import spare_initial_lists
 from koordinator.base.metrics import Metrics
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
@@ -55,6 +56,7 @@ class Manager:
 
     def __init__(self, options: Options, leadership: Leadership, around: Surroundings) -> None:
         self._leadership = leadership
+        self._clock = around.clock
         self._informers = InformerSet(around.client, clock=around.clock, random=around.random)
         self._events = EventBroadcaster(
             around.client,
@@ -115,6 +117,7 @@ class Manager:
             background = [
                 tasks.create_task(self._events.run(), name="events"),
                 tasks.create_task(self._informers.run(), name="informers"),
+                tasks.create_task(spare_initial_lists(self._informers.wait_synced, self._clock), name="collector"),
             ]
             working = [tasks.create_task(self._leadership.run(self._control), name="controllers")]
             if self.webhooks is not None:

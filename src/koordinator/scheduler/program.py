@@ -17,6 +17,7 @@ from typing import Any
 from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
+from koordinator.base.garbage_collection import spare_initial_lists
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
 from koordinator.scheduler.binding import Binder
@@ -35,7 +36,6 @@ from koordinator.scheduler.evictions import Evictions
 from koordinator.scheduler.explain.sources import Sources
 from koordinator.scheduler.failure_report import Events, FailureReporter
 from koordinator.scheduler.feed import Feed
-from koordinator.scheduler.garbage_collection import spare_initial_lists
 from koordinator.scheduler.hints import Hints
 from koordinator.scheduler.loop import LoopParts, SchedulingLoop
 from koordinator.scheduler.metrics import SchedulerMetrics

@@ -8,6 +8,7 @@ from typing import Final
 from koordinator.api.kinds import NODE_SLOS
 from koordinator.api.node import Node
 from koordinator.api.nodeslo import NodeSLO, NodeSLOSpec
+from koordinator.manager.controllers import ControllerContext
 from koordinator.manager.node_policy.controller import NodePolicyController
 from koordinator.model.slo_configuration import node_slo
 
@@ -29,6 +30,10 @@ class NodeSLOController(NodePolicyController[NodeSLO]):
     name = "nodeslo"
     kind = NODE_SLOS
 
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._told: dict[str, tuple[str, ...]] = {}
+
     def spec(self, node: Node, stored: NodeSLO | None) -> NodeSLOSpec | None:
         configuration = self.source.current
         if not configuration.node_slo_available:
@@ -38,9 +43,17 @@ class NodeSLOController(NodePolicyController[NodeSLO]):
         for part in _PARTS:
             outcome = self.metrics.parsed.failed if part in failed else self.metrics.parsed.succeeded
             outcome(part)
-        for problem in problems:
-            logger.warning("NodeSLO of node %s: %s", node.metadata.name, problem.message)
+        self._tell(node.metadata.name, tuple(problem.message for problem in problems))
         return spec
+
+    def _tell(self, node: str, problems: tuple[str, ...]) -> None:
+        """Once for each node, until it is others."""
+        if problems and self._told.get(node) != problems:
+            logger.warning("NodeSLO of node %s: %s", node, "; ".join(problems))
+        if problems:
+            self._told[node] = problems
+        else:
+            self._told.pop(node, None)
 
     def is_same(self, stored: NodeSLO, wanted: NodeSLOSpec) -> bool:
         return node_slo.same_node_slo_spec(stored.spec, wanted)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 
 from koordinator.base.clock import ManualClock
-from koordinator.scheduler.garbage_collection import spare_initial_lists
+from koordinator.base.garbage_collection import spare_initial_lists
 
 Story = Callable[[ManualClock, asyncio.Event], Awaitable[None]]
 
