@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from koordinator.api.kinds import DEVICES, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODES, PODS
+from koordinator.api.kinds import DEVICES, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODES
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.node_resource_topology import NodeResourceTopology
 from koordinator.api.pod import Pod
 from koordinator.kube.informer import Informer
 from koordinator.kube.informer_set import InformerSet
+from koordinator.manager.pod_digests import PodDigest, pod_digests
 from koordinator.model.overcommit.decision import NodeSnapshot
 from koordinator.model.overcommit.device_resources import device_facts
 from koordinator.model.overcommit.metric_facts import MetricFacts, metric_facts
 from koordinator.model.overcommit.node_facts import NodeFacts, node_facts
-from koordinator.model.overcommit.pod_facts import PodFacts, pod_facts
+from koordinator.model.overcommit.pod_facts import PodFacts
 from koordinator.model.overcommit.topology_facts import topology_facts
 
 T = TypeVar("T", bound=Object)
@@ -63,7 +64,7 @@ class KnownNodes:
         self._follow(self._metrics.informer, lambda old, new: True)
         self._follow(self._topologies.informer, lambda old, new: True)
         self._follow(devices, lambda old, new: old.spec != new.spec or old.metadata.labels != new.metadata.labels)
-        informers.informer(PODS, namespace=namespace).add_handlers(
+        pod_digests(informers, namespace).add_handlers(
             name="noderesource",
             on_add=lambda pod, _: self._put(pod),
             on_update=self._replace,
@@ -111,8 +112,8 @@ class KnownNodes:
 
     def _put(self, pod: Pod) -> None:
         name = pod.spec.node_name
-        if name:
-            self._pods.setdefault(name, {})[pod.metadata.uid] = pod_facts(pod)
+        if name and isinstance(pod, PodDigest) and pod.facts is not None:
+            self._pods.setdefault(name, {})[pod.metadata.uid] = pod.facts
 
     def _replace(self, old: Pod, new: Pod) -> None:
         if old.spec.node_name != new.spec.node_name:

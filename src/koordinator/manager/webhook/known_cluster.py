@@ -15,7 +15,6 @@ from koordinator.api.kinds import (
     ELASTIC_QUOTA_PROFILES,
     ELASTIC_QUOTAS,
     NAMESPACES,
-    PODS,
     PRIORITY_CLASSES,
 )
 from koordinator.api.labels import QUOTA_NAME, QUOTA_TREE_ID
@@ -23,6 +22,7 @@ from koordinator.api.meta import ObjectMeta
 from koordinator.api.pod import Pod
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.store import NAMESPACE_INDEX, by_namespace
+from koordinator.manager.pod_digests import pod_digests
 from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
 from koordinator.manager.webhook.elastic_quota.recorded_weights import RecordedWeights
 
@@ -96,10 +96,10 @@ class KnownQuotaPods:
     """``QuotaPods`` over an informer, of one namespace or of all."""
 
     def __init__(self, informers: InformerSet, namespace: str) -> None:
-        self._pods = informers.informer(
-            PODS,
-            namespace=namespace,
-            indexes={_BY_QUOTA: _named_quota, NAMESPACE_INDEX: by_namespace, _WITHOUT_QUOTA: _namespace_without_quota},
+        self._pods = pod_digests(
+            informers,
+            namespace,
+            {_BY_QUOTA: _named_quota, NAMESPACE_INDEX: by_namespace, _WITHOUT_QUOTA: _namespace_without_quota},
         )
 
     def labelled(self, quota: str) -> list[str]:
@@ -116,7 +116,7 @@ class KnownPods:
     """The metadata of pods, of one namespace or of all."""
 
     def __init__(self, informers: InformerSet, namespace: str) -> None:
-        self._pods = informers.informer(PODS, namespace=namespace)
+        self._pods = pod_digests(informers, namespace)
 
     def metadata(self, namespace: str, name: str) -> ObjectMeta | None:
         pod = self._pods.get(f"{namespace}/{name}")
