@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import json
 import signal
-import socket
 import ssl
 import subprocess
 import time
@@ -17,6 +16,8 @@ from typing import IO, Any
 
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from tests.free_ports import free_ports
 
 TOKEN = "admintoken"
 _READY_SECONDS = 90.0
@@ -54,7 +55,7 @@ class ControlPlane:
         self._disabled_admission = disabled_admission
         self._extra_arguments = extra_arguments
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
-        self._port, self._etcd_port, self._peer_port = _free_ports(3)
+        self._port, self._etcd_port, self._peer_port = free_ports(3)
 
     @property
     def url(self) -> str:
@@ -248,15 +249,3 @@ def _spawn(program: Path, arguments: list[str], log: IO[bytes]) -> subprocess.Po
 def _end_with_parent() -> None:
     """In the child, on Linux: be killed when the test process dies, however it dies."""
     _LIBC.prctl(_DEATH_SIGNAL_OPTION, signal.SIGKILL)
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now; all are held until the last is known, so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()

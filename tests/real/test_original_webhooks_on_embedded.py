@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from tests.cluster.admission_webhooks.api_server import ApiServer
-from tests.cluster.admission_webhooks.embedded_thread import embedded_server
 from tests.cluster.admission_webhooks.webhook_server import Document
+from tests.cluster.embedded_thread import embedded_server
 from tests.manager.webhook.installed import mutating, validating
 from tests.real.manager_cluster import NAMESPACE, PROFILES
 from tests.real.manager_process import manager

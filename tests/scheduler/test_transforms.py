@@ -32,6 +32,8 @@ def allocatable_with(annotation: str, **resources: str) -> dict[str, str]:
         ('{"resources":{"cpu":"500m"},"reservedCPUs":"0"}', "3", "8Gi"),
         ('{"resources":{"cpu":"1"},"applyPolicy":"ReservedCPUsOnly"}', "4", "8Gi"),
         ('{"reservedCPUs":"0-"}', "4", "8Gi"),
+        # More than any machine has: nobody counts them one by one.
+        ('{"reservedCPUs":"0-99999999999"}', "4", "8Gi"),
         ("not json", "4", "8Gi"),
     ],
 )

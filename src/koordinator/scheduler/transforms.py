@@ -15,22 +15,14 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api import labels as label_keys
 from koordinator.api import resource_names
 from koordinator.api.codec import DecodeError, decode
-from koordinator.api.meta import WireStruct
 from koordinator.api.node import Node
-from koordinator.api.pod import Container, Pod, PodSpec, ResourceList, Volume
+from koordinator.api.node_reservation import NodeReservation, count_cpus
+from koordinator.api.pod import Container, Pod, PodSpec, Volume
 from koordinator.api.quantity import Quantity
 
 _TRIMMING_POLICIES: Final = ("", "Default")
 _DATED: Final = frozenset(resource_names.DEPRECATED_NAMES)
 _NOT_TRIMMED: Final = (resource_names.BATCH_CPU, resource_names.BATCH_MEMORY)
-
-
-class NodeReservation(WireStruct):
-    """The annotation node.koordinator.sh/reservation: what a node keeps for programs outside Kubernetes."""
-
-    resources: ResourceList = {}
-    reserved_cpus: str = msgspec.field(default="", name="reservedCPUs")
-    apply_policy: str = ""
 
 
 def node_as_seen(node: Node) -> Node:
@@ -102,7 +94,7 @@ def _trimmed(allocatable: Mapping[str, Quantity], text: str) -> Mapping[str, Qua
         reservation = decode(text, NodeReservation)
         reserved = dict(reservation.resources)
         if reservation.reserved_cpus:
-            reserved[resource_names.CPU] = Quantity.from_value(_count_cpus(reservation.reserved_cpus))
+            reserved[resource_names.CPU] = Quantity.from_value(count_cpus(reservation.reserved_cpus))
     except (DecodeError, ValueError):
         return allocatable
     if reservation.apply_policy not in _TRIMMING_POLICIES:
@@ -113,12 +105,3 @@ def _trimmed(allocatable: Mapping[str, Quantity], text: str) -> Mapping[str, Qua
             before = trimmed[name]
             trimmed[name] = Quantity(max(before.nanos - amount.nanos, 0), before.format)
     return trimmed
-
-
-def _count_cpus(cpu_list: str) -> int:
-    """How many CPUs a list such as ``0-3,7`` names. Raises ValueError when it is none."""
-    cpus: set[int] = set()
-    for part in cpu_list.split(","):
-        first, dash, last = part.strip().partition("-")
-        cpus.update(range(int(first), int(last) + 1) if dash else (int(first),))
-    return len(cpus)

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.admission_webhooks.authorities import Authority
-from tests.cluster.admission_webhooks.embedded_thread import embedded_server
 from tests.cluster.admission_webhooks.webhook_server import WebhookServer
 from tests.cluster.admission_webhooks.world import World
+from tests.cluster.embedded_thread import embedded_server
 
 _NUMBERS = count()
 

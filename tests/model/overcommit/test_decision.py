@@ -10,10 +10,11 @@ import pytest
 
 from koordinator.api.colocation_strategy import ColocationStrategy
 from koordinator.api.node import Node, NodeStatus
+from koordinator.api.node_reservation import count_cpus
 from koordinator.api.nodemetric import NodeMetric, NodeMetricStatus
 from koordinator.api.resource_amplification import ResourceAmplificationStrategy
 from koordinator.model.overcommit.decision import NodeSnapshot, decide
-from koordinator.model.overcommit.node_facts import count_cpus, node_facts
+from koordinator.model.overcommit.node_facts import node_facts
 from koordinator.model.overcommit.policies import PLUGINS, CapacityPolicy, Policies
 from tests.model.overcommit.node_objects import BATCH_CPU, NOW, a_metric, a_node, a_snapshot, a_topology, policy
 

@@ -4,25 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
-
-import msgspec
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import DecodeError, decode
-from koordinator.api.meta import WireStruct
 from koordinator.api.node import Node
-from koordinator.api.pod import ResourceList
+from koordinator.api.node_reservation import NodeReservation, count_cpus
 from koordinator.model.overcommit.amounts import NOTHING, Amounts, cpu_and_memory
-
-_MOST_CPUS: Final = 1 << 16
-
-
-class NodeReservation(WireStruct):
-    """The part of the annotation node.koordinator.sh/reservation that counts here, whatever its apply policy."""
-
-    resources: ResourceList = {}
-    reserved_cpus: str = msgspec.field(default="", name="reservedCPUs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +54,3 @@ def reservation_amounts(text: str) -> Amounts:
     if not reservation.reserved_cpus:
         return amounts
     return Amounts(1000 * count_cpus(reservation.reserved_cpus), amounts.memory)
-
-
-def count_cpus(cpu_list: str) -> int:
-    """How many CPUs a list such as ``0-3,7`` names. Raises ValueError when it is none."""
-    cpus: set[int] = set()
-    for part in cpu_list.split(","):
-        first, dash, last = part.partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise ValueError(f"{cpu_list!r} is no list of CPUs: write numbers and ranges, such as 0-3,7")
-        end = int(last) if dash else int(first)
-        if end > _MOST_CPUS:
-            raise ValueError(f"{cpu_list!r} names CPU {end}: the highest is {_MOST_CPUS}")
-        cpus.update(range(int(first), end + 1))
-    return len(cpus)
