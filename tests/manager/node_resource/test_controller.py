@@ -167,6 +167,22 @@ def test_a_node_whose_agent_is_silent_is_marked(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_switching_colocation_off_takes_the_mark_off_an_abnormal_node(tmp_path: Path) -> None:
+    def status(node: Node) -> list[str]:
+        return [each.status for each in node.status.conditions if each.type == "ColocationAbnormal"]
+
+    async def scenario() -> None:
+        async with working(tmp_path) as (made, _):
+            await made.clock.advance(timedelta(minutes=15, seconds=2).total_seconds())
+            await made.once(NODES, lambda node: status(node) == ["True"])
+            name = made.context.options.slo_config_name
+            patch = {"data": {"colocation-config": '{"enable": false}'}}
+            await made.client.patch(CONFIG_MAPS, name, patch, PatchType.MERGE, SYSTEM)
+            await made.once(NODES, lambda node: status(node) == ["False"])
+
+    asyncio.run(scenario())
+
+
 def test_switching_colocation_off_takes_the_offer_back(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with working(tmp_path) as (made, _):

@@ -92,7 +92,9 @@ class NodeResourceController:
         changes = prepare(node, plan, policies.capacity, now, self._status_written.get(name))
         self._explain(name, health, changes, now)
         await self._write(name, plan, changes, policies, now)
-        if health is not None and (patch := condition_patch(node, health, now)) is not None:
+        # Where colocation is off nobody judges the node, and a mark from before comes off.
+        said = health or NodeHealth(first_seen=now, changed_at=now)
+        if (patch := condition_patch(node, said, now)) is not None:
             await self._send(NODES, name, patch, PatchType.STRATEGIC, "updateNodeCondition", "status")
         return self._next(plan, health, policies, now)
 
