@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, dataclass_transform
 
@@ -47,8 +48,8 @@ class ObjectMeta(WireStruct):
     deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
-    owner_references: list[OwnerReference] = []
-    finalizers: list[str] = []
+    owner_references: Sequence[OwnerReference] = ()
+    finalizers: Sequence[str] = ()
 
     @property
     def key(self) -> str:

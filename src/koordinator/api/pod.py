@@ -1,7 +1,12 @@
-"""core/v1 Pod: the fields that scheduling, admission and the node agent read."""
+"""core/v1 Pod: the fields that scheduling, admission and the node agent read.
+
+Lists are sequences here: one that is absent is the same empty tuple for all, where a list would be made anew for each of
+a pod's twenty, and looked at by every garbage collection.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
@@ -20,7 +25,7 @@ class ResourceClaimRequest(WireStruct):
 class ResourceRequirements(WireStruct):
     requests: ResourceList = {}
     limits: ResourceList = {}
-    claims: list[ResourceClaimRequest] = []
+    claims: Sequence[ResourceClaimRequest] = ()
 
 
 class ContainerPort(WireStruct):
@@ -40,8 +45,8 @@ class Container(WireStruct):
     name: str = ""
     image: str = ""
     resources: ResourceRequirements = ResourceRequirements()
-    ports: list[ContainerPort] = []
-    env: list[EnvironmentVariable] = []
+    ports: Sequence[ContainerPort] = ()
+    env: Sequence[EnvironmentVariable] = ()
     restart_policy: str | None = None
     """``Always`` makes an init container a sidecar."""
 
@@ -57,16 +62,16 @@ class Toleration(WireStruct):
 class NodeSelectorRequirement(WireStruct):
     key: str = ""
     operator: str = ""
-    values: list[str] = []
+    values: Sequence[str] = ()
 
 
 class NodeSelectorTerm(WireStruct):
-    match_expressions: list[NodeSelectorRequirement] = []
-    match_fields: list[NodeSelectorRequirement] = []
+    match_expressions: Sequence[NodeSelectorRequirement] = ()
+    match_fields: Sequence[NodeSelectorRequirement] = ()
 
 
 class NodeSelector(WireStruct):
-    node_selector_terms: list[NodeSelectorTerm] = []
+    node_selector_terms: Sequence[NodeSelectorTerm] = ()
 
 
 class PreferredSchedulingTerm(WireStruct):
@@ -76,16 +81,16 @@ class PreferredSchedulingTerm(WireStruct):
 
 class NodeAffinity(WireStruct):
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
-    preferred_during_scheduling_ignored_during_execution: list[PreferredSchedulingTerm] = []
+    preferred_during_scheduling_ignored_during_execution: Sequence[PreferredSchedulingTerm] = ()
 
 
 class PodAffinityTerm(WireStruct):
     label_selector: LabelSelector | None = None
-    namespaces: list[str] = []
+    namespaces: Sequence[str] = ()
     topology_key: str = ""
     namespace_selector: LabelSelector | None = None
-    match_label_keys: list[str] = []
-    mismatch_label_keys: list[str] = []
+    match_label_keys: Sequence[str] = ()
+    mismatch_label_keys: Sequence[str] = ()
 
 
 class WeightedPodAffinityTerm(WireStruct):
@@ -96,8 +101,8 @@ class WeightedPodAffinityTerm(WireStruct):
 class PodAffinity(WireStruct):
     """Also the shape of anti-affinity."""
 
-    required_during_scheduling_ignored_during_execution: list[PodAffinityTerm] = []
-    preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] = []
+    required_during_scheduling_ignored_during_execution: Sequence[PodAffinityTerm] = ()
+    preferred_during_scheduling_ignored_during_execution: Sequence[WeightedPodAffinityTerm] = ()
 
 
 class Affinity(WireStruct):
@@ -114,7 +119,7 @@ class TopologySpreadConstraint(WireStruct):
     min_domains: int | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
-    match_label_keys: list[str] = []
+    match_label_keys: Sequence[str] = ()
 
 
 class PodSchedulingGate(WireStruct):
@@ -163,7 +168,7 @@ class ISCSIVolumeSource(WireStruct):
 
 
 class RBDVolumeSource(WireStruct):
-    monitors: list[str] = []
+    monitors: Sequence[str] = ()
     image: str = ""
     pool: str = ""
     read_only: bool = False
@@ -195,18 +200,18 @@ class PodSpec(WireStruct):
     priority: int | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None
-    containers: list[Container] = []
-    init_containers: list[Container] = []
+    containers: Sequence[Container] = ()
+    init_containers: Sequence[Container] = ()
     overhead: ResourceList = {}
     resources: ResourceRequirements | None = None
     node_selector: dict[str, str] = {}
     affinity: Affinity | None = None
-    tolerations: list[Toleration] = []
-    topology_spread_constraints: list[TopologySpreadConstraint] = []
-    scheduling_gates: list[PodSchedulingGate] = []
-    volumes: list[Volume] = []
-    resource_claims: list[PodResourceClaim] = []
-    image_pull_secrets: list[LocalObjectReference] = []
+    tolerations: Sequence[Toleration] = ()
+    topology_spread_constraints: Sequence[TopologySpreadConstraint] = ()
+    scheduling_gates: Sequence[PodSchedulingGate] = ()
+    volumes: Sequence[Volume] = ()
+    resource_claims: Sequence[PodResourceClaim] = ()
+    image_pull_secrets: Sequence[LocalObjectReference] = ()
     host_network: bool = False
     restart_policy: str = ""
     active_deadline_seconds: int | None = None
@@ -239,9 +244,9 @@ class PodStatus(WireStruct):
     phase: str = ""
     reason: str = ""
     message: str = ""
-    conditions: list[PodCondition] = []
-    container_statuses: list[ContainerStatus] = []
-    init_container_statuses: list[ContainerStatus] = []
+    conditions: Sequence[PodCondition] = ()
+    container_statuses: Sequence[ContainerStatus] = ()
+    init_container_statuses: Sequence[ContainerStatus] = ()
     nominated_node_name: str = ""
     qos_class: str = ""
     start_time: datetime | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -41,7 +42,10 @@ def struct_fields(struct: type[msgspec.Struct]) -> tuple[StructField, ...]:
 
 
 def bare_type(hint: Any) -> tuple[Any, bool, list[Any]]:
-    """A type hint without ``Annotated`` and ``| None``: the type, whether None is allowed, the annotations."""
+    """A type hint without ``Annotated`` and ``| None``: the type, whether None is allowed, the annotations.
+
+    A sequence is decoded as a list, and is called one here.
+    """
     if get_origin(hint) is Annotated:
         inner, *extras = get_args(hint)
         bare, optional, deeper = bare_type(inner)
@@ -53,6 +57,8 @@ def bare_type(hint: Any) -> tuple[Any, bool, list[Any]]:
             bare, _, extras = bare_type(members[0])
             return bare, optional, extras
         return typing.Union[tuple(members)], optional, []  # noqa: UP007 - built from a tuple
+    if get_origin(hint) is Sequence:
+        return list[get_args(hint)[0]], False, []  # type: ignore[misc]
     return hint, False, []
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
+
 from koordinator.api.pod import Pod, PodResourceClaim
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
@@ -38,8 +40,8 @@ def play(*pods: Pod) -> World:
 
 def with_claim(name: str) -> Pod:
     pod = make_pod(name)
-    pod.spec.resource_claims.append(PodResourceClaim(name="gpu", resource_claim_name="one-of-them"))
-    return pod
+    claims = [PodResourceClaim(name="gpu", resource_claim_name="one-of-them")]
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, resource_claims=claims))
 
 
 def test_a_pod_with_resource_claims_waits_with_that_as_its_reason() -> None:

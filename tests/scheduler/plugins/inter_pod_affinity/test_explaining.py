@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from koordinator.api.pod import Pod
 from tests.scheduler.plugins.explaining import lacks_of
 from tests.scheduler.plugins.inter_pod_affinity.worlds import World, make_node, make_pod, must, term
@@ -75,8 +77,7 @@ def test_a_node_without_the_label_says_so() -> None:
 def test_namespaces_are_named_unless_they_are_the_pods_own() -> None:
     world = three_nodes()
     world.place(make_pod("db-0", {"app": "db"}, namespace="other"), "b1")
-    wanted = term("host", app="db")
-    wanted.namespaces.append("other")
+    wanted = msgspec.structs.replace(term("host", app="db"), namespaces=["other"])
     found = lacks(world, make_pod("p", apart=must(wanted)))
     assert found["b1"] == ["the pod wants none with app=db of other where host=b1: there is other/db-0"]
 

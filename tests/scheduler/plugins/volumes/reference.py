@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -274,9 +275,9 @@ def translated(picture: Picture, volume: PersistentVolume, node: Node) -> Persis
     return msgspec.structs.replace(volume, spec=msgspec.structs.replace(volume.spec, node_affinity=affinity))
 
 
-def affinity_terms(volume: PersistentVolume) -> list[NodeSelectorTerm]:
+def affinity_terms(volume: PersistentVolume) -> Sequence[NodeSelectorTerm]:
     affinity = volume.spec.node_affinity
-    return affinity.required.node_selector_terms if affinity and affinity.required else []
+    return affinity.required.node_selector_terms if affinity and affinity.required else ()
 
 
 def place(

@@ -7,7 +7,7 @@ translate them either.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
@@ -153,8 +153,8 @@ def _topology_labels(required: NodeSelector | None, labels: Mapping[str, str]) -
     return ZONE, REGION
 
 
-def _terms(required: NodeSelector | None) -> list[NodeSelectorTerm]:
-    return required.node_selector_terms if required is not None else []
+def _terms(required: NodeSelector | None) -> Sequence[NodeSelectorTerm]:
+    return required.node_selector_terms if required is not None else ()
 
 
 def _values(required: NodeSelector | None, key: str) -> set[str]:
