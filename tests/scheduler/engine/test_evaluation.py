@@ -152,6 +152,7 @@ def test_following_changes_equals_looking_anew(steps: list[tuple[Any, ...]]) -> 
             evaluation, pod = following[step[1]], pods[step[1]]
             anew = Evaluation(profile, columns, pod)
             assert totals(evaluation, state) == totals(anew, state)
+            assert list(evaluation.best()) == list(anew.best())
             assert evaluation.feasible_count == anew.feasible_count
             assert evaluation.first_to_rule_out() == anew.first_to_rule_out()
             dead = ~columns.alive[: columns.size]

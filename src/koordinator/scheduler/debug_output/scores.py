@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from koordinator.scheduler.engine.board import INFEASIBLE, Board
+from koordinator.scheduler.engine.board import Board
 from koordinator.scheduler.engine.columns import NodeColumns
+from koordinator.scheduler.engine.leaders import INFEASIBLE
 
 
 def score_lines(board: Board, columns: NodeColumns, key: str, chosen: str, count: int) -> Iterator[str]:

@@ -12,10 +12,9 @@ from koordinator.scheduler.engine.class_plan import ClassPlan
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.findings import FilterFindings, ScoreFindings
 from koordinator.scheduler.engine.framework import FEASIBLE, ScoreType
+from koordinator.scheduler.engine.leaders import INFEASIBLE, Leaders
 from koordinator.scheduler.engine.verdicts import Failure, failures
 
-INFEASIBLE: Final = -1
-"""The total of a row that no pod of the class may go to."""
 _OF_PODS: Final = 1 << Aspect.PODS | 1 << Aspect.LOAD
 
 
@@ -42,8 +41,10 @@ class Board:
         self.feasible: Mask = np.zeros(0, dtype=np.bool_)
         self.totals: Scores = np.zeros(0, dtype=score_type)
         """Weighted sum of the scores, INFEASIBLE where the pod cannot go."""
-        self._leaders: Rows | None = None
-        """What ``best`` last said, as long as totals are the same."""
+        self._leaders = Leaders()
+        """Current between two changes of ``totals``, which tell it."""
+        self.feasible_count = 0
+        """How many nodes pods of the class may go to."""
         self._first: NDArray[np.int16] = np.zeros(0, dtype=np.int16)
         """The index of the first filter that rules out a row; one more than the last where none does."""
         self._first_counts: Ints = np.zeros(len(self._filters) + 1, dtype=np.int64)
@@ -57,22 +58,15 @@ class Board:
         own = sum(1 for findings in (*self._filters, *self._scores) if not findings.is_shared)
         return own + sum(1 for score in self._scores if score.scales) + 3
 
-    def best(self) -> Rows:
-        """The feasible rows that share the highest total; empty when there is none."""
-        totals = self.totals[: self._columns.size]
-        if not totals.shape[0]:
-            return np.zeros(0, dtype=np.intp)
-        highest = totals[totals.argmax()]
-        if highest == INFEASIBLE:
-            return np.zeros(0, dtype=np.intp)
-        # Without the checks of flatnonzero, which cost as much as the work.
-        self._leaders = (totals == highest).nonzero()[0]
-        return self._leaders
+    def best(self) -> Sequence[int]:
+        """The feasible rows that share the highest total, ascending; empty when there is none. To be read at once."""
+        return self._leaders.known or self._leaders.of(self.totals[: self._columns.size])
 
     def next_best(self, excluded: Sequence[int], count: int) -> list[int]:
         """Up to ``count`` feasible rows with the highest totals after those of ``excluded``."""
-        if self._leaders is not None and self._leaders.shape[0] >= len(excluded) + count:
-            return [row for row in self._leaders[: len(excluded) + count].tolist() if row not in excluded][:count]
+        leaders = self._leaders.known
+        if len(leaders) >= len(excluded) + count:
+            return [row for row in leaders[: len(excluded) + count] if row not in excluded][:count]
         found: list[int] = []
         hidden = [(row, self.hide(row)) for row in excluded]
         while len(found) < count:
@@ -90,21 +84,16 @@ class Board:
             score.values.item(row) if scaled is None else scaled.item(row) for score, scaled in self._scores_and_scaled
         ]
 
-    @property
-    def feasible_count(self) -> int:
-        """How many nodes pods of the class may go to."""
-        return int(np.count_nonzero(self.feasible))
-
     def hide(self, row: int) -> int:
         """Take ``row`` out of the choice until ``show``; returns its total."""
         total = int(self.totals[row])
         self.totals[row] = INFEASIBLE
-        self._leaders = None
+        self._leaders.forget()
         return total
 
     def show(self, hidden: Iterable[tuple[int, int]]) -> None:
         """Put hidden rows (row, total) back."""
-        self._leaders = None
+        self._leaders.forget()
         for row, total in hidden:
             self.totals[row] = total
 
@@ -168,8 +157,11 @@ class Board:
         changed = bool(np.count_nonzero(self.feasible[where] != feasible))
         if np.count_nonzero(self._first[where] != first):
             self._count_first(where, first)
-        self.feasible[where] = feasible
         self.totals[where] = totals
+        self._leaders.forget()
+        if changed:
+            self.feasible[where] = feasible
+            self.feasible_count = int(np.count_nonzero(self.feasible))
         return changed
 
     def _add_up(self, rows: Rows) -> None:
@@ -178,6 +170,7 @@ class Board:
         if np.count_nonzero(feasible) < rows.shape[0]:
             totals[~feasible] = INFEASIBLE
         self.totals[rows] = totals
+        self._leaders.forget()
 
     def _sums(self, where: Any) -> Scores:
         """The sum of all weighted scores."""
@@ -205,7 +198,9 @@ class Board:
                 self._first_names = None
                 self._first[row] = first
             self.feasible[row] = feasible
-        self.totals[row] = sum(self.scores_of(row)) if feasible else INFEASIBLE
+            self.feasible_count += feasible - before
+        self.totals[row] = total = sum(self.scores_of(row)) if feasible else INFEASIBLE
+        self._leaders.follow(row, total)
         return bool(feasible != before)
 
     def _count_first(self, where: Any, first: NDArray[np.int16]) -> None:
@@ -221,7 +216,9 @@ class Board:
         """Nobody is asked about these rows any more."""
         self._count_first(rows, np.full(rows.shape[0], len(self._filters), dtype=np.int16))
         self.feasible[rows] = False
+        self.feasible_count = int(np.count_nonzero(self.feasible))
         self.totals[rows] = INFEASIBLE
+        self._leaders.forget()
 
     def _grow(self, capacity: int) -> None:
         self.feasible = _longer(self.feasible, capacity, fill=False)

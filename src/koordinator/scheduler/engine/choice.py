@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from koordinator.scheduler.engine.board import INFEASIBLE
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.failed_attempt import Attempt, nominated_before
+from koordinator.scheduler.engine.leaders import INFEASIBLE
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 
@@ -38,8 +38,8 @@ class Chooser:
                 return row
         passed_over: dict[int, int] = {}
         try:
-            while (best := evaluation.best()).shape[0]:
-                row = int(best[self._random.randrange(best.shape[0])])
+            while best := evaluation.best():
+                row = best[self._random.randrange(len(best))]
                 if self._has_room(pod, row, attempt):
                     return row
                 # Asking may have brought others back that were passed over before.
@@ -47,7 +47,8 @@ class Chooser:
                     if evaluation.totals[other] != INFEASIBLE:
                         passed_over[other] = evaluation.hide(other)
         finally:
-            evaluation.show(passed_over.items())
+            if passed_over:
+                evaluation.show(passed_over.items())
         attempt.kept_for_others = list(passed_over)
         return None
 

@@ -16,10 +16,11 @@ from typing import Final
 import numpy as np
 
 from koordinator.scheduler.engine.adjustment import adjusted
-from koordinator.scheduler.engine.board import INFEASIBLE, Board
+from koordinator.scheduler.engine.board import Board
 from koordinator.scheduler.engine.class_plan import plan_class
 from koordinator.scheduler.engine.columns import Aspect, NodeColumns, Rows
 from koordinator.scheduler.engine.findings import FEW_CHANGES, ONE_BY_ONE, FilterFindings, Findings, SharedFindings
+from koordinator.scheduler.engine.leaders import INFEASIBLE
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.point_times import UNTIMED, PointTimes
 from koordinator.scheduler.engine.profile import Profile
@@ -63,7 +64,6 @@ class Evaluation(Board):
         columns = self._columns
         if self.plan.rejection is not None or self.version == columns.version:
             return
-        self._leaders = None
         if self.feasible.shape[0] < columns.size:
             self._grow(columns.size + max(_SPARE_ROWS, columns.size >> 4))
         if self.version < 0:
@@ -211,6 +211,7 @@ class Evaluation(Board):
                 changed = True
         if changed:
             self.totals[:size] = np.where(feasible, self._sums(slice(size)), INFEASIBLE)
+            self._leaders.forget()
 
 
 def _last_change(findings: Iterable[Findings]) -> int:
