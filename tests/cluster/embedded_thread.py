@@ -8,18 +8,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from koordinator.cluster.server import EmbeddedApi
+from koordinator.cluster.server import EmbeddedApi, ServerOptions
 
 
 @contextmanager
-def embedded_server(folder: Path) -> Iterator[Path]:
+def embedded_server(folder: Path, options: ServerOptions | None = None) -> Iterator[Path]:
     """The kubeconfig of a server in memory."""
     kubeconfig = folder / "kubeconfig"
     started, stop = threading.Event(), asyncio.Event()
     loop = asyncio.new_event_loop()
 
     async def serve() -> None:
-        async with EmbeddedApi() as api:
+        async with EmbeddedApi(options) as api:
             api.write_kubeconfig(kubeconfig)
             started.set()
             await stop.wait()

@@ -1,7 +1,7 @@
 """core/v1 Pod: the fields that scheduling, admission and the node agent read.
 
-Lists are sequences here: one that is absent is the same empty tuple for all, where a list would be made anew for each of
-a pod's twenty, and looked at by every garbage collection.
+Lists are sequences here: one that is absent is the same empty tuple for all, where a list would be made anew for each
+of a pod's twenty, and looked at by every garbage collection.
 """
 
 from __future__ import annotations

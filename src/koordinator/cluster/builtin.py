@@ -6,19 +6,21 @@ from dataclasses import replace
 from typing import Final
 
 from koordinator.api.names import path_segment
-from koordinator.cluster.resource import ALL_VERBS, Resource, Strategy
+from koordinator.cluster.resource import ALL_VERBS, Resource, ScalePaths, Strategy
 from koordinator.cluster.strategy import tables
 from koordinator.cluster.strategy.cluster_kinds import (
-    DataStrategy,
     NamespaceStrategy,
     ServiceStrategy,
 )
+from koordinator.cluster.strategy.config_map import ConfigMapStrategy
 from koordinator.cluster.strategy.custom_resource_definition import CustomResourceDefinitionStrategy
+from koordinator.cluster.strategy.disruption_budget import DisruptionBudgetStrategy
 from koordinator.cluster.strategy.event import EVENT_TABLE, event_field_labels, to_core, to_events_group
 from koordinator.cluster.strategy.node import NodeStrategy
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.pod import PodStrategy
 from koordinator.cluster.strategy.priority_class import PriorityClassStrategy
+from koordinator.cluster.strategy.secret import SecretStrategy
 from koordinator.cluster.strategy.storage import StorageClassStrategy, VolumeStrategy
 from koordinator.cluster.strategy.table import lookup
 from koordinator.cluster.strategy.webhook_configuration import WebhookConfigurationStrategy
@@ -64,6 +66,7 @@ def _resource(
         short_names=short_names,
         categories=categories,
         subresources=subresources,
+        scale=ScalePaths() if "scale" in subresources else None,
         storage_version=storage_version,
         graceful_deletion=graceful_deletion,
         verbs=tuple(verb for verb in ALL_VERBS if (plural, verb) != ("namespaces", "deletecollection")),
@@ -76,7 +79,6 @@ def _core() -> list[Resource]:
     events = ObjectStrategy(v1, "Event", table=EVENT_TABLE, field_labels=event_field_labels(v1))
     volumes = VolumeStrategy(tables.PERSISTENT_VOLUME)
     claims = ObjectStrategy(v1, "PersistentVolumeClaim", table=tables.PERSISTENT_VOLUME_CLAIM, status=True)
-    secrets = DataStrategy(v1, "Secret", table=tables.SECRET, field_labels={"type": lambda obj: obj.get("type") or ""})
     accounts = ObjectStrategy(v1, "ServiceAccount", table=tables.SERVICE_ACCOUNT)
     controllers = ObjectStrategy(v1, "ReplicationController", table=tables.REPLICA_SET, generation=True, status=True)
     status = ("status",)
@@ -97,8 +99,8 @@ def _core() -> list[Resource]:
         ),
         _resource(v1, "endpoints", "Endpoints", "ep"),
         _resource(v1, "events", "Event", "ev", strategy=events),
-        _resource(v1, "configmaps", "ConfigMap", "cm", strategy=DataStrategy(v1, "ConfigMap", table=tables.CONFIG_MAP)),
-        _resource(v1, "secrets", "Secret", strategy=secrets),
+        _resource(v1, "configmaps", "ConfigMap", "cm", strategy=ConfigMapStrategy()),
+        _resource(v1, "secrets", "Secret", strategy=SecretStrategy()),
         _resource(
             v1, "persistentvolumes", "PersistentVolume", "pv", strategy=volumes, namespaced=False, subresources=status
         ),
@@ -153,12 +155,10 @@ def _workloads() -> list[Resource]:
 
 def _policy_and_coordination() -> list[Resource]:
     policy, events = "policy/v1", "events.k8s.io/v1"
-    budgets = ObjectStrategy(
-        policy, "PodDisruptionBudget", table=tables.POD_DISRUPTION_BUDGET, generation=True, status=True
-    )
     return [
         _resource(
-            policy, "poddisruptionbudgets", "PodDisruptionBudget", "pdb", strategy=budgets, subresources=("status",)
+            policy, "poddisruptionbudgets", "PodDisruptionBudget", "pdb",
+            strategy=DisruptionBudgetStrategy(), subresources=("status",),
         ),
         _resource(
             "scheduling.k8s.io/v1", "priorityclasses", "PriorityClass", "pc",

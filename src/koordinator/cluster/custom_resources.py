@@ -2,40 +2,95 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
 from koordinator.api.document import Document
 from koordinator.cluster.registry import Registry
-from koordinator.cluster.resource import Resource
+from koordinator.cluster.resource import Resource, ScalePaths
 from koordinator.cluster.storage.interface import Change, Stored
 from koordinator.cluster.strategy.custom import CustomResourceStrategy
+from koordinator.cluster.structural_schema.custom_schema import CustomSchema
+from koordinator.cluster.structural_schema.stored_form import StoredForm
 from koordinator.cluster.verbs.encoding import decode
 from koordinator.cluster.verbs.environment import Environment
 
 DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 
-def resources_of(crd: Document) -> list[Resource]:
-    """What a definition serves; its versions share their objects."""
-    spec = crd["spec"]
-    names = spec["names"]
-    return [
-        Resource(
-            group=spec["group"],
-            version=version["name"],
-            plural=names["plural"],
-            kind=names["kind"],
-            namespaced=spec["scope"] == "Namespaced",
-            strategy=CustomResourceStrategy(crd, version["name"]),
-            singular=names.get("singular") or names["kind"].lower(),
-            short_names=tuple(names.get("shortNames") or ()),
-            categories=tuple(names.get("categories") or ()),
-            subresources=tuple(name for name in ("status", "scale") if name in (version.get("subresources") or {})),
-            storage_version=bool(version.get("storage")),
-            schema=(version.get("schema") or {}).get("openAPIV3Schema"),
-            unconditional_update=False,
-        )
-        for version in spec["versions"]
-        if version.get("served")
-    ]
+def resources_of(crd: Document, since: int | None = None) -> list[Resource]:
+    """What a definition serves; its versions share their objects.
+
+    Objects of a revision above ``since`` were written under the schemas of this definition; None: no one knows.
+    """
+    forms = _Forms(crd, since)
+    return [_resource(crd["spec"], version, forms) for version in crd["spec"]["versions"] if version.get("served")]
+
+
+class _Forms:
+    """How the versions of a definition turn into each other and into what is stored."""
+
+    def __init__(self, crd: Document, since: int | None) -> None:
+        versions = crd["spec"]["versions"]
+        self.strategies = {version["name"]: CustomResourceStrategy(crd, version["name"]) for version in versions}
+        self._storage = next((version["name"] for version in versions if version.get("storage")), versions[0]["name"])
+        self._alike = len({msgspec.json.encode(_schema(version), order="sorted") for version in versions}) == 1
+        self._since = since if self._alike else None
+
+    def to_stored(self, name: str) -> Callable[[Document], Document] | None:
+        """The storage version may know less than the one that is written."""
+        return None if self._alike or name == self._storage else partial(_pruned, self._stored)
+
+    def current(self, name: str) -> StoredForm:
+        shown = None if self._alike or name == self._storage else self.strategies[name].schema
+        return StoredForm(self._stored, shown, self._since)
+
+    @property
+    def _stored(self) -> CustomSchema:
+        return self.strategies[self._storage].schema
+
+
+def _resource(spec: Document, version: Document, forms: _Forms) -> Resource:
+    names, name = spec["names"], version["name"]
+    return Resource(
+        group=spec["group"],
+        version=name,
+        plural=names["plural"],
+        kind=names["kind"],
+        namespaced=spec["scope"] == "Namespaced",
+        strategy=forms.strategies[name],
+        singular=names.get("singular") or names["kind"].lower(),
+        short_names=tuple(names.get("shortNames") or ()),
+        categories=tuple(names.get("categories") or ()),
+        subresources=tuple(name for name in ("status", "scale") if name in (version.get("subresources") or {})),
+        scale=_scale(version),
+        storage_version=bool(version.get("storage")),
+        schema=_schema(version),
+        unconditional_update=False,
+        to_stored=forms.to_stored(name),
+        current=forms.current(name),
+    )
+
+
+def _scale(version: Document) -> ScalePaths | None:
+    paths = (version.get("subresources") or {}).get("scale")
+    if paths is None:
+        return None
+    named = (paths.get(f"{name}Path") or "" for name in ("specReplicas", "statusReplicas", "labelSelector"))
+    replicas, status_replicas, selector = (tuple(path.removeprefix(".").split(".")) if path else () for path in named)
+    return ScalePaths(replicas, status_replicas, selector, custom=True)
+
+
+def _schema(version: Document) -> Document | None:
+    schema: Document | None = (version.get("schema") or {}).get("openAPIV3Schema")
+    return schema
+
+
+def _pruned(schema: CustomSchema, obj: Document) -> Document:
+    schema.prune(obj)
+    return obj
 
 
 class CustomResources:
@@ -52,7 +107,8 @@ class CustomResources:
         """Serve what is stored already; returns the revision to follow from."""
         page = self._storage.list(self._definitions.storage_prefix())
         for stored in page.items:
-            self._serve(stored)
+            # Nothing tells under which schema, and by which release, the objects were stored that are here already.
+            self._serve(stored, page.revision)
         return page.revision
 
     async def run(self, after: int) -> None:
@@ -66,17 +122,33 @@ class CustomResources:
                 self._follow(change)
 
     def _follow(self, change: Change) -> None:
+        since = self._storage.revision()
         if change.previous is not None:
-            spec = decode(self._definitions, change.previous)["spec"]
-            self._remove(spec["group"], spec["names"]["plural"])
+            before = decode(self._definitions, change.previous)["spec"]
+            if change.type != "deleted" and _same_schemas(before, decode(self._definitions, change.current)["spec"]):
+                since = self._since(before, since)
+            self._remove(before["group"], before["names"]["plural"])
         if change.type != "deleted":
-            self._serve(change.current)
+            self._serve(change.current, since)
+
+    def _since(self, spec: Document, now: int) -> int:
+        """From which revision on objects have gone through the schemas that are served."""
+        served = self._registry.stored(spec["group"], spec["names"]["plural"])
+        form = served.current if served is not None else None
+        return form.since if isinstance(form, StoredForm) and form.since is not None else now
 
     def _remove(self, group: str, plural: str) -> None:
         if not self._registry.is_built_in(group, plural):
             self._registry.remove(group, plural)
 
-    def _serve(self, stored: Stored) -> None:
-        for resource in resources_of(decode(self._definitions, stored)):
+    def _serve(self, stored: Stored, since: int) -> None:
+        for resource in resources_of(decode(self._definitions, stored), since):
             if not self._registry.is_built_in(resource.group, resource.plural):
                 self._registry.add(resource)
+
+
+def _same_schemas(before: Document, now: Document) -> bool:
+    def schemas(spec: Document) -> list[tuple[str, bool, Document | None]]:
+        return [(version["name"], bool(version.get("storage")), _schema(version)) for version in spec["versions"]]
+
+    return schemas(before) == schemas(now) and before.get("preserveUnknownFields") == now.get("preserveUnknownFields")

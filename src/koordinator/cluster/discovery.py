@@ -26,13 +26,15 @@ _SUBRESOURCE_KINDS: Final = {
     "scale": ("autoscaling", "v1", "Scale"),
 }
 """Subresources whose body is another kind than their object's."""
+_VIEWS: Final = ("scale", "status")
 _VIEW_VERBS: Final = ["get", "patch", "update"]
 
 
 def served_subresources(resource: Resource) -> list[str]:
     """Those of the kind's subresources that this server has code for."""
     actions = [name for name in resource.subresources if (resource.group, resource.plural, name) in ACTIONS]
-    return actions + [name for name in resource.subresources if name == "status"]
+    views = [name for name in _VIEWS if name in resource.subresources]
+    return actions + views
 
 
 def api_versions() -> Document:
@@ -97,8 +99,12 @@ def _subresource_entry(resource: Resource, name: str) -> Document:
     if name in _SUBRESOURCE_KINDS:
         group, version, kind = _SUBRESOURCE_KINDS[name]
         entry |= {"group": group, "version": version} if group else {}
-        return {**entry, "kind": kind, "verbs": ["create"]}
-    return {**entry, "kind": resource.kind, "verbs": _VIEW_VERBS}
+        return {**entry, "kind": kind, "verbs": _verbs(name)}
+    return {**entry, "kind": resource.kind, "verbs": _verbs(name)}
+
+
+def _verbs(subresource: str) -> list[str]:
+    return _VIEW_VERBS if subresource in _VIEWS else ["create"]
 
 
 def _aggregated_version(registry: Registry, group: str, version: str) -> Document:
@@ -121,8 +127,7 @@ def _aggregated_resource(resource: Resource) -> Document:
     subresources = []
     for name in served_subresources(resource):
         kind = _SUBRESOURCE_KINDS.get(name, (resource.group, resource.version, resource.kind))
-        verbs = ["create"] if name in _SUBRESOURCE_KINDS else _VIEW_VERBS
-        subresources.append({"subresource": name, "responseKind": _kind(*kind), "verbs": verbs})
+        subresources.append({"subresource": name, "responseKind": _kind(*kind), "verbs": _verbs(name)})
     if subresources:
         entry["subresources"] = subresources
     return entry

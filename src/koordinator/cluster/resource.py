@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from koordinator.api.document import Document
+from koordinator.cluster.storage.interface import Stored
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 """What discovery says of an ordinary kind."""
@@ -86,6 +87,14 @@ class Strategy(Protocol):
         """Everything that is wrong, with paths; ``old`` is None on create."""
         ...
 
+    def validate_status(self, obj: Document, old: Document) -> list[Cause]:
+        """The same for an update of the status subresource."""
+        ...
+
+    def unknown_fields(self, obj: Document) -> list[str]:
+        """Paths of the fields that the kind does not have, of an object as a client sent it."""
+        ...
+
     def columns(self) -> Sequence[Column]:
         """The columns of the kind's table."""
         ...
@@ -97,6 +106,18 @@ class Strategy(Protocol):
     def fields(self, obj: Document) -> Mapping[str, str]:
         """Field label -> value, for field selectors; ``metadata.name`` and ``metadata.namespace`` are always there."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePaths:
+    """Where an object keeps what its ``scale`` subresource shows."""
+
+    replicas: tuple[str, ...] = ("spec", "replicas")
+    status_replicas: tuple[str, ...] = ("status", "replicas")
+    selector: tuple[str, ...] = ("spec", "selector")
+    """A selector as text, as labels or as a LabelSelector; empty when there is none."""
+    custom: bool = False
+    """Of a custom resource: other rules and words hold for its replicas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +135,8 @@ class Resource:
     categories: tuple[str, ...] = ()
     subresources: tuple[str, ...] = ()
     """``status``, ``binding``, ``eviction``, ``scale`` …"""
+    scale: ScalePaths | None = None
+    """For kinds with the ``scale`` subresource."""
     storage_version: bool = True
     """One served version of a group and plural is the stored one; the others share its objects."""
     schema: Document | None = None
@@ -129,6 +152,8 @@ class Resource:
     to_stored: Callable[[Document], Document] | None = None
     """From this view's form to the stored one; None when they differ in ``apiVersion`` alone."""
     from_stored: Callable[[Document], Document] | None = None
+    current: Callable[[Stored], Stored] | None = None
+    """Gives what was stored under an older schema the form that this view has now; None where there is no schema."""
 
     @property
     def api_version(self) -> str:

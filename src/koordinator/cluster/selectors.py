@@ -177,8 +177,13 @@ def parse_field_selector(text: str) -> list[tuple[str, str, str]]:
     return terms
 
 
-def field_label_not_supported(field: str) -> ApiError:
-    """What the server answers to a selector on a field that the kind does not index."""
+def field_label_not_supported(field: str, *, only_metadata: bool = False) -> ApiError:
+    """What the server answers to a selector on a field that the kind does not index.
+
+    ``only_metadata``: the kind is built in and indexes nothing but what every kind does.
+    """
+    if only_metadata:
+        return bad_request(f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"')
     return bad_request(f"field label not supported: {field}")
 
 

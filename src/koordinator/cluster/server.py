@@ -23,6 +23,7 @@ from koordinator.cluster.admission_webhooks.webhooks import AdmissionWebhooks
 from koordinator.cluster.bootstrap import create_system_objects
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.custom_resources import CustomResources
+from koordinator.cluster.disruption.controller import DisruptionController
 from koordinator.cluster.http.application import Application
 from koordinator.cluster.http.authentication import GROUPS, USER, TokenAuthenticator
 from koordinator.cluster.http.reviews import REVIEW_RESOURCES
@@ -59,6 +60,8 @@ class ServerOptions:
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=SystemRandom)
     history: HistoryLimits = field(default_factory=HistoryLimits)
+    disruption_controller: bool = True
+    """Keep the status of PodDisruptionBudgets; False leaves that to others, as a real API server does."""
 
 
 class EmbeddedApi:
@@ -194,6 +197,8 @@ class EmbeddedApi:
                 group.create_task(custom_resources.run(after), name="custom resources")
                 group.create_task(webhooks.run(webhooks_after), name="admission webhooks")
                 group.create_task(Termination(environment).run(), name="termination")
+                if self._options.disruption_controller:
+                    group.create_task(DisruptionController(environment).run(), name="disruption budgets")
 
         self._loops = asyncio.get_running_loop().create_task(loops(), name="embedded API")
         stack.push_async_callback(_cancelled, self._loops)

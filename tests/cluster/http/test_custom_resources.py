@@ -154,11 +154,11 @@ def test_removing_a_namespace_removes_the_objects() -> None:
 
 def test_no_definition_takes_a_built_in_kind_over() -> None:
     async def scenario(client: ApiClient) -> Any:
-        names = {"plural": "deployments", "kind": "Deployment"}
-        definition = _definition(group="apps", names=names)
-        definition["metadata"]["name"] = "deployments.apps"
+        names = {"plural": "leases", "kind": "Lease"}
+        definition = _definition(group="coordination.k8s.io", names=names)
+        definition["metadata"]["name"] = "leases.coordination.k8s.io"
         await client.post(DEFINITIONS, definition)
-        await client.request("DELETE", DEFINITIONS + "/deployments.apps")
-        return (await client.request("GET", "/apis/apps/v1/deployments")).status
+        await client.request("DELETE", DEFINITIONS + "/leases.coordination.k8s.io")
+        return (await client.request("GET", "/apis/coordination.k8s.io/v1/leases")).status
 
     assert _run(scenario) == 200

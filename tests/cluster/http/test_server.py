@@ -55,7 +55,7 @@ def test_aggregated_discovery_names_subresources_that_are_served() -> None:
     body = _answer("GET", "/api", Accept=accept).body
     (version,) = body["items"][0]["versions"]
     (pods,) = [entry for entry in version["resources"] if entry["resource"] == "pods"]
-    assert [entry["subresource"] for entry in pods["subresources"]] == ["binding", "status"]
+    assert [entry["subresource"] for entry in pods["subresources"]] == ["binding", "eviction", "status"]
 
 
 def test_classic_discovery_lists_groups_and_resources() -> None:

@@ -79,3 +79,15 @@ def test_the_given_schema_is_not_changed() -> None:
     v2(ALL)
     v3(ALL, "example.com", "v1")
     assert json.dumps(SCHEMA) == before
+
+
+def test_subresources_have_the_schema_of_what_they_take() -> None:
+    for group, path, kind in (
+        ("apps", "/apis/apps/v1/namespaces/{namespace}/deployments/{name}/scale", "Scale"),
+        ("", "/api/v1/namespaces/{namespace}/pods/{name}/eviction", "Eviction"),
+    ):
+        document = v3(ALL, group, "v1")
+        kinds = {operation["x-kubernetes-group-version-kind"]["kind"] for operation in document["paths"][path].values()}
+        assert kinds == {kind}
+        names = [name for name in document["components"]["schemas"] if name.endswith(f".{kind}")]
+        assert len(names) == 1

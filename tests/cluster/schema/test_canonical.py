@@ -67,4 +67,4 @@ def test_wrong_types_are_refused(spec: object, message: str) -> None:
 
 def test_unknown_fields_are_named_with_their_path() -> None:
     pod: Document = {"apiVersion": "v1", "kind": "Pod", "metadata": {"nam": 1}, "spec": {"containers": [{"imag": 1}]}}
-    assert unknown_fields(pod, POD) == ['unknown field "metadata.nam"', 'unknown field "spec.containers[0].imag"']
+    assert unknown_fields(pod, POD) == ["metadata.nam", "spec.containers[0].imag"]

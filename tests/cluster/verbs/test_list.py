@@ -128,5 +128,5 @@ def test_field_labels_of_the_kind_select() -> None:
 
 
 def test_an_unknown_field_label_is_refused() -> None:
-    with pytest.raises(ApiError, match="field label not supported"):
+    with pytest.raises(ApiError, match="is not a known field selector"):
         _list(_filled(), fieldSelector="spec.x=1")

@@ -58,6 +58,18 @@ status:
   allocatable: {cpu: "4", memory: 8Gi, pods: "110"}
   conditions: [{type: Ready, status: "True", reason: KubeletReady}]
 """
+DRAINED_NODE = "kubectl-checks-drained"
+DRAINED_POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: NAME, namespace: kubectl-checks, labels: {guarded: GUARDED}}
+spec:
+  nodeName: kubectl-checks-drained
+  terminationGracePeriodSeconds: 0
+  containers: [{name: main, image: a}]
+"""
+HEALTH = '{"status":{"observedGeneration":1,"currentHealthy":1,"desiredHealthy":1,"expectedPods":1}}'
+RUNNING = '{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}'
 PRIORITY_CLASS = """
 apiVersion: scheduling.k8s.io/v1
 kind: PriorityClass
@@ -121,6 +133,7 @@ def reset() -> list[Check]:
     """Remove what an interrupted earlier run has left."""
     return [
         Check("delete node kubectl-checks-node --ignore-not-found"),
+        Check(f"delete node {DRAINED_NODE} --ignore-not-found"),
         Check("delete priorityclass kubectl-checks-class --ignore-not-found"),
         Check("delete crd gadgets.checks.example.com --ignore-not-found"),
     ]
@@ -340,6 +353,92 @@ def _webhooks(kind: str) -> list[Check]:
 
 
 WEBHOOKS = [*_webhooks("Mutating"), *_webhooks("Validating")]
+SECRETS = [
+    in_namespace("create secret generic plain --from-literal=a=b --type=example.com/own", r"^secret/plain created$"),
+    in_namespace("create secret generic plain --from-literal=a=b", r'secrets "plain" already exists', fails=True),
+    in_namespace("get secrets", r"^NAME +TYPE +DATA +AGE$", r"^plain +example.com/own +1 "),
+    in_namespace("get secrets --field-selector=type=example.com/own -o name", r"^secret/plain$"),
+    in_namespace("describe secret plain", r"^Type: +example.com/own$", r"^a: +1 bytes$"),
+    in_namespace(
+        "create secret docker-registry pull --docker-server=s --docker-username=u --docker-password=p", r"created$"
+    ),
+    in_namespace("get secret pull", r"^pull +kubernetes.io/dockerconfigjson +1 "),
+    in_namespace(
+        "create secret generic bad --type=kubernetes.io/tls --from-literal=tls.crt=x",
+        r'Secret "bad" is invalid: data\[tls.key\]: Required value',
+        fails=True,
+    ),
+    in_namespace(
+        'patch secret plain -p {"data":{"a":"?"}}',
+        r"error decoding from json: illegal base64 data at input byte 0",
+        fails=True,
+    ),
+    in_namespace('patch secret plain -p {"stringData":{"c":"d"}}', r"patched$"),
+    in_namespace("get secret plain -o jsonpath={.data}{.stringData}", r'^\{"a":"Yg==","c":"ZA=="\}$'),
+    in_namespace("create configmap fixed --from-literal=a=b", r"created$"),
+    in_namespace('patch cm fixed -p {"immutable":true}', r"patched$"),
+    in_namespace(
+        'patch cm fixed -p {"data":{"a":"c"}}',
+        r"data: Forbidden: field is immutable when `immutable` is set",
+        fails=True,
+    ),
+    in_namespace("label cm fixed a=b", r"labeled$"),
+    in_namespace(
+        'patch cm fixed --type=merge -p {"metadata":{"labels":null},"data":{"no/good":"x"}}',
+        r"data\[no/good\]: Invalid value: \"no/good\": a valid config key must consist of",
+        fails=True,
+    ),
+]
+SCALE = [
+    in_namespace("create deployment scaled --image=a --replicas=2", r"^deployment.apps/scaled created$"),
+    in_namespace("scale deployment scaled --replicas=5", r"^deployment.apps/scaled scaled$"),
+    in_namespace("get deployment scaled -o jsonpath={.spec.replicas}", r"^5$"),
+    in_namespace("scale deployment scaled --current-replicas=4 --replicas=6", r"[Ee]xpected replicas", fails=True),
+    in_namespace("scale deployment scaled --current-replicas=5 --replicas=6", r"scaled$"),
+    in_namespace("scale deployment scaled --replicas=7 --dry-run=server", r"scaled \(server dry run\)$"),
+    in_namespace("get deployment scaled --subresource=scale", r"^NAME +DESIRED +AVAILABLE +AGE$", r"^scaled +6 +0 "),
+    in_namespace(
+        'patch deployment scaled --subresource=scale --type=merge -p {"spec":{"replicas":-1}}',
+        r"spec.replicas: Invalid value: -1: must be greater than or equal to 0",
+        fails=True,
+    ),
+    in_namespace("scale deployment missing --replicas=1", r'deployments.apps "missing" not found', fails=True),
+    in_namespace("delete deployment scaled", r"deleted"),
+]
+DRAIN = [
+    Check("create -f -", (r"created$",), stdin=NODE.replace("kubectl-checks-node", DRAINED_NODE)),
+    *(
+        Check(
+            "create -f -",
+            (rf"^pod/{name} created$",),
+            stdin=DRAINED_POD.replace("NAME", name).replace("GUARDED", guarded),
+        )
+        for name, guarded in (("drained-one", "never"), ("drained-two", "always"))
+    ),
+    *(
+        in_namespace(f"patch pod {name} --subresource=status -p {RUNNING}", r"patched$")
+        for name in ("drained-one", "drained-two")
+    ),
+    in_namespace("create pdb guard --selector=guarded=always --min-available=1", r"^poddisruptionbudget.policy/guard"),
+    in_namespace(f"patch pdb guard --subresource=status --type=merge -p {HEALTH}", r"patched"),
+    in_namespace("get pdb", r"^NAME +MIN AVAILABLE +MAX UNAVAILABLE +ALLOWED DISRUPTIONS +AGE$", r"^guard +1 +N/A +0 "),
+    Check(f"drain {DRAINED_NODE}", (r"cannot delete cannot delete Pods that declare no controller",), fails=True),
+    Check(
+        f"drain {DRAINED_NODE} --force --timeout=2s",
+        (
+            r"evicting pod kubectl-checks/drained-one",
+            r"^pod/drained-one evicted$",
+            r"drained-two.*will retry after 5s.*Cannot evict pod as it would violate the pod's disruption budget",
+        ),
+        fails=True,
+    ),
+    in_namespace("get pods -l guarded=never", r"No resources found"),
+    in_namespace("get pod drained-two", r"^drained-two +0/1 +Running "),
+    in_namespace("delete pdb guard", r"deleted"),
+    Check(f"drain {DRAINED_NODE} --force --timeout=20s", (r"^pod/drained-two evicted$", r"drained$")),
+    Check(f"get node {DRAINED_NODE}", (r"SchedulingDisabled",)),
+    Check(f"delete node {DRAINED_NODE}", (r"deleted",)),
+]
 REMOVAL = [
     Check("create -f -", (r"^configmap/held created$",), stdin=FINALIZED),
     in_namespace("delete cm held --wait=false", r"deleted"),
@@ -379,5 +478,8 @@ CHECKS = {
     "priorities": PRIORITIES,
     "custom resources": CUSTOM_RESOURCES,
     "webhooks": WEBHOOKS,
+    "secrets": SECRETS,
+    "scale": SCALE,
+    "drain": DRAIN,
     "removal": REMOVAL,
 }

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 from typing import Any, Final
 
+from koordinator.api.base64_text import Base64Error, decode_base64, encode_base64
 from koordinator.api.document import Document
 from koordinator.api.kubernetes_types.table import Field, ObjectType, Shape, Type
 from koordinator.api.quantity import Quantity, QuantityError
@@ -24,7 +25,7 @@ _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _MICRO_TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
 _ZERO: Final[dict[str, Any]] = {
     "string": "", "bool": False, "int32": 0, "int64": 0, "float64": 0, "Quantity": "0", "IntOrString": 0,
-    "Duration": "0s",
+    "Duration": "0s", "bytes": "",
 }  # fmt: skip
 _EMPTY: Final[tuple[Any, ...]] = ("", 0, False, [], {})
 
@@ -89,7 +90,7 @@ def _value(value: Any, of: Type, struct: str, path: str) -> Any:
         return _SCALARS[of.name](value, struct, path)
     if of.shape is Shape.OBJECT:
         if type(value) is not dict:
-            raise _mismatch(value, struct, path, of.name.removeprefix("io.k8s.api.").replace("core.", "", 1))
+            raise _mismatch(value, struct, path, _go_name(of))
         _object(value, of.members, f"{of.name.rpartition('.')[2]}.", path)
         return value
     if of.shape is Shape.LIST:
@@ -117,6 +118,18 @@ def _string(value: Any, struct: str, path: str) -> Any:
     if type(value) is str:
         return value
     raise _mismatch(value, struct, path, "string")
+
+
+def _bytes(value: Any, struct: str, path: str) -> Any:
+    """Go decodes them and writes them anew; it takes a list of numbers, too."""
+    if type(value) is list and all(type(item) is int and 0 <= item < 256 for item in value):
+        return encode_base64(bytes(value))
+    if type(value) is not str:
+        raise _mismatch(value, struct, path, "[]uint8")
+    try:
+        return encode_base64(decode_base64(value))
+    except Base64Error as error:
+        raise WrongType(str(error)) from error
 
 
 def _boolean(value: Any, struct: str, path: str) -> Any:
@@ -185,7 +198,7 @@ def _moment(value: Any, struct: str, path: str, of: str) -> datetime:
     if moment is None or moment.tzinfo is None or "T" not in value:
         quoted = f'"{value}"'
         raise WrongType(f'parsing time {quoted} as "2006-01-02T15:04:05Z07:00": cannot parse {quoted} as "2006"')
-    return moment.astimezone(UTC)
+    return moment
 
 
 def _as_given(value: Any, struct: str, path: str) -> Any:
@@ -194,7 +207,7 @@ def _as_given(value: Any, struct: str, path: str) -> Any:
 
 _SCALARS: Final[dict[str, Callable[[Any, str, str], Any]]] = {
     "string": _string,
-    "bytes": _string,
+    "bytes": _bytes,
     "Duration": _string,
     "bool": _boolean,
     "int32": _integer(32),
@@ -213,7 +226,7 @@ _SCALARS: Final[dict[str, Callable[[Any, str, str], Any]]] = {
 def _go_name(of: Type) -> str:
     if of.shape is Shape.OBJECT:
         return ".".join(of.name.split(".")[-2:])
-    return of.name or "interface {}"
+    return {"bytes": "[]uint8"}.get(of.name, of.name) or "interface {}"
 
 
 def _mismatch(value: Any, struct: str, path: str, of: str) -> WrongType:

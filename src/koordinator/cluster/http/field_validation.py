@@ -1,27 +1,40 @@
-"""``fieldValidation``: are unknown fields of a built-in kind ignored, warned of or refused?"""
+"""``fieldValidation``: are fields that a kind does not have ignored, warned of or refused?"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from koordinator.api.document import Document
-from koordinator.api.kubernetes_types.table import kind_type
-from koordinator.cluster.errors import bad_request
+from koordinator.cluster.errors import ApiError, bad_request
 from koordinator.cluster.resource import Resource
-from koordinator.cluster.schema.strict import unknown_fields
+from koordinator.cluster.strategy.causes import not_supported
 
-_MODES = ("Ignore", "Warn", "Strict")
+_MODES = ("Ignore", "Strict", "Warn")
+_OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
 
 
-def check_fields(resource: Resource, obj: Document, query: Mapping[str, str]) -> list[str]:
-    """The warnings to answer with. Raises ApiError 400 for an unknown field in a strict request."""
+def check_mode(method: str, query: Mapping[str, str]) -> str:
+    """What the client asks for. Raises ApiError 422 for what cannot be asked for."""
     mode = query.get("fieldValidation") or "Warn"
-    if mode not in _MODES:
-        raise bad_request(f'fieldValidation: Unsupported value: "{mode}": supported values: {", ".join(_MODES)}')
-    object_type = kind_type(resource.api_version, resource.kind)
-    if mode == "Ignore" or object_type is None:
+    if mode in _MODES:
+        return mode
+    kind = _OPTIONS[method]
+    cause = not_supported("fieldValidation", mode, ("", *_MODES))
+    details = {
+        "group": "meta.k8s.io",
+        "kind": kind,
+        "causes": [{"reason": cause.reason, "message": cause.message, "field": cause.field}],
+    }
+    message = f'{kind}.meta.k8s.io "" is invalid: {cause.field}: {cause.message}'
+    raise ApiError(422, "Invalid", message, details)
+
+
+def check_fields(resource: Resource, obj: Document, method: str, query: Mapping[str, str]) -> list[str]:
+    """The warnings to answer with. Raises ApiError 400 for an unknown field in a strict request."""
+    mode = check_mode(method, query)
+    if mode == "Ignore":
         return []
-    unknown = unknown_fields(obj, object_type)
+    unknown = [f'unknown field "{path}"' for path in resource.strategy.unknown_fields(obj)]
     if unknown and mode == "Strict":
         raise bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '

@@ -11,13 +11,15 @@ from aiohttp import web
 from koordinator.cluster.errors import ApiError, method_not_allowed, not_found, unknown_path
 from koordinator.cluster.http import rendering
 from koordinator.cluster.http.body import decode_document, media_type, read_document
-from koordinator.cluster.http.field_validation import check_fields
+from koordinator.cluster.http.field_validation import check_fields, check_mode
 from koordinator.cluster.http.negotiation import negotiate
 from koordinator.cluster.http.path import ResourcePath
 from koordinator.cluster.http.responses import deleted_details, document_response, json_response, success
 from koordinator.cluster.http.reviews import Reviews
 from koordinator.cluster.http.watch_stream import stream_watch
+from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Stored
+from koordinator.cluster.strategy.scale import SCALE
 from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.delete import delete
 from koordinator.cluster.verbs.deletecollection import delete_collection
@@ -26,12 +28,15 @@ from koordinator.cluster.verbs.get import get
 from koordinator.cluster.verbs.list import list_objects
 from koordinator.cluster.verbs.options import DeleteOptions, ListOptions, WriteOptions
 from koordinator.cluster.verbs.patch import patch
-from koordinator.cluster.verbs.subresources import ACTIONS
+from koordinator.cluster.verbs.scale import get_scale, patch_scale, update_scale
+from koordinator.cluster.verbs.subresources import ACTION_KINDS, ACTIONS
 from koordinator.cluster.verbs.target import Target
 from koordinator.cluster.verbs.update import update
 from koordinator.cluster.verbs.watch import WatchSession
 
 Answer = Awaitable[web.StreamResponse]
+_VIEWS = ("status", "scale")
+"""Subresources that are read and changed like objects; all others are actions."""
 
 
 class ResourceHandler:
@@ -60,7 +65,7 @@ class ResourceHandler:
         target = Target(resource, path.namespace, path.name, path.subresource)
         if "get" not in resource.verbs:
             return await self._review(request, target)
-        if path.subresource and path.subresource != "status":
+        if path.subresource and path.subresource not in _VIEWS:
             return await self._act(request, target)
         if path.subresource and path.subresource not in resource.subresources:
             raise unknown_path()
@@ -73,6 +78,8 @@ class ResourceHandler:
     async def _get(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         if _wants_watch(request):
             return await self._list(request, target)
+        if _is_scale(target):
+            return self._object(request, target, get_scale(self._environment, target))
         stored = get(self._environment, target, ListOptions.parse(request.query))
         return self._object(request, target, stored)
 
@@ -86,21 +93,24 @@ class ResourceHandler:
     async def _create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         obj = await read_document(request, target.resource)
         with self._writing(request) as options:
-            options.warnings.extend(check_fields(target.resource, obj, request.query))
+            options.warnings.extend(check_fields(target.resource, obj, request.method, request.query))
             stored = await create(self._environment, target, obj, options)
         return self._object(request, target, stored, 201, options.warnings)
 
     async def _update(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        obj = await read_document(request, target.resource)
+        obj = await read_document(request, _shown(target))
         with self._writing(request) as options:
-            options.warnings.extend(check_fields(target.resource, obj, request.query))
-            stored = await update(self._environment, target, obj, options)
+            options.warnings.extend(check_fields(_shown(target), obj, request.method, request.query))
+            write = update_scale if _is_scale(target) else update
+            stored = await write(self._environment, target, obj, options)
         return self._object(request, target, stored, 200, options.warnings)
 
     async def _patch(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         content_type, body = request.headers.get("Content-Type", ""), await request.read()
+        check_mode(request.method, request.query)
         with self._writing(request) as options:
-            stored = await patch(self._environment, target, content_type, body, options)
+            write = patch_scale if _is_scale(target) else patch
+            stored = await write(self._environment, target, content_type, body, options)
         return self._object(request, target, stored, 200, options.warnings)
 
     async def _delete(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -127,6 +137,9 @@ class ResourceHandler:
             raise method_not_allowed()
         body = await read_document(request, None)
         with self._writing(request) as options:
+            kind = ACTION_KINDS.get(target.subresource)
+            if kind is not None:
+                options.warnings.extend(check_fields(kind, body, request.method, request.query))
             await action(self._environment, target, body, options)
         return success(status=201, warnings=options.warnings)
 
@@ -153,7 +166,7 @@ class ResourceHandler:
     def _renderer(self, request: web.BaseRequest, target: Target) -> rendering.Renderer:
         form = negotiate(request.headers.get("Accept", ""))
         include = request.query.get("includeObject", "")
-        return rendering.renderer(form, target.resource, include, self._environment.clock.now())
+        return rendering.renderer(form, _shown(target), include, self._environment.clock.now())
 
     def _object(
         self,
@@ -164,6 +177,15 @@ class ResourceHandler:
         warnings: list[str] | None = None,
     ) -> web.StreamResponse:
         return json_response(self._renderer(request, target).one(stored), status, warnings or ())
+
+
+def _is_scale(target: Target) -> bool:
+    return target.subresource == "scale"
+
+
+def _shown(target: Target) -> Resource:
+    """The form of bodies and answers."""
+    return SCALE if _is_scale(target) else target.resource
 
 
 def _wants_watch(request: web.BaseRequest) -> bool:

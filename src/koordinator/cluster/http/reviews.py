@@ -73,6 +73,12 @@ class _NothingStored:
     def validate(self, obj: Document, old: Document | None) -> list[Cause]:
         return []
 
+    def validate_status(self, obj: Document, old: Document) -> list[Cause]:
+        return []
+
+    def unknown_fields(self, obj: Document) -> list[str]:
+        return []
+
     def columns(self) -> Sequence[Column]:
         return ()
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from koordinator.api.document import Document
 from koordinator.cluster.patch import accepted_patch_types
 from koordinator.cluster.resource import Resource
+from koordinator.cluster.strategy.scale import SCALE
+from koordinator.cluster.verbs.eviction import EVICTION
 
+_FORMS: Final = {"scale": SCALE, "eviction": EVICTION}
 _WRITE_PARAMETERS: Final = ("dryRun", "fieldManager", "fieldValidation")
 _LIST_PARAMETERS: Final = (
     ("allowWatchBookmarks", "boolean"),
@@ -47,7 +51,21 @@ def path_items(resource: Resource, version: int) -> Document:
     if "status" in resource.subresources:
         put = write.operation("put", _strings(_WRITE_PARAMETERS))
         paths[f"{item}/status"] = {"get": write.operation("get", ()), "put": put, "patch": write.patch()}
+    for name, form in subresource_forms(resource).items():
+        paths[f"{item}/{name}"] = _of_another_kind(_Operations(form, version, accepted_patch_types(resource)), name)
     return paths
+
+
+def subresource_forms(resource: Resource) -> dict[str, Resource]:
+    """Subresources whose bodies are of another kind than their object."""
+    return {name: form for name, form in _FORMS.items() if name in resource.subresources}
+
+
+def _of_another_kind(write: _Operations, name: str) -> Document:
+    strings = _strings(_WRITE_PARAMETERS)
+    if name == "eviction":
+        return {"post": write.operation("post", strings)}
+    return {"get": write.operation("get", ()), "put": write.operation("put", strings), "patch": write.patch()}
 
 
 def _strings(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -57,9 +75,11 @@ def _strings(names: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
 class _Operations:
     """Operations of one kind; each carries the group, version and kind by which clients find it."""
 
-    def __init__(self, resource: Resource, version: int) -> None:
+    def __init__(self, resource: Resource, version: int, formats: Sequence[str] = ()) -> None:
+        """``formats`` are those of patches, if not the resource's own."""
         self._resource = resource
         self._version = version
+        self._formats = formats or accepted_patch_types(resource)
 
     def operation(self, action: str, parameters: tuple[tuple[str, str], ...]) -> Document:
         resource = self._resource
@@ -76,11 +96,10 @@ class _Operations:
 
     def patch(self) -> Document:
         operation = self.operation("patch", (*_strings(_WRITE_PARAMETERS), ("force", "boolean")))
-        formats = accepted_patch_types(self._resource)
         if self._version == 3:
-            operation["requestBody"] = {"content": {name: {"schema": {"type": "object"}} for name in formats}}
+            operation["requestBody"] = {"content": {name: {"schema": {"type": "object"}} for name in self._formats}}
         else:
-            operation["consumes"] = list(formats)
+            operation["consumes"] = list(self._formats)
         return operation
 
     def _parameter(self, name: str, kind: str) -> Document:

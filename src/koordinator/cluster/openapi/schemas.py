@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from koordinator.api.document import Document
 from koordinator.api.kubernetes_types.table import Field, ObjectType, Shape, Type, kind_type, named
+from koordinator.cluster.openapi.operations import subresource_forms
 from koordinator.cluster.resource import Resource
 
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1."
@@ -62,6 +63,18 @@ class SchemaWriter:
         identity = {"group": resource.group, "kind": resource.kind, "version": resource.version}
         schema["x-kubernetes-group-version-kind"] = [identity]
         self._list(resource, name)
+        for form in subresource_forms(resource).values():
+            self._form(form)
+
+    def _form(self, form: Resource) -> None:
+        """What a subresource takes: nothing lists it."""
+        object_type = kind_type(form.api_version, form.kind)
+        assert object_type is not None
+        self._object(object_type)
+        schema = self.schemas[object_type.name]
+        schema["properties"] |= {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
+        identity = {"group": form.group, "kind": form.kind, "version": form.version}
+        schema["x-kubernetes-group-version-kind"] = [identity]
 
     def _list(self, resource: Resource, name: str) -> None:
         items: Document = {"type": "array", "items": self._reference(name)}

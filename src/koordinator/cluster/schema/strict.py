@@ -1,39 +1,48 @@
-"""Fields that a built-in kind does not have: what ``fieldValidation=Strict`` refuses and ``Warn`` warns of."""
+"""Fields that a built-in type does not have: what ``fieldValidation=Strict`` refuses and ``Warn`` warns of."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from koordinator.api.document import Document
 from koordinator.api.kubernetes_types.table import ObjectType, Shape, Type
 
 
+class Unknown(NamedTuple):
+    """A field that is not of the type, and what holds it."""
+
+    holder: Document
+    name: str
+    path: str
+
+
 def unknown_fields(document: Document, of: ObjectType) -> list[str]:
-    """The complaints of the real server's strict decoder, such as ``unknown field "spec.containers[0].imag"``."""
+    """Their paths, such as ``spec.containers[0].imag``."""
     known = {"apiVersion", "kind"}
-    return [
-        f'unknown field "{path}"' for path in _object({k: v for k, v in document.items() if k not in known}, of, "")
-    ]
+    body = {name: value for name, value in document.items() if name not in known}
+    return [found.path for found in find_unknown(body, of, "")]
 
 
-def _object(document: Document, of: ObjectType, path: str) -> list[str]:
-    unknown: list[str] = []
+def find_unknown(document: Document, of: ObjectType, path: str) -> list[Unknown]:
+    """The unknown fields of a value whose path is given, in the order of the text."""
+    unknown: list[Unknown] = []
     for name, value in document.items():
         at = f"{path}.{name}" if path else name
         field = of.fields.get(name)
         if field is None:
             # An embedded object, such as a claim template, names its own kind.
-            unknown += [] if name in ("apiVersion", "kind") and "metadata" in of.fields else [at]
+            if name not in ("apiVersion", "kind") or "metadata" not in of.fields:
+                unknown.append(Unknown(document, name, at))
         else:
             unknown += _value(value, field.type, at)
     return unknown
 
 
-def _value(value: Any, of: Type, path: str) -> list[str]:
+def _value(value: Any, of: Type, path: str) -> list[Unknown]:
     if of.shape is Shape.OBJECT and isinstance(value, dict):
-        return _object(value, of.members, path)
+        return find_unknown(value, of.members, path)
     if of.shape is Shape.LIST and isinstance(value, list):
-        return [text for index, item in enumerate(value) for text in _value(item, of.of, f"{path}[{index}]")]
+        return [found for index, item in enumerate(value) for found in _value(item, of.of, f"{path}[{index}]")]
     if of.shape is Shape.MAP and isinstance(value, dict):
-        return [text for key, item in value.items() for text in _value(item, of.of, f"{path}.{key}")]
+        return [found for key, item in value.items() for found in _value(item, of.of, f"{path}.{key}")]
     return []

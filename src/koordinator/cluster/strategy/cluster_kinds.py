@@ -1,14 +1,12 @@
-"""Small kinds around the workloads: namespaces, services, secrets, policies, roles."""
+"""Small kinds around the workloads: namespaces, services, policies, roles."""
 
 from __future__ import annotations
 
-import base64
 from typing import Final
 
 from koordinator.api.document import Document
 from koordinator.api.names import dns_1035_label, dns_label
-from koordinator.cluster.resource import Cause, RequestContext
-from koordinator.cluster.strategy.causes import forbidden, invalid
+from koordinator.cluster.resource import RequestContext
 from koordinator.cluster.strategy.defaults import default_each, defaults_of
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.table import Table
@@ -25,11 +23,6 @@ def _namespace(namespace: Document) -> None:
     default_each(namespace["status"], "phase", "Active")
     if name := namespace["metadata"].get("name"):
         namespace["metadata"].setdefault("labels", {})[NAMESPACE_LABEL] = name
-
-
-@defaults_of(f"{_CORE}Secret")
-def _secret(secret: Document) -> None:
-    default_each(secret, "type", "Opaque")
 
 
 @defaults_of(f"{_CORE}ServiceSpec")
@@ -129,32 +122,3 @@ class ServiceStrategy(ObjectStrategy):
         if spec["type"] != "ExternalName":
             spec.setdefault("clusterIP", "None")
             spec.setdefault("clusterIPs", [spec["clusterIP"]])
-
-
-class DataStrategy(ObjectStrategy):
-    """ConfigMaps and Secrets: ``immutable`` means what it says."""
-
-    def admit(self, obj: Document, context: RequestContext) -> None:
-        # stringData is for writing only.
-        for key, value in (obj.pop("stringData", None) or {}).items() if self._kind == "Secret" else ():
-            obj.setdefault("data", {})[key] = _base64(value)
-
-    def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
-        self.admit(obj, context)
-
-    def check(self, obj: Document, old: Document | None) -> list[Cause]:
-        causes: list[Cause] = []
-        if old is not None and old.get("immutable"):
-            fields = ("immutable", "data", "binaryData", "type")
-            causes = [
-                forbidden(name, "field is immutable when `immutable` is set")
-                for name in fields
-                if obj.get(name) != old.get(name)
-            ]
-        if old is not None and obj.get("type") != old.get("type"):
-            causes.append(invalid("type", obj.get("type"), "field is immutable"))
-        return causes
-
-
-def _base64(text: str) -> str:
-    return base64.b64encode(text.encode()).decode()

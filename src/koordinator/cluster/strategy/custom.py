@@ -1,4 +1,4 @@
-"""Custom resources: what their definition says of columns, the status subresource and pruning."""
+"""Custom resources: what their definition says of fields, columns and the status subresource."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ import msgspec
 
 from koordinator.api.document import Document, copied
 from koordinator.api.names import dns_subdomain
+from koordinator.cluster.errors import bad_request
 from koordinator.cluster.resource import Cause, Column, RequestContext
 from koordinator.cluster.strategy.age import age
-from koordinator.cluster.strategy.metadata import keep_system_metadata, validate_metadata
+from koordinator.cluster.strategy.metadata import finalizer_warnings, keep_system_metadata, validate_metadata
 from koordinator.cluster.strategy.table import AGE, NAME
+from koordinator.cluster.structural_schema.custom_schema import CustomSchema
+from koordinator.cluster.structural_schema.embedded_resource import MalformedMetadata
 
 _STEP: Final = re.compile(r"""\.?([A-Za-z0-9_\-]+)|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]|\[(\*|-?\d+)\]""")
 _FILTER: Final = re.compile(r"""\[\?\(@\.([\w.\-]+)\s*==\s*["']([^"']*)["']\)\]""")
@@ -26,13 +29,26 @@ class CustomResourceStrategy:
     def __init__(self, crd: Document, version: str) -> None:
         """Raises KeyError when the definition has no such version."""
         found = {entry["name"]: entry for entry in crd["spec"]["versions"]}[version]
+        self._kind: str = (crd["spec"].get("names") or {}).get("kind") or ""
+        self._version = version
+        schema = (found.get("schema") or {}).get("openAPIV3Schema")
+        unknown_fields_stay = schema is None or crd["spec"].get("preserveUnknownFields")
+        self.schema = CustomSchema(schema or {}, prunes=not unknown_fields_stay)
         self._namespaced = crd["spec"].get("scope") == "Namespaced"
         self._status = (found.get("subresources") or {}).get("status") is not None
         self._printed = found.get("additionalPrinterColumns") or []
         self._selectable = [entry["jsonPath"].lstrip(".") for entry in found.get("selectableFields") or []]
 
     def decode(self, obj: Document) -> None:
-        """Nothing to do: no table says what a custom resource's fields are."""
+        """Drop what the schema does not know and fill in its defaults. Raises ApiError 400."""
+        try:
+            self.schema.normalize(obj)
+        except MalformedMetadata as error:
+            kind = self._kind
+            raise bad_request(f'{kind} in version "{self._version}" cannot be handled as a {kind}: {error}') from error
+
+    def unknown_fields(self, obj: Document) -> list[str]:
+        return self.schema.unknown_fields(obj)
 
     def admit(self, obj: Document, context: RequestContext) -> None:
         """No admission plugin knows custom resources."""
@@ -41,25 +57,33 @@ class CustomResourceStrategy:
         """Nor their updates."""
 
     def prepare_create(self, obj: Document, context: RequestContext) -> None:
+        self.decode(obj)
         if self._status:
             obj.pop("status", None)
         obj["metadata"]["generation"] = 1
+        context.warnings.extend(finalizer_warnings(obj["metadata"], []))
 
     def prepare_update(self, obj: Document, old: Document, context: RequestContext) -> None:
+        self.decode(obj)
         keep_system_metadata(obj, old)
+        context.warnings.extend(finalizer_warnings(obj["metadata"], old["metadata"].get("finalizers") or []))
         if self._status:
             _take(obj, old, "status")
         if self._desired(obj) != self._desired(old):
             obj["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
 
     def prepare_status_update(self, obj: Document, old: Document, context: RequestContext) -> None:
+        self.decode(obj)
         kept = {name: obj["metadata"][name] for name in ("resourceVersion", "managedFields") if name in obj["metadata"]}
         for name in (set(obj) | set(old)) - {"status", "apiVersion", "kind"}:
             _take(obj, old, name)
         obj["metadata"].update(kept)
 
     def validate(self, obj: Document, old: Document | None) -> list[Cause]:
-        return validate_metadata(obj, old, self._namespaced, dns_subdomain)
+        return validate_metadata(obj, old, self._namespaced, dns_subdomain) + self.schema.causes(obj, old)
+
+    def validate_status(self, obj: Document, old: Document) -> list[Cause]:
+        return validate_metadata(obj, old, self._namespaced, dns_subdomain) + self.schema.status_causes(obj, old)
 
     def columns(self) -> Sequence[Column]:
         if not self._printed:

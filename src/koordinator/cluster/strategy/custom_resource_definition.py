@@ -5,15 +5,23 @@ from __future__ import annotations
 from typing import Final
 
 from koordinator.api.document import Document
-from koordinator.api.names import dns_1035_label, dns_subdomain
 from koordinator.api.timestamps import format_time
 from koordinator.cluster.resource import Cause, RequestContext
-from koordinator.cluster.strategy.causes import invalid, required
+from koordinator.cluster.strategy.causes import invalid
+from koordinator.cluster.strategy.custom_resource_names import check_conversion, check_group_and_scope, check_names
+from koordinator.cluster.strategy.custom_resource_versions import (
+    check_stored_versions,
+    check_versions,
+    version_warnings,
+)
 from koordinator.cluster.strategy.defaults import default_each, defaults_of
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.tables import CUSTOM_RESOURCE_DEFINITION
 
 _PREFIX: Final = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1."
+_PRESERVE_BY_SCHEMA: Final = (
+    "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+)
 _ACCEPTED: Final = (
     ("NamesAccepted", "NoConflicts", "no conflicts found"),
     ("Established", "InitialNamesAccepted", "the initial names have been accepted"),
@@ -43,10 +51,19 @@ class CustomResourceDefinitionStrategy(ObjectStrategy):
         )
 
     def initialize(self, obj: Document, context: RequestContext) -> None:
-        obj["status"] = {"conditions": [], "acceptedNames": {}, "storedVersions": []}
+        versions = obj["spec"].get("versions") or []
+        context.warnings.extend(version_warnings(versions))
+        stored = [version["name"] for version in versions if version.get("storage")]
+        obj["status"] = {"conditions": [], "acceptedNames": {}, "storedVersions": stored[:1]}
         self._accept(obj, context)
 
     def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None:
+        known = version_warnings(old["spec"].get("versions") or [])
+        found = version_warnings(obj["spec"].get("versions") or [])
+        context.warnings.extend(text for text in found if text not in known)
+        stored = obj.setdefault("status", {}).get("storedVersions") or []
+        storage = [version["name"] for version in obj["spec"].get("versions") or [] if version.get("storage")]
+        obj["status"]["storedVersions"] = stored + [name for name in storage if name not in stored]
         self._accept(obj, context)
 
     def _accept(self, obj: Document, context: RequestContext) -> None:
@@ -60,34 +77,22 @@ class CustomResourceDefinitionStrategy(ObjectStrategy):
             for kind, reason, message in _ACCEPTED
             if kind not in present
         ]
-        stored = status.get("storedVersions") or []
-        storage = [version["name"] for version in obj["spec"].get("versions") or [] if version.get("storage")]
-        status["storedVersions"] = stored + [name for name in storage if name not in stored]
 
     def check(self, obj: Document, old: Document | None) -> list[Cause]:
-        spec = obj["spec"]
-        names, group = spec["names"], spec.get("group") or ""
-        causes = (
-            [invalid("spec.group", group, text) for text in dns_subdomain(group)] if group else [required("spec.group")]
-        )
+        spec, before = obj["spec"], old["spec"] if old is not None else {}
+        names, group, versions = spec["names"], spec.get("group") or "", spec.get("versions") or []
+        causes: list[Cause] = []
         if obj["metadata"].get("name") != f"{names.get('plural')}.{group}":
             detail = 'must be spec.names.plural+"."+spec.group'
             causes.append(invalid("metadata.name", obj["metadata"].get("name"), detail))
-        for name in ("plural", "singular", "kind", "listKind"):
-            value = names.get(name) or ""
-            causes += [invalid(f"spec.names.{name}", value, text) for text in dns_1035_label(value.lower())]
-        return causes + _check_versions(spec.get("versions") or []) + _check_unchanged(spec, old)
-
-
-def _check_versions(versions: list[Document]) -> list[Cause]:
-    causes: list[Cause] = []
-    if sum(bool(version.get("storage")) for version in versions) != 1:
-        shown = [version.get("name") for version in versions]
-        causes.append(invalid("spec.versions", shown, "must have exactly one version marked as storage version"))
-    for index, version in enumerate(versions):
-        if not (version.get("schema") or {}).get("openAPIV3Schema"):
-            causes.append(required(f"spec.versions[{index}].schema.openAPIV3Schema", "schemas are required"))
-    return causes
+        causes += check_group_and_scope(spec)
+        causes += check_versions(versions, before.get("versions") or [])
+        causes += check_names(names)
+        causes += check_conversion(spec["conversion"]) if spec.get("conversion") else []
+        causes += check_stored_versions((obj.get("status") or {}).get("storedVersions") or [], versions)
+        if spec.get("preserveUnknownFields") and not before.get("preserveUnknownFields"):
+            causes.append(invalid("spec.preserveUnknownFields", True, _PRESERVE_BY_SCHEMA))
+        return causes + _check_unchanged(spec, old)
 
 
 def _check_unchanged(spec: Document, old: Document | None) -> list[Cause]:

@@ -43,6 +43,19 @@ def validate_core_finalizers(obj: Document) -> list[Cause]:
     ]
 
 
+def finalizer_warnings(metadata: Document, known: list[str]) -> list[str]:
+    """Custom resources may have finalizers whose owner cannot be told; who adds one hears of it."""
+    warnings = []
+    for finalizer in sorted(set(metadata.get("finalizers") or []) - set(known)):
+        shown = f'metadata.finalizers: "{finalizer}"'
+        warnings += [f"{shown}: {complaint}" for complaint in label_key(finalizer)]
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            form = "finalizer name including a path (/)" if "." in finalizer else "finalizer name"
+            why = f"prefer a domain-qualified {form} to avoid accidental conflicts with other finalizer writers"
+            warnings.append(f"{shown}: {why}")
+    return warnings
+
+
 def keep_system_metadata(obj: Document, old: Document) -> None:
     """Carry over what the server alone writes, so that a client that leaves it out does not lose it."""
     metadata: Document = obj.setdefault("metadata", {})

@@ -12,6 +12,7 @@ from koordinator.api.kubernetes_types.table import ObjectType, kind_type
 from koordinator.api.names import NameCheck, dns_subdomain
 from koordinator.cluster.errors import bad_request
 from koordinator.cluster.resource import Cause, Column, RequestContext
+from koordinator.cluster.schema.strict import unknown_fields
 from koordinator.cluster.strategy.defaults import apply_defaults
 from koordinator.cluster.strategy.metadata import keep_system_metadata, validate_core_finalizers, validate_metadata
 from koordinator.cluster.strategy.table import NAME_AND_AGE, Table
@@ -85,6 +86,12 @@ class ObjectStrategy:
         if old is None:
             causes += validate_core_finalizers(obj)
         return causes + self.check(obj, old)
+
+    def validate_status(self, obj: Document, old: Document) -> list[Cause]:
+        return self.validate(obj, old)
+
+    def unknown_fields(self, obj: Document) -> list[str]:
+        return unknown_fields(obj, self._type)
 
     def columns(self) -> Sequence[Column]:
         return self._table.columns

@@ -6,14 +6,10 @@ a condition that nobody evaluates would let requests through, or call webhooks, 
 
 from __future__ import annotations
 
-import base64
-import binascii
-import re
 from typing import Final
 
 from koordinator.api.document import Document
 from koordinator.api.names import dns_1035_label, dns_subdomain
-from koordinator.cluster.errors import bad_request
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, not_supported, required
 from koordinator.cluster.strategy.defaults import defaults_of
@@ -28,7 +24,6 @@ REVIEW_VERSIONS: Final = ("v1", "v1beta1")
 _API_VERSION: Final = f"{ADMISSION_GROUP}/v1"
 _TYPES: Final = "io.k8s.api.admissionregistration.v1."
 _WITHOUT_SIDE_EFFECTS: Final = ("None", "NoneOnDryRun")
-_NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9+/=\r\n]")
 
 
 @defaults_of(f"{_TYPES}MutatingWebhook")
@@ -69,23 +64,6 @@ class WebhookConfigurationStrategy(ObjectStrategy):
                 causes.append(duplicate(f"{field}.name", name))
             names.add(name)
         return causes
-
-    def _canonicalize(self, obj: Document) -> None:
-        super()._canonicalize(obj)
-        for webhook in obj.get("webhooks") or []:
-            bundle = webhook["clientConfig"].get("caBundle")
-            if bundle:
-                webhook["clientConfig"]["caBundle"] = self._base64(bundle)
-
-    def _base64(self, text: str) -> str:
-        """Go decodes bytes and writes them anew, so line breaks go and bad text is a bad request."""
-        try:
-            return base64.b64encode(base64.b64decode(re.sub(r"[\r\n]", "", text), validate=True)).decode()
-        except binascii.Error as error:
-            found = _NOT_BASE64.search(text)
-            where = found.start() if found else len(text.rstrip("=")) // 4 * 4
-            message = f"illegal base64 data at input byte {where}"
-            raise bad_request(f'{self._kind} in version "v1" cannot be handled as a {self._kind}: {message}') from error
 
 
 def _were_unique(before: list[Document] | None) -> bool:

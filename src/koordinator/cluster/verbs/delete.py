@@ -45,7 +45,7 @@ async def delete(
     async def attempt(stored: Stored, old: Document) -> Stored:
         nonlocal gone
         gone = False
-        _check_preconditions(target, old, options)
+        check_preconditions(target, old, options)
         if _is_pending(target.resource, old, options):
             return stored
         grace = _grace_period(target.resource, old, options)
@@ -88,18 +88,19 @@ def _is_pending(resource: Resource, old: Document, options: DeleteOptions) -> bo
     return options.grace_period_seconds is None or options.grace_period_seconds >= granted
 
 
-def _check_preconditions(target: Target, old: Document, options: DeleteOptions) -> None:
+def check_preconditions(target: Target, old: Document, options: DeleteOptions) -> None:
+    """Raises ApiError 409 when the object is not the one, or not the version, that is to go."""
     metadata = old["metadata"]
-    if options.uid and options.uid != metadata["uid"]:
-        why = f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {metadata['uid']}"
-        raise conflict(target.resource, target.name, why)
-    version = metadata["resourceVersion"]
-    if options.resource_version and options.resource_version != version:
-        why = (
-            f"Precondition failed: ResourceVersion in precondition: {options.resource_version}, "
-            f"ResourceVersion in object meta: {version}"
-        )
-        raise conflict(target.resource, target.name, why)
+    recreated, modified = "might have been deleted and then recreated", "might have been modified"
+    for title, wanted, found, why in (
+        ("UID", options.uid, metadata["uid"], recreated),
+        ("ResourceVersion", options.resource_version, metadata["resourceVersion"], modified),
+    ):
+        if wanted and wanted != found:
+            message = f"the {title} in the precondition ({wanted}) does not match the {title} in record ({found})"
+            # In this one message the real server puts the kind where the plural belongs.
+            named = replace(target.resource, plural=target.resource.kind)
+            raise conflict(named, target.name, f"{message}. The object {why}")
 
 
 def _grace_period(resource: Resource, old: Document, options: DeleteOptions) -> int:
@@ -126,9 +127,9 @@ def _mark(resource: Resource, obj: Document, grace: int, now: datetime) -> bool:
         metadata["deletionTimestamp"] = timestamp(due - timedelta(seconds=granted - grace))
     else:
         metadata["deletionTimestamp"] = timestamp(now + timedelta(seconds=grace))
+        if metadata.get("generation"):
+            metadata["generation"] += 1
     metadata["deletionGracePeriodSeconds"] = grace
-    if metadata.get("generation"):
-        metadata["generation"] += 1
     if is_namespace(resource):
         obj.setdefault("status", {})["phase"] = "Terminating"
     return True

@@ -34,6 +34,8 @@ def encode(resource: Resource, obj: Document) -> bytes:
 
 def decode(resource: Resource, stored: Stored) -> Document:
     """A stored object in the form of one served version; the caller owns the result."""
+    if resource.current is not None:
+        stored = resource.current(stored)
     obj: Document = {"apiVersion": resource.api_version, "kind": resource.kind, **_decode(stored.value)}
     if stored.revision:
         obj["metadata"]["resourceVersion"] = str(stored.revision)
@@ -44,6 +46,8 @@ def wire(resource: Resource, stored: Stored) -> bytes:
     """``decode`` and encode again, without doing either where the versions differ in nothing else."""
     if resource.from_stored is not None:
         return _encode(decode(resource, stored))
+    if resource.current is not None:
+        stored = resource.current(stored)
     version = b'"resourceVersion":"%d",' % stored.revision if stored.revision else b""
     head = b'{"kind":"%s","apiVersion":"%s","metadata":{%s' % (
         resource.kind.encode(),

@@ -6,6 +6,7 @@ import uuid
 from random import Random
 
 from koordinator.api.document import Document
+from koordinator.api.kubernetes_types.table import kind_type
 from koordinator.cluster.errors import bad_request
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.verbs.target import Target
@@ -23,9 +24,24 @@ def check_kind(resource: Resource, obj: Document) -> None:
         raise bad_request(message)
 
 
+def check_form(form: Resource, obj: Document, *versions: str) -> None:
+    """The same for what a subresource takes: ``versions`` of ``form``'s kind, the first of which is the default one."""
+    version, kind = str(obj.get("apiVersion") or versions[0]), str(obj.get("kind") or form.kind)
+    obj |= {"apiVersion": version, "kind": kind}
+    if version in versions and kind == form.kind:
+        return
+    why = f'no kind "{kind}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:111"'
+    short = version.rpartition("/")[2]
+    if kind_type(version, kind) is not None:
+        why = f"converting ({short}.{kind}) to ({form.group}.{form.kind}): unknown conversion"
+    raise bad_request(f'{kind} in version "{short}" cannot be handled as a {form.kind}: {why}')
+
+
 def check_namespace(target: Target, obj: Document) -> Document:
     """The metadata, with the namespace of the URL filled in."""
-    metadata = obj.setdefault("metadata", {})
+    if obj.get("metadata") is None:
+        obj["metadata"] = {}
+    metadata = obj["metadata"]
     if not isinstance(metadata, dict):
         raise bad_request("metadata must be an object")
     if not target.resource.namespaced:
@@ -42,6 +58,9 @@ def new_uid(random: Random) -> str:
 
 def check_name(target: Target, metadata: Document) -> None:
     """An update names the object that it replaces."""
-    name = metadata.setdefault("name", target.name)
+    name = metadata.get("name")
+    if not name:
+        why = f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
+        raise bad_request(why)
     if name != target.name:
         raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({target.name})")

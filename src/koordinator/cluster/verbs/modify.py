@@ -108,16 +108,18 @@ async def _admit(environment: Environment, attributes: Attributes, prepare: Prep
     obj, old, resource = attributes.obj, attributes.old, attributes.target.resource
     assert obj is not None
     assert old is not None
+    strategy = resource.strategy
     if environment.webhooks.mutates(attributes):
-        resource.strategy.decode(obj)
+        strategy.decode(obj)
         if not attributes.target.subresource:
-            resource.strategy.admit_update(obj, old, attributes.context)
+            strategy.admit_update(obj, old, attributes.context)
         await environment.webhooks.mutate(attributes)
         check_namespace(attributes.target, obj)
     prepare(obj, old, attributes.context)
     for admission in environment.admission:
         await admission.mutate(attributes)
-    if causes := resource.strategy.validate(obj, old):
+    validate = strategy.validate_status if attributes.target.subresource == "status" else strategy.validate
+    if causes := validate(obj, old):
         raise invalid(resource, attributes.target.name, causes)
     for admission in environment.admission:
         await admission.validate(attributes)

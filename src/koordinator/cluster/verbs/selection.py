@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from koordinator.api.kubernetes_types.table import kind_type
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.selectors import (
     LabelMatcher,
@@ -19,6 +20,7 @@ from koordinator.cluster.verbs.encoding import decode
 from koordinator.cluster.verbs.target import Target
 
 _REMEMBERED = 20_000
+_OF_EVERY_KIND = frozenset(("metadata.name", "metadata.namespace"))
 
 
 class _Labelled(msgspec.Struct):
@@ -74,7 +76,7 @@ class Selection:
         """Raises ApiError 400 for a selector that does not parse or a field that the kind does not offer."""
         name = target.name or None
         fields = []
-        offered = {"metadata.name", "metadata.namespace"}
+        offered = set(_OF_EVERY_KIND)
         for field, operator, value in parse_field_selector(field_selector):
             if field == "metadata.name" and operator == "=" and name in (None, value):
                 name = value
@@ -82,7 +84,9 @@ class Selection:
             if field not in offered:
                 offered.update(target.resource.strategy.fields(_blank()))
                 if field not in offered:
-                    raise field_label_not_supported(field)
+                    resource = target.resource
+                    built_in = kind_type(resource.api_version, resource.kind) is not None
+                    raise field_label_not_supported(field, only_metadata=built_in and offered == _OF_EVERY_KIND)
             fields.append((field, operator == "=", value))
         labels = parse_label_selector(label_selector) if label_selector else None
         return cls(target.resource, facts, labels, tuple(fields), name)

@@ -1,0 +1,169 @@
+"""What the keywords of a schema ask of strings, numbers, lists and objects: a question, and the complaint about a no.
+
+Both the quick answer and the explanation are made from these, so that they cannot disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from koordinator.cluster.structural_schema.failure import Failure, Fault, go_float
+from koordinator.cluster.structural_schema.formats import FORMATS
+from koordinator.cluster.structural_schema.node import Node
+from koordinator.cluster.structural_schema.regular_expression import PatternError, compiled
+
+_EXACT = 1 << 53
+
+
+class Keyword(NamedTuple):
+    """``holds`` of a value; if not, ``complain`` (path, value)."""
+
+    holds: Callable[[Any], object]
+    complain: Callable[[str, Any], Failure]
+
+
+def of_strings(node: Node) -> list[Keyword]:
+    """Of these only the first that does not hold is told."""
+    keywords = []
+    if (limit := node.max_length) is not None:
+        keywords.append(Keyword(lambda text: len(text) <= limit, _too_long(limit)))
+    if (least := node.min_length) is not None:
+        keywords.append(Keyword(lambda text: len(text) >= least, _invalid(f"should be at least {least} chars long")))
+    if node.pattern:
+        try:
+            search: Callable[[Any], object] = compiled(node.pattern).search
+            problem = node.pattern
+        except PatternError as error:
+            search, problem = bool, f"{node.pattern}, but pattern is invalid: {error}"
+        keywords.append(Keyword(search, _invalid(f"should match '{problem}'")))
+    return keywords
+
+
+def of_format(node: Node) -> list[Keyword]:
+    if not node.format:
+        return []
+    return [Keyword(FORMATS[node.format], lambda path, text: type_failure(path, node.format_name, text))]
+
+
+def of_numbers(node: Node, *, whole: bool) -> list[Keyword]:
+    """``whole`` numbers are compared with bounds cut down to whole numbers, as the real server does."""
+    keywords = []
+    if (factor := node.multiple_of) is not None:
+        keywords.append(_multiple(int(factor) if whole else float(factor)))
+    if (least := node.minimum) is not None:
+        keywords.append(_bounded(int(least) if whole else float(least), "greater", node.exclusive_minimum))
+    if (most := node.maximum) is not None:
+        keywords.append(_bounded(int(most) if whole else float(most), "less", node.exclusive_maximum))
+    return keywords
+
+
+def of_lists(node: Node) -> list[Keyword]:
+    keywords = []
+    if (least := node.min_items) is not None:
+        keywords.append(Keyword(lambda items: len(items) >= least, _sized(f"should have at least {least} items")))
+    if (limit := node.max_items) is not None:
+        keywords.append(Keyword(lambda items: len(items) <= limit, _too_many(limit, "items")))
+    if node.unique_items:
+        keywords.append(Keyword(_unique, lambda path, items: _failure(path, "shouldn't contain duplicates", None)))
+    return keywords
+
+
+def of_objects(node: Node) -> list[Keyword]:
+    keywords = []
+    if (least := node.min_properties) is not None:
+        keywords.append(Keyword(lambda obj: len(obj) >= least, _sized(f"should have at least {least} properties")))
+    if (limit := node.max_properties) is not None:
+        keywords.append(Keyword(lambda obj: len(obj) <= limit, _too_many(limit, "properties")))
+    return keywords
+
+
+def in_enum(node: Node, value: Any) -> bool:
+    return any(_converts(value, allowed) for allowed in node.enum)
+
+
+def type_failure(path: str, wanted: str, got: str) -> Failure:
+    text = f'{path} in body must be of type {wanted}: "{got}"'
+    return Failure(Fault.TYPE, path, text, got)
+
+
+def is_whole(number: float) -> bool:
+    """Go's test for a float that is an integer in JSON."""
+    return number.is_integer() and abs(number) <= _EXACT
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal, where 1, 1.0 and true are three things."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return bool(one == other)
+
+
+def _converts(value: Any, allowed: Any) -> bool:
+    """Go converts one number to the type of the other before it compares them."""
+    if allowed is None or value is None:
+        return False
+    if type(value) in (int, float) and type(allowed) in (int, float):
+        return bool(type(allowed)(value) == allowed)
+    return same(value, allowed)
+
+
+def _unique(items: list[Any]) -> bool:
+    return not any(same(item, other) for at, item in enumerate(items) for other in items[:at])
+
+
+def _multiple(factor: float) -> Keyword:
+    if factor <= 0:
+        return Keyword(lambda number: False, lambda path, number: _not_positive(path, factor))
+    sentence = f"should be a multiple of {_number(factor)}"
+    if isinstance(factor, int):
+        return Keyword(lambda number: number % factor == 0, _invalid(sentence))
+    return Keyword(lambda number: is_whole(1 / factor * number if factor < 1 else number / factor), _invalid(sentence))
+
+
+def _not_positive(path: str, factor: float) -> Failure:
+    text = f"factor MultipleOf declared for {path} must be positive: {_number(factor)}"
+    return Failure(Fault.INVALID, path, text, factor)
+
+
+def _number(number: float) -> str:
+    return str(number) if isinstance(number, int) else go_float(number)
+
+
+def _bounded(bound: float, side: str, exclusive: bool) -> Keyword:
+    than = "than" if exclusive else "than or equal to"
+    complain = _invalid(f"should be {side} {than} {_number(bound)}")
+    if side == "less":
+        return Keyword((lambda number: number < bound) if exclusive else (lambda number: number <= bound), complain)
+    return Keyword((lambda number: number > bound) if exclusive else (lambda number: number >= bound), complain)
+
+
+def _failure(path: str, sentence: str, value: Any) -> Failure:
+    return Failure(Fault.INVALID, path, f"{path} in body {sentence}", value)
+
+
+def _invalid(sentence: str) -> Callable[[str, Any], Failure]:
+    return lambda path, value: _failure(path, sentence, value)
+
+
+def _sized(sentence: str) -> Callable[[str, Any], Failure]:
+    return lambda path, value: _failure(path, sentence, len(value))
+
+
+def _too_long(limit: int) -> Callable[[str, Any], Failure]:
+    def complain(path: str, value: Any) -> Failure:
+        return Failure(Fault.TOO_LONG, path, f"{path} in body should be at most {limit} chars long", limit=limit)
+
+    return complain
+
+
+def _too_many(limit: int, what: str) -> Callable[[str, Any], Failure]:
+    def complain(path: str, value: Any) -> Failure:
+        text = f"{path} in body should have at most {limit} {what}"
+        return Failure(Fault.TOO_MANY, path, text, len(value), limit=limit)
+
+    return complain

@@ -1,0 +1,186 @@
+"""POST pods/NAME/eviction: delete a pod if its disruption budget lets it go."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from koordinator.api.document import Document, copied
+from koordinator.api.timestamps import format_time
+from koordinator.cluster.errors import ApiError, bad_request, invalid, not_found
+from koordinator.cluster.resource import Resource
+from koordinator.cluster.storage.interface import Stored
+from koordinator.cluster.strategy import causes
+from koordinator.cluster.strategy.object_strategy import ObjectStrategy
+from koordinator.cluster.verbs.admission import Attributes, NoWebhooks
+from koordinator.cluster.verbs.delete import check_preconditions, delete
+from koordinator.cluster.verbs.disruption_budgets import budgets_of, still_processed, take_disruption
+from koordinator.cluster.verbs.encoding import decode
+from koordinator.cluster.verbs.environment import Environment
+from koordinator.cluster.verbs.identity import check_form, check_namespace
+from koordinator.cluster.verbs.modify import Attempt, retry, store
+from koordinator.cluster.verbs.options import DeleteOptions, WriteOptions
+from koordinator.cluster.verbs.target import Target
+
+_KIND: Final = ("policy", "v1", "Eviction")
+_VERSIONS: Final = ("policy/v1", "policy/v1beta1")
+_SERVER_SET_FIELD: Final = "ignoreStoreReadErrorWithClusterBreakingPotential"
+_TOO_MANY_BUDGETS: Final = (
+    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+)
+_ATTEMPTS: Final = 20
+EVICTION: Final = Resource(
+    group=_KIND[0],
+    version=_KIND[1],
+    plural="evictions",
+    kind=_KIND[2],
+    namespaced=True,
+    strategy=ObjectStrategy("policy/v1", "Eviction"),
+)
+"""The form of the body; nothing is stored as it."""
+
+
+async def evict(environment: Environment, target: Target, eviction: Document, options: WriteOptions) -> None:
+    """Raises ApiError: 404 without the pod, 409 for a precondition, 429 when the budget does not let the pod go."""
+    _complete(target, eviction)
+    attributes = Attributes(
+        "CREATE", target, eviction, None, environment.context(options.warnings), options, body_kind=_KIND
+    )
+    for admission in environment.admission:
+        await admission.mutate(attributes)
+    if environment.webhooks.mutates(attributes):
+        await environment.webhooks.mutate(attributes)
+        EVICTION.strategy.decode(eviction)
+    if eviction["metadata"].get("name") != target.name:
+        raise bad_request("name in URL does not match name in Eviction object")
+    deletion = _delete_options(target, eviction, options)
+    for admission in environment.admission:
+        await admission.validate(attributes)
+    await environment.webhooks.validate(attributes)
+    # Whoever may be asked about a deletion is not asked about this one, as by the real server.
+    silent = replace(environment, admission=(), webhooks=NoWebhooks())
+    await _Eviction(silent, replace(target, subresource=""), deletion).run()
+
+
+def _complete(target: Target, eviction: Document) -> None:
+    """What the real server fills in before anyone else sees the eviction. Raises ApiError 400."""
+    check_form(EVICTION, eviction, *_VERSIONS)
+    check_namespace(target, eviction)
+    EVICTION.strategy.decode(eviction)
+
+
+def _delete_options(target: Target, eviction: Document, options: WriteOptions) -> DeleteOptions:
+    body = eviction.get("deleteOptions") or {}
+    if body.get(_SERVER_SET_FIELD):
+        why = "can not be set for pod eviction, try after removing the option"
+        raise invalid(EVICTION, target.name, [causes.invalid(f"deleteOptions.{_SERVER_SET_FIELD}", True, why)])
+    return DeleteOptions.parse({**body, "dryRun": body.get("dryRun") or options.dry_run}, {})
+
+
+@dataclass(frozen=True, slots=True)
+class _Eviction:
+    """One pod on its way out."""
+
+    environment: Environment
+    target: Target
+    options: DeleteOptions
+
+    async def run(self) -> None:
+        pod = self._pod()
+        attempts = 1
+        while _ends_anyway(pod):
+            try:
+                await self._delete(self._pinned(pod))
+            except ApiError as error:
+                if error.code != 409 or self.options.resource_version or attempts == _ATTEMPTS:
+                    raise
+                attempts += 1
+                pod = self._pod()
+            else:
+                return
+        await self._ask_budget(pod)
+
+    async def _ask_budget(self, pod: Document) -> None:
+        budgets = budgets_of(self.environment, pod)
+        if len(budgets) > 1:
+            raise ApiError(500, "", _TOO_MANY_BUDGETS)
+        if not budgets:
+            return await self._delete(self.options)
+        (budget,) = budgets
+        if _is_ready(pod) or not _lets_unready_go(budget):
+            dry_run = self.options.dry_run
+            await take_disruption(self.environment, budget, self.target.name, dry_run=dry_run)
+            return await self._delete(self.options)
+        # Only while it stays as it is: were it ready meanwhile, the budget would count it.
+        try:
+            return await self._delete(replace(self.options, resource_version=pod["metadata"]["resourceVersion"]))
+        except ApiError as error:
+            if error.code != 409 or self.options.resource_version:
+                raise
+            raise still_processed(budget["metadata"]["name"]) from error
+
+    def _pod(self) -> Document:
+        stored = self.environment.storage.get(self.target.key)
+        if stored is None:
+            raise not_found(self.target.resource, self.target.name)
+        return decode(self.target.resource, stored)
+
+    def _pinned(self, pod: Document) -> DeleteOptions:
+        """A pod that has not started yet must not get ready on its way out: then its budget would count it."""
+        starting = pod["status"].get("phase") == "Pending" and not pod["metadata"].get("deletionTimestamp")
+        if not starting or self.options.resource_version:
+            return self.options
+        return replace(self.options, resource_version=pod["metadata"]["resourceVersion"])
+
+    async def _delete(self, options: DeleteOptions) -> None:
+        if not options.dry_run:
+            marked = await retry(self.environment, self.target, self._marker(options))
+            if options.resource_version:
+                options = replace(options, resource_version=str(marked.revision))
+        await delete(self.environment, self.target, options)
+
+    def _marker(self, options: DeleteOptions) -> Attempt:
+        async def mark(stored: Stored, pod: Document) -> Stored:
+            check_preconditions(self.target, pod, options)
+            marked = copied(pod)
+            _add_condition(marked, format_time(self.environment.clock.now()))
+            return await store(self.environment, self.target, stored, marked, dry_run=False)
+
+        return mark
+
+
+def _ends_anyway(pod: Document) -> bool:
+    """Nothing that a budget protects goes with it."""
+    phase = (pod.get("status") or {}).get("phase")
+    return phase in ("Succeeded", "Failed", "Pending") or bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def _is_ready(pod: Document) -> bool:
+    conditions = pod["status"].get("conditions") or []
+    return any(found.get("type") == "Ready" and found.get("status") == "True" for found in conditions)
+
+
+def _lets_unready_go(budget: Document) -> bool:
+    if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    current, desired = (budget["status"].get(name) or 0 for name in ("currentHealthy", "desiredHealthy"))
+    return bool(current >= desired > 0)
+
+
+def _add_condition(pod: Document, now: str) -> None:
+    conditions = pod["status"].setdefault("conditions", [])
+    found = next((condition for condition in conditions if condition.get("type") == "DisruptionTarget"), None)
+    since = found["lastTransitionTime"] if found is not None and found.get("status") == "True" else now
+    wanted = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "lastProbeTime": None,
+        "lastTransitionTime": since,
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    }
+    if found is None:
+        conditions.append(wanted)
+    else:
+        found.clear()
+        found.update(wanted)

@@ -1,0 +1,60 @@
+"""The words for bad JSON are those of Go's decoder, which was asked for them."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koordinator.cluster.strategy.json_syntax import object_complaint
+
+_JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**60), 2**60)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+)
+
+
+@given(st.dictionaries(st.text(), _JSON))
+def test_objects_are_fine(value: dict[str, object]) -> None:
+    assert object_complaint(msgspec.json.encode(value)) == ""
+
+
+@given(st.binary())
+def test_any_bytes_get_an_answer(text: bytes) -> None:
+    assert isinstance(object_complaint(text), str)
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("", "unexpected end of JSON input"),
+        ("null", ""),
+        ("[1]", "json: cannot unmarshal array into Go value of type map[string]interface {}"),
+        ("-1", "json: cannot unmarshal number into Go value of type map[string]interface {}"),
+        ("true", "json: cannot unmarshal bool into Go value of type map[string]interface {}"),
+        ('{"a"}', "invalid character '}' after object key"),
+        ('{"a":1 2', "invalid character '2' after object key:value pair"),
+        ("[1 2", "invalid character '2' after array element"),
+        ('{"a":1,}', "invalid character '}' looking for beginning of object key string"),
+        ("{'a':1}", "invalid character '\\'' looking for beginning of object key string"),
+        ('{"a":.5}', "invalid character '.' looking for beginning of value"),
+        ('{"a":1.}', "invalid character '}' after decimal point in numeric literal"),
+        ('{"a":1e}', "invalid character '}' in exponent of numeric literal"),
+        ('{"a":-', "invalid character ' ' in numeric literal"),
+        ('{"a":01}', "invalid character '1' after object key:value pair"),
+        ('{"a":tru', "invalid character ' ' in literal true (expecting 'e')"),
+        ('{"a":nil}', "invalid character 'i' in literal null (expecting 'u')"),
+        ('{"a":"\\x"}', "invalid character 'x' in string escape code"),
+        ('{"a":"\\u00g0"}', "invalid character 'g' in \\u hexadecimal character escape"),
+        ('{"a":"\n"}', "invalid character '\\n' in string literal"),
+        ('{"a":"b', "unexpected end of JSON input"),
+        ("{} {}", "invalid character '{' after top-level value"),
+    ],
+)
+def test_complaint(text: str, complaint: str) -> None:
+    assert object_complaint(text.encode()) == complaint
