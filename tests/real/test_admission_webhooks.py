@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.admission_webhooks.authorities import Authority
 from tests.cluster.admission_webhooks.cases import Case, cases
 from tests.cluster.admission_webhooks.webhook_server import WebhookServer
 from tests.cluster.admission_webhooks.world import World
+from tests.kube.certificates import Authority
 from tests.real.control_plane import ControlPlane
 from tests.real.programs import RealPrograms
 
@@ -33,7 +33,7 @@ def routing_cluster(real_programs: RealPrograms, tmp_path_factory: pytest.TempPa
 
 @pytest.fixture(scope="module")
 def webhook_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebhookServer]:
-    authority = Authority.create("webhooks")
+    authority = Authority("webhooks")
     file = tmp_path_factory.mktemp("serving") / "serving.pem"
     serving = authority.write_serving(file, "127.0.0.1", "hook.default.svc")
     server = WebhookServer(authority, serving)

@@ -38,11 +38,13 @@ class ApiServer:
         self._tls.check_hostname = False
         self._tls.verify_mode = ssl.CERT_NONE
 
-    def request(self, method: str, path: str, body: Any = None, *, media: str = "") -> Answer:
+    def request(
+        self, method: str, path: str, body: Any = None, *, media: str = "", accept: str = "application/json"
+    ) -> Answer:
         headers = {
             "Authorization": f"Bearer {self._token}",
             "Content-Type": media or _MEDIA.get(method, "application/json"),
-            "Accept": "application/json",
+            "Accept": accept,
         }
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self._root + path, data, headers, method=method)

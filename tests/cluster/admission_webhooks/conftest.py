@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.admission_webhooks.authorities import Authority
 from tests.cluster.admission_webhooks.webhook_server import WebhookServer
 from tests.cluster.admission_webhooks.world import World
 from tests.cluster.embedded_thread import embedded_server
+from tests.kube.certificates import Authority
 
 _NUMBERS = count()
 
@@ -17,7 +17,7 @@ _NUMBERS = count()
 @pytest.fixture(scope="session")
 def webhook_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebhookServer]:
     """Its certificate is good for its address and for Services called hook."""
-    authority = Authority.create("webhooks")
+    authority = Authority("webhooks")
     serving = authority.write_serving(
         tmp_path_factory.mktemp("serving") / "serving.pem", "127.0.0.1", "hook.default.svc"
     )

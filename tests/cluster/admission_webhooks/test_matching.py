@@ -112,6 +112,21 @@ def test_a_version_that_is_served_later_is_equivalent_from_then_on() -> None:
     assert [found.resource.version for found in candidates.of(attributes)] == ["v2"]
 
 
+def test_of_several_equivalent_versions_the_one_that_an_earlier_rule_names_is_sent() -> None:
+    registry = Registry(BUILTIN_RESOURCES)
+    pods = registry.stored("", "pods")
+    assert pods is not None
+    for version in ("v2", "v3"):
+        registry.add(replace(pods, version=version, storage_version=False))
+    rules = [
+        {"operations": ["*"], "apiGroups": [""], "apiVersions": [version], "resources": ["*"]}
+        for version in ("v3", "v2")
+    ]
+    candidates, _ = _candidates(_webhook("a.example.com", *rules), registry=registry)
+    attributes = replace(_attributes("CREATE", "pods"), target=Target(pods, "default", "a"))
+    assert [found.resource.version for found in candidates.of(attributes)] == ["v3"]
+
+
 def test_configurations_of_webhooks_are_never_candidates() -> None:
     everything = {"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}
     candidates, _ = _candidates(_webhook("a.example.com", everything))

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.admission_webhooks.authorities import Authority
+from tests.kube.certificates import Authority
 
 Document = dict[str, Any]
 

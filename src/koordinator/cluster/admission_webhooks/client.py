@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import posixpath
 import ssl
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -40,6 +42,13 @@ class _Call:
     timeout: float
 
 
+@dataclass(slots=True)
+class _Connection:
+    """Of one try."""
+
+    was_kept: bool = False
+
+
 class _Status(msgspec.Struct):
     kind: str = ""
     status: str = ""
@@ -70,15 +79,18 @@ class WebhookClient:
             raise RequestError(f'failed to call webhook: Post "{shown}": {why}') from error
 
     async def _send(self, call: _Call) -> bytes:
-        try:
-            return await self._send_once(call)
-        except aiohttp.ClientConnectorError:
-            raise
-        except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-            # The server may have closed a kept connection just now; a new one is tried once.
-            return await self._send_once(call)
+        """Within the time of the call, whether it takes one try or two."""
+        connection = _Connection()
+        async with asyncio.timeout(call.timeout):
+            try:
+                return await self._send_once(call, connection)
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                if not connection.was_kept:
+                    raise
+                # The server may have closed it just now. On a new one it would have been asked, so that is not tried.
+                return await self._send_once(call, _Connection())
 
-    async def _send_once(self, call: _Call) -> bytes:
+    async def _send_once(self, call: _Call, connection: _Connection) -> bytes:
         headers = {"Content-Type": "application/json", "Accept": "application/json, */*", "Host": call.host}
         async with self._pool().post(
             call.url,
@@ -86,15 +98,21 @@ class WebhookClient:
             headers=headers,
             ssl=call.context,
             server_hostname=call.server_name,
-            timeout=aiohttp.ClientTimeout(total=call.timeout),
             allow_redirects=False,
+            trace_request_ctx=connection,
         ) as response:
             return await _read(response)
 
     def _pool(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_SECONDS)
-            self._session = aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar())
+            trace = aiohttp.TraceConfig()
+            trace.on_connection_reuseconn.append(_note_kept)
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_SECONDS),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(),
+                trace_configs=[trace],
+            )
         return self._session
 
     def _address(self, client: ClientConfig, shown: str) -> str:
@@ -116,6 +134,12 @@ class WebhookClient:
             except BundleError as error:
                 raise RequestError(f"could not get REST client: {error}") from error
         return self._contexts[key]
+
+
+async def _note_kept(
+    session: aiohttp.ClientSession, context: SimpleNamespace, params: aiohttp.TraceConnectionReuseconnParams
+) -> None:
+    context.trace_request_ctx.was_kept = True
 
 
 def _shown_url(client: ClientConfig, timeout: float) -> tuple[str, str]:

@@ -58,13 +58,20 @@ class Candidates:
         asked, subresource = attributes.target.resource, attributes.target.subresource
         prefix = asked.storage_prefix()
         others = [r for r in self._registry if r is not asked and r.storage_prefix() == prefix]
-        found = []
-        for webhook in webhooks:
-            for resource in (asked, *others) if webhook.equivalent else (asked,):
-                if any(r.matches(attributes.operation, resource, subresource, namespaced) for r in webhook.rules):
-                    found.append(Invocation(webhook, resource))
-                    break
-        return tuple(found)
+
+        def first_named(webhook: Webhook, resources: Sequence[Resource]) -> Invocation | None:
+            """By the earliest of its rules."""
+            for rule in webhook.rules:
+                for resource in resources:
+                    if rule.matches(attributes.operation, resource, subresource, namespaced):
+                        return Invocation(webhook, resource)
+            return None
+
+        found = (
+            first_named(webhook, (asked,)) or (first_named(webhook, others) if webhook.equivalent else None)
+            for webhook in webhooks
+        )
+        return tuple(invocation for invocation in found if invocation is not None)
 
 
 def selects(webhook: Webhook, attributes: Attributes) -> bool:
@@ -95,8 +102,11 @@ def _is_exempt(resource: Resource) -> bool:
 
 
 def convert(obj: Document | None, source: Resource, destination: Resource) -> Document | None:
-    """An object of one version in the form of another one that shares its store."""
-    if obj is None or source is destination:
+    """An object of one version in the form of another one that shares its store.
+
+    What subresources take, such as a Scale, is the same for all versions.
+    """
+    if obj is None or source is destination or obj.get("kind") != source.kind:
         return obj
     converted = decode(destination, Stored("", encode(source, obj), 0))
     if version := obj["metadata"].get("resourceVersion"):

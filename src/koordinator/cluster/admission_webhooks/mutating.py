@@ -85,9 +85,10 @@ class MutatingWebhooks:
         obj = convert(attributes.obj, asked, wanted)
         answer = await self._caller.call(invocation, attributes, obj, mutating=True)
         patched = _patched(invocation, answer, obj)
+        # Compared before defaults come back: what took one away has changed the object, too.
         if patched is None or patched == obj:
             return False
-        result = convert(patched, wanted, asked)
+        result = convert(_with_defaults(invocation, patched), wanted, asked)
         assert result is not None
         assert attributes.obj is not None
         attributes.obj.clear()
@@ -96,7 +97,7 @@ class MutatingWebhooks:
 
 
 def _patched(invocation: Invocation, answer: Answer, obj: Document | None) -> Document | None:
-    """The patched object, decoded and with defaults; None when there is no patch. Raises CallError and ApiError."""
+    """The patched object; None when there is no patch. Raises CallError and ApiError."""
     name = invocation.webhook.name
     operations = _operations(name, answer.patch)
     if not operations:
@@ -108,12 +109,18 @@ def _patched(invocation: Invocation, answer: Answer, obj: Document | None) -> Do
         raise CallError(name, f"unsupported patch type {quoted(answer.patch_type)}")
     try:
         patched = apply_operations(obj, operations)
-        if not isinstance(patched, dict):
-            raise internal_error("json: the patched object is not an object")
-        if patched.get("kind") == invocation.resource.kind:
-            invocation.resource.strategy.decode(patched)
     except OperationError as error:
         raise internal_error(str(error)) from error
+    if not isinstance(patched, dict):
+        raise internal_error("json: the patched object is not an object")
+    return patched
+
+
+def _with_defaults(invocation: Invocation, patched: Document) -> Document:
+    """Decoded in place. Raises ApiError."""
+    try:
+        if patched.get("kind") == invocation.resource.kind:
+            invocation.resource.strategy.decode(patched)
     except ApiError as error:
         raise internal_error(str(error.__cause__ or error)) from error
     return patched

@@ -121,7 +121,8 @@ def understand(body: bytes, version: str, uid: str, *, mutating: bool) -> Answer
     patch = _patch(response)
     if version == "v1":
         _check(review, response, uid, patch, mutating=mutating)
-    patch_type = response.patchType or ("JSONPatch" if patch and version != "v1" else "")
+    # v1beta1 knows but one type, and its answers were never asked for it.
+    patch_type = response.patchType or "" if version == "v1" else "JSONPatch"
     warnings = response.warnings or ()
     allowed, refusal = bool(response.allowed), response.status or Refusal()
     return Answer(allowed, refusal, warnings, patch if mutating else b"", patch_type)

@@ -23,6 +23,7 @@ _MODULES = (
     "reviews",
     "services",
     "custom_resources",
+    "subresources",
 )
 
 

@@ -7,7 +7,6 @@ import threading
 from typing import Any
 
 from tests.cluster.admission_webhooks.api_server import Answer
-from tests.cluster.admission_webhooks.authorities import Authority
 from tests.cluster.admission_webhooks.cases.objects import config_map
 from tests.cluster.admission_webhooks.webhook_server import (
     Behaviour,
@@ -22,6 +21,7 @@ from tests.cluster.admission_webhooks.webhook_server import (
     respond,
 )
 from tests.cluster.admission_webhooks.world import World
+from tests.kube.certificates import Authority
 
 _NAME = "a.example.com"
 
@@ -120,7 +120,7 @@ def case_somebody_who_hangs_up(world: World) -> None:
 
 
 def case_an_unknown_authority(world: World) -> None:
-    client = {**world.client("/hook"), "caBundle": bundle(Authority.create("somebody else"))}
+    client = {**world.client("/hook"), "caBundle": bundle(Authority("somebody else"))}
     answer = _call(world, "validating", allow(), clientConfig=client)
     reason = "tls: failed to verify certificate: x509: certificate signed by unknown authority"
     assert (answer.code, answer.message) == (500, _posted(world, reason))

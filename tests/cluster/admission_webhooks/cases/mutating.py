@@ -189,6 +189,23 @@ def case_nobody_is_called_again_without_a_change(world: World) -> None:
     assert world.server.paths() == ["/first", "/second"]
 
 
+def case_taking_away_what_is_a_default_is_a_change(world: World) -> None:
+    """Though the default takes its place."""
+    world.server.behaviours |= {
+        "/first": allow(),
+        "/second": patch({"op": "remove", "path": "/spec/restartPolicy"}),
+    }
+    rules = [rule("pods")]
+    world.register(
+        "mutating",
+        world.webhook("a.example.com", "/first", rules=rules, reinvocationPolicy="IfNeeded"),
+        world.webhook("b.example.com", "/second", rules=rules),
+    )
+    answer = world.request("POST", world.path("pods"), pod("p"))
+    assert answer.body["spec"]["restartPolicy"] == "Always"
+    assert world.server.paths() == ["/first", "/second", "/first"]
+
+
 def case_there_is_no_third_round(world: World) -> None:
     counter = iter(range(9))
     world.server.behaviours |= {

@@ -148,6 +148,12 @@ def case_the_old_version_of_the_review(world: World) -> None:
     assert answer.body["data"] == {"a": "1"}
 
 
+def case_the_old_version_knows_one_kind_of_patch(world: World) -> None:
+    world.server.behaviours["/old"] = patch({"op": "add", "path": "/data", "value": {"a": "1"}}, patchType="Merge")
+    world.register("mutating", world.webhook("a.example.com", "/old", admissionReviewVersions=["v1beta1"]))
+    assert world.request("POST", world.path("configmaps"), config_map("a")).body["data"] == {"a": "1"}
+
+
 def case_the_old_version_takes_any_uid(world: World) -> None:
     world.server.behaviours["/old"] = envelope(response={"allowed": True})
     world.register("validating", world.webhook("a.example.com", "/old", admissionReviewVersions=["v1beta1"]))
