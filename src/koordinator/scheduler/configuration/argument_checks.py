@@ -129,7 +129,7 @@ def _check_term(term: NodeSelectorTerm, path: str) -> None:
 
 
 def _check_requirement(requirement: NodeSelectorRequirement, path: str) -> None:
-    operator, values = requirement.operator, requirement.values
+    operator, values = requirement.operator, list(requirement.values)
     if operator not in _OPERATORS:
         raise ConfigurationError(f"{path}.operator", operator, f"one of {', '.join(_OPERATORS)}")
     if operator in ("In", "NotIn") and not values:

@@ -112,10 +112,15 @@ class FilterFindings(Findings):
     ) -> None:
         super().__init__(columns, pod, state, reads, follows=follows)
         self.plugin = plugin
+        self._has_ruled_out = False
+        """Whether any row ever; until then there is nothing to compare with."""
 
     def _judge(self, rows: Rows, where: Any) -> None:
         codes = self.plugin.filter(self.pod, self.state, rows)
         # Counting is several times as fast as any().
+        if not self._has_ruled_out and not np.count_nonzero(codes):
+            return
+        self._has_ruled_out = True
         if np.count_nonzero(self.values[where] != codes):
             self.values[where] = codes
             self.changed_at = self._columns.version
@@ -123,6 +128,7 @@ class FilterFindings(Findings):
     def judge_one(self, row: int) -> None:
         code = self.plugin.filter_one(self.pod, self.state, row)
         if self.values.item(row) != code:
+            self._has_ruled_out = True
             self.values[row] = code
             self.changed_at = self._columns.version
 
