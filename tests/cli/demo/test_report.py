@@ -10,7 +10,7 @@ from rich.console import Console
 
 from koordinator.api.priority import PriorityClass
 from koordinator.cli.demo.explanation import Explained
-from koordinator.cli.demo.observation import Day, Moment, NodeUsage, Offered, PlacedPod
+from koordinator.cli.demo.observation import Day, Mark, Moment, NodeUsage, Offered, PlacedPod
 from koordinator.cli.demo.report import (
     claims,
     longest_above,
@@ -46,6 +46,7 @@ def a_good_day() -> Day:
     }
     day.most_requested = {("a", "pods"): 2}
     day.kept_off_hot_nodes = 3
+    day.marks = {"node-19": [Mark(11.0, "NegativeUsage", 0), Mark(14.0, "", 5_000)]}
     day.explained = explained("0/1 nodes are available", "0/1 nodes are available", "0/1 nodes are available")
     return day
 
@@ -112,6 +113,26 @@ def test_hurt_online_pods_fail_their_claim() -> None:
     assert 8 in failing(day)
 
 
+@pytest.mark.parametrize(
+    "marks",
+    [
+        {},
+        {"node-19": [Mark(11.0, "NegativeUsage", 5_000), Mark(14.0, "", 5_000)]},
+        {"node-19": [Mark(11.0, "NegativeUsage", 0)]},
+        {"node-19": [Mark(11.0, "NegativeUsage", 0), Mark(14.0, "", 0)]},
+        {"node-19": [Mark(11.0, "", 5_000)]},
+        {
+            "node-19": [Mark(11.0, "NegativeUsage", 0), Mark(14.0, "", 5_000)],
+            "node-1": [Mark(11.0, "NegativeUsage", 0), Mark(14.0, "", 5_000)],
+        },
+    ],
+)
+def test_an_abnormal_node_that_is_not_set_aside_fails_its_claim(marks: dict[str, list[Mark]]) -> None:
+    day = a_good_day()
+    day.marks = marks
+    assert failing(day) == [9]
+
+
 def test_a_short_peak_hurts_nobody() -> None:
     day = a_good_day()
     day.moments[15] = Moment(15.0, {"a": usage(15, 6_600, 5_600)})
@@ -139,7 +160,7 @@ def test_one_hot_report_is_not_held_against_the_scheduler() -> None:
 
 
 def test_a_day_without_observations_fails_nearly_everything() -> None:
-    assert failing(Day()) == [0, 1, 2, 3, 4, 6, 7, 8]
+    assert failing(Day()) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
 
 
 @pytest.mark.parametrize(
@@ -168,3 +189,10 @@ def test_the_report_shows_why_the_pod_is_pending() -> None:
     print_report(a_good_day(), [], console)
     assert isinstance(console.file, io.StringIO)
     assert "Closest is a: cpu: short by 90" in console.file.getvalue()
+
+
+def test_the_report_shows_from_when_to_when_a_node_was_abnormal() -> None:
+    console = Console(file=io.StringIO(), width=200)
+    print_report(a_good_day(), [], console)
+    assert isinstance(console.file, io.StringIO)
+    assert "node-19 was marked as abnormal (NegativeUsage) from 11:00 to 14:00: nothing" in console.file.getvalue()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
@@ -78,7 +79,7 @@ class MemoryApi:
             await changed.wait()
 
     async def create(self, kind: Kind[T], body: Any, namespace: str = "", **_: Any) -> T:
-        document = copy.deepcopy(to_document(body))
+        document = json.loads(body) if isinstance(body, bytes) else copy.deepcopy(to_document(body))
         name = document["metadata"]["name"]
         self._begin("create", kind, name)
         if (kind.plural, namespace, name) in self.objects:

@@ -43,7 +43,7 @@ def test_addresses_are_distinct() -> None:
 @pytest.mark.parametrize(
     ("text", "field", "value", "allowed"),
     [
-        ("zoness: [a]", "zoness", "['a']", "allowed are name, nodeGroups, region, seed, timing, usage, zones"),
+        ("zoness: [a]", "zoness", "['a']", "allowed are faults, name, nodeGroups, region, seed, timing, usage, zones"),
         ("nodeGroups: [{name: a, memry: 4Gi}]", "nodeGroups[0].memry", "'4Gi'", "there is no such field"),
         ("nodeGroups: [{name: a, reserved: {cpus: 1}}]", "nodeGroups[0].reserved.cpus", "1", "allowed are cpu, memory"),
         ("nodeGroups: [{name: a, taints: [{keys: b}]}]", "nodeGroups[0].taints[0].keys", "'b'", "effect, key, value"),

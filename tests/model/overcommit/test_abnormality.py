@@ -2,71 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 import pytest
 
-from koordinator.api.codec import convert
-from koordinator.api.node import Node, NodeCondition, NodeStatus
-from koordinator.api.nodemetric import NodeMetric
-from koordinator.model.overcommit.abnormal_condition import CONDITION_TYPE, condition_patch, remembered
+from koordinator.api.node import Node, NodeCondition
+from koordinator.api.nodemetric import AggregatedUsage, NodeMetric, ResourceMap
+from koordinator.api.quantity import Quantity
 from koordinator.model.overcommit.abnormality import (
     AGENT_MISSING,
     FROZEN_READINGS,
     METRICS_STOPPED,
     NEGATIVE_USAGE,
     REPORT_FROM_THE_FUTURE,
+    REPORT_FROM_THE_PAST,
     USAGE_ABOVE_CAPACITY,
-    NodeHealth,
-    next_look,
     observe,
 )
+from koordinator.model.overcommit.abnormality_limits import AbnormalityLimits
 from koordinator.model.overcommit.metric_facts import metric_facts
 from koordinator.model.overcommit.node_facts import node_facts
-from koordinator.model.overcommit.policies import CapacityPolicy
-from tests.model.overcommit.node_objects import NOW, Pair, a_metric, a_node
-
-NODE: Final = a_node(("100", "120G"))
-POLICY: Final = CapacityPolicy(enable=True)
-MINUTE: Final = timedelta(minutes=1)
-SOUND: Final[Pair] = ("50", "55G")
-ABOVE: Final[Pair] = ("106", "55G")
-
-
-class Watched:
-    """One node, looked at every minute or so."""
-
-    def __init__(self, health: NodeHealth | None = None) -> None:
-        self.health = health
-        self.now = NOW
-        self.metric: NodeMetric | None = None
-        self._count = 0
-
-    def report(self, usage: Pair | None = SOUND, updated: datetime | None = None, **given: Any) -> list[str]:
-        """A report that differs from all before it in some pod's usage."""
-        self._count += 1
-        pods = given.pop("pods", {"p": ("1", str(self._count))})
-        self.metric = a_metric(pods, usage=usage, updated=updated or self.now, **given)
-        return self.look()
-
-    def look(self) -> list[str]:
-        facts = None if self.metric is None else metric_facts(self.metric)
-        self.health = observe(self.health, node_facts(NODE), facts, POLICY, self.now)
-        return [finding.code for finding in self.health.findings]
-
-    def pass_minutes(self, count: float = 1) -> None:
-        self.now += count * MINUTE
-
-    def reports(self, usages: Iterable[Pair | None], **given: Any) -> list[list[str]]:
-        """One a minute; the codes after each."""
-        codes = []
-        for usage in usages:
-            codes.append(self.report(usage, **given))
-            self.pass_minutes()
-        return codes
+from tests.model.overcommit.node_objects import NOW, Pair, a_metric
+from tests.model.overcommit.watched_nodes import ABOVE, JUST_AFTER, MINUTE, NODE, POLICY, SOUND, Watched
 
 
 def test_a_node_that_reports_what_makes_sense_is_normal() -> None:
@@ -204,93 +163,173 @@ def test_readings_that_contradict_themselves_are_not_to_be_computed_with() -> No
 def test_when_to_look_again() -> None:
     node = Watched()
     node.look()
-    assert node.health is not None
-    assert next_look(node.health, POLICY) == NOW + 5 * MINUTE
+    assert node.next_look() == NOW + 5 * MINUTE + JUST_AFTER
     node.report()
-    assert next_look(node.health, POLICY) == NOW + 15 * MINUTE
+    assert node.next_look() == NOW + 5 * MINUTE + JUST_AFTER
+    node.pass_minutes(6)
+    assert node.next_look() == NOW + 15 * MINUTE + JUST_AFTER
+    node.pass_minutes(10)
+    assert node.next_look() is None
+
+
+def test_at_the_moment_that_was_named_the_answer_is_there() -> None:
+    node = Watched()
+    node.look()
+    node.now = node.next_look() or NOW
+
+    assert node.look() == [AGENT_MISSING]
+
+
+def test_a_report_that_is_taken_away_gives_the_agent_time_for_another() -> None:
+    node = Watched()
+    node.reports([SOUND] * 20)
+    node.metric = None
+
+    assert node.look() == []
+    assert node.next_look() == node.now + 4 * MINUTE + JUST_AFTER
+    node.pass_minutes(5)
+    assert node.look() == [AGENT_MISSING]
+
+
+def not_ready(status: str, since: datetime) -> Node:
+    conditions = [NodeCondition(type="Ready", status=status, last_transition_time=since)]
+    return msgspec.structs.replace(NODE, status=msgspec.structs.replace(NODE.status, conditions=conditions))
+
+
+@pytest.mark.parametrize("status", ["False", "Unknown"])
+def test_nobody_is_missed_on_a_node_that_is_not_ready(status: str) -> None:
+    node = Watched(node=not_ready(status, NOW))
+    node.report()
+    node.pass_minutes(60)
+    assert node.look() == []
+    node.metric = None
+    node.pass_minutes(60)
+    assert node.look() == []
+
+
+def test_a_node_that_has_just_become_ready_is_given_time() -> None:
+    node = Watched(node=not_ready("False", NOW))
+    node.look()
+    node.pass_minutes(60)
+    node.node = not_ready("True", node.now)
+
+    assert node.look() == []
+    node.pass_minutes(4)
+    assert node.look() == []
+    node.pass_minutes(1)
+    assert node.look() == [AGENT_MISSING]
+
+
+def test_a_mark_stays_while_the_node_is_not_ready() -> None:
+    node = Watched()
+    node.look()
+    node.pass_minutes(5)
+    assert node.look() == [AGENT_MISSING]
+    node.node = not_ready("Unknown", node.now)
+    node.pass_minutes(60)
+    assert node.look() == [AGENT_MISSING]
+
+
+def test_an_old_report_is_no_news_to_a_process_that_has_just_started() -> None:
+    node = Watched()
+    node.report(updated=NOW - 60 * MINUTE)
+    node.pass_minutes(4)
+    assert node.look() == []
+    node.pass_minutes(1)
+    assert node.look() == [METRICS_STOPPED]
+
+
+def test_reports_from_the_past_are_told_apart_from_silence() -> None:
+    node = Watched()
+    codes = []
+    for _ in range(8):
+        codes.append(node.report(updated=node.now - 20 * MINUTE))
+        node.pass_minutes()
+    assert codes == [[]] * 5 + [[REPORT_FROM_THE_PAST]] * 3
+    node.pass_minutes(14)
+    assert node.look() == [REPORT_FROM_THE_PAST]
+    node.pass_minutes(1)
+    assert node.look() == [METRICS_STOPPED]
+
+
+def test_a_clock_that_is_a_little_wrong_harms_nobody() -> None:
+    for minutes in (-10, 4):
+        node = Watched()
+        for _ in range(40):
+            assert node.report(updated=node.now + minutes * MINUTE) == []
+            node.pass_minutes()
+
+
+def test_a_clock_that_is_put_back_does_not_hide_usage_above_capacity() -> None:
+    node = Watched()
+    node.report(ABOVE, updated=NOW + 4 * MINUTE)
     node.pass_minutes()
-    node.reports([ABOVE] * 6)
-    node.report()
-    assert next_look(node.health, POLICY) == node.now + 5 * MINUTE
+
+    assert node.reports([ABOVE] * 6)[-1] == [USAGE_ABOVE_CAPACITY]
 
 
-def patched(node: Node, patch: dict[str, Any] | None) -> Node:
-    assert patch is not None
-    (document,) = patch["status"]["conditions"]
-    status = NodeStatus(conditions=[NodeCondition(type="Ready"), convert(document, NodeCondition)])
-    return msgspec.structs.replace(node, status=status)
-
-
-def abnormal() -> NodeHealth:
+def test_one_sound_report_is_not_enough() -> None:
     node = Watched()
     node.reports([ABOVE] * 6)
-    assert node.health is not None
-    return node.health
+    node.report()
+    node.pass_minutes(10)
+
+    assert node.look() == [USAGE_ABOVE_CAPACITY]
 
 
-def test_a_node_that_has_always_been_well_gets_no_condition() -> None:
-    assert condition_patch(NODE, NodeHealth(first_seen=NOW, changed_at=NOW), NOW) is None
+def test_an_agent_that_reports_too_seldom_does_not_go_back_and_forth() -> None:
+    node = Watched()
+    node.report()
+    codes = []
+    for _ in range(10):
+        node.pass_minutes(16)
+        codes.append(node.look())
+        node.pass_minutes(6)
+        codes.append(node.report())
+
+    assert codes == [[METRICS_STOPPED]] * 20
 
 
-def test_the_condition_of_an_abnormal_node() -> None:
-    assert condition_patch(NODE, abnormal(), NOW + 9 * MINUTE) == {
-        "status": {
-            "conditions": [
-                {
-                    "type": CONDITION_TYPE,
-                    "status": "True",
-                    "reason": USAGE_ABOVE_CAPACITY,
-                    "message": "the node is said to use more than it has, for 5 minutes and more",
-                    "lastHeartbeatTime": "2026-01-01T12:09:00Z",
-                    "lastTransitionTime": "2026-01-01T12:05:00Z",
-                }
-            ]
-        }
-    }
+def test_constant_readings_of_a_node_without_pods_are_believed() -> None:
+    node = Watched(runs_pods=False)
+
+    assert node.reports([SOUND] * 60, pods={}) == [[]] * 60
 
 
-def test_a_condition_is_written_once() -> None:
-    health = abnormal()
-
-    assert condition_patch(patched(NODE, condition_patch(NODE, health, NOW)), health, NOW + MINUTE) is None
-
-
-def test_the_condition_of_a_node_that_is_normal_again() -> None:
-    stored = patched(NODE, condition_patch(NODE, abnormal(), NOW))
-
-    patch = condition_patch(stored, NodeHealth(first_seen=NOW, changed_at=NOW + 20 * MINUTE), NOW + 21 * MINUTE)
-
-    (condition,) = (patch or {})["status"]["conditions"]
-    assert (condition["status"], condition["reason"]) == ("False", "ReadingsAreSound")
-    assert condition["lastTransitionTime"] == "2026-01-01T12:20:00Z"
+def test_readings_of_which_only_a_percentile_moves_are_believed() -> None:
+    node = Watched()
+    for minute in range(60):
+        node.metric = with_percentile(a_metric({"p": ("1", "1G")}, updated=node.now), minute)
+        assert node.look() == []
+        node.pass_minutes()
 
 
-def test_another_reason_is_no_transition() -> None:
-    stored = patched(NODE, condition_patch(NODE, abnormal(), NOW))
-    other = Watched(remembered(stored, NOW))
-    other.pass_minutes(30)
-    other.look()
-    assert other.health is not None
-
-    (condition,) = (condition_patch(stored, other.health, other.now) or {})["status"]["conditions"]
-
-    assert condition["reason"] == AGENT_MISSING
-    assert condition["lastTransitionTime"] == "2026-01-01T12:05:00Z"
+def with_percentile(metric: NodeMetric, milli: int) -> NodeMetric:
+    window = AggregatedUsage(usage={"p99": ResourceMap({"cpu": Quantity.from_milli(milli)})})
+    assert metric.status.node_metric is not None
+    info = msgspec.structs.replace(metric.status.node_metric, aggregated_node_usages=[window])
+    return msgspec.structs.replace(metric, status=msgspec.structs.replace(metric.status, node_metric=info))
 
 
-def test_a_restart_does_not_forgive() -> None:
-    stored = patched(NODE, condition_patch(NODE, abnormal(), NOW))
-    node = Watched(remembered(stored, NOW))
+def test_frozen_readings_are_frozen_until_they_keep_moving() -> None:
+    node = Watched()
+    node.reports([SOUND] * 32, pods={"p": ("1", "1G")})
+    assert node.reports([SOUND] * 20, pods={"p": ("2", "1G")}) == [[FROZEN_READINGS]] * 20
 
-    assert node.report() == [USAGE_ABOVE_CAPACITY]
-    assert node.health is not None
-    assert condition_patch(stored, node.health, node.now) is None
-    assert node.reports([SOUND] * 7)[-1] == []
+    assert node.reports([SOUND] * 6)[-1] == []
 
 
-def test_a_restart_remembers_a_normal_node_as_normal() -> None:
-    stored = patched(NODE, condition_patch(NODE, abnormal(), NOW))
-    forgiven = patched(NODE, condition_patch(stored, NodeHealth(first_seen=NOW, changed_at=NOW), NOW))
+def test_frozen_readings_are_found_again_after_another_fault() -> None:
+    node = Watched()
+    node.reports([SOUND] * 32, pods={"p": ("1", "1G")})
 
-    assert not remembered(forgiven, NOW).is_abnormal
-    assert not remembered(NODE, NOW).is_abnormal
+    assert node.reports([ABOVE] * 7)[-1] == [USAGE_ABOVE_CAPACITY]
+
+
+def test_limits_may_be_other_ones() -> None:
+    limits = AbnormalityLimits(raise_after=2 * MINUTE, clear_after=timedelta(seconds=90))
+    node = Watched(limits=limits)
+
+    codes = node.reports([ABOVE] * 4 + [SOUND] * 4)
+
+    assert codes == [[]] * 2 + [[USAGE_ABOVE_CAPACITY]] * 4 + [[]] * 2

@@ -25,8 +25,15 @@ COLOCATION: Final = {
     "metricReportIntervalSeconds": 1,
     "updateTimeThresholdSeconds": 1,
     "resourceDiffThreshold": 0.02,
+    "extensions": {"abnormalNodes": {"raiseAfterSeconds": 1, "clearAfterSeconds": 1}},
 }
 """The colocation strategy of the SLO ConfigMap."""
+
+FAULTY: Final = "node-19"
+"""The node whose agent reports nonsense for some hours."""
+FAULTY_FROM_HOUR: Final = 9
+FAULTY_TO_HOUR: Final = 12
+"""It goes on for longer where nobody has noticed by then."""
 
 TOO_LARGE: Final = "quarterly-report"
 """The name of a pod that no node can take."""

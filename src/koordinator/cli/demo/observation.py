@@ -11,7 +11,9 @@ from koordinator.api.nodemetric import NodeMetric, ResourceMap
 from koordinator.api.pod import Pod
 from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.api.resource_names import BATCH_CPU
+from koordinator.cli.demo.day import FAULTY
 from koordinator.cli.demo.explanation import Explained
+from koordinator.model.overcommit.abnormal_condition import CONDITION_TYPE
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +47,20 @@ class PlacedPod:
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """Batch CPU of all nodes at one hour of the day, in milli-CPU."""
+    """Batch CPU at one hour of the day, in milli-CPU: of all nodes but the faulty one, which lends nothing for another
+    reason than online load."""
 
     hour: float
+    batch_cpu: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A node that has been marked as abnormal, at one hour of the day."""
+
+    hour: float
+    reason: str
+    """Empty once it is normal again."""
     batch_cpu: int
 
 
@@ -61,6 +74,8 @@ class Day:
     moments: list[Moment] = field(default_factory=list)
     offers: list[Offered] = field(default_factory=list)
     """What koord-manager offered to batch pods, over time."""
+    marks: dict[str, list[Mark]] = field(default_factory=dict)
+    """Of nodes that were abnormal at some time, from then on."""
     pods: dict[str, PlacedPod] = field(default_factory=dict)
     most_requested: dict[tuple[str, str], int] = field(default_factory=dict)
     """(node, resource) -> the largest sum of requests that was seen on it."""
@@ -78,8 +93,17 @@ class Day:
             }
 
     def see_offers(self, hour: float, nodes: Sequence[Node]) -> None:
-        amounts = [node.status.allocatable.get(BATCH_CPU) for node in nodes]
+        amounts = [node.status.allocatable.get(BATCH_CPU) for node in nodes if node.metadata.name != FAULTY]
         self.offers.append(Offered(hour, sum(amount.value for amount in amounts if amount is not None)))
+
+    def see_marks(self, hour: float, nodes: Sequence[Node]) -> None:
+        for node in nodes:
+            for condition in node.status.conditions:
+                if condition.type == CONDITION_TYPE:
+                    amount = node.status.allocatable.get(BATCH_CPU)
+                    reason = condition.reason if condition.status == "True" else ""
+                    mark = Mark(hour, reason, 0 if amount is None else amount.value)
+                    self.marks.setdefault(node.metadata.name, []).append(mark)
 
     def see_metrics(self, hour: float, metrics: Sequence[NodeMetric]) -> None:
         nodes = {metric.metadata.name: usage for metric in metrics if (usage := node_usage(metric)) is not None}

@@ -14,21 +14,24 @@ import yaml
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from koordinator.api.installation import NAMESPACE
 from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODES, PODS
+from koordinator.api.slo_controller_config import DEFAULT_NAME
 from koordinator.base.clock import Clock, SystemClock
 from koordinator.cli.demo import day as script
 from koordinator.cli.demo.explanation import explain
+from koordinator.cli.demo.faulty_node import FaultyNode
 from koordinator.cli.demo.observation import Day
 from koordinator.cli.demo.scheduler_metrics import pods_kept_off
 from koordinator.cli.local_cluster import programs
-from koordinator.cli.local_cluster.prepare import SLO_CONFIG_MAP, SYSTEM_NAMESPACE, prepare
+from koordinator.cli.local_cluster.prepare import prepare
 from koordinator.cli.local_cluster.programs import LocalClusterOptions
 from koordinator.cli.supervisor import Supervisor
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.interface import Client, PatchType
 
 _OBSERVE_EVERY = 0.5
-_SETTLE_SECONDS = 10.0
+_SETTLE_SECONDS = 20.0
 
 
 async def play(data: Path, seed: int) -> Day:
@@ -39,9 +42,10 @@ async def play(data: Path, seed: int) -> Day:
     async with _local_cluster(data, seed, clock) as (cluster, client):
         day = Day()
         day.see_nodes((await client.list(NODES)).items)
+        faulty = FaultyNode(client)
         with _progress(console) as progress:
-            await _run_script(client, clock, day, progress)
-        await _settle(client, clock, day)
+            await _run_script(client, clock, day, faulty, progress)
+        await _settle(client, clock, day, faulty)
         day.explained = await explain(client, cluster.scheduler_port, script.NAMESPACE, script.TOO_LARGE)
         day.kept_off_hot_nodes = await pods_kept_off(cluster.scheduler_port, "LoadAwareScheduling")
         return day
@@ -72,7 +76,7 @@ async def _local_cluster(data: Path, seed: int, clock: Clock) -> AsyncIterator[t
             try:
                 await prepare(client)
                 configuration = {"data": {"colocation-config": json.dumps(script.COLOCATION)}}
-                await client.patch(CONFIG_MAPS, SLO_CONFIG_MAP, configuration, PatchType.MERGE, SYSTEM_NAMESPACE)
+                await client.patch(CONFIG_MAPS, DEFAULT_NAME, configuration, PatchType.MERGE, NAMESPACE)
                 await supervisor.start(programs.manager(cluster))
                 await supervisor.start(programs.scheduler(cluster))
                 await supervisor.start(programs.simulated_nodes(cluster))
@@ -83,7 +87,7 @@ async def _local_cluster(data: Path, seed: int, clock: Clock) -> AsyncIterator[t
             await supervisor.stop()
 
 
-async def _run_script(client: Client, clock: Clock, day: Day, progress: Progress) -> None:
+async def _run_script(client: Client, clock: Clock, day: Day, faulty: FaultyNode, progress: Progress) -> None:
     offers = script.script()
     bar = progress.add_task("midnight", total=24.0)
     began = clock.monotonic()
@@ -93,19 +97,26 @@ async def _run_script(client: Client, clock: Clock, day: Day, progress: Progress
             await asyncio.gather(*(client.create(PODS, pod, script.NAMESPACE) for pod in offers[offered].pods))
             offered += 1
         await _observe(client, day, hour)
+        await faulty.follow(day, hour)
         progress.update(bar, completed=hour, description=_description(day, hour))
         await clock.sleep(_OBSERVE_EVERY)
     progress.update(bar, completed=24.0)
 
 
-async def _settle(client: Client, clock: Clock, day: Day) -> None:
-    """The last pods may still be on their way when the day is over."""
+async def _settle(client: Client, clock: Clock, day: Day, faulty: FaultyNode) -> None:
+    """The last pods, and the node that was set aside, may still be on their way when the day is over."""
     deadline = clock.monotonic() + _SETTLE_SECONDS
-    while (
-        any(not pod.node and pod.name != script.TOO_LARGE for pod in day.pods.values()) and clock.monotonic() < deadline
-    ):
+    while not _is_settled(day) and clock.monotonic() < deadline:
         await clock.sleep(_OBSERVE_EVERY)
         day.see_pods((await client.list(PODS, script.NAMESPACE)).items)
+        day.see_marks(24.0, (await client.list(NODES)).items)
+        await faulty.follow(day, 24.0)
+
+
+def _is_settled(day: Day) -> bool:
+    marks = day.marks.get(script.FAULTY, [])
+    is_back = bool(marks) and not marks[-1].reason and marks[-1].batch_cpu > 0
+    return is_back and all(pod.node or pod.name == script.TOO_LARGE for pod in day.pods.values())
 
 
 async def _observe(client: Client, day: Day, hour: float) -> None:
@@ -114,6 +125,7 @@ async def _observe(client: Client, day: Day, hour: float) -> None:
     )
     day.see_metrics(hour, metrics.items)
     day.see_offers(hour, nodes.items)
+    day.see_marks(hour, nodes.items)
     day.see_pods(pods.items)
 
 

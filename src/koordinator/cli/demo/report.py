@@ -10,9 +10,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from koordinator.api.priority import PriorityClass
-from koordinator.cli.demo.day import CPU_THRESHOLD_PERCENT, FIRST_BATCH_HOUR, SAFE_PERCENT
+from koordinator.cli.demo.day import CPU_THRESHOLD_PERCENT, FAULTY, FIRST_BATCH_HOUR, SAFE_PERCENT
 from koordinator.cli.demo.explanation import Explained
-from koordinator.cli.demo.observation import Day, NodeUsage, PlacedPod
+from koordinator.cli.demo.observation import Day, Mark, NodeUsage, PlacedPod
 
 _LEAST_GAIN = 1.5
 _OF_THE_NODE = ("cpu", "memory", "pods")
@@ -132,7 +132,22 @@ def claims(day: Day) -> list[Claim]:
             f"{_LONGEST_HOURS:g} h (the longest was {hurt:.1f} h)",
             hurt <= _LONGEST_HOURS and bool(day.moments),
         ),
+        Claim(
+            f"{FAULTY}, whose agent reported nonsense, and no other node was marked as abnormal, lent nothing to batch "
+            "pods meanwhile and lends again",
+            set(day.marks) == {FAULTY} and was_set_aside(day.marks[FAULTY]),
+        ),
     ]
+
+
+def was_set_aside(marks: Sequence[Mark]) -> bool:
+    """Whether a node was abnormal, lent nothing while it was, and has been lending again since.
+
+    It lends again a moment before the mark comes off, which the last look at the mark may have seen.
+    """
+    lent = [mark.batch_cpu for mark in marks if mark.reason]
+    last = marks[-1]
+    return bool(lent) and lent[0] == 0 and not any(lent[:-1]) and not last.reason and last.batch_cpu > 0
 
 
 def _all_placed(what: str, pods: Sequence[PlacedPod]) -> Claim:
@@ -163,12 +178,27 @@ def print_report(day: Day, judged: Sequence[Claim], console: Console | None = No
         f"Online pods request {requested // 1000} CPUs and use few of them; koord-manager offered what they left idle, "
         f"{offered_at(day, min)} CPUs at their quietest and {offered_at(day, max)} at their busiest, to batch pods."
     )
+    for name, marks in day.marks.items():
+        console.print(_set_aside(name, marks))
     console.print("Nodes and usage are simulated; everything that decides is not.")
     if day.explained is not None:
         _print_explained(day.explained, console)
     console.print()
     for claim in judged:
         console.print(f"  [green]✓[/green] {claim.text}" if claim.holds else f"  [red]✗ {claim.text}[/red]")
+
+
+def _set_aside(name: str, marks: Sequence[Mark]) -> str:
+    first = marks[0]
+    back = next((mark.hour for mark in marks if not mark.reason), 24.0)
+    return (
+        f"{name} was marked as abnormal ({first.reason}) from {_clock(first.hour)} to {_clock(back)}: nothing that its "
+        "agent said was counted with."
+    )
+
+
+def _clock(hour: float) -> str:
+    return f"{int(hour):02d}:{int(hour % 1 * 60):02d}"
 
 
 def _print_explained(explained: Explained, console: Console) -> None:

@@ -12,6 +12,8 @@ from koordinator.api.kinds import NODES, PODS
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock, SystemClock
+from koordinator.cluster.nodes.fault_kinds import ALLOWED, FAULT_ANNOTATION
+from koordinator.cluster.nodes.faults import Faults, said_fault
 from koordinator.cluster.nodes.liveness import Liveness
 from koordinator.cluster.nodes.metrics_reporter import MetricsReporter
 from koordinator.cluster.nodes.node_objects import SimulatedNode, expand
@@ -21,12 +23,15 @@ from koordinator.cluster.nodes.population import NODE_RETENTION, NodeUsage, Popu
 from koordinator.cluster.nodes.registration import Registration
 from koordinator.cluster.nodes.scenario import Scenario
 from koordinator.cluster.nodes.simulated_time import SimulatedTime
+from koordinator.kube.event_series import reference_to
+from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer import Informer
 from koordinator.kube.interface import Client
 
 logger = logging.getLogger(__name__)
 
 _NODE_INDEX: Final = "node"
+_SOURCE: Final = "simulated-nodes"
 _LEAST_SAMPLING_PAUSE: Final = 0.25
 _CONCURRENCY: Final = 32
 
@@ -65,6 +70,8 @@ class Fleet:
             client, PODS, field_selector="spec.nodeName!=", indexes={_NODE_INDEX: _node_of},
             clock=self._clock, random=self._random,
         )  # fmt: skip
+        self._events = EventBroadcaster(client, instance=_SOURCE, clock=self._clock, random=self._random)
+        self._recorder = self._events.recorder(_SOURCE)
         self._assemble()
 
     def _assemble(self) -> None:
@@ -73,6 +80,7 @@ class Fleet:
         self._liveness = Liveness(self._client, timing, find_node, clock=clock, random=random, concurrency=concurrency)
         self._reporter = MetricsReporter(
             self._client, timing, self._population, self.time, find_node,
+            Faults(self._scenario.faults, self.time.elapsed, find_node),
             clock=clock, random=random, concurrency=concurrency,
         )  # fmt: skip
         self._runtime = PodRuntime(
@@ -106,6 +114,7 @@ class Fleet:
         """
         async with asyncio.TaskGroup() as group:
             group.create_task(self._node_informer.run(), name="node informer")
+            group.create_task(self._events.run(), name="events")
             await self._node_informer.wait_synced()
             registration = Registration(
                 self._client, self._scenario.name,
@@ -115,6 +124,8 @@ class Fleet:
             await self._all_seen()
             for node in self._wanted:
                 self._join(node)
+                if (found := self._node_informer.get(node.name)) is not None:
+                    self._check_fault(found)
             self._registered.set()
             self._node_informer.add_handlers(on_update=self._node_changed, on_delete=self._node_gone)
             self._pod_informer.add_handlers(
@@ -148,6 +159,15 @@ class Fleet:
     def _node_changed(self, old: Node, new: Node) -> None:
         if new.metadata.name in self._nodes:
             self._liveness.observe(new)
+            if old.metadata.annotations.get(FAULT_ANNOTATION) != new.metadata.annotations.get(FAULT_ANNOTATION):
+                self._check_fault(new)
+
+    def _check_fault(self, node: Node) -> None:
+        text = node.metadata.annotations.get(FAULT_ANNOTATION)
+        if text is not None and said_fault(node) is None:
+            note = f"annotation {FAULT_ANNOTATION}: {text!r} is not known and changes nothing; allowed are {ALLOWED}"
+            self._recorder.event(reference_to(NODES, node), "Warning", "UnknownFault", "Simulate", note)
+            logger.warning("node %s: %s", node.metadata.name, note)
 
     def _node_gone(self, node: Node) -> None:
         """Somebody deleted the node: as with a kubelet, it does not come back before the next start."""

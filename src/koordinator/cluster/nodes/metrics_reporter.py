@@ -17,6 +17,8 @@ from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.base.clock import Clock
+from koordinator.cluster.nodes.fault_kinds import SILENT, Fault
+from koordinator.cluster.nodes.faults import Faults
 from koordinator.cluster.nodes.node_metrics import (
     CollectPolicy,
     clearing,
@@ -50,6 +52,7 @@ class MetricsReporter:
         population: Population,
         time: SimulatedTime,
         find_node: Callable[[str], Node | None],
+        faults: Faults,
         *,
         clock: Clock,
         random: Random,
@@ -60,6 +63,9 @@ class MetricsReporter:
         self._population = population
         self._time = time
         self._find_node = find_node
+        self._faults = faults
+        self._without: set[str] = set()
+        """Nodes whose agents are missing and that have nothing from before."""
         self._clock = clock
         self._policies: dict[str, CollectPolicy] = {}
         self._reported: dict[str, float] = {}
@@ -77,16 +83,15 @@ class MetricsReporter:
         self.duty.rotation.leave(node)
         self._policies.pop(node, None)
         self._reported.pop(node, None)
+        self._without.discard(node)
+        self._faults.forget(node)
 
     async def _report(self, names: Sequence[str]) -> Sequence[str]:
         if self._clock.monotonic() < self._absent_until:
             return names
+        failed = await each("removing NodeMetrics", self._to_remove(names), self._remove)
         now = self._time.now()
-        statuses: dict[str, dict[str, Any]] = {}
-        for policy, nodes in self._by_policy(names, now).items():
-            documents = node_metric_statuses(self._population, nodes, policy, now, self._clock.now())
-            statuses.update(zip(nodes, documents, strict=True))
-
+        statuses = self._statuses([name for name in names if self._faults.of(name) not in SILENT], now)
         unserved: list[str] = []
 
         async def write(name: str) -> None:
@@ -95,7 +100,33 @@ class MetricsReporter:
             else:
                 unserved.append(name)
 
-        return [*await each("reporting NodeMetrics", list(statuses), write), *unserved]
+        return [*failed, *await each("reporting NodeMetrics", list(statuses), write), *unserved]
+
+    def _statuses(self, names: Sequence[str], now: float) -> dict[str, dict[str, Any]]:
+        """What those of ``names`` report whose turn it is."""
+        statuses: dict[str, dict[str, Any]] = {}
+        wall = self._clock.now()
+        for policy, nodes in self._by_policy(names, now).items():
+            documents = node_metric_statuses(self._population, nodes, policy, now, wall)
+            for name, document in zip(nodes, documents, strict=True):
+                statuses[name] = self._faults.distorted(self._population.node(name), document, wall)
+        return statuses
+
+    def _to_remove(self, names: Sequence[str]) -> list[str]:
+        missing = {name for name in names if self._faults.of(name) is Fault.AGENT_MISSING}
+        self._without.difference_update(set(names) - missing)
+        return sorted(missing - self._without)
+
+    async def _remove(self, name: str) -> None:
+        """An agent that has never been there has left no report."""
+        try:
+            found = await self._client.get(NODE_METRICS, name)
+            if found.status.update_time is not None:
+                await self._client.delete(NODE_METRICS, name)
+        except ApiStatusError as error:
+            if not error.is_not_found:
+                raise
+        self._without.add(name)
 
     def _by_policy(self, names: Sequence[str], now: float) -> dict[CollectPolicy, list[str]]:
         groups: dict[CollectPolicy, list[str]] = defaultdict(list)

@@ -97,6 +97,9 @@ class Population:
     def node_row(self, name: str) -> int:
         return self._nodes[name][0]
 
+    def node(self, name: str) -> SimulatedNode:
+        return self._nodes[name][1]
+
     def has_node(self, name: str) -> bool:
         return name in self._nodes
 

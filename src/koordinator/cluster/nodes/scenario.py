@@ -126,6 +126,19 @@ class UsageModel(WireStruct):
     system: SystemUsage = SystemUsage()
 
 
+class PlannedFault(WireStruct):
+    """Something that goes wrong with what some nodes report. Times are simulated."""
+
+    fault: str = ""
+    """One of ``fault_kinds.Fault``."""
+    nodes: list[str] = []
+    """Names, or patterns such as ``small-*``."""
+    after: GoDuration = _seconds(0)
+    """The start of the program."""
+    lasts: GoDuration | None = None
+    """Unset: to the end."""
+
+
 class Timing(WireStruct):
     """Durations. Those of leases and heartbeats are real; all others are simulated and pass ``speed`` times as fast."""
 
@@ -153,6 +166,8 @@ class Scenario(WireStruct):
     node_groups: list[NodeGroup] = []
     usage: UsageModel = UsageModel()
     timing: Timing = Timing()
+    faults: list[PlannedFault] = []
+    """Of several for one node at one moment, the first counts."""
 
     @property
     def total_nodes(self) -> int:

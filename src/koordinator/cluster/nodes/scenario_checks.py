@@ -13,6 +13,7 @@ from koordinator.api.duration import GoDuration
 from koordinator.api.names import label_key, label_value
 from koordinator.base.durations import format_duration
 from koordinator.base.errors import ConfigurationError
+from koordinator.cluster.nodes.fault_checks import check_faults
 
 if TYPE_CHECKING:
     from koordinator.cluster.nodes.scenario import NodeGroup, Scenario
@@ -86,12 +87,13 @@ def check_scenario(scenario: Scenario) -> None:
         names.add(group.name)
     if not 0 < scenario.total_nodes <= MAX_NODES:
         raise ConfigurationError("nodeGroups", scenario.total_nodes, f"from 1 to {MAX_NODES} nodes in all")
-    _check_names(scenario.node_groups)
+    node_names = _check_names(scenario.node_groups)
     for path, value in _numbers("usage", scenario.usage):
         _check_number(path, value)
     for path, value in _numbers("timing", scenario.timing):
         _check_number(path, value)
     _check_timing(scenario)
+    check_faults(scenario, node_names)
 
 
 def _check_group(at: str, group: NodeGroup) -> None:
@@ -143,7 +145,8 @@ def _bad_pattern(at: str, pattern: str) -> ConfigurationError:
     return ConfigurationError(f"{at}.namePattern", pattern, allowed)
 
 
-def _check_names(groups: list[NodeGroup]) -> None:
+def _check_names(groups: list[NodeGroup]) -> set[str]:
+    """The names of all nodes."""
     seen: dict[str, int] = {}
     for position, group in enumerate(groups):
         for index in range(group.count):
@@ -151,6 +154,7 @@ def _check_names(groups: list[NodeGroup]) -> None:
             if seen.setdefault(name, position) != position:
                 at = f"nodeGroups[{position}].namePattern"
                 raise ConfigurationError(at, group.name_pattern, f"another group has a node {name!r} too")
+    return set(seen)
 
 
 def _check_label_value(at: str, value: str) -> None:

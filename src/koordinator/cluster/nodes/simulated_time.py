@@ -30,7 +30,11 @@ class SimulatedTime:
         return self._speed
 
     def now(self) -> float:
-        return self._start + (self._clock.monotonic() - self._began) * self._speed
+        return self._start + self.elapsed()
+
+    def elapsed(self) -> float:
+        """Simulated seconds since the start."""
+        return (self._clock.monotonic() - self._began) * self._speed
 
     def real(self, simulated_seconds: float) -> float:
         """How many real seconds so much simulated time takes."""

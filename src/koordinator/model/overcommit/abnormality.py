@@ -1,9 +1,12 @@
 """Nodes that cannot be trusted with batch capacity, found from one report after another.
 
 A node is abnormal when its agent is missing, when its reports stop, or when they contradict themselves: usage above
-capacity or below zero for minutes, the same readings for half an hour, a time that has not come yet. It stays abnormal
-until all has been well for a while, so that a node at the edge of a limit does not go back and forth. What is kept of
-a node between two looks has a fixed size.
+capacity or below zero for minutes, the same readings for half an hour, a time that cannot be. It stays abnormal until
+reports have been sound for a while, so that a node at the edge of a limit does not go back and forth.
+
+Silence counts only where somebody should have been heard: not of a node that is not Ready or has only just become so,
+and not before this process has listened for a while itself. Where nothing can be said, what was said before stands.
+What is kept of a node between two looks has a fixed size, and is made anew from the node's condition and from reports.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
+from koordinator.model.overcommit.abnormality_limits import DEFAULT_LIMITS, AbnormalityLimits
 from koordinator.model.overcommit.amounts import Amounts
 from koordinator.model.overcommit.metric_facts import MetricFacts
 from koordinator.model.overcommit.node_facts import NodeFacts
@@ -20,12 +24,17 @@ from koordinator.model.overcommit.policies import CapacityPolicy
 
 AGENT_MISSING: Final = "AgentMissing"
 METRICS_STOPPED: Final = "MetricsStopped"
+REPORT_FROM_THE_PAST: Final = "ReportFromThePast"
+REPORT_FROM_THE_FUTURE: Final = "ReportFromTheFuture"
+FROZEN_READINGS: Final = "FrozenReadings"
 USAGE_ABOVE_CAPACITY: Final = "UsageAboveCapacity"
 NEGATIVE_USAGE: Final = "NegativeUsage"
-FROZEN_READINGS: Final = "FrozenReadings"
-REPORT_FROM_THE_FUTURE: Final = "ReportFromTheFuture"
-CONTRADICTIONS: Final = frozenset({USAGE_ABOVE_CAPACITY, NEGATIVE_USAGE, FROZEN_READINGS, REPORT_FROM_THE_FUTURE})
+CONTRADICTIONS: Final = frozenset({REPORT_FROM_THE_FUTURE, FROZEN_READINGS, USAGE_ABOVE_CAPACITY, NEGATIVE_USAGE})
 """Those with which readings arrive, and are not to be computed with."""
+REASONS: Final = (AGENT_MISSING, METRICS_STOPPED, REPORT_FROM_THE_PAST, *sorted(CONTRADICTIONS))
+
+_JUST_AFTER: Final = timedelta(seconds=1)
+_MINUTE: Final = timedelta(minutes=1)
 
 
 class Finding(NamedTuple):
@@ -34,25 +43,8 @@ class Finding(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class AbnormalityLimits:
-    missing_after: timedelta = timedelta(minutes=5)
-    """How long a node that nobody has heard of before may be without a report."""
-    raise_after: timedelta = timedelta(minutes=5)
-    """How long usage may be above capacity or below zero, from report to report."""
-    clear_after: timedelta = timedelta(minutes=5)
-    """How long all must have been well before a node is normal again."""
-    frozen_after: timedelta = timedelta(minutes=30)
-    frozen_reports: int = 10
-    """How many equal reports in a row, at least, over that time."""
-    clock_difference: timedelta = timedelta(minutes=5)
-    """By how much a node's clock may be ahead."""
-    tolerated_percent: int = 5
-    """By how much usage may be above capacity, since both are measured."""
-
-
-@dataclass(frozen=True, slots=True)
 class NodeHealth:
-    """What is kept of a node between two looks."""
+    """What is kept of a node between two looks. Report times are by the node's clock, all others by ours."""
 
     first_seen: datetime
     changed_at: datetime
@@ -61,11 +53,20 @@ class NodeHealth:
     """What makes the node abnormal; empty while it is normal."""
     well_since: datetime | None = None
     """Since when nothing has been found any more in an abnormal node."""
+    expected_since: datetime | None = None
+    """Since when a report could have been expected; None: since the node was first seen."""
+    heard_at: datetime | None = None
+    """When the last report arrived."""
     report_time: datetime | None = None
+    """The time that the report bears which there is now."""
+    is_late: bool = False
+    """Whether that had expired when it arrived, and another before it was seen to arrive."""
     fingerprint: int = 0
     same_since: datetime | None = None
     """The time of the first of the reports that are equal to the last one."""
     same_reports: int = 0
+    moved_at: datetime | None = None
+    """The time of the last report that was seen to differ from the one before it."""
     above_since: datetime | None = None
     negative_since: datetime | None = None
 
@@ -78,6 +79,9 @@ class NodeHealth:
         """Why readings that arrive are not to be computed with; empty when they may be."""
         return "; ".join(finding.message for finding in self.findings if finding.code in CONTRADICTIONS)
 
+    def has(self, code: str) -> bool:
+        return any(finding.code == code for finding in self.findings)
+
 
 def observe(
     before: NodeHealth | None,
@@ -85,51 +89,78 @@ def observe(
     metric: MetricFacts | None,
     policy: CapacityPolicy,
     now: datetime,
-    limits: AbnormalityLimits = AbnormalityLimits(),
+    limits: AbnormalityLimits = DEFAULT_LIMITS,
+    *,
+    runs_pods: bool = True,
 ) -> NodeHealth:
-    """What is known of a node after one more look at it, with or without a new report."""
+    """What is known of a node after one more look at it, with or without a new report. ``runs_pods``: whether there
+    are pods on the node; without, nothing needs to change there."""
     if before is None:
         before = NodeHealth(first_seen=now, changed_at=now)
-    after = _with_report(before, node, metric, limits)
-    return _judged(after, _findings(after, metric, policy, now, limits), now, limits)
+    after = _with_report(_with_expectation(before, node, now), node, metric, policy, now, limits)
+    found = _silence(after, node, policy, now, limits)
+    if found is None:
+        found = tuple(_contradictions(after, now, limits, runs_pods))
+    return _judged(after, found, now, limits)
 
 
 def next_look(
-    health: NodeHealth,
-    policy: CapacityPolicy,
-    limits: AbnormalityLimits = AbnormalityLimits(),
-) -> datetime:
-    """When time alone may change the answer, should no report come before."""
-    if health.report_time is None:
-        silent_at = health.first_seen + limits.missing_after
-    else:
-        silent_at = health.report_time + timedelta(minutes=policy.degrade_time_minutes)
-    if health.well_since is None:
-        return silent_at
-    return min(silent_at, health.well_since + limits.clear_after)
+    health: NodeHealth, policy: CapacityPolicy, now: datetime, limits: AbnormalityLimits = DEFAULT_LIMITS
+) -> datetime | None:
+    """When time alone may change the answer next, should no report come before."""
+    expected, expiry = health.expected_since or health.first_seen, timedelta(minutes=policy.degrade_time_minutes)
+    moments = [expected + limits.missing_after]
+    if health.report_time is not None:
+        moments.append(health.report_time + expiry)
+    if health.heard_at is not None:
+        if health.report_time is None:
+            moments.append(health.heard_at + limits.missing_after)
+        elif health.is_late:
+            moments.append(health.heard_at + expiry)
+    return min((moment + _JUST_AFTER for moment in moments if moment + _JUST_AFTER > now), default=None)
+
+
+def _with_expectation(health: NodeHealth, node: NodeFacts, now: datetime) -> NodeHealth:
+    since = health.first_seen
+    if node.ready_since is not None and since < node.ready_since <= now:
+        since = node.ready_since
+    return health if health.expected_since == since else replace(health, expected_since=since)
 
 
 def _with_report(
-    health: NodeHealth, node: NodeFacts, metric: MetricFacts | None, limits: AbnormalityLimits
+    health: NodeHealth,
+    node: NodeFacts,
+    metric: MetricFacts | None,
+    policy: CapacityPolicy,
+    now: datetime,
+    limits: AbnormalityLimits,
 ) -> NodeHealth:
-    """The same node with a report that has not been seen yet."""
+    """The same node with a report that has not been seen yet, or with none any more."""
     time = metric.update_time if metric is not None else None
-    if metric is None or time is None or time == health.report_time:
+    if time == health.report_time:
         return health
-    is_same = health.report_time is not None and metric.fingerprint == health.fingerprint
+    if metric is None or time is None:
+        return replace(health, report_time=None, is_late=False, same_reports=0, same_since=None, moved_at=None)
+    is_first = health.same_reports == 0
+    is_same = not is_first and metric.fingerprint == health.fingerprint
     is_above = metric.node_usage is not None and _is_above(metric.node_usage, node.capacity, limits)
-    return NodeHealth(
-        first_seen=health.first_seen,
-        changed_at=health.changed_at,
-        findings=health.findings,
-        well_since=health.well_since,
+    return replace(
+        health,
+        heard_at=now,
         report_time=time,
+        is_late=not is_first and _is_expired(time, policy, now),
         fingerprint=metric.fingerprint,
-        same_since=health.same_since if is_same else time,
+        same_since=_earlier(health.same_since, time) if is_same else time,
         same_reports=health.same_reports + 1 if is_same else 1,
-        above_since=(health.above_since or time) if is_above else None,
-        negative_since=(health.negative_since or time) if metric.has_negative else None,
+        moved_at=health.moved_at if is_first or is_same else time,
+        above_since=_earlier(health.above_since, time) if is_above else None,
+        negative_since=_earlier(health.negative_since, time) if metric.has_negative else None,
     )
+
+
+def _earlier(since: datetime | None, time: datetime) -> datetime:
+    """A clock may have been put back."""
+    return time if since is None else min(since, time)
 
 
 def _is_above(usage: Amounts, capacity: Amounts, limits: AbnormalityLimits) -> bool:
@@ -140,47 +171,66 @@ def _is_above(usage: Amounts, capacity: Amounts, limits: AbnormalityLimits) -> b
     )
 
 
-def _findings(
-    health: NodeHealth,
-    metric: MetricFacts | None,
-    policy: CapacityPolicy,
-    now: datetime,
-    limits: AbnormalityLimits,
-) -> tuple[Finding, ...]:
-    """What is wrong at this moment."""
-    time = metric.update_time if metric is not None else None
+def _is_expired(time: datetime, policy: CapacityPolicy, now: datetime) -> bool:
+    return now > time + timedelta(minutes=policy.degrade_time_minutes)
+
+
+def _silence(
+    health: NodeHealth, node: NodeFacts, policy: CapacityPolicy, now: datetime, limits: AbnormalityLimits
+) -> tuple[Finding, ...] | None:
+    """What is wrong where there is no report of now; None where there is one."""
+    time, heard, expected = health.report_time, health.heard_at, health.expected_since or health.first_seen
+    if time is not None and not _is_expired(time, policy, now):
+        return None
+    awaited = expected if time is not None or heard is None else max(expected, heard)
+    if not node.is_ready or now - awaited < limits.missing_after:
+        return health.findings
     if time is None:
-        if now - health.first_seen < limits.missing_after:
-            return ()
         return (Finding(AGENT_MISSING, "no agent reports from the node: is koordlet running there?"),)
-    if now > time + timedelta(minutes=policy.degrade_time_minutes):
-        text = f"the last report of the node's agent is more than {policy.degrade_time_minutes} minutes old"
-        return (Finding(METRICS_STOPPED, text),)
-    return tuple(_contradictions(health, time, now, limits))
+    expiry = timedelta(minutes=policy.degrade_time_minutes)
+    if health.is_late and heard is not None and now <= heard + expiry:
+        text = f"reports arrive, but bear a time of more than {_span(expiry)} ago: the node's clock is wrong"
+        return (Finding(REPORT_FROM_THE_PAST, text),)
+    return (Finding(METRICS_STOPPED, f"the last report of the node's agent is more than {_span(expiry)} old"),)
 
 
-def _contradictions(health: NodeHealth, time: datetime, now: datetime, limits: AbnormalityLimits) -> Iterator[Finding]:
+def _contradictions(health: NodeHealth, now: datetime, limits: AbnormalityLimits, runs_pods: bool) -> Iterator[Finding]:
+    """What is wrong with a report of now. The first is the reason that the condition names, so the one comes first
+    that takes longest to be found again should this process end."""
+    time = health.report_time
+    if time is None:
+        return
+    if _is_frozen(health, time, limits, runs_pods):
+        yield Finding(FROZEN_READINGS, f"all readings have been the same for {_span(limits.frozen_after)} and more")
     if time > now + limits.clock_difference:
         yield Finding(REPORT_FROM_THE_FUTURE, "reports bear a time that has not come yet: the node's clock is wrong")
-    if health.above_since is not None and time - health.above_since >= limits.raise_after:
-        yield Finding(USAGE_ABOVE_CAPACITY, f"the node is said to use more than it has{_for(limits)}")
-    if health.negative_since is not None and time - health.negative_since >= limits.raise_after:
-        yield Finding(NEGATIVE_USAGE, f"some usage is said to be below zero{_for(limits)}")
-    if _is_frozen(health, time, limits):
-        minutes = limits.frozen_after // timedelta(minutes=1)
-        yield Finding(FROZEN_READINGS, f"all readings have been the same for {minutes} minutes and more")
+    lasting = f", for {_span(limits.raise_after)} and more"
+    if _lasts(health, USAGE_ABOVE_CAPACITY, health.above_since, time, limits):
+        yield Finding(USAGE_ABOVE_CAPACITY, f"the node is said to use more than it has{lasting}")
+    if _lasts(health, NEGATIVE_USAGE, health.negative_since, time, limits):
+        yield Finding(NEGATIVE_USAGE, f"some usage is said to be below zero{lasting}")
 
 
-def _is_frozen(health: NodeHealth, time: datetime, limits: AbnormalityLimits) -> bool:
+def _lasts(health: NodeHealth, code: str, since: datetime | None, time: datetime, limits: AbnormalityLimits) -> bool:
+    """What was found before is found in each further report."""
+    return since is not None and (health.has(code) or time - since >= limits.raise_after)
+
+
+def _is_frozen(health: NodeHealth, time: datetime, limits: AbnormalityLimits, runs_pods: bool) -> bool:
+    """Readings that have been found frozen are so until they move again, whoever found them and whenever."""
+    if health.has(FROZEN_READINGS):
+        return health.moved_at is None or time - health.moved_at >= limits.clear_after
     return (
-        health.same_since is not None
+        runs_pods
+        and health.same_since is not None
         and health.same_reports >= limits.frozen_reports
         and time - health.same_since >= limits.frozen_after
     )
 
 
-def _for(limits: AbnormalityLimits) -> str:
-    return f", for {limits.raise_after // timedelta(minutes=1)} minutes and more"
+def _span(time: timedelta) -> str:
+    minutes, rest = divmod(time, _MINUTE)
+    return f"{int(time.total_seconds())} seconds" if rest else f"{minutes} minute{'' if minutes == 1 else 's'}"
 
 
 def _judged(health: NodeHealth, found: tuple[Finding, ...], now: datetime, limits: AbnormalityLimits) -> NodeHealth:
@@ -194,7 +244,7 @@ def _judged(health: NodeHealth, found: tuple[Finding, ...], now: datetime, limit
         # The last report is wrong again, though not for long enough to be found by itself.
         return _replaced(health, health.findings, health.changed_at, None)
     well_since = health.well_since or now
-    if now - well_since >= limits.clear_after:
+    if health.heard_at is not None and health.heard_at - well_since >= limits.clear_after:
         return _replaced(health, (), now, None)
     return _replaced(health, health.findings, health.changed_at, well_since)
 

@@ -1,0 +1,85 @@
+"""How long something must be wrong with a node before it counts as abnormal, and how it is configured.
+
+The limits stand where a colocation strategy keeps what is not Koordinator's own: under ``extensions``, so that they may
+differ between groups of nodes and on a single node as everything in a strategy may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Annotated, Any, Final
+
+import msgspec
+
+from koordinator.api.codec import DecodeError, convert
+from koordinator.api.meta import WireStruct
+
+EXTENSION: Final = "abnormalNodes"
+"""The key among the strategy's ``extensions``."""
+
+
+@dataclass(frozen=True, slots=True)
+class AbnormalityLimits:
+    enable: bool = True
+    missing_after: timedelta = timedelta(minutes=5)
+    """How long a node may be without a first report, and how long a process listens before it misses any."""
+    raise_after: timedelta = timedelta(minutes=5)
+    """How long usage may be above capacity or below zero, from report to report."""
+    clear_after: timedelta = timedelta(minutes=5)
+    """How long reports must have been sound before a node is normal again."""
+    frozen_after: timedelta = timedelta(minutes=30)
+    frozen_reports: int = 10
+    """How many equal reports in a row, at least, over that time."""
+    clock_difference: timedelta = timedelta(minutes=5)
+    """By how much a node's clock may be ahead."""
+    tolerated_percent: int = 5
+    """By how much usage may be above capacity, since both are measured."""
+
+
+DEFAULT_LIMITS: Final = AbnormalityLimits()
+
+_Seconds = Annotated[int, msgspec.Meta(ge=1, le=7 * 86_400)]
+
+
+class _Written(WireStruct):
+    """The extension as people write it."""
+
+    enable: bool | None = None
+    missing_after_seconds: _Seconds | None = None
+    raise_after_seconds: _Seconds | None = None
+    clear_after_seconds: _Seconds | None = None
+    frozen_after_seconds: _Seconds | None = None
+    clock_difference_seconds: _Seconds | None = None
+    tolerated_percent: Annotated[int, msgspec.Meta(ge=0, le=1000)] | None = None
+
+
+_FIELDS: Final = frozenset(field.encode_name for field in msgspec.structs.fields(_Written))
+
+
+def abnormality_limits(extensions: Mapping[str, Any]) -> tuple[AbnormalityLimits, str]:
+    """The limits of a strategy, and what is wrong with them; then, all of them have their defaults."""
+    document = extensions.get(EXTENSION)
+    if document is None:
+        return DEFAULT_LIMITS, ""
+    at = f"extensions.{EXTENSION}"
+    if isinstance(document, dict) and (unknown := sorted(set(document) - _FIELDS)):
+        return DEFAULT_LIMITS, f"{at}.{unknown[0]}: there is no such field; allowed are {', '.join(sorted(_FIELDS))}"
+    try:
+        written = convert(document, _Written)
+    except DecodeError as error:
+        return DEFAULT_LIMITS, f"{at} is not used, the defaults are: {error}"
+    return _limits(written), ""
+
+
+def _limits(written: _Written) -> AbnormalityLimits:
+    given: dict[str, Any] = {}
+    for field, value in msgspec.structs.asdict(written).items():
+        if value is None:
+            continue
+        if field.endswith("_seconds"):
+            given[field.removesuffix("_seconds")] = timedelta(seconds=value)
+        else:
+            given[field] = value
+    return AbnormalityLimits(**given)
