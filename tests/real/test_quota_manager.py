@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,40 +16,10 @@ from tests.real.manager_cluster import install, prepare
 from tests.real.manager_process import OURS, manager
 from tests.real.programs import RealPrograms
 from tests.real.quota_cases import pod, quota
+from tests.real.quota_users import ADMISSION, PODS, QUOTAS, Users
 
-_QUOTAS = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/default/elasticquotas"
-_PODS = "/api/v1/namespaces/default/pods"
-_ARGUMENTS = ("--enable-leader-election=false", "--feature-gates=EnableQuotaAdmission=true")
-_PATIENCE = 20.0
 TOP = quota("top", namespace="default", is_parent=True, min=amounts(4, 100))
 LEAF = quota("leaf", namespace="default", parent="top", min=amounts(4, 0), max=amounts(4, 100))
-
-
-class Users:
-    """What they ask for, and what they are told."""
-
-    def __init__(self, cluster: ControlPlane) -> None:
-        self._cluster = cluster
-        self.told: list[tuple[int, str]] = []
-
-    def ask(self, method: str, path: str, document: Document | None = None) -> tuple[int, str]:
-        status, answer = self._cluster.request(method, path, document)
-        message = answer.get("message", "") if status >= 400 else ""
-        return status, message
-
-    def tell(self, method: str, path: str, document: Document | None = None) -> None:
-        self.told.append(self.ask(method, path, document))
-
-    def wait(self, status: int, method: str, path: str, document: Document | None = None) -> None:
-        """Until the webhooks have seen what was stored; nothing of it is told."""
-        deadline = time.monotonic() + _PATIENCE
-        while (found := self.ask(method, path, document))[0] != status:
-            assert time.monotonic() < deadline, found
-            time.sleep(0.05)
-
-    def stored(self, name: str) -> Document:
-        found: Document = self._cluster.request("GET", f"{_QUOTAS}/{name}")[1]
-        return found
 
 
 def with_requests(document: Document, **requests: str) -> Document:
@@ -60,20 +29,20 @@ def with_requests(document: Document, **requests: str) -> Document:
 
 def build_and_use(users: Users) -> None:
     """A tree, pods until it is full, and everything away again, from the bottom up and without pauses."""
-    users.tell("POST", _QUOTAS, TOP)
-    users.tell("POST", _QUOTAS, LEAF)
-    users.tell("POST", _QUOTAS, quota("greedy", namespace="default", parent="top", min=amounts(1, 0)))
-    users.tell("POST", _QUOTAS, quota("top", namespace="kube-system"))
-    users.wait(201, "POST", _PODS, with_requests(pod("first", "leaf"), **{"ephemeral-storage": "1"}))
+    users.tell("POST", QUOTAS, TOP)
+    users.tell("POST", QUOTAS, LEAF)
+    users.tell("POST", QUOTAS, quota("greedy", namespace="default", parent="top", min=amounts(1, 0)))
+    users.tell("POST", QUOTAS, quota("top", namespace="kube-system"))
+    users.wait(201, "POST", PODS, with_requests(pod("first", "leaf"), **{"ephemeral-storage": "1"}))
     for number in range(3):
-        users.tell("POST", _PODS, with_requests(pod(f"p{number}", "leaf"), cpu="1500m"))
-    users.tell("POST", _PODS, pod("in-parent", "top"))
-    users.wait(400, "PATCH", f"{_QUOTAS}/leaf?dryRun=All", {"metadata": {"labels": {f"{P}/is-parent": "true"}}})
-    users.tell("DELETE", f"{_QUOTAS}/top")
+        users.tell("POST", PODS, with_requests(pod(f"p{number}", "leaf"), cpu="1500m"))
+    users.tell("POST", PODS, pod("in-parent", "top"))
+    users.wait(400, "PATCH", f"{QUOTAS}/leaf?dryRun=All", {"metadata": {"labels": {f"{P}/is-parent": "true"}}})
+    users.tell("DELETE", f"{QUOTAS}/top")
     for name in ("first", "p0", "p1"):
-        users.tell("DELETE", f"{_PODS}/{name}?gracePeriodSeconds=0")
-    users.wait(200, "DELETE", f"{_QUOTAS}/leaf")
-    users.tell("DELETE", f"{_QUOTAS}/top")
+        users.tell("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0")
+    users.wait(200, "DELETE", f"{QUOTAS}/leaf")
+    users.tell("DELETE", f"{QUOTAS}/top")
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +59,7 @@ def test_users_are_told_the_same(real_programs: RealPrograms, cluster: ControlPl
     for command in ((str(real_programs.original / "koord-manager"),), OURS):
         install(cluster)
         users = Users(cluster)
-        with manager(command, cluster.kubeconfig, tmp_path / Path(command[0]).name, arguments=_ARGUMENTS) as running:
+        with manager(command, cluster.kubeconfig, tmp_path / Path(command[0]).name, arguments=ADMISSION) as running:
             running.wait_ready()
             build_and_use(users)
         told.append(users.told)
@@ -101,16 +70,16 @@ def test_users_are_told_the_same(real_programs: RealPrograms, cluster: ControlPl
 def test_what_was_never_stored_is_not_counted(cluster: ControlPlane, tmp_path: Path) -> None:
     install(cluster)
     users = Users(cluster)
-    with manager(OURS, cluster.kubeconfig, tmp_path, arguments=_ARGUMENTS) as running:
+    with manager(OURS, cluster.kubeconfig, tmp_path, arguments=ADMISSION) as running:
         running.wait_ready()
-        users.tell("POST", f"{_QUOTAS}?dryRun=All", TOP)
-        users.tell("POST", _QUOTAS, TOP)
-        users.tell("POST", _QUOTAS, LEAF)
-        users.tell("DELETE", f"{_QUOTAS}/leaf?dryRun=All")
-        users.wait(201, "POST", f"{_PODS}?dryRun=All", with_requests(pod("p", "leaf"), cpu="3"))
-        users.tell("POST", f"{_PODS}?dryRun=All", with_requests(pod("p", "leaf"), cpu="3"))
-        users.tell("POST", _PODS, with_requests(pod("p", "leaf"), cpu="3"))
-        users.tell("DELETE", f"{_QUOTAS}/top")
+        users.tell("POST", f"{QUOTAS}?dryRun=All", TOP)
+        users.tell("POST", QUOTAS, TOP)
+        users.tell("POST", QUOTAS, LEAF)
+        users.tell("DELETE", f"{QUOTAS}/leaf?dryRun=All")
+        users.wait(201, "POST", f"{PODS}?dryRun=All", with_requests(pod("p", "leaf"), cpu="3"))
+        users.tell("POST", f"{PODS}?dryRun=All", with_requests(pod("p", "leaf"), cpu="3"))
+        users.tell("POST", PODS, with_requests(pod("p", "leaf"), cpu="3"))
+        users.tell("DELETE", f"{QUOTAS}/top")
         used = users.stored("leaf")["metadata"]["annotations"][f"{P}/child-request"]
     assert [status for status, _ in users.told] == [201, 201, 201, 200, 201, 201, 400]
     assert json.loads(used) == {"cpu": "3"}

@@ -21,6 +21,7 @@ from koordinator.manager.colocation_profile.decision import (
     reads_whole_pod,
 )
 from koordinator.manager.webhook.colocation_profile.cluster import ProfileError
+from koordinator.manager.webhook.colocation_profile.compiled_patch import compile_patch
 from tests.manager.colocation_profile.profiles import (
     MANAGED,
     RESULT_ANNOTATIONS,
@@ -117,7 +118,7 @@ def test_the_patch_merges_lists_and_comes_last() -> None:
 
 
 def test_a_patch_that_cannot_be_applied_is_told() -> None:
-    odd = replace(compiled(), patch={"$patch": "odd"})
+    odd = replace(compiled(), apply_patch=compile_patch({"$patch": "odd"}, None))
     with pytest.raises(ProfileError, match=r'"test-profile": spec\.patch does not fit'):
         changed_pod(odd, pod())
 

@@ -105,7 +105,7 @@ def test_a_ratio_makes_it_smaller(ratio: str, cpu: str, memory: str) -> None:
     assert created(decide(profile(resourceRatio=ratio), None, NODES))["spec"]["min"] == {"cpu": cpu, "memory": memory}
 
 
-@pytest.mark.parametrize("ratio", ["0", "-1", "1.1", "half", "nan", ""])
+@pytest.mark.parametrize("ratio", ["0", "-1", "1.1", "half", "nan", "", " 0.5", "0.5_0", "1e-400"])
 def test_a_ratio_that_means_nothing_is_said_and_counts_as_one(ratio: str) -> None:
     plan = decide(profile(resourceRatio=ratio), None, NODES)
     assert created(plan)["spec"]["min"] == {"cpu": "20", "memory": "2000"}
@@ -120,7 +120,7 @@ def test_the_resources_that_count_can_be_named() -> None:
     assert document["spec"]["max"] == {"cpu": NO_LIMIT, "nvidia.com/gpu": NO_LIMIT}
 
 
-@pytest.mark.parametrize("keys", ["cpu", '{"cpu": 1}', "[1]", "", "null"])
+@pytest.mark.parametrize("keys", ["cpu", '{"cpu": 1}', "[1]", "", "null", "[" * 100_000])
 def test_names_that_cannot_be_read_are_said_and_the_usual_ones_count(keys: str) -> None:
     plan = decide(profile(annotations={f"{P}/resource-keys": keys}), None, NODES)
     assert set(created(plan)["spec"]["min"]) == {"cpu", "memory"}

@@ -18,7 +18,7 @@ def test_what_is_not_said_has_the_defaults_of_the_original() -> None:
         True,
         False,
     )
-    assert read.max == read.min == read.guaranteed == read.allocated == {}
+    assert read.max == read.min == read.guaranteed == {}
 
 
 def test_the_root_has_no_parent() -> None:
@@ -32,9 +32,13 @@ def test_labels_are_flags_only_in_the_spelling_of_the_original() -> None:
 
 
 def test_amounts_in_annotations_are_read() -> None:
-    read = quota("a", annotations={"guaranteed": amounts(cpu=10), "allocated": {"memory": 5}})
-    assert read.guaranteed == {"cpu": Quantity.parse("10")}
-    assert read.allocated == {"memory": Quantity.parse("5")}
+    read = quota("a", annotations={"guaranteed": {**amounts(cpu=10), "memory": 5}})
+    assert read.guaranteed == {"cpu": Quantity.parse("10"), "memory": Quantity.parse("5")}
+
+
+@pytest.mark.parametrize("text", ["", "null", "{", "[]", '{"cpu":"x"}'])
+def test_amounts_that_cannot_be_read_are_none(text: str) -> None:
+    assert quota("a", annotations={"guaranteed": text}).guaranteed == {}
 
 
 def test_namespaces_are_read() -> None:

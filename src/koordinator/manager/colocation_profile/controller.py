@@ -50,18 +50,22 @@ class ColocationProfileController:
         self._profiles = context.informers.informer(CLUSTER_COLOCATION_PROFILES, absent_is_empty=True)
         self._namespaces = context.informers.informer(NAMESPACES)
         self._pods = context.informers.informer(PODS, namespace=context.options.namespace, field_selector=WAITING)
-        self._reconciler: Reconciler[str] = Reconciler(
-            self.name,
-            self._reconcile,
-            lambda: [profile.metadata.name for profile in self._profiles.list()],
-            clock=clock,
-            metrics=context.metrics,
-            deadline=_DEADLINE,
-        )
+        self._reconciler = self._made_reconciler(context)
         self._profiles.add_handlers(
             name=self.name,
             on_add=lambda profile, _: self._reconciler.add(profile.metadata.name),
             on_update=lambda _, profile: self._reconciler.add(profile.metadata.name),
+        )
+
+    def _made_reconciler(self, context: ControllerContext) -> Reconciler[str]:
+        return Reconciler(
+            self.name,
+            self._reconcile,
+            lambda: [profile.metadata.name for profile in self._profiles.list()],
+            clock=context.clock,
+            metrics=context.metrics,
+            turns=context.turns,
+            deadline=_DEADLINE,
         )
 
     async def run(self) -> None:

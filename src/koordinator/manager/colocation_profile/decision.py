@@ -80,7 +80,7 @@ def changed_pod(profile: CompiledProfile, pod: Document) -> Document:
         _patched_keys(profile, "annotations"),
     )
     metadata.update({name: texts for name, texts in (("labels", labels), ("annotations", annotations)) if texts})
-    return apply_patch(profile, changed, named(_POD))
+    return apply_patch(profile, changed)
 
 
 def _labels(spec: ClusterColocationProfileSpec, own: Mapping[str, str], patched: Set[str]) -> dict[str, str]:

@@ -39,6 +39,7 @@ class QuotaProfileController:
             lambda: [profile.metadata.key for profile in self._profiles.list()],
             clock=context.clock,
             metrics=context.metrics,
+            turns=context.turns,
         )
         self._profiles.add_handlers(
             name=self.name,
@@ -70,6 +71,10 @@ class QuotaProfileController:
         if plan.profile_patch is not None:
             name = profile.metadata.name
             await self._client.patch(ELASTIC_QUOTA_PROFILES, name, plan.profile_patch, PatchType.MERGE, namespace)
+        return await self._keep_quota(profile, plan)
+
+    async def _keep_quota(self, profile: ElasticQuotaProfile, plan: Plan) -> float:
+        """In how many seconds to look again."""
         try:
             await self._write_quota(profile, plan)
         except KubeError as error:
@@ -78,7 +83,7 @@ class QuotaProfileController:
                 return _AFTER_FAILURE
             verb = "Create" if plan.create_quota is not None else "Update"
             self._warn(profile, f"{verb}QuotaFailed", f"failed to {verb.lower()} quota, err: {error}")
-            logger.warning("quotaprofile: %s: %s of its quota failed: %s", key, verb.lower(), error)
+            logger.warning("quotaprofile: %s: %s of its quota failed: %s", profile.metadata.key, verb.lower(), error)
             return _AFTER_FAILURE
         return _PERIOD
 

@@ -6,13 +6,15 @@ the root of a tree, whose other quotas share it out. How much of it is on nodes 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import labels
+from koordinator.api.codec import DecodeError, decode, to_document
+from koordinator.api.document import Document
 from koordinator.api.elastic_quota import ElasticQuota
 from koordinator.api.elastic_quota_profile import ElasticQuotaProfile
 from koordinator.api.kinds import ELASTIC_QUOTAS
@@ -20,10 +22,13 @@ from koordinator.api.node import Node
 from koordinator.api.pod import ResourceList
 from koordinator.api.quantity import Format, Quantity
 from koordinator.model.label_selector import compile_selector
+from koordinator.model.patch.difference import merge_difference
+from koordinator.model.quota_tree.annotation_values import write_amounts
 
-Document = dict[str, Any]
 _NO_LIMIT: Final = Quantity.from_value((2**63 - 1) // 2000)
+_NOTHING: Final = Quantity.from_value(0)
 _DEFAULT_KEYS: Final = ("cpu", "memory")
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _FNV_OFFSET: Final = 0xCBF29CE484222325
 _FNV_PRIME: Final = 0x100000001B3
 
@@ -39,57 +44,51 @@ class Plan:
     """What of the profile is not usable and is left out: field, value and what is allowed."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What of the quota is the profile's."""
+
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    min: ResourceList
+    max: ResourceList
+
+
 def decide(profile: ElasticQuotaProfile, quota: ElasticQuota | None, nodes: Iterable[Node]) -> Plan:
     """``quota`` is the profile's as stored. Raises SelectorError for a node selector that cannot be used."""
-    metadata, spec = profile.metadata, profile.spec
+    metadata = profile.metadata
     remarks: list[str] = []
     own_tree = metadata.labels.get(labels.QUOTA_TREE_ID, "")
     tree = own_tree or tree_id(metadata.namespace, metadata.name)
+    wanted = _wanted(profile, tree, nodes, remarks)
+    profile_patch = None if own_tree else {"metadata": {"labels": {labels.QUOTA_TREE_ID: tree}}}
+    if quota is None:
+        return Plan(profile_patch, create_quota=_created(profile, wanted), remarks=tuple(remarks))
+    return Plan(profile_patch, quota_patch=_changes(quota, wanted) or None, remarks=tuple(remarks))
+
+
+def _wanted(profile: ElasticQuotaProfile, tree: str, nodes: Iterable[Node], remarks: list[str]) -> _Wanted:
+    metadata, spec = profile.metadata, profile.spec
     selector = compile_selector(spec.node_selector)
     members = [node for node in nodes if selector.matches(node.metadata.labels)]
     ratio = _ratio(spec.resource_ratio, remarks)
     total = _scaled(_sum(members), ratio)
     unschedulable = _scaled(_sum(node for node in members if not _takes_pods(node)), ratio)
     keys = _resource_keys(metadata.annotations.get(annotation_keys.QUOTA_RESOURCE_KEYS), remarks)
-    wanted_labels = {
-        labels.QUOTA_PROFILE: metadata.name,
-        **spec.quota_labels,
-        labels.QUOTA_TREE_ID: tree,
-        labels.QUOTA_IS_ROOT: "true",
-    }
-    wanted_annotations = {
-        annotation_keys.QUOTA_TOTAL_RESOURCE: _as_json(total),
-        annotation_keys.QUOTA_UNSCHEDULABLE_RESOURCE: _as_json(unschedulable),
-    }
-    minimum = {key: total.get(key, Quantity.from_value(0)) for key in keys}
-    maximum = dict.fromkeys(keys, _NO_LIMIT)
-    profile_patch = None if own_tree else {"metadata": {"labels": {labels.QUOTA_TREE_ID: tree}}}
-    if quota is None:
-        created = _created(profile, wanted_labels, wanted_annotations, minimum, maximum)
-        return Plan(profile_patch, create_quota=created, remarks=tuple(remarks))
-    changes: Document = {}
-    known = quota.metadata
-    metadata_changes = {
-        name: changed
-        for name, changed in (
-            ("labels", _changed_texts(known.labels, wanted_labels)),
-            ("annotations", _changed_texts(known.annotations, wanted_annotations)),
-        )
-        if changed
-    }
-    spec_changes = {
-        name: changed
-        for name, changed in (
-            ("min", _changed_amounts(quota.spec.min, minimum)),
-            ("max", _changed_amounts(quota.spec.max, maximum)),
-        )
-        if changed
-    }
-    if metadata_changes:
-        changes["metadata"] = metadata_changes
-    if spec_changes:
-        changes["spec"] = spec_changes
-    return Plan(profile_patch, quota_patch=changes or None, remarks=tuple(remarks))
+    return _Wanted(
+        labels={
+            labels.QUOTA_PROFILE: metadata.name,
+            **spec.quota_labels,
+            labels.QUOTA_TREE_ID: tree,
+            labels.QUOTA_IS_ROOT: "true",
+        },
+        annotations={
+            annotation_keys.QUOTA_TOTAL_RESOURCE: write_amounts(total),
+            annotation_keys.QUOTA_UNSCHEDULABLE_RESOURCE: write_amounts(unschedulable),
+        },
+        min={key: total.get(key, _NOTHING) for key in keys},
+        max=dict.fromkeys(keys, _NO_LIMIT),
+    )
 
 
 def tree_id(namespace: str, name: str) -> str:
@@ -106,16 +105,20 @@ def _takes_pods(node: Node) -> bool:
 
 
 def _sum(nodes: Iterable[Node]) -> ResourceList:
-    """Of everything that is allocatable. A sum prints like its first part that is not zero."""
-    total: dict[str, Quantity] = {}
+    """Of everything that is allocatable."""
+    parts: dict[str, list[Quantity]] = {}
     for node in nodes:
         for name, amount in node.status.allocatable.items():
-            known = total.get(name)
-            if known is None:
-                total[name] = amount
-            else:
-                total[name] = Quantity(known.nanos + amount.nanos, known.format if known else amount.format)
-    return total
+            parts.setdefault(name, []).append(amount)
+    return {name: _total(amounts) for name, amounts in parts.items()}
+
+
+def _total(amounts: Sequence[Quantity]) -> Quantity:
+    """One alone as it is; a sum prints like its first part that is not zero."""
+    if len(amounts) == 1:
+        return amounts[0]
+    printed = next((amount.format for amount in amounts if amount), Format.DECIMAL_SI)
+    return Quantity(sum(amount.nanos for amount in amounts), printed)
 
 
 def _scaled(total: ResourceList, ratio: float | None) -> ResourceList:
@@ -134,10 +137,7 @@ def _times(name: str, amount: Quantity, ratio: float) -> Quantity:
 def _ratio(text: str | None, remarks: list[str]) -> float | None:
     if text is None:
         return None
-    try:
-        ratio = float(text)
-    except ValueError:
-        ratio = 0.0
+    ratio = float(text) if _NUMBER.fullmatch(text) else 0.0
     if 0 < ratio <= 1:
         return ratio
     remarks.append(
@@ -150,52 +150,48 @@ def _resource_keys(text: str | None, remarks: list[str]) -> tuple[str, ...]:
     if text is None:
         return _DEFAULT_KEYS
     try:
-        keys = json.loads(text)
-    except ValueError:
-        keys = None
-    if isinstance(keys, list) and all(isinstance(key, str) for key in keys):
-        return tuple(dict.fromkeys(keys))
-    remarks.append(
-        f"metadata.annotations[{annotation_keys.QUOTA_RESOURCE_KEYS}]: {text!r} is not usable, "
-        'cpu and memory are taken: a JSON list of resource names such as ["cpu","memory"] is allowed'
+        return tuple(dict.fromkeys(decode(text, list[str])))
+    except DecodeError:
+        remarks.append(
+            f"metadata.annotations[{annotation_keys.QUOTA_RESOURCE_KEYS}]: {text!r} is not usable, "
+            'cpu and memory are taken: a JSON list of resource names such as ["cpu","memory"] is allowed'
+        )
+        return _DEFAULT_KEYS
+
+
+def _created(profile: ElasticQuotaProfile, wanted: _Wanted) -> Document:
+    document: Document = to_document(
+        {
+            "apiVersion": ELASTIC_QUOTAS.api_version,
+            "kind": ELASTIC_QUOTAS.name,
+            "metadata": {
+                "name": profile.spec.quota_name,
+                "namespace": profile.metadata.namespace,
+                "labels": wanted.labels,
+                "annotations": wanted.annotations,
+            },
+            "spec": {"min": wanted.min, "max": wanted.max},
+        }
     )
-    return _DEFAULT_KEYS
+    return document
 
 
-def _as_json(amounts: ResourceList) -> str:
-    """As Go writes it: sorted, without spaces."""
-    return json.dumps(_texts(amounts), sort_keys=True, separators=(",", ":"))
-
-
-def _texts(amounts: ResourceList) -> dict[str, str]:
-    return {name: str(amount) for name, amount in amounts.items()}
-
-
-def _created(
-    profile: ElasticQuotaProfile,
-    wanted_labels: Mapping[str, str],
-    wanted_annotations: Mapping[str, str],
-    minimum: ResourceList,
-    maximum: ResourceList,
-) -> Document:
-    return {
-        "apiVersion": ELASTIC_QUOTAS.api_version,
-        "kind": ELASTIC_QUOTAS.name,
-        "metadata": {
-            "name": profile.spec.quota_name,
-            "namespace": profile.metadata.namespace,
-            "labels": dict(wanted_labels),
-            "annotations": dict(wanted_annotations),
-        },
-        "spec": {"min": _texts(minimum), "max": _texts(maximum)},
-    }
-
-
-def _changed_texts(known: Mapping[str, str], wanted: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in wanted.items() if known.get(key) != value}
-
-
-def _changed_amounts(known: ResourceList, wanted: ResourceList) -> dict[str, str | None]:
-    """Amounts that are not wanted any more are removed."""
-    changed: dict[str, str | None] = {key: str(value) for key, value in wanted.items() if known.get(key) != value}
-    return changed | dict.fromkeys(known.keys() - wanted.keys())
+def _changes(quota: ElasticQuota, wanted: _Wanted) -> Document:
+    """Labels and annotations of others stay; amounts that are not wanted any more are removed."""
+    known = quota.metadata
+    document: Document = to_document(
+        merge_difference(
+            {
+                "metadata": {"labels": known.labels, "annotations": known.annotations},
+                "spec": {"min": quota.spec.min, "max": quota.spec.max},
+            },
+            {
+                "metadata": {
+                    "labels": {**known.labels, **wanted.labels},
+                    "annotations": {**known.annotations, **wanted.annotations},
+                },
+                "spec": {"min": wanted.min, "max": wanted.max},
+            },
+        )
+    )
+    return document

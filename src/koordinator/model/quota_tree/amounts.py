@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from koordinator.api.pod import ResourceList
 
@@ -14,17 +14,13 @@ def exact(resources: ResourceList) -> Amounts:
     return {name: quantity.nanos for name, quantity in resources.items()}
 
 
-def total(lists: Iterable[ResourceList]) -> Amounts:
-    """The sum, with every name that any of the lists has."""
-    summed: Amounts = {}
-    for resources in lists:
-        for name, quantity in resources.items():
-            summed[name] = summed.get(name, 0) + quantity.nanos
-    return summed
-
-
 def added(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
     return {name: left.get(name, 0) + right.get(name, 0) for name in {**left, **right}}
+
+
+def less(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
+    """What is left of the one without the other, with the names of both."""
+    return {name: left.get(name, 0) - right.get(name, 0) for name in {**left, **right}}
 
 
 def larger(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
-from koordinator.api.annotations import QUOTA_ALLOCATED, QUOTA_GUARANTEED, QUOTA_NAMESPACES
-from koordinator.api.codec import DecodeError, decode
+from koordinator.api.annotations import QUOTA_GUARANTEED, QUOTA_NAMESPACES
+from koordinator.api.codec import DecodeError
 from koordinator.api.elastic_quota import ROOT_QUOTA, ElasticQuota
 from koordinator.api.labels import (
     QUOTA_ALLOW_FORCE_UPDATE,
@@ -19,9 +20,19 @@ from koordinator.api.labels import (
 )
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.pod import ResourceList
+from koordinator.model.quota_tree.annotation_values import read_amounts, read_names
 
 T = TypeVar("T")
 _LAST: Final = datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What parent and child have to agree in; most of the children of one parent have the same."""
+
+    tree: str
+    max: frozenset[str]
+    min: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +55,6 @@ class Quota:
     min: ResourceList
     """Kept for its pods whenever they ask."""
     guaranteed: ResourceList
-    allocated: ResourceList
     namespaces: tuple[str, ...]
     """Whose pods count here unless they name a quota."""
 
@@ -64,14 +74,17 @@ class Quota:
             allows_force_update=labels.get(QUOTA_ALLOW_FORCE_UPDATE) == "true",
             max=wire.spec.max,
             min=wire.spec.min,
-            guaranteed=_annotated(metadata, QUOTA_GUARANTEED, ResourceList, {}),
-            allocated=_annotated(metadata, QUOTA_ALLOCATED, ResourceList, {}),
-            namespaces=tuple(_annotated(metadata, QUOTA_NAMESPACES, list[str], [])),
+            guaranteed=_annotated(metadata, QUOTA_GUARANTEED, read_amounts, {}),
+            namespaces=tuple(_annotated(metadata, QUOTA_NAMESPACES, read_names, [])),
         )
 
     @property
     def key(self) -> str:
         return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(self.tree, frozenset(self.max), frozenset(self.min))
 
     @property
     def rank(self) -> tuple[datetime, str]:
@@ -84,12 +97,8 @@ def parent_of(metadata: ObjectMeta) -> str:
     return ROOT_QUOTA if not parent and metadata.name != ROOT_QUOTA else parent
 
 
-def _annotated(metadata: ObjectMeta, annotation: str, expected: Any, absent: T) -> T:
-    text = metadata.annotations.get(annotation, "")
-    if not text:
-        return absent
+def _annotated(metadata: ObjectMeta, annotation: str, read: Callable[[str], T], absent: T) -> T:
     try:
-        found: T | None = decode(text, expected)
+        return read(metadata.annotations.get(annotation, ""))
     except DecodeError:
         return absent
-    return found if found is not None else absent

@@ -9,9 +9,14 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from typing import Final
 
 from koordinator.api.elastic_quota import ROOT_QUOTA
-from koordinator.model.quota_tree.quota import Quota
+from koordinator.model.quota_tree.amounts import Amounts, exact, less
+from koordinator.model.quota_tree.children import Children
+from koordinator.model.quota_tree.quota import Quota, Shape
+
+_NONE: Final = Children()
 
 
 class QuotaTree:
@@ -20,7 +25,7 @@ class QuotaTree:
     def __init__(self, quotas: Iterable[Quota] = ()) -> None:
         self._objects: dict[str, Quota] = {}
         self._named: dict[str, list[Quota]] = {}
-        self._children: dict[str, set[str]] = {}
+        self._children: dict[str, Children] = {}
         self._claims: dict[str, list[Quota]] = {}
         for quota in quotas:
             self.put(quota)
@@ -50,9 +55,6 @@ class QuotaTree:
         """That of one ``namespace/name``, also where another of its name is the one that counts."""
         return self._objects.get(key)
 
-    def __len__(self) -> int:
-        return len(self._named)
-
     def __iter__(self) -> Iterator[Quota]:
         """By name."""
         for name in sorted(self._named):
@@ -60,7 +62,24 @@ class QuotaTree:
 
     def children(self, name: str) -> list[Quota]:
         """Those directly below, by name; also below a parent that has not been seen itself."""
-        return [self._named[child][0] for child in sorted(self._children.get(name, ()))]
+        return [self._named[child][0] for child in self._below(name)]
+
+    def child_count(self, name: str) -> int:
+        return len(self._below(name))
+
+    def shapes_below(self, name: str) -> Iterable[Shape]:
+        """Those that its children have, each once and in no order."""
+        return self._below(name).shapes
+
+    def min_below(self, name: str, but_for: str = "") -> Amounts:
+        """What its children are to keep together, without the one that is named."""
+        known = self._child(name, but_for)
+        return less(self._below(name).min, exact(known.min) if known is not None else {})
+
+    def guaranteed_below(self, name: str, but_for: str = "") -> Amounts:
+        """What its children are guaranteed together, without the one that is named."""
+        known = self._child(name, but_for)
+        return less(self._below(name).guaranteed, exact(known.guaranteed) if known is not None else {})
 
     def ancestors(self, quota: Quota) -> Iterator[Quota]:
         """From its parent up, without the root; ends where a parent is unknown, or where parents go round in a ring."""
@@ -79,7 +98,14 @@ class QuotaTree:
     def hierarchy(self) -> dict[str, list[str]]:
         """The names of the children of every quota, of the root, and of parents that have not been seen."""
         names = {ROOT_QUOTA, *self._named, *self._children}
-        return {name: sorted(self._children.get(name, ())) for name in sorted(names)}
+        return {name: list(self._below(name)) for name in sorted(names)}
+
+    def _below(self, name: str) -> Children:
+        return self._children.get(name, _NONE)
+
+    def _child(self, parent: str, name: str) -> Quota | None:
+        known = self.get(name)
+        return known if known is not None and known.parent == parent else None
 
     def _drop(self, key: str) -> None:
         known = self._objects.pop(key, None)
@@ -94,13 +120,13 @@ class QuotaTree:
         if before is not None:
             self._unlink(before)
         if after is not None:
-            self._children.setdefault(after.parent, set()).add(after.name)
+            self._children.setdefault(after.parent, Children()).add(after)
             for namespace in dict.fromkeys(after.namespaces):
                 insort(self._claims.setdefault(namespace, []), after, key=_rank)
 
     def _unlink(self, quota: Quota) -> None:
         children = self._children[quota.parent]
-        children.discard(quota.name)
+        children.remove(quota)
         if not children:
             del self._children[quota.parent]
         for namespace in dict.fromkeys(quota.namespaces):

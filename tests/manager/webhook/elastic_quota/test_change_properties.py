@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from koordinator.api.document import Document
 from koordinator.api.elastic_quota import ROOT_QUOTA
-from koordinator.model.quota_tree.amounts import exact, fits, total
+from koordinator.model.quota_tree.amounts import added, exact, fits
 from koordinator.model.quota_tree.tree import QuotaTree
 from tests.manager.webhook.elastic_quota.quota_bench import QuotaBench
 from tests.model.quota_tree.quota_objects import quota_document
@@ -47,7 +48,7 @@ def apply(bench: QuotaBench, changes: list[Any], judge: Callable[[QuotaTree], No
 
 def no_parent_promises_too_much(tree: QuotaTree) -> None:
     for quota in tree:
-        assert fits(total(child.min for child in tree.children(quota.name)), exact(quota.min))
+        assert fits(reduce(added, (exact(child.min) for child in tree.children(quota.name)), {}), exact(quota.min))
 
 
 def all_are_below_the_root(tree: QuotaTree) -> None:

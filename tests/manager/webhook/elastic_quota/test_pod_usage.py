@@ -29,6 +29,18 @@ def test_requests_add_up_and_zeros_do_not_count() -> None:
     assert usage(given) == {"cpu": "1500m", "memory": "1025Mi"}
 
 
+def test_amounts_print_in_the_units_of_the_first_that_asks_for_any() -> None:
+    given = pod({"cpu": "0", "memory": "0"}, {"cpu": "1e0", "memory": "1Gi"}, {"cpu": "500m", "memory": "1M"})
+    assert usage(given) == {"cpu": "1500e-3", "memory": "1074741824"}
+    assert usage(pod({"memory": "0"}, overhead={"memory": "1024Ki"})) == {"memory": "1Mi"}
+    whole = pod({"memory": "1Mi"}, resources={"requests": {"memory": "1G"}})
+    assert usage(whole) == {"memory": "1G"}
+
+
+def test_what_nothing_is_added_to_prints_as_it_was_written() -> None:
+    assert usage(pod({"cpu": "1e0", "memory": "1024Ki"})) == {"cpu": "1e0", "memory": "1Mi"}
+
+
 def test_a_pod_that_has_ended_uses_nothing() -> None:
     assert usage(pod({"cpu": "1"}, phase="Succeeded")) == usage(pod({"cpu": "1"}, phase="Failed")) == {}
 

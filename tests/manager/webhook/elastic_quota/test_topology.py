@@ -10,6 +10,7 @@ from koordinator.manager.webhook.elastic_quota.refusal import QuotaRefused
 from koordinator.manager.webhook.elastic_quota.settings import QuotaSettings
 from koordinator.manager.webhook.elastic_quota.topology import Change, check_topology
 from koordinator.model.quota_tree.quota import Quota
+from koordinator.model.quota_tree.tree import QuotaTree
 from tests.model.quota_tree.quota_objects import amounts, quota, tree_of
 
 KEYS = "failed to check sub and parent group quotaKey, err: checkSubAndParentGroupQuotaKey failed: "
@@ -17,7 +18,7 @@ ONE = amounts(10, 20)
 
 
 def refusal(*around: Quota, of: Quota, old: Quota | None = None, pods: bool = False, **settings: bool) -> str:
-    change = Change.of(tree_of(*around, *((old,) if old else ())), of, old)
+    change = Change(tree_of(*around, *((old,) if old else ())), of, old)
     try:
         check_topology(change, lambda: pods, QuotaSettings(**settings))
     except QuotaRefused as refused:
@@ -126,6 +127,19 @@ def test_brothers_count_and_the_quota_as_it_was_does_not() -> None:
 def test_sums_are_not_looked_at_for_who_may_force(label: str) -> None:
     forced = parent(max=MOST, min=amounts(1, 1), labels={label: "true"})
     assert refusal(child(max=MOST, min=amounts(16, 1)), of=forced) == ""
+
+
+def test_brothers_that_fit_are_not_gone_through() -> None:
+    """Thousands of them must not make an admission slow; only to name one that does not fit they are looked at."""
+
+    class Wide(QuotaTree):
+        def children(self, name: str) -> list[Quota]:
+            raise AssertionError(name)
+
+    top, bottom = parent(max=MOST, min=amounts(9, 9)), child(max=MOST, min=amounts(4, 4))
+    wide = Wide([top, bottom])
+    for change in (Change(wide, child("other", max=MOST, min=amounts(5, 5)), None), Change(wide, top, top)):
+        check_topology(change, lambda: False, QuotaSettings(guarantees=True))
 
 
 def test_a_parent_without_min_has_nothing_to_promise() -> None:

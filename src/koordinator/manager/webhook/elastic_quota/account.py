@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from koordinator.api.annotations import QUOTA_ADMISSION, QUOTA_CHILD_REQUEST
-from koordinator.api.codec import DecodeError, decode
+from koordinator.api.codec import DecodeError
 from koordinator.api.elastic_quota import ElasticQuota
 from koordinator.api.pod import ResourceList
 from koordinator.api.quantity import Quantity
@@ -24,6 +24,7 @@ from koordinator.api.resource_names import (
     NVIDIA_GPU,
 )
 from koordinator.manager.webhook.elastic_quota.refusal import QuotaRefused
+from koordinator.model.quota_tree.annotation_values import read_amounts
 
 _OF_PODS: Final = frozenset(
     {
@@ -81,15 +82,10 @@ class Account:
 
 
 def _annotated(quota: ElasticQuota, annotation: str) -> ResourceList:
-    text = quota.metadata.annotations.get(annotation, "")
-    if not text:
-        return {}
-    expected: Any = ResourceList | None
     try:
-        found: ResourceList | None = decode(text, expected)
+        return read_amounts(quota.metadata.annotations.get(annotation, ""))
     except DecodeError as error:
         raise QuotaRefused(f"elastic quota {quota.metadata.key}: annotation {annotation}: {error}") from error
-    return found or {}
 
 
 def _sum(left: Quantity | None, right: Quantity) -> Quantity:

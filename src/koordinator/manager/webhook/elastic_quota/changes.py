@@ -56,7 +56,7 @@ class QuotaChanges:
                     f"AddQuota quota {new.name}'s annotation namespace {namespace} is already bound to quota {bound}"
                 )
         check_itself(wire)
-        self._check_topology(Change.of(tree, new, None), ())
+        self._check_topology(Change(tree, new, None), ())
 
     def check_update(self, wire: ElasticQuota, old: ElasticQuota) -> None:
         tree, new = self._expected.tree(), Quota.of(wire)
@@ -72,7 +72,7 @@ class QuotaChanges:
         if known is None:
             raise QuotaRefused(f"UpdateQuota quota not exist in quotaInfoMap:{new.name}")
         check_itself(wire)
-        self._check_topology(Change.of(tree, new, known), Quota.of(old).namespaces)
+        self._check_topology(Change(tree, new, known), Quota.of(old).namespaces)
 
     def check_deletion(self, wire: ElasticQuota) -> None:
         tree, name = self._expected.tree(), wire.metadata.name
@@ -84,8 +84,8 @@ class QuotaChanges:
         if known.key != wire.metadata.key and tree.object(wire.metadata.key) is not None:
             # Another of its name is the one that counts; nothing depends on this one.
             return
-        if children := tree.children(name):
-            raise QuotaRefused(f"delete quota failed, quota {name} has {len(children)} child quotas")
+        if children := tree.child_count(name):
+            raise QuotaRefused(f"delete quota failed, quota {name} has {children} child quotas")
         if pods := self._counted_pods(tree, known):
             shown = ", ".join(pods[:_NAMED_PODS]) + (", ..." if len(pods) > _NAMED_PODS else "")
             raise QuotaRefused(f"delete quota failed, quota {name} has {len(pods)} child pods: {shown}")

@@ -40,11 +40,15 @@ class ExpectedQuotas:
         self._tree = QuotaTree()
         self._stored: dict[str, Quota] = {}
         self._awaited: dict[str, _Awaited] = {}
+        """Those that time is up for first come first."""
 
     def tree(self) -> QuotaTree:
         """To be read at once, not kept: changes that were never stored have been taken back in it."""
         now = self._now()
-        for key in [key for key, awaited in self._awaited.items() if awaited.until <= now]:
+        while self._awaited:
+            key, awaited = next(iter(self._awaited.items()))
+            if awaited.until > now:
+                break
             self._settle(key)
         return self._tree
 
@@ -79,6 +83,7 @@ class ExpectedQuotas:
             self._settle(key)
 
     def _await(self, key: str, quota: Quota | None, base: int) -> None:
+        self._awaited.pop(key, None)
         self._awaited[key] = _Awaited(quota, base, self._now() + WRITE_SECONDS)
         self._show(key, quota)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from koordinator.api.elastic_quota import ROOT_QUOTA
 from koordinator.manager.webhook.elastic_quota.refusal import QuotaRefused
-from koordinator.model.quota_tree.amounts import added, exact, fits, larger, total
+from koordinator.model.quota_tree.amounts import added, exact, fits, larger
 from koordinator.model.quota_tree.quota import Quota
 from koordinator.model.quota_tree.tree import QuotaTree
 
@@ -22,7 +22,7 @@ def check_guarantee(tree: QuotaTree, quota: Quota) -> None:
         return
     need, below = larger(need, guaranteed), quota
     for level in tree.ancestors(quota):
-        others = total(child.guaranteed for child in tree.children(level.name) if child.name != below.name)
+        others = tree.guaranteed_below(level.name, but_for=below.name)
         need, guaranteed = larger(exact(level.min), added(need, others)), exact(level.guaranteed)
         if fits(need, guaranteed):
             return

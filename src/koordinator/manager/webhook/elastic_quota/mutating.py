@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from koordinator.api.annotations import QUOTA_SHARED_WEIGHT
-from koordinator.api.codec import DecodeError, encode
+from koordinator.api.codec import DecodeError
 from koordinator.api.document import Document, copied
 from koordinator.api.elastic_quota import ROOT_QUOTA
 from koordinator.api.labels import QUOTA_PARENT, QUOTA_TREE_ID
@@ -14,9 +14,9 @@ from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, Admi
 from koordinator.manager.webhook.colocation_profile.changes import section
 from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
 from koordinator.manager.webhook.elastic_quota.refusal import QuotaRefused
-from koordinator.manager.webhook.elastic_quota.shared_weight import read_weights
 from koordinator.manager.webhook.elastic_quota.validating import PLUGIN, RESOURCE, quota_of
 from koordinator.manager.webhook.steps import UNMEASURED, Steps
+from koordinator.model.quota_tree.annotation_values import read_amounts, write_amounts
 from koordinator.model.quota_tree.tree import QuotaTree
 
 RecordWeight = Callable[[str, ResourceList], None]
@@ -68,21 +68,16 @@ def _fill_weight(quota: Document, most: ResourceList) -> bool:
     text = annotations.get(QUOTA_SHARED_WEIGHT, "")
     if not text:
         given = (quota.get("spec") or {}).get("max")
-        annotations[QUOTA_SHARED_WEIGHT] = "null" if given is None else _written(most)
+        annotations[QUOTA_SHARED_WEIGHT] = "null" if given is None else write_amounts(most)
         return True
     weights = _read(text)
     if weights.keys() != most.keys():
-        annotations[QUOTA_SHARED_WEIGHT] = _written({name: weights.get(name, most[name]) for name in most})
+        annotations[QUOTA_SHARED_WEIGHT] = write_amounts({name: weights.get(name, most[name]) for name in most})
     return False
 
 
 def _read(text: str) -> ResourceList:
     try:
-        return read_weights(text)
+        return read_amounts(text)
     except DecodeError as error:
         raise QuotaRefused(f"fillDefaultQuotaInfo unmarshal sharedWeight failed:{error}") from error
-
-
-def _written(resources: ResourceList) -> str:
-    """As Go writes maps: sorted, without spaces."""
-    return encode(dict(sorted(resources.items()))).decode()

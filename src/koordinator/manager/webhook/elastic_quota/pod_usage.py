@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from msgspec.structs import replace
@@ -16,15 +17,32 @@ _ENDED: Final = ("Succeeded", "Failed")
 
 
 def pod_usage(pod: Pod) -> ResourceList:
-    """Its requests, in the units that its first container gives them in; nothing for a pod that has ended."""
+    """Its requests; nothing for a pod that has ended."""
     if pod.status.phase in _ENDED:
         return {}
-    formats: dict[str, Format] = {}
-    for container in (*pod.spec.containers, *pod.spec.init_containers):
-        for name, amount in container.resources.requests.items():
-            formats.setdefault(name, amount.format)
+    asked = _asked(pod)
     requests = pod_requests(pod, resized=False)
-    return {name: Quantity(nanos, formats.get(name, Format.DECIMAL_SI)) for name, nanos in requests.items() if nanos}
+    return {name: _written(nanos, asked.get(name, ())) for name, nanos in requests.items() if nanos}
+
+
+def _asked(pod: Pod) -> dict[str, list[Quantity]]:
+    """All that the pod says of each resource."""
+    spec = pod.spec
+    parts = [each.resources.requests for each in (*spec.containers, *spec.init_containers)]
+    if spec.resources is not None:
+        parts.insert(0, spec.resources.requests)
+    asked: dict[str, list[Quantity]] = {}
+    for part in (*parts, spec.overhead):
+        for name, amount in part.items():
+            asked.setdefault(name, []).append(amount)
+    return asked
+
+
+def _written(nanos: int, asked: Sequence[Quantity]) -> Quantity:
+    """As the pod writes it; a sum in the units of the first that asks for any."""
+    if len(asked) == 1 and asked[0].nanos == nanos:
+        return asked[0]
+    return Quantity(nanos, next((amount.format for amount in asked if amount), Format.DECIMAL_SI))
 
 
 def with_replaced_resources(pod: Pod) -> Pod:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from koordinator.api.annotations import QUOTA_MAX_STRICT_CHECK_RESOURCE_KEYS, QUOTA_SHARED_WEIGHT
-from koordinator.api.codec import DecodeError, decode
+from koordinator.api.codec import DecodeError
 from koordinator.api.elastic_quota import ElasticQuota
 from koordinator.manager.webhook.elastic_quota.refusal import QuotaRefused
-from koordinator.manager.webhook.elastic_quota.shared_weight import read_weights
 from koordinator.model.quota_tree.amounts import negative
+from koordinator.model.quota_tree.annotation_values import read_amounts, read_names
 
 
 def check_itself(quota: ElasticQuota) -> None:
@@ -25,12 +25,9 @@ def _check_no_negative(quota: ElasticQuota) -> None:
 
 
 def _check_shared_weight(quota: ElasticQuota) -> None:
-    text = quota.metadata.annotations.get(QUOTA_SHARED_WEIGHT, "")
-    if not text:
-        return
     where = f"{quota.metadata.name} quota.Annotation[{QUOTA_SHARED_WEIGHT}]'s value"
     try:
-        weights = read_weights(text)
+        weights = read_amounts(quota.metadata.annotations.get(QUOTA_SHARED_WEIGHT, ""))
     except DecodeError as error:
         raise QuotaRefused(f"{where} is invalid: {error}") from error
     if names := negative(weights):
@@ -65,11 +62,8 @@ def _check_used_within_max(quota: ElasticQuota) -> None:
 
 
 def _strict_resources(quota: ElasticQuota) -> list[str]:
-    text = quota.metadata.annotations.get(QUOTA_MAX_STRICT_CHECK_RESOURCE_KEYS, "")
-    if not text:
-        return []
     try:
-        return decode(text, list[str])
+        return read_names(quota.metadata.annotations.get(QUOTA_MAX_STRICT_CHECK_RESOURCE_KEYS, ""))
     except DecodeError as error:
         raise QuotaRefused(
             f"{quota.metadata.name} quota.Annotation[{QUOTA_MAX_STRICT_CHECK_RESOURCE_KEYS}]'s value "

@@ -6,15 +6,15 @@ are taken in alphabetical order, where the original takes any.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from koordinator.api.elastic_quota import ROOT_QUOTA
 from koordinator.manager.webhook.elastic_quota.guarantee import check_guarantee
 from koordinator.manager.webhook.elastic_quota.refusal import QuotaRefused
 from koordinator.manager.webhook.elastic_quota.settings import QuotaSettings
-from koordinator.model.quota_tree.amounts import exact, fits, total
-from koordinator.model.quota_tree.quota import Quota
+from koordinator.model.quota_tree.amounts import added, exact, fits
+from koordinator.model.quota_tree.quota import Quota, Shape
 from koordinator.model.quota_tree.tree import QuotaTree
 
 _KEYS = "failed to check sub and parent group quotaKey, err: checkSubAndParentGroupQuotaKey failed: "
@@ -29,11 +29,6 @@ class Change:
     new: Quota
     old: Quota | None
     """None when it is created."""
-    children: Sequence[Quota]
-
-    @classmethod
-    def of(cls, tree: QuotaTree, new: Quota, old: Quota | None) -> Change:
-        return cls(tree, new, old, tree.children(new.name))
 
     @property
     def parent(self) -> Quota | None:
@@ -43,6 +38,13 @@ class Change:
     @property
     def at_top(self) -> bool:
         return self.new.parent == ROOT_QUOTA
+
+    def first_child(self, misfit: Callable[[Shape], bool]) -> Quota | None:
+        """By name, of those whose shape does not fit; as a rule there is none, and no child is looked at."""
+        name = self.new.name
+        if not any(misfit(shape) for shape in self.tree.shapes_below(name)):
+            return None
+        return next(child for child in self.tree.children(name) if misfit(child.shape))
 
 
 def check_topology(change: Change, has_pods: Callable[[], bool], settings: QuotaSettings) -> None:
@@ -64,7 +66,7 @@ def _check_is_parent(change: Change, has_pods: Callable[[], bool]) -> None:
     old, new = change.old, change.new
     if old is None or old.is_parent == new.is_parent:
         return
-    if change.children and not new.is_parent:
+    if change.tree.child_count(new.name) and not new.is_parent:
         raise QuotaRefused(f"quota has children, isParent is forbidden to modify as false, quotaName:{old.name}")
     if new.is_parent and has_pods():
         raise QuotaRefused(f"quota has bound pods, isParent is forbidden to modify as true, quotaName: {old.name}")
@@ -78,11 +80,8 @@ def _check_tree(change: Change) -> None:
         raise QuotaRefused(
             f"{new.name} tree id is different from parent {parent.name}, [{new.tree}] vs [{parent.tree}]"
         )
-    for child in change.children:
-        if child.tree != new.tree:
-            raise QuotaRefused(
-                f"{new.name} tree id is different from child {child.name}, [{new.tree}] vs [{child.tree}]"
-            )
+    if child := change.first_child(lambda shape: shape.tree != new.tree):
+        raise QuotaRefused(f"{new.name} tree id is different from child {child.name}, [{new.tree}] vs [{child.tree}]")
 
 
 def _check_parent(change: Change) -> None:
@@ -100,33 +99,32 @@ def _check_parent(change: Change) -> None:
 def _check_resources(change: Change, *, same: bool) -> None:
     new, parent = change.new, change.parent
     if parent is not None:
-        _check_max_keys(new, parent, f"{parent.name}'s max keys are not the same with {new.name}'s" if same else "")
-        _check_min_keys(new, parent)
-    for child in change.children:
-        _check_max_keys(child, new, f"{child.name}'s max keys are not the same with {new.name}'s" if same else "")
-        _check_min_keys(child, new)
+        _check_keys(new, parent, new, same=same)
+    around = new.shape
+    if child := change.first_child(lambda shape: not _keys_fit(shape, around, same=same)):
+        _check_keys(child, new, new, same=same)
 
 
-def _check_max_keys(child: Quota, parent: Quota, not_same: str) -> None:
-    """``not_same`` is what to say where both must name the same resources; empty where the parent may name more."""
-    if not_same and child.max.keys() != parent.max.keys():
-        raise QuotaRefused(f"{_KEYS}{not_same}")
-    if not child.max.keys() <= parent.max.keys():
-        raise QuotaRefused(f"{_KEYS}{child.name}'s max keys are not all included in {parent.name}'s")
+def _keys_fit(child: Shape, parent: Shape, *, same: bool) -> bool:
+    return (child.max == parent.max if same else child.max <= parent.max) and child.min <= parent.min
 
 
-def _check_min_keys(child: Quota, parent: Quota) -> None:
-    if not child.min.keys() <= parent.min.keys():
-        raise QuotaRefused(f"{_KEYS}{child.name}'s min keys are not all included in {parent.name}'s")
+def _check_keys(child: Quota, parent: Quota, new: Quota, *, same: bool) -> None:
+    """``new`` is that of both which is changed; ``same`` where both must name the same resources in max."""
+    if same and child.max.keys() != parent.max.keys():
+        other = parent if child is new else child
+        raise QuotaRefused(f"{_KEYS}{other.name}'s max keys are not the same with {new.name}'s")
+    for field, below, above in (("max", child.max, parent.max), ("min", child.min, parent.min)):
+        if not below.keys() <= above.keys():
+            raise QuotaRefused(f"{_KEYS}{child.name}'s {field} keys are not all included in {parent.name}'s")
 
 
 def _check_min_sums(change: Change) -> None:
-    new, parent = change.new, change.parent
+    tree, new, parent = change.tree, change.new, change.parent
     if new.allows_force_update or new.is_tree_root:
         return
-    if parent is not None:
-        brothers = [each.min for each in change.tree.children(parent.name) if each.name != new.name]
-        if not fits(total([*brothers, new.min]), exact(parent.min)):
-            raise QuotaRefused(f"{_SUM}brothers' MinQuota > parent MinQuota, parent: {parent.name}")
-    if change.children and not fits(total(child.min for child in change.children), exact(new.min)):
+    least = exact(new.min)
+    if parent is not None and not fits(added(tree.min_below(parent.name, but_for=new.name), least), exact(parent.min)):
+        raise QuotaRefused(f"{_SUM}brothers' MinQuota > parent MinQuota, parent: {parent.name}")
+    if tree.child_count(new.name) and not fits(tree.min_below(new.name), least):
         raise QuotaRefused(f"{_SUM}children's MinQuota > current MinQuota, current: {new.name}")

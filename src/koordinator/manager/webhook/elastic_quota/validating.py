@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from koordinator.api.codec import DecodeError, convert
+from koordinator.api.codec import convert
 from koordinator.api.document import Document
 from koordinator.api.elastic_quota import ElasticQuota
-from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest
+from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest, content
 from koordinator.manager.webhook.elastic_quota.changes import QuotaChanges, is_changed
 from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
+from koordinator.manager.webhook.elastic_quota.unreadable import unreadable_annotations
 from koordinator.manager.webhook.steps import UNMEASURED, Steps
 
 RESOURCE: Final = "elasticquotas"
@@ -34,36 +35,42 @@ class ElasticQuotaValidatingHandler:
         with self._steps.step(request.operation, PLUGIN):
             match request.operation:
                 case "CREATE":
-                    self._create(request)
+                    return self._create(request)
                 case "UPDATE":
-                    self._update(request)
+                    return self._update(request)
                 case "DELETE":
-                    self._delete(request)
+                    return self._delete(request)
         return ALLOWED
 
-    def _create(self, request: AdmissionRequest) -> None:
+    def _create(self, request: AdmissionRequest) -> AdmissionAnswer:
         new = quota_of(request.object)
         self._changes.check_creation(new)
         if not request.dry_run:
             self._expected.accept(new)
+        return _accepted(new)
 
-    def _update(self, request: AdmissionRequest) -> None:
+    def _update(self, request: AdmissionRequest) -> AdmissionAnswer:
         new, old = quota_of(request.object), quota_of(request.old_object)
         if not is_changed(new, old):
-            return
+            return ALLOWED
         self._changes.check_update(new, old)
         if not request.dry_run:
             self._expected.accept(new, old)
+        return _accepted(new)
 
-    def _delete(self, request: AdmissionRequest) -> None:
+    def _delete(self, request: AdmissionRequest) -> AdmissionAnswer:
         old = quota_of(request.old_object)
         self._changes.check_deletion(old)
         if not request.dry_run:
             self._expected.accept_deletion(old)
+        return ALLOWED
+
+
+def _accepted(quota: ElasticQuota) -> AdmissionAnswer:
+    warnings = unreadable_annotations(quota)
+    return AdmissionAnswer(warnings=warnings) if warnings else ALLOWED
 
 
 def quota_of(document: Document | None) -> ElasticQuota:
     """Raises DecodeError, also where there is nothing to decode."""
-    if document is None:
-        raise DecodeError("there is no content to decode")
-    return convert(document, ElasticQuota)
+    return convert(content(document), ElasticQuota)
