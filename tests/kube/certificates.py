@@ -25,16 +25,14 @@ class Authority:
     def pem(self) -> bytes:
         return self._certificate.public_bytes(serialization.Encoding.PEM)
 
-    def issue(self, name: str, *, host: str = "") -> tuple[bytes, bytes]:
-        """A certificate and its key as PEM; valid for ``host``, by default 127.0.0.1."""
+    def issue(self, name: str, *hosts: str) -> tuple[bytes, bytes]:
+        """A certificate and its key as PEM; valid for ``hosts``, names or addresses, by default 127.0.0.1."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        alternative: x509.GeneralName = (
-            x509.DNSName(host) if host else x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-        )
+        alternatives = [_general_name(host) for host in hosts or ("127.0.0.1",)]
         certificate = (
             _builder(subject, self._name, key, authority=False)
-            .add_extension(x509.SubjectAlternativeName([alternative]), critical=False)
+            .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
             .sign(self._key, hashes.SHA256())
         )
         private = key.private_bytes(
@@ -42,17 +40,27 @@ class Authority:
         )
         return certificate.public_bytes(serialization.Encoding.PEM), private
 
-    def server_context(self, folder: Path, *, host: str = "", ask_clients: bool = False) -> ssl.SSLContext:
+    def write_serving(self, path: Path, *hosts: str) -> Path:
+        """One file with a server's certificate and its key."""
+        certificate, key = self.issue("server", *hosts)
+        path.write_bytes(certificate + key)
+        return path
+
+    def server_context(self, folder: Path, *hosts: str, ask_clients: bool = False) -> ssl.SSLContext:
         """What a server presents; with ``ask_clients`` it insists on a certificate of this authority."""
-        certificate, key = self.issue("server", host=host)
-        pair = folder / "server.pem"
-        pair.write_bytes(certificate + key)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(pair)
+        context.load_cert_chain(self.write_serving(folder / "server.pem", *hosts))
         if ask_clients:
             context.verify_mode = ssl.CERT_REQUIRED
             context.load_verify_locations(cadata=self.pem.decode())
         return context
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def _builder(

@@ -145,10 +145,7 @@ class MemoryClient:
         document = _document(body)
 
         def store() -> dict[str, Any]:
-            current = self._read(kind, name, namespace)
-            version = document["metadata"].get("resourceVersion")
-            if version and version != current["metadata"]["resourceVersion"]:
-                raise conflict(name)
+            self._expect(document, self._read(kind, name, namespace))
             return self._write((kind.qualified, namespace, name), document)
 
         return await self._do("update", kind, name, store, document)
@@ -166,6 +163,8 @@ class MemoryClient:
 
         def store() -> dict[str, Any]:
             current = self._read(kind, name, namespace)
+            if isinstance(document, dict):
+                self._expect(document, current)
             return self._write((kind.qualified, namespace, name), _merge(current, document))
 
         return await self._do("patch", kind, name, store, document)
@@ -184,6 +183,12 @@ class MemoryClient:
             return self.objects[kind.qualified, namespace, name]
         except KeyError:
             raise not_found(name) from None
+
+    def _expect(self, document: dict[str, Any], current: dict[str, Any]) -> None:
+        """What names a version is written on that version alone."""
+        version = document.get("metadata", {}).get("resourceVersion")
+        if version and version != current["metadata"]["resourceVersion"]:
+            raise conflict(current["metadata"]["name"])
 
     def _write(self, key: tuple[str, str, str], document: dict[str, Any]) -> dict[str, Any]:
         self.version += 1

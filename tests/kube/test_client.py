@@ -13,7 +13,7 @@ from koordinator.api.meta import ObjectMeta
 from koordinator.base.clock import ManualClock
 from koordinator.kube.client import KubeClient
 from koordinator.kube.errors import ApiStatusError, MalformedObjectError, TransportError
-from koordinator.kube.interface import Client, PatchType
+from koordinator.kube.interface import Client, ListPage, PatchType
 from koordinator.kube.listing import list_all
 from tests.kube.clients import client_of, run
 from tests.kube.scripted_server import (
@@ -136,6 +136,34 @@ def test_one_malformed_object_does_not_cost_the_list() -> None:
         "5",
     )
     assert "$.data" in malformed.error
+
+
+def test_long_list_in_slices_is_the_same_list_and_lets_others_go_on() -> None:
+    items = [config_map(f"item-{number}", data={"x": "x" * 1000}) for number in range(100)]
+    items[50] = config_map("bad", "5", data={"x": 1})
+    rounds = 0
+
+    async def work() -> tuple[ListPage[ConfigMap], ListPage[ConfigMap], int]:
+        async def count() -> None:
+            nonlocal rounds
+            while True:
+                rounds += 1
+                await asyncio.sleep(0)
+
+        text = answer(list_document(*items, version="12", token="more"))
+        async with ScriptedServer(text, text) as server:
+            async with client_of(server.url) as client:
+                whole = await client.list(kinds.CONFIG_MAPS)
+            async with client_of(server.url, lists_in_slices=True) as client:
+                counting = asyncio.create_task(count())
+                sliced = await client.list(kinds.CONFIG_MAPS)
+                counting.cancel()
+        return whole, sliced, rounds
+
+    whole, sliced, rounds = run(work())
+    assert sliced == whole
+    assert len(sliced.items) == 99
+    assert rounds > 5
 
 
 def test_list_that_is_no_list_is_a_transport_error() -> None:

@@ -5,19 +5,15 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
-from ipaddress import ip_address
 from pathlib import Path
 
 import aiohttp
 import pytest
 from aiohttp import web
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from koordinator.base.metrics import Metrics
 from koordinator.kube.serving import HealthServer
+from tests.kube.certificates import Authority
 
 
 def ask(path: str, prepare: Callable[[HealthServer], None] | None = None, **headers: str) -> tuple[int, str, str]:
@@ -125,13 +121,11 @@ def test_taken_port_is_an_os_error() -> None:
 
 
 def test_tls_when_asked(tmp_path: Path) -> None:
-    certificate = _self_signed(tmp_path)
-    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    serving.load_cert_chain(certificate)
-    trusting = ssl.create_default_context(cafile=str(certificate))
+    authority = Authority()
+    trusting = ssl.create_default_context(cadata=authority.pem.decode())
 
     async def scenario() -> int:
-        server = HealthServer(Metrics(), tls=serving)
+        server = HealthServer(Metrics(), tls=authority.server_context(tmp_path))
         await server.start()
         try:
             url = f"https://127.0.0.1:{server.bound_port}/healthz"
@@ -141,29 +135,6 @@ def test_tls_when_asked(tmp_path: Path) -> None:
             await server.stop()
 
     assert asyncio.run(scenario()) == 200
-
-
-def _self_signed(folder: Path) -> Path:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(minutes=1))
-        .not_valid_after(now + timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    path = folder / "serving.pem"
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    path.write_bytes(private + certificate.public_bytes(serialization.Encoding.PEM))
-    return path
 
 
 def test_what_came_of_checks_is_counted() -> None:

@@ -62,7 +62,7 @@ def test_a_server_of_another_name_is_not_trusted(tmp_path: Path) -> None:
     with pytest.raises(TransportError, match="verify failed"):
         ask(
             tmp_path,
-            authority.server_context(tmp_path, host="api.example"),
+            authority.server_context(tmp_path, "api.example"),
             {"certificate-authority-data": base64(authority.pem)},
         )
 
@@ -70,7 +70,7 @@ def test_a_server_of_another_name_is_not_trusted(tmp_path: Path) -> None:
 def test_tls_server_name_says_which_name_to_expect(tmp_path: Path) -> None:
     authority = Authority()
     cluster = {"certificate-authority-data": base64(authority.pem), "tls-server-name": "api.example"}
-    assert ask(tmp_path, authority.server_context(tmp_path, host="api.example"), cluster) == "None"
+    assert ask(tmp_path, authority.server_context(tmp_path, "api.example"), cluster) == "None"
 
 
 def test_insecure_trusts_anyone(tmp_path: Path) -> None:

@@ -45,6 +45,11 @@ class Leadership:
             return True
         return self._elector is not None and self._elector.is_leading
 
+    @property
+    def is_overdue(self) -> bool:
+        """Whether the term is over and the work has not been stopped yet: another replica may lead by now."""
+        return self._elector is not None and self._elector.is_overdue
+
     async def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run ``work`` in every term, until cancelled. What it raises comes out in an ExceptionGroup."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import socket
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,12 +14,16 @@ from typing import Final
 import uvloop
 
 import koordinator
+from koordinator.api.installation import MANAGER_LEASE
 from koordinator.base import logs
 from koordinator.base.clock import SystemClock
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.metrics import Metrics
+from koordinator.base.process import allow_many_open_files, end_process, exit_status, stop_on_signals
+from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect, user_agent
 from koordinator.kube.leader_election import LeaderElectionConfig, make_identity
+from koordinator.kube.suspension import end_when_resumed_too_late
 from koordinator.manager.command_line import parse_options
 from koordinator.manager.leadership import Leadership
 from koordinator.manager.options import Options
@@ -29,7 +32,6 @@ from koordinator.manager.program import Manager, Surroundings
 logger = logging.getLogger(__name__)
 
 _PROGRAM: Final = "koord-manager"
-_LEASE: Final = "koordinator-manager"
 
 
 def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] | None = None) -> int:
@@ -39,57 +41,58 @@ def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] 
         options = parse_options(sys.argv[1:] if arguments is None else arguments, variables)
         logs.configure(options.verbosity)
         _greet(options)
+        allow_many_open_files()
         uvloop.run(_run(options))
     except (KoordinatorError, OSError, ExceptionGroup) as error:
-        cause = _cause(error)
-        if not isinstance(cause, KoordinatorError | OSError):
-            raise
-        sys.stderr.write(f"{_PROGRAM}: {cause}\n")
-        return 1
+        return exit_status(_PROGRAM, error)
     return 0
 
 
 async def _run(options: Options) -> None:
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    clock, random, metrics = SystemClock(), Random(), Metrics()
-    host = socket.gethostname()
+    stop_on_signals(stop)
+    metrics = Metrics()
     client = await connect(
         ClientOptions(
             kubeconfig=options.kubeconfig,
             qps=options.qps,
             burst=options.burst,
-            user_agent=user_agent(_LEASE),
+            user_agent=user_agent(MANAGER_LEASE),
+            lists_in_slices=True,
             metrics=metrics,
         )
     )
     try:
         metrics.add_process_metrics()
         options.features.export(metrics)
-        leadership = Leadership(
-            client, _election(options, host), clock=clock, random=random, metrics=metrics, on_overrun=_end_process
-        )
-        around = Surroundings(
-            client=client,
-            # A process that was stopped and goes on must not send what it meant to: another one leads meanwhile.
-            leader_client=client.fenced(lambda: leadership.is_leading),
-            clock=clock,
-            random=random,
-            metrics=metrics,
-            instance=f"{_PROGRAM}-{host}",
-        )
-        await Manager(options, leadership, around).run(stop)
+        await _make_manager(options, client, metrics).run(stop)
     finally:
         await client.close()
+
+
+def _make_manager(options: Options, client: KubeClient, metrics: Metrics) -> Manager:
+    host, clock, random = socket.gethostname(), SystemClock(), Random()
+    leadership = Leadership(
+        client, _election(options, host), clock=clock, random=random, metrics=metrics, on_overrun=end_process
+    )
+    end_when_resumed_too_late(lambda: leadership.is_overdue)
+    around = Surroundings(
+        client=client,
+        # A process that was stopped and goes on must not send what it meant to: another one leads meanwhile.
+        leader_client=client.fenced(lambda: leadership.is_leading),
+        clock=clock,
+        random=random,
+        metrics=metrics,
+        instance=f"{_PROGRAM}-{host}",
+    )
+    return Manager(options, leadership, around)
 
 
 def _election(options: Options, host: str) -> LeaderElectionConfig | None:
     if not options.leader_election:
         return None
     return LeaderElectionConfig(
-        name=_LEASE,
+        name=MANAGER_LEASE,
         namespace=options.leader_election_namespace,
         identity=make_identity(host),
         release_on_cancel=True,
@@ -104,18 +107,7 @@ def _greet(options: Options) -> None:
         _PROGRAM,
         koordinator.__version__,
         os.getpid(),
-        f"lease {namespace}/{_LEASE}" if options.leader_election else "no leader election",
+        f"lease {namespace}/{MANAGER_LEASE}" if options.leader_election else "no leader election",
     )
     for remark in options.remarks:
         logger.warning("%s", remark)
-
-
-def _cause(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
-def _end_process() -> None:
-    """The last resort of a leader whose work does not stop in time: what is not running cannot write."""
-    os._exit(1)

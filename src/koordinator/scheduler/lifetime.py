@@ -7,10 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import signal
 from contextlib import suppress
-from types import FrameType
 from typing import Final, Protocol
 
 from koordinator.base.errors import KoordinatorError
@@ -86,20 +83,3 @@ async def _end(working: asyncio.Task[None], leading: bool) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(_STOP_SECONDS):
                 await asyncio.shield(working)
-
-
-def end_when_resumed_too_late(elector: LeaderElector) -> None:
-    """Have a leader that was stopped (SIGSTOP) and goes on after its lease has ended end at once: the event loop may
-    still hold requests that were ready to be sent. Signals are seen to before it goes on. For the main thread."""
-
-    def resumed(number: int, frame: FrameType | None) -> None:
-        if elector.is_overdue:
-            os.write(2, b"this process was stopped for longer than its lease lasts; another instance may lead\n")
-            end_process()
-
-    signal.signal(signal.SIGCONT, resumed)
-
-
-def end_process() -> None:
-    """The last resort of a leader whose work does not stop in time: what is not running cannot bind."""
-    os._exit(1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 import socket
 import sys
 from collections.abc import Sequence
@@ -19,10 +18,12 @@ from koordinator.base import logs
 from koordinator.base.clock import SystemClock
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.metrics import Metrics
+from koordinator.base.process import end_process, exit_status, stop_on_signals
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect, user_agent
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.leader_election import LeaderElectionConfig, LeaderElector, make_identity
+from koordinator.kube.suspension import end_when_resumed_too_late
 from koordinator.scheduler import lifetime
 from koordinator.scheduler.configuration import (
     SchedulerConfiguration,
@@ -64,19 +65,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _greet(options, configuration, election)
         uvloop.run(_run(options, configuration, election))
     except (KoordinatorError, OSError, ExceptionGroup) as error:
-        cause = _cause(error)
-        if not isinstance(cause, KoordinatorError | OSError):
-            raise
-        sys.stderr.write(f"{_PROGRAM}: {cause}\n")
-        return 1
+        return exit_status(_PROGRAM, error)
     return 0
 
 
 async def _run(options: Options, configuration: SchedulerConfiguration, election: LeaderElectionConfig | None) -> None:
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+    stop_on_signals(stop)
     clock, random, metrics = SystemClock(), Random(), Metrics()
     client = await connect(_client_options(options, configuration, metrics))
     try:
@@ -88,11 +83,11 @@ async def _run(options: Options, configuration: SchedulerConfiguration, election
         working = client
         if election is not None:
             elector = contender = LeaderElector(
-                client, election, clock=clock, random=random, metrics=metrics, on_overrun=lifetime.end_process
+                client, election, clock=clock, random=random, metrics=metrics, on_overrun=end_process
             )
             # A process that was stopped and goes on must not send what it meant to: another one leads meanwhile.
             working = client.fenced(lambda: contender.is_leading)
-            lifetime.end_when_resumed_too_late(contender)
+            end_when_resumed_too_late(lambda: contender.is_overdue)
         scheduler = _scheduler(working, events, options, configuration, metrics)
         server = None
         if options.port:
@@ -187,9 +182,3 @@ def _greet(options: Options, configuration: SchedulerConfiguration, election: Le
         logger.warning("plugins of the configuration that are not built yet and left out: %s", ", ".join(missing))
     for warning in (*configuration.warnings, *options.without_effect):
         logger.warning("%s", warning)
-
-
-def _cause(error: BaseException) -> BaseException:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

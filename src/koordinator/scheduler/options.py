@@ -15,6 +15,7 @@ import koordinator
 from koordinator.base.feature_gates import Feature, FeatureGates, parse_gates
 from koordinator.base.flag_types import Flag, FlagGroup
 from koordinator.base.flags import FlagSet, FlagValues
+from koordinator.base.unused_flags import UnusedFlags
 from koordinator.scheduler.unused_flags import SWITCHES, UNUSED_FLAGS
 
 T = TypeVar("T")
@@ -80,12 +81,7 @@ class _Flags:
         self._election(self.set.group("Leader election"))
         self._serving(self.set.group("Serving and logging"))
         self._debugging(self.set.group("Monitoring and debugging"))
-        self.unused = [
-            Flag(name, "", why, lambda _, text: text, "", "", bare="true" if name in SWITCHES else None, short=short)
-            for name, (why, short) in UNUSED_FLAGS.items()
-        ]
-        for flag in self.unused:
-            self.set.register(flag)
+        self.unused = UnusedFlags(self.set, UNUSED_FLAGS, SWITCHES)
 
     def _configuration(self, group: FlagGroup) -> None:
         self.config = group.string("config", "", "A KubeSchedulerConfiguration.", placeholder="file")
@@ -188,11 +184,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
     """Read the command line; ends the process after --help, --version, or with one line about what is wrong."""
     flags = _Flags()
     given = flags.set.parse_or_exit(arguments)
-    without_effect = [
-        f"--{flag.name} has no effect: {flag.help_text}"
-        for flag in flags.unused
-        if given.is_set(flag) and given[flag] not in ("0", "false", "")
-    ]
+    without_effect = flags.unused.remarks(given)
     gates = parse_gates(given[flags.feature_gates])
     without_effect += [
         f"feature gate {name} has no effect: what it governs is not built yet"

@@ -6,6 +6,7 @@ import msgspec
 
 from koordinator.api.annotations import PRE_ALLOCATABLE_PRIORITY
 from koordinator.api.duration import GoDuration
+from koordinator.api.installation import NAMESPACE
 from koordinator.api.labels import IS_PRE_ALLOCATABLE
 from koordinator.api.pod import ResourceList
 from koordinator.api.quantity import Quantity
@@ -13,7 +14,6 @@ from koordinator.api.resource_names import FPGA, GPU_MEMORY, GPU_MEMORY_RATIO, H
 from koordinator.scheduler.configuration.arguments import Arguments, ResourceSpec
 from koordinator.scheduler.configuration.document import Strict
 
-_NAMESPACE = "koordinator-system"
 _UNLIMITED = "1844674407370955161"
 """A fifth of the largest 64-bit integer, so that sums of quotas do not overflow."""
 
@@ -56,7 +56,7 @@ class DeviceShareArgs(Arguments):
         name="disableDeviceNUMATopologyAlignment", default=False
     )
     gpu_shared_resource_templates_config: GPUSharedResourceTemplatesConfig = GPUSharedResourceTemplatesConfig(
-        config_map_namespace=_NAMESPACE,
+        config_map_namespace=NAMESPACE,
         config_map_name="gpu-shared-resource-templates",
         matched_resources=[HUAWEI_NPU_CORE],
     )
@@ -106,7 +106,7 @@ class ElasticQuotaArgs(Arguments):
     revoke_pod_interval: GoDuration = GoDuration(seconds=1)
     default_quota_group_max: ResourceList = msgspec.field(default_factory=_unlimited)
     system_quota_group_max: ResourceList = msgspec.field(default_factory=_unlimited)
-    quota_group_namespace: str = _NAMESPACE
+    quota_group_namespace: str = NAMESPACE
     monitor_all_quotas: bool = False
     enable_check_parent_quota: bool = False
     enable_runtime_quota: bool = True

@@ -1,0 +1,61 @@
+"""The process of a program: how signals and errors end it, and how many connections it may hold."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import sys
+from collections.abc import Iterator
+from typing import Final, NoReturn
+
+from koordinator.base.errors import KoordinatorError
+
+_FORESEEN: Final = (KoordinatorError, OSError)
+_MOST_OPEN_FILES: Final = 1 << 16
+
+
+def end_process() -> NoReturn:
+    """End at once, with status 1: the last resort where work does not stop in time."""
+    os._exit(1)
+
+
+def stop_on_signals(stop: asyncio.Event) -> None:
+    """Have SIGTERM and SIGINT set ``stop``; the same signal once more ends the process at once, as in Go programs."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _on_signal, number, stop, set())
+
+
+def _on_signal(number: signal.Signals, stop: asyncio.Event, seen: set[signal.Signals]) -> None:
+    if number in seen:
+        os.write(2, f"{number.name} for the second time: ending at once\n".encode())
+        end_process()
+    seen.add(number)
+    stop.set()
+
+
+def exit_status(program: str, error: Exception) -> int:
+    """1, with one line on stderr that says what people can put right; an error that nobody foresaw is raised again."""
+    causes = list(_leaves(error))
+    if not all(isinstance(cause, _FORESEEN) for cause in causes):
+        raise error
+    sys.stderr.write(f"{program}: {'; '.join(dict.fromkeys(map(str, causes)))}\n")
+    return 1
+
+
+def _leaves(error: BaseException) -> Iterator[BaseException]:
+    if isinstance(error, BaseExceptionGroup):
+        for each in error.exceptions:
+            yield from _leaves(each)
+    else:
+        yield error
+
+
+def allow_many_open_files() -> None:
+    """As many as the system lets this process have without asking: each connection is one. Go programs do so, too."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _MOST_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

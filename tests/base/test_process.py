@@ -1,0 +1,84 @@
+"""How programs end, and how many files they may open."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from koordinator.base.errors import ConfigurationError, KoordinatorError
+from koordinator.base.process import allow_many_open_files, exit_status
+
+_STOPPING = """
+import asyncio
+from koordinator.base.process import stop_on_signals
+
+async def work():
+    stop = asyncio.Event()
+    stop_on_signals(stop)
+    print("working", flush=True)
+    await stop.wait()
+    print("stopping", flush=True)
+    await asyncio.sleep({pause})
+
+asyncio.run(work())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_asks_to_stop(number: signal.Signals) -> None:
+    assert _signalled(0, number) == (0, b"")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_same_signal_once_more_ends_at_once(number: signal.Signals) -> None:
+    status, told = _signalled(60, number, number)
+    assert status == 1
+    assert told == f"{number.name} for the second time: ending at once\n".encode()
+
+
+def test_a_terminal_and_a_supervisor_may_both_ask_to_stop() -> None:
+    assert _signalled(0.2, signal.SIGINT, signal.SIGTERM) == (0, b"")
+
+
+def _signalled(pause: float, *numbers: signal.Signals) -> tuple[int, bytes]:
+    """Exit status and stderr of a process that stops for ``pause`` seconds and is sent these signals."""
+    command = [sys.executable, "-c", _STOPPING.format(pause=pause)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for number in numbers:
+            process.stdout.readline()
+            process.send_signal(number)
+        told = process.stderr.read()
+    return process.returncode, told
+
+
+def test_all_that_people_can_put_right_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    missing = ConfigurationError("flag", "x", "y")
+    errors = ExceptionGroup("", [missing, ExceptionGroup("", [OSError("address in use"), missing])])
+    assert exit_status("program", errors) == 1
+    assert capsys.readouterr().err == f"program: {missing}; address in use\n"
+
+
+def test_a_defect_beside_them_is_not_hidden(capsys: pytest.CaptureFixture[str]) -> None:
+    errors = ExceptionGroup("", [KoordinatorError("foreseen"), ZeroDivisionError("a defect")])
+    with pytest.raises(ExceptionGroup) as raised:
+        exit_status("program", errors)
+    assert raised.value is errors
+    assert capsys.readouterr().err == ""
+
+
+def test_as_many_files_as_the_system_grants_may_be_open() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))
+        allow_many_open_files()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(hard, 65536), hard)
+        allow_many_open_files()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE)[1] == hard
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
