@@ -31,7 +31,7 @@ from benchmarks import pod_mixes, stored_objects, workload
 from benchmarks.watched_cluster import Document, WatchedCluster, turns
 from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODES, PODS
 from koordinator.api.timestamps import format_time
-from koordinator.base.clock import ManualClock, SystemClock
+from koordinator.base.clock import Clock, ManualClock, SystemClock
 from koordinator.base.metrics import Metrics
 from koordinator.kube.client import KubeClient
 from koordinator.kube.events import EventBroadcaster
@@ -68,7 +68,7 @@ class Part:
 class Nodes:
     """The cluster's documents."""
 
-    def __init__(self, nodes: int, pods_per_node: int, clock: ManualClock) -> None:
+    def __init__(self, nodes: int, pods_per_node: int, clock: Clock) -> None:
         self._nodes = nodes
         self._pods_per_node = pods_per_node
         self._clock = clock

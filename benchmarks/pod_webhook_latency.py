@@ -1,29 +1,35 @@
 """How long the pod mutating webhook takes at a steady rate of pods, beside the Go original on the same API server.
 
-Each program runs as in a cluster, with 50 ClusterColocationProfiles of which four match every pod; the requests go
-straight to its webhook port, over TLS on a few connections that are kept, at fixed times: a request that had to wait
-for its turn counts from the moment at which it should have been sent. ``late_p99_ms`` is how much of that was the
-sender's own lateness: what the machine does to a process that only sleeps and wakes.
+Each program runs as in a cluster, with 50 ClusterColocationProfiles; ``benchmarks.webhook_cases`` says which cases
+there are. The requests go straight to its webhook port, over TLS on a few connections that are kept, at fixed times: a
+request that had to wait for its turn counts from the moment at which it should have been sent. ``late_p99_ms`` is how
+much of that was the sender's own lateness: what the machine does to a process that only sleeps and wakes. CPU is the
+program's, by request; where nodes report meanwhile, the reports are in it.
 
-usage: python -m benchmarks.pod_webhook_latency [--rate 200] [--seconds 20] [--profiles 50] [--only ours|original]
+usage: python -m benchmarks.pod_webhook_latency [--rate 200] [--seconds 20] [--profiles 50] [--case mix] [--only ours]
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
 import json
+import os
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
 import uvloop
 
+from benchmarks.node_reports import reporting
 from benchmarks.process_usage import OtherLoad, usage_of
+from benchmarks.webhook_cases import CASES, Case, is_label_key, label_keys, review
 from koordinator.kube.tls import TLSSettings, build_context
 from tests.real.control_plane import ControlPlane
 from tests.real.manager_cluster import PROFILES, create, gates, install, prepare
@@ -32,141 +38,145 @@ from tests.real.programs import HOW_TO_GET, RealPrograms, find_real_programs
 
 _ARGUMENTS: Final = ("--enable-leader-election=false", gates())
 _WARM_UP_SECONDS: Final = 3.0
+_KNOWN_SECONDS: Final = 30.0
 _CONNECTIONS: Final = 8
-_KINDS: Final = 12
 _PATH: Final = "/mutate-pod"
+_REQUIRED_MS: Final = 5.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print one JSON line; 1 when the programs are absent."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", type=int, default=200, help="pods a second")
-    parser.add_argument("--seconds", type=float, default=20.0, help="for each program")
+    parser.add_argument("--seconds", type=float, default=20.0, help="for each program and case")
     parser.add_argument("--profiles", type=int, default=50)
+    parser.add_argument("--case", choices=tuple(CASES), action="append", help="one of the cases (default: all)")
     parser.add_argument("--only", choices=("ours", "original"), default="")
+    parser.add_argument("--nodes", type=int, default=300, help="where nodes report")
+    parser.add_argument("--reports", type=float, default=40.0, help="a second, where nodes report")
     given = parser.parse_args(arguments)
     programs = find_real_programs()
     if programs is None:
         sys.stderr.write(f"{HOW_TO_GET}\n")
         return 1
     with tempfile.TemporaryDirectory() as folder:
-        figures = _compare(programs, Path(folder), given)
-    print(json.dumps({"benchmark": "pod_webhook_latency", **vars(given), **figures}))
+        cases = _compare(programs, Path(folder), given)
+    print(json.dumps({"benchmark": "pod_webhook_latency", **vars(given), "cases": cases}))
     return 0
 
 
 def _compare(programs: RealPrograms, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
+    """Figures by case and program. The programs run one after the other in each case, so that what else the machine
+    does is much the same for both."""
     commands = {"ours": OURS, "original": (str(programs.original / "koord-manager"),)}
+    found = {name: command for name, command in commands.items() if Path(command[0]).is_file()}
     cluster = ControlPlane(programs.kubernetes, folder / "cluster")
     cluster.start()
     try:
         prepare(cluster)
-        for number in range(given.profiles):
-            create(cluster, PROFILES, _profile(number))
-        figures = {}
-        for name, command in commands.items():
-            if name != (given.only or name) or not Path(command[0]).is_file():
-                continue
-            install(cluster)
-            with manager(command, cluster.kubeconfig, folder / name, arguments=_ARGUMENTS) as running:
-                running.wait_ready()
-                figures[name] = uvloop.run(_measure(running, given.rate, given.seconds))
+        figures: dict[str, Any] = {}
+        for case in (CASES[name] for name in given.case or CASES):
+            with _profiles(cluster, case, given.profiles):
+                figures[case.name] = {
+                    name: _run(cluster, command, folder / case.name / name, case, given)
+                    for name, command in found.items()
+                    if name == (given.only or name)
+                }
         return figures
     finally:
         cluster.stop()
 
 
-async def _measure(running: ManagerProcess, rate: int, seconds: float) -> dict[str, Any]:
+@contextmanager
+def _profiles(cluster: ControlPlane, case: Case, count: int) -> Iterator[None]:
+    documents = [case.profile(number) for number in range(count)]
+    for document in documents:
+        create(cluster, PROFILES, document)
+    yield
+    for document in documents:
+        cluster.request("DELETE", f"{PROFILES}/{document['metadata']['name']}")
+
+
+def _run(
+    cluster: ControlPlane, command: Sequence[str], folder: Path, case: Case, given: argparse.Namespace
+) -> dict[str, Any]:
+    install(cluster)
+    reports: AbstractContextManager[None] = nullcontext()
+    if case.reports:
+        reports = reporting(cluster.kubeconfig, nodes=given.nodes, pods_per_node=30, rate=given.reports)
+    with manager(command, cluster.kubeconfig, folder, arguments=_ARGUMENTS) as running, reports:
+        running.wait_ready()
+        return uvloop.run(_measure(running, case, given))
+
+
+async def _measure(running: ManagerProcess, case: Case, given: argparse.Namespace) -> dict[str, Any]:
     tls = build_context(TLSSettings(authority_file=str(running.certificates / "ca-cert.pem")))
     async with aiohttp.ClientSession(
         f"https://127.0.0.1:{running.webhook_port}",
         connector=aiohttp.TCPConnector(ssl=tls, limit=_CONNECTIONS),
         headers={"Content-Type": "application/json"},
     ) as session:
-        await _ask(session, rate, _WARM_UP_SECONDS)
+        await _until_right(session, case, given.profiles)
+        await _ask(session, given.rate, _WARM_UP_SECONDS)
         before, others = usage_of(running.process.pid), OtherLoad()
-        latencies, lateness = map(sorted, await _ask(session, rate, seconds))
+        latencies, lateness = map(sorted, await _ask(session, given.rate, given.seconds))
         used = usage_of(running.process.pid).cpu_seconds - before.cpu_seconds
     return {
         "requests": len(latencies),
         "cpu_ms_per_request": round(used / len(latencies) * 1000, 3),
-        "others_busy_cores": round(others.cores(), 2),
-        **{f"p{part}_ms": round(latencies[len(latencies) * part // 100] * 1000, 3) for part in (50, 90, 99)},
+        "p50_ms": _percentile(latencies, 50),
+        "p95_ms": _percentile(latencies, 95),
+        "p99_ms": _percentile(latencies, 99),
         "max_ms": round(latencies[-1] * 1000, 3),
-        "late_p99_ms": round(lateness[len(lateness) * 99 // 100] * 1000, 3),
+        "percent_above_5_ms": round(sum(each * 1000 > _REQUIRED_MS for each in latencies) / len(latencies) * 100, 2),
+        "late_p99_ms": _percentile(lateness, 99),
+        "others_busy_cores": round(others.cores(), 2),
+        "load_average": os.getloadavg()[0],
     }
+
+
+def _percentile(ascending: Sequence[float], part: int) -> float:
+    return round(ascending[len(ascending) * part // 100] * 1000, 3)
+
+
+async def _until_right(session: aiohttp.ClientSession, case: Case, profiles: int) -> None:
+    """Until the answer is what all of the profiles make of a pod, neither more nor less."""
+    wanted, given_up = label_keys(case, profiles), time.perf_counter() + _KNOWN_SECONDS
+    while (labels := await _labels(session)) != wanted:
+        if time.perf_counter() > given_up:
+            raise RuntimeError(f"case {case.name}: the pod got {sorted(labels)}, not {sorted(wanted)}")
+        await asyncio.sleep(0.1)
+
+
+async def _labels(session: aiohttp.ClientSession) -> set[str]:
+    async with session.post(_PATH, data=review(0)) as answer:
+        text = json.loads(await answer.read())["response"].get("patch")
+    paths = [change["path"] for change in json.loads(base64.b64decode(text))] if text else []
+    names = {path.rpartition("/")[2] for path in paths if path.startswith("/metadata/labels/")}
+    return {name for name in names if is_label_key(name)}
 
 
 async def _ask(session: aiohttp.ClientSession, rate: int, seconds: float) -> tuple[list[float], list[float]]:
     """Seconds from the moment at which each request was due: to its answer, and to its start."""
     latencies: list[float] = []
     lateness: list[float] = []
-    reviews = [_review(number) for number in range(round(rate * seconds))]
+    reviews = [review(number) for number in range(round(rate * seconds))]
     start = time.perf_counter() + 0.1
 
-    async def one(review: bytes, due: float) -> None:
+    async def one(body: bytes, due: float) -> None:
         lateness.append(time.perf_counter() - due)
-        async with session.post(_PATH, data=review) as answer:
-            body = await answer.read()
+        async with session.post(_PATH, data=body) as answer:
+            text = await answer.read()
         latencies.append(time.perf_counter() - due)
-        if b'"patch":' not in body:
-            raise RuntimeError(f"the pod was not changed: {body.decode()}")
+        if b'"patch":' not in text:
+            raise RuntimeError(f"the pod was not changed: {text.decode()}")
 
     async with asyncio.TaskGroup() as tasks:
-        for number, review in enumerate(reviews):
+        for number, body in enumerate(reviews):
             due = start + number / rate
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
-            tasks.create_task(one(review, due), name=f"request {number}")
+            tasks.create_task(one(body, due), name=f"request {number}")
     return latencies, lateness
-
-
-def _profile(number: int) -> dict[str, Any]:
-    return {
-        "apiVersion": "config.koordinator.sh/v1alpha1",
-        "kind": "ClusterColocationProfile",
-        "metadata": {"name": f"profile-{number:02}"},
-        "spec": {
-            "selector": {"matchLabels": {"kind": f"kind-{number % _KINDS}"}},
-            "qosClass": "BE",
-            "labels": {f"label-{number:02}": "yes"},
-            "annotations": {"by": f"profile-{number:02}"},
-            "schedulerName": "koord-scheduler",
-        },
-    }
-
-
-def _review(number: int) -> bytes:
-    resources = {"cpu": "1", "memory": "2Gi"}
-    container = {
-        "image": "registry.example/spark:3.5",
-        "resources": {"requests": resources, "limits": resources},
-        "env": [{"name": f"VARIABLE_{index}", "value": "value"} for index in range(20)],
-        "volumeMounts": [{"name": "work", "mountPath": "/work"}],
-    }
-    pod = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": f"pod-{number}", "namespace": "default", "labels": {"kind": f"kind-{number % _KINDS}"}},
-        "spec": {
-            "containers": [{"name": name, **container} for name in ("driver", "sidecar")],
-            "volumes": [{"name": "work", "emptyDir": {}}],
-            "restartPolicy": "Never",
-        },
-    }
-    request = {
-        "uid": f"uid-{number}",
-        "kind": {"group": "", "version": "v1", "kind": "Pod"},
-        "resource": {"group": "", "version": "v1", "resource": "pods"},
-        "name": f"pod-{number}",
-        "namespace": "default",
-        "operation": "CREATE",
-        "userInfo": {"username": "system:serviceaccount:kube-system:job-controller"},
-        "object": pod,
-        "oldObject": None,
-        "dryRun": False,
-    }
-    review = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
-    return json.dumps(review).encode()
 
 
 if __name__ == "__main__":

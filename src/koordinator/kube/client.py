@@ -12,7 +12,13 @@ from typing import Any, TypeVar
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
-from koordinator.kube.decoding import decode_created, decode_list, decode_object
+from koordinator.kube.decoding import (
+    SLICE_BYTES,
+    decode_created,
+    decode_list,
+    decode_list_in_slices,
+    decode_object,
+)
 from koordinator.kube.errors import TransportError
 from koordinator.kube.interface import ListPage, PatchType, WatchEvent
 from koordinator.kube.request import (
@@ -39,7 +45,7 @@ class KubeClient:
     """``koordinator.kube.interface.Client`` over HTTP.
 
     ``watch_stall_seconds`` is how long a watch may be silent before it counts as broken; with None, its own length and
-    half a minute.
+    half a minute. With ``lists_in_slices`` a long list does not keep the event loop to itself while it is read.
     """
 
     def __init__(
@@ -49,11 +55,13 @@ class KubeClient:
         randomness: random.Random,
         *,
         watch_stall_seconds: float | None = None,
+        lists_in_slices: bool = False,
     ) -> None:
         self._sender = sender
         self._limits = limits
         self._random = randomness
         self._watch_stall_seconds = watch_stall_seconds
+        self._lists_in_slices = lists_in_slices
 
     def fenced(self, may_write: Callable[[], bool]) -> KubeClient:
         """This client for work that only a leader may do: once ``may_write`` is false, what would change something is
@@ -87,7 +95,10 @@ class KubeClient:
             }
         )
         request = Request("GET", target(kind, namespace, query=query))
-        return decode_list(kind, await self._sender.call(request), f"GET {request.target}")
+        body, what = await self._sender.call(request), f"GET {request.target}"
+        if self._lists_in_slices and len(body) > SLICE_BYTES:
+            return await decode_list_in_slices(kind, body, what)
+        return decode_list(kind, body, what)
 
     async def watch(
         self,

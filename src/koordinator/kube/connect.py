@@ -46,8 +46,9 @@ class ClientOptions:
 
     ``kubeconfig`` is a path, ``context`` one of its contexts, ``master`` an address that replaces the server's; empty
     means what ``connection.resolve`` finds. ``qps`` (requests a second; zero or less: no limit) and ``burst`` are those
-    of ``--kube-api-qps`` and ``--kube-api-burst``. ``timeout_seconds`` bounds each call with its retries. ``metrics``
-    get what the client counts.
+    of ``--kube-api-qps`` and ``--kube-api-burst``. ``timeout_seconds`` bounds each call with its retries. With
+    ``lists_in_slices`` a long list does not keep the event loop to itself while it is read. ``metrics`` get what the
+    client counts.
     """
 
     kubeconfig: str = ""
@@ -59,6 +60,7 @@ class ClientOptions:
     timeout_seconds: float = 60.0
     watch_stall_seconds: float | None = None
     max_connections: int = 256
+    lists_in_slices: bool = False
     metrics: Metrics | None = None
     clock: Clock = field(default_factory=SystemClock)
     random: random.Random = field(default_factory=random.Random, repr=False)
@@ -94,7 +96,13 @@ async def connect(options: ClientOptions) -> KubeClient:
     except BaseException:
         await transport.close()
         raise
-    return KubeClient(sender, limits, options.random, watch_stall_seconds=options.watch_stall_seconds)
+    return KubeClient(
+        sender,
+        limits,
+        options.random,
+        watch_stall_seconds=options.watch_stall_seconds,
+        lists_in_slices=options.lists_in_slices,
+    )
 
 
 def _transport(found: Connection, tls: RotatingContext | None, options: ClientOptions, limits: TimeLimits) -> Transport:

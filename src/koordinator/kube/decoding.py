@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Final, Generic, TypeVar, cast
 
@@ -16,6 +17,8 @@ from koordinator.kube.interface import ListPage, Malformed
 
 T = TypeVar("T", bound=Object)
 _BODY_EXCERPT = 300
+SLICE_BYTES: Final = 16 << 10
+"""Of JSON: about a millisecond."""
 # As the API server writes it; who writes it in another way is understood too.
 _STATUS: Final = b'{"kind":"Status",'
 
@@ -66,20 +69,34 @@ def decode_list(kind: Kind[T], body: bytes, what: str) -> ListPage[T]:
         return _decode_items(kind, body, what)
 
 
+async def decode_list_in_slices(kind: Kind[T], body: bytes, what: str) -> ListPage[T]:
+    """As ``decode_list``, for those who answer others meanwhile: these get the event loop again and again. Takes a
+    quarter more CPU."""
+    page = _raw_list(body, what)
+    raws = page.items or []
+    together = max(1, SLICE_BYTES * len(raws) // len(body))
+    found: list[T | Malformed] = []
+    for start in range(0, len(raws), together):
+        found += [decode_item(kind, raw) for raw in raws[start : start + together]]
+        await asyncio.sleep(0)
+    return _sorted_page(page.metadata, found)
+
+
 def _decode_items(kind: Kind[T], body: bytes, what: str) -> ListPage[T]:
+    page = _raw_list(body, what)
+    return _sorted_page(page.metadata, [decode_item(kind, raw) for raw in page.items or []])
+
+
+def _raw_list(body: bytes, what: str) -> _RawList:
     try:
-        page = codec.decode(body, _RawList)
+        return codec.decode(body, _RawList)
     except codec.DecodeError as error:
         raise TransportError(f"{what}: the answer is not a list: {error}") from error
-    items: list[T] = []
-    malformed: list[Malformed] = []
-    for raw in page.items or []:
-        item = decode_item(kind, raw)
-        if isinstance(item, Malformed):
-            malformed.append(item)
-        else:
-            items.append(item)
-    return _page(page.metadata, items, malformed)
+
+
+def _sorted_page(metadata: ListMeta, found: Sequence[T | Malformed]) -> ListPage[T]:
+    items = [item for item in found if not isinstance(item, Malformed)]
+    return _page(metadata, items, [item for item in found if isinstance(item, Malformed)])
 
 
 def _page(metadata: ListMeta, items: list[T], malformed: list[Malformed]) -> ListPage[T]:

@@ -21,14 +21,14 @@ from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.errors import KoordinatorError
 from koordinator.kube.errors import ApiStatusError, TransportError
-from koordinator.kube.interface import Client, Malformed, WatchEvent
+from koordinator.kube.interface import Client, ListPage, Malformed, WatchEvent
 from koordinator.kube.versions import is_older, newest
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=Object)
 
-_YIELD_EVERY = 256
+_YIELD_EVERY = 32
 _STALE_LISTS_BEFORE_RESTORE = 3
 
 
@@ -200,12 +200,18 @@ class Reflector(Generic[T]):
             self.statistics.last_contact = self._clock.monotonic()
             if first:
                 self._begin_replace(page.resource_version)
-            self._sink.replace_page(page.items, page.malformed)
+            await self._replace_page(page)
             token, first, version = page.continue_token, False, page.resource_version
-            await asyncio.sleep(0)
         self._sink.end_replace(version)
         self._version = version
         self._backoff.reset()
+
+    async def _replace_page(self, page: ListPage[T]) -> None:
+        """In parts: whoever follows the objects may take a while for each."""
+        for start in range(0, len(page.items), _YIELD_EVERY):
+            self._sink.replace_page(page.items[start : start + _YIELD_EVERY], ())
+            await asyncio.sleep(0)
+        self._sink.replace_page((), page.malformed)
 
     def _begin_replace(self, version: str) -> None:
         stale = is_older(version, self._version)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from koordinator.api.colocation_profile import ClusterColocationProfile
 from koordinator.api.kubernetes_types.table import ObjectType
 from koordinator.manager.webhook.colocation_profile.cluster import ColocationCluster, ProfileError
 from koordinator.manager.webhook.colocation_profile.compiled import CompiledProfile, compile_profile
+
+_PLACE: Final = operator.itemgetter(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +29,26 @@ class Matches:
         return [profile for profile in self.profiles if not profile.warning]
 
 
+class SelectorIndex:
+    """Profiles by a label that they ask for: an object that has it not need not be compared with all they ask for."""
+
+    def __init__(self, profiles: Iterable[CompiledProfile]) -> None:
+        self._always: list[tuple[int, CompiledProfile]] = []
+        self._by_label: dict[tuple[str, str], list[tuple[int, CompiledProfile]]] = {}
+        for place, profile in enumerate(profiles):
+            asked = min(profile.objects.equalities, default=None) if profile.objects_readable else None
+            where = self._always if asked is None else self._by_label.setdefault(asked, [])
+            where.append((place, profile))
+
+    def may_match(self, labels: Mapping[str, str]) -> list[CompiledProfile]:
+        """Those whose selectors an object's labels match, in the order in which they were given."""
+        found = list(self._always)
+        for label in labels.items():
+            found += self._by_label.get(label, ())
+        found.sort(key=_PLACE)
+        return [profile for _, profile in found if profile.may_match_labels(labels)]
+
+
 class ProfileCatalogue:
     """Keeps what was compiled for as long as the profile stays as it is."""
 
@@ -33,11 +56,12 @@ class ProfileCatalogue:
         self._cluster = cluster
         self._patched = patched
         self._compiled: Mapping[str, CompiledProfile] = {}
+        self._index = SelectorIndex(())
         self._sources: Sequence[ClusterColocationProfile] = ()
 
     def for_pod(self, labels: Mapping[str, str], namespace: str) -> Matches:
         """Raises ProfileError where it depends on the labels of a namespace that is not known."""
-        candidates = [profile for profile in self._profiles() if profile.may_match_labels(labels)]
+        candidates = self._profiles().may_match(labels)
         if any(not profile.namespaces.empty for profile in candidates):
             of_namespace = self._namespace_labels(namespace, candidates)
             candidates = [profile for profile in candidates if profile.may_match_namespace(of_namespace)]
@@ -48,18 +72,19 @@ class ProfileCatalogue:
         return _matches(
             [
                 profile
-                for profile in self._profiles()
-                if profile.may_match_labels(labels) and not (profile.objects.empty and not profile.namespaces.empty)
+                for profile in self._profiles().may_match(labels)
+                if not (profile.objects.empty and not profile.namespaces.empty)
             ]
         )
 
-    def _profiles(self) -> Iterable[CompiledProfile]:
+    def _profiles(self) -> SelectorIndex:
         sources = list(self._cluster.colocation_profiles())
         if len(sources) != len(self._sources) or not all(map(operator.is_, sources, self._sources)):
             compiled = {each.metadata.name: self._compile(each) for each in sources}
             self._compiled = {name: compiled[name] for name in sorted(compiled)}
+            self._index = SelectorIndex(self._compiled.values())
             self._sources = sources
-        return self._compiled.values()
+        return self._index
 
     def _compile(self, profile: ClusterColocationProfile) -> CompiledProfile:
         known = self._compiled.get(profile.metadata.name)

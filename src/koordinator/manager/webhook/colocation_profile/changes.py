@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from koordinator.api import labels
-from koordinator.api.document import Document, copied
-from koordinator.api.kubernetes_types.table import ObjectType
+from koordinator.api.document import Document
 from koordinator.manager.webhook.colocation_profile.cluster import ColocationCluster, ProfileError
 from koordinator.manager.webhook.colocation_profile.compiled import CompiledProfile
 from koordinator.model.patch.errors import PatchError
-from koordinator.model.patch.strategic import apply_strategic_patch
 
 
 def section(parent: Document, name: str) -> Document:
@@ -26,24 +23,21 @@ def apply_profile(
 ) -> None:
     """Change ``target`` in place, all but the patch. ``pod_spec`` is the part of it that schedules pods, where it has
     one. Raises ProfileError where the priority class does not exist."""
-    metadata = section(target, "metadata")
-    _set_metadata(profile, metadata)
-    if pod_spec is not None and profile.spec.scheduler_name:
+    _set_metadata(profile, section(target, "metadata"))
+    if pod_spec is None:
+        return
+    if profile.spec.scheduler_name:
         pod_spec["schedulerName"] = profile.spec.scheduler_name
-    if profile.spec.qos_class:
-        section(metadata, "labels")[labels.QOS_CLASS] = profile.spec.qos_class
-    if pod_spec is not None and profile.spec.priority_class_name:
+    if profile.spec.priority_class_name:
         _set_priority_class(profile, pod_spec, cluster)
-    if profile.spec.koordinator_priority is not None:
-        section(metadata, "labels")[labels.PRIORITY] = str(profile.spec.koordinator_priority)
 
 
-def apply_patch(profile: CompiledProfile, target: Document, of: ObjectType) -> Document:
+def apply_patch(profile: CompiledProfile, target: Document) -> Document:
     """``target`` with the profile's patch, changed in place. Raises ProfileError where it does not fit."""
-    if profile.patch is None:
+    if profile.apply_patch is None:
         return target
     try:
-        return apply_strategic_patch(target, copied(profile.patch), of)
+        return profile.apply_patch(target)
     except PatchError as error:
         raise ProfileError(f'ClusterColocationProfile "{profile.name}": spec.patch does not fit: {error}') from error
 
@@ -61,6 +55,8 @@ def _set_metadata(profile: CompiledProfile, metadata: Document) -> None:
     if spec.label_suffixes:
         own = metadata.get("labels") or {}
         own.update({key: own[key] + suffix for key, suffix in spec.label_suffixes.items() if key in own})
+    if profile.last_labels:
+        section(metadata, "labels").update(profile.last_labels)
 
 
 def _copy_values(texts: Document, mapping: Mapping[str, str]) -> None:

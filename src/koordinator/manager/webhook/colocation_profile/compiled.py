@@ -18,6 +18,8 @@ from koordinator.api.document import Document, copied
 from koordinator.api.field_error import FieldError
 from koordinator.api.kubernetes_types.canonical import WrongType, canonicalize
 from koordinator.api.kubernetes_types.table import ObjectType
+from koordinator.api.labels import PRIORITY, QOS_CLASS
+from koordinator.manager.webhook.colocation_profile.compiled_patch import CompiledPatch, compile_patch
 from koordinator.manager.webhook.colocation_profile.probability import parse_probability
 from koordinator.manager.webhook.colocation_profile.selection import compile_profile_selector
 from koordinator.model.label_selector import CompiledSelector
@@ -39,6 +41,10 @@ class CompiledProfile:
     namespaces_readable: bool
     percent: int
     patch: Document | None
+    apply_patch: CompiledPatch | None
+    """What ``patch`` does to objects of the type that it is for; None without a patch that can be used."""
+    last_labels: Mapping[str, str]
+    """Those that fields of their own ask for; they win over what ``labels`` and mappings say."""
     keeps_resources: bool
     """Objects that it matches keep their native resources."""
     warning: str
@@ -70,6 +76,7 @@ def compile_profile(profile: ClusterColocationProfile, patched: ObjectType) -> C
     patch_problem = _patch_problem(spec.patch, patched)
     others = (problem for problem in (percent_problem, patch_problem) if problem is not None)
     problems = [*namespace_problems, *object_problems, *others]
+    patch = spec.patch if isinstance(spec.patch, dict) else None
     return CompiledProfile(
         source=profile,
         name=profile.metadata.name,
@@ -78,10 +85,21 @@ def compile_profile(profile: ClusterColocationProfile, patched: ObjectType) -> C
         objects_readable=not object_problems,
         namespaces_readable=not namespace_problems,
         percent=percent,
-        patch=spec.patch if isinstance(spec.patch, dict) else None,
+        patch=patch,
+        apply_patch=compile_patch(patch, patched) if patch is not None and patch_problem is None else None,
+        last_labels=_last_labels(spec),
         keeps_resources=SKIP_UPDATE_RESOURCES in profile.metadata.annotations,
         warning=_warning(profile.metadata.name, problems),
     )
+
+
+def _last_labels(spec: ClusterColocationProfileSpec) -> Mapping[str, str]:
+    last = {}
+    if spec.qos_class:
+        last[QOS_CLASS] = spec.qos_class
+    if spec.koordinator_priority is not None:
+        last[PRIORITY] = str(spec.koordinator_priority)
+    return last
 
 
 def _warning(name: str, problems: list[FieldError]) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from koordinator.api.document import Document
-from koordinator.api.kubernetes_types.table import ObjectType
 from koordinator.manager.webhook.colocation_profile.catalogue import Matches
 from koordinator.manager.webhook.colocation_profile.changes import apply_patch, apply_profile
 from koordinator.manager.webhook.colocation_profile.cluster import ColocationCluster
@@ -22,12 +21,10 @@ class ProfileEngine:
         self,
         cluster: ColocationCluster,
         draw: Draw,
-        of: ObjectType,
         pod_spec: Callable[[Document], Document | None],
     ) -> None:
         self._cluster = cluster
         self._draw = draw
-        self._of = of
         self._pod_spec = pod_spec
 
     def apply(self, matches: Matches, target: Document) -> Document:
@@ -36,5 +33,5 @@ class ProfileEngine:
             if profile.percent < ALWAYS and self._draw() >= profile.percent:
                 continue
             apply_profile(profile, target, self._pod_spec(target), self._cluster)
-            target = apply_patch(profile, target, self._of)
+            target = apply_patch(profile, target)
         return target

@@ -9,7 +9,7 @@ from koordinator.api.constraints import IntOrString
 from koordinator.api.field_error import FieldError
 
 ALWAYS: Final = 100
-_PERCENT: Final = re.compile(r"([+-]?[0-9]+)%")
+_PERCENT: Final = re.compile(r"([+-]?[0-9]{1,18})%")
 
 
 def parse_probability(value: IntOrString | None) -> tuple[int, FieldError | None]:

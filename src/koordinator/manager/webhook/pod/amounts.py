@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, Final
 
 from koordinator.api.document import Document
@@ -35,6 +36,7 @@ def writable(container: Document, part: str) -> Document:
     return found
 
 
+@lru_cache(maxsize=4096)
 def integer_text(amount: int) -> str:
     """A plain number as Kubernetes writes it: 1000 is ``1k``."""
     return str(Quantity.from_value(amount))

@@ -17,6 +17,7 @@ from koordinator.manager.webhook.pod.device_resource_spec import normalise_devic
 from koordinator.manager.webhook.pod.extended_resource_spec import record_extended_resources
 from koordinator.manager.webhook.pod.quota_tree_affinity import QuotaTrees, add_quota_tree_affinity
 from koordinator.manager.webhook.pod.resource_translation import translate_resources
+from koordinator.manager.webhook.pod.working_copy import working_copy
 from koordinator.manager.webhook.steps import UNMEASURED, Steps
 
 
@@ -54,7 +55,7 @@ class PodMutatingHandler:
     ) -> None:
         pod_type = named("io.k8s.api.core.v1.Pod")
         self._catalogue = ProfileCatalogue(cluster, pod_type)
-        self._engine = ProfileEngine(cluster, draw, pod_type, lambda pod: section(pod, "spec"))
+        self._engine = ProfileEngine(cluster, draw, lambda pod: section(pod, "spec"))
         self._quota_trees = quota_trees
         self._settings = settings or PodMutationSettings()
         self._steps = steps
@@ -64,9 +65,8 @@ class PodMutatingHandler:
         if request.resource != "pods" or request.sub_resource or request.operation != "CREATE" or not request.object:
             return ALLOWED
         namespace = (request.object.get("metadata") or {}).get("namespace") or request.namespace
-        pod = copied(request.object)
         with self._steps.step(request.operation, "ClusterColocationProfile"):
-            pod, warnings = self._apply_profiles(pod, namespace)
+            pod, warnings = self._apply_profiles(request.object, namespace)
         with self._steps.step(request.operation, "ExtendedResourceSpec"):
             if self._settings.record_extended_resources:
                 record_extended_resources(pod)
@@ -78,9 +78,12 @@ class PodMutatingHandler:
                 normalise_device_resources(pod)
         return AdmissionAnswer(changed=pod if pod != request.object else None, warnings=warnings)
 
-    def _apply_profiles(self, pod: Document, namespace: str) -> tuple[Document, list[str]]:
-        own_labels = (pod.get("metadata") or {}).get("labels") or {}
+    def _apply_profiles(self, sent: Document, namespace: str) -> tuple[Document, list[str]]:
+        """A copy of ``sent`` that the steps may change, and what there is to warn of."""
+        own_labels = (sent.get("metadata") or {}).get("labels") or {}
         matches = self._catalogue.for_pod(own_labels, namespace)
+        # Patches may write anywhere.
+        pod = copied(sent) if any(profile.patch for profile in matches.profiles) else working_copy(sent)
         warnings = list(matches.warnings)
         if not matches.profiles:
             return pod, warnings
