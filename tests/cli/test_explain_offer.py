@@ -62,9 +62,49 @@ def test_what_is_not_offered_says_why() -> None:
 
 
 def test_what_is_wrong_is_said_first() -> None:
-    text = printed(offer(CPU, abnormal=["the agent is silent"], problems=["a label cannot be read"]))
+    text = printed(offer(CPU, **abnormal(), problems=["a label cannot be read"]))
     assert text.index("the agent is silent") < text.index("a label cannot be read") < text.index("capacity")
+
+
+def abnormal(**more: Any) -> dict[str, Any]:
+    found = [{"reason": "MetricsStopped", "message": "the agent is silent"}, {"reason": "Other", "message": "and more"}]
+    return {"abnormal": found, "abnormalSince": "noon", **more}
+
+
+def test_an_abnormal_node_says_why_and_since_when() -> None:
+    lines = printed(offer(**abnormal())).split("\n")
+    assert "abnormal since noon: the agent is silent (MetricsStopped)" in lines
+    assert "abnormal: and more (Other)" in lines
+
+
+def test_a_node_on_its_way_back_says_so() -> None:
+    text = printed(offer(CPU, **abnormal(soundSince="one")))
+    assert "reports are sound since one" in text
 
 
 def test_a_manager_that_cannot_be_asked_is_said() -> None:
     assert "no manager found" in printed({"error": "no manager found: start one"})
+
+
+def test_the_policy_is_named() -> None:
+    text = printed(offer(CPU | {"policy": "usage"}, MEMORY | {"policy": "request"}))
+    assert row(text, "policy") == ["policy", "usage", "request"]
+
+
+def test_what_addends_come_from_stands_below_once() -> None:
+    text = printed(offer(CPU | {"terms": {"systemUsage": 75_000, "reserved": 2_000}}, MEMORY))
+    assert row(text, "(reserved)") == ["(reserved)", "2,000", ""]
+    assert "(system usage)" not in text
+
+
+def test_what_is_nothing_everywhere_is_left_out() -> None:
+    text = printed(offer(CPU | {"terms": {"hostApplications": 0}}, MEMORY))
+    assert "(host applications)" not in text
+
+
+def test_each_zone_has_its_sums() -> None:
+    zones = [CPU | {"zone": "node-0"}, MEMORY | {"zone": "node-0"}, CPU | {"zone": "node-1", "value": 7}]
+    text = printed(offer(zones=zones))
+    first, second = text.split("Zone node-1")
+    assert row(first[first.index("Zone node-0") :], "= offered") == ["= offered", "25,000", "3,072"]
+    assert row(second, "= offered") == ["= offered", "7"]

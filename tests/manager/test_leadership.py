@@ -118,3 +118,25 @@ def test_at_the_end_the_lease_is_given_up() -> None:
         assert not lease["spec"].get("holderIdentity")
 
     asyncio.run(scenario())
+
+
+def test_a_leader_that_stood_still_past_its_term_is_overdue() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        assert not bench.leadership.is_overdue
+        async with bench.running():
+            assert not bench.leadership.is_overdue
+            bench.clock._move_to(bench.clock.monotonic() + 10)
+            assert (bench.leadership.is_overdue, bench.leadership.is_leading) == (True, False)
+
+    asyncio.run(scenario())
+
+
+def test_without_an_election_nobody_is_ever_overdue() -> None:
+    async def scenario() -> None:
+        bench = Bench(elected=False)
+        async with bench.running():
+            bench.clock._move_to(1e6)
+            assert not bench.leadership.is_overdue
+
+    asyncio.run(scenario())

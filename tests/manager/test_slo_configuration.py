@@ -77,7 +77,8 @@ def test_a_broken_value_leaves_the_last_good_one_and_is_told(tmp_path: Path) -> 
             async with made.working(), asyncio.timeout(20):
                 happened = await changed(source)
                 await rewrite(made, **{"colocation-config": "{"})
-                event = await made.once(EVENTS, lambda _: True, SYSTEM)
+                with source.in_charge():
+                    event = await made.once(EVENTS, lambda _: True, SYSTEM)
                 await happened.wait()
             assert source.current.colocation.strategies.cluster.enable
             assert (event.reason, event.involved_object.name) == ("ColocationCfgUnmarshalFailed", NAME)

@@ -7,17 +7,15 @@ differences that a case names.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import pytest
 
-from tests.real.manager_process import OURS
 from tests.real.overcommit.comparison import differing, unexpected
 from tests.real.overcommit.differences import INTENDED, ZONES_UP_TO_DATE, ZONES_ZEROED
 from tests.real.overcommit.node_cases import node_cases
 from tests.real.overcommit.quota_cases import quota_cases, quota_nodes
-from tests.real.overcommit.recording import Recording, record
+from tests.real.overcommit.recording import Recording, record_both
 from tests.real.overcommit.steps import BROKEN, FIRST, OFF, SELDOM_WRITTEN, STEPS
 from tests.real.programs import RealPrograms
 
@@ -64,15 +62,7 @@ def cases() -> list[Case]:
 @pytest.fixture(scope="module")
 def recordings(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> tuple[Recording, Recording]:
     """Ours and the original's."""
-    original = real_programs.original / "koord-manager"
-    if not original.is_file():
-        pytest.skip(f"the original's koord-manager is absent: put it into {real_programs.original}")
-    folder = tmp_path_factory.mktemp("managers")
-    nodes = [*NODES, *quota_nodes()]
-    with ThreadPoolExecutor(2) as threads:
-        ours = threads.submit(record, real_programs.kubernetes, folder / "ours", OURS, nodes, QUOTAS)
-        theirs = threads.submit(record, real_programs.kubernetes, folder / "original", (str(original),), nodes, QUOTAS)
-        return ours.result(), theirs.result()
+    return record_both(real_programs, tmp_path_factory.mktemp("managers"), [*NODES, *quota_nodes()], QUOTAS)
 
 
 @pytest.mark.parametrize("case", cases(), ids=str)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Final
 
-DEFAULT_NAMESPACE: Final = "koordinator-system"
 DEFAULT_NAME: Final = "slo-controller-config"
 
 COLOCATION: Final = "colocation-config"

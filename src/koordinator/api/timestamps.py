@@ -7,12 +7,20 @@ from datetime import UTC, datetime
 
 def format_time(moment: datetime) -> str:
     """RFC 3339 in UTC with whole seconds, cut as Go does."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    # Several times as fast as strftime; the offset at the end is always +00:00.
+    return f"{_in_utc(moment).isoformat(timespec='seconds')[:-6]}Z"
 
 
 def format_micro_time(moment: datetime) -> str:
     """RFC 3339 in UTC with microseconds; the API server refuses a MicroTime without a fraction."""
-    if moment.tzinfo is not UTC:
-        moment = moment.astimezone(UTC)
-    # Several times as fast as strftime; the offset at the end is always +00:00.
-    return f"{moment.isoformat(timespec='microseconds')[:-6]}Z"
+    return f"{_in_utc(moment).isoformat(timespec='microseconds')[:-6]}Z"
+
+
+def _in_utc(moment: datetime) -> datetime:
+    if moment.tzinfo is UTC:
+        return moment
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        # On the first or last day that there is, east or west of Greenwich.
+        return moment.replace(tzinfo=UTC)

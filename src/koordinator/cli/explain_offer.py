@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rich.console import Console
@@ -21,27 +21,63 @@ def print_offer(offer: Mapping[str, Any], console: Console) -> None:
     if "error" in offer:
         console.print(f"\nWhy batch and mid capacity is what it is: {escape(offer['error'])}", highlight=False)
         return
-    for text in offer["abnormal"]:
-        console.print(f"\nabnormal: {escape(text)}", highlight=False)
+    _print_abnormal(offer, console)
     for text in offer["problems"]:
         console.print(f"not usable: {escape(text)}", highlight=False)
-    amounts = [each for each in offer["amounts"] if not each.get("zone")]
+    amounts = offer["amounts"]
     given = [each for each in amounts if not each.get("reset")]
     if given:
-        table = Table("", *(escape(each["resource"].rpartition("/")[2]) for each in given))
-        for name in dict.fromkeys(part["name"] for each in given for part in each["addends"]):
-            table.add_row(escape(_words(name)), *(_part(each, "addends", name) for each in given))
-        if any("cap" in each for each in given):
-            table.add_row("at most", *(_shown(each, each["cap"]) if "cap" in each else "" for each in given))
-        table.add_row("= offered", *(_shown(each, each["value"]) for each in given), style="bold")
-        for name in dict.fromkeys(part["name"] for each in given for part in each["adjustments"]):
-            table.add_row(escape(_words(name)), *(_part(each, "adjustments", name) for each in given))
         reported = next((each["metricTime"] for each in given if each.get("metricTime")), "")
         at = f", from the report of {escape(reported)}" if reported else ""
-        print_table(console, f"Why batch and mid capacity is what it is{at} (CPU in milli-CPU, memory in MiB)", table)
+        title = f"Why batch and mid capacity is what it is{at} (CPU in milli-CPU, memory in MiB)"
+        print_table(console, title, _sums(given))
     for each in amounts:
         if each.get("reset"):
             console.print(f"  {escape(each['sentence'])}", highlight=False)
+    zones = offer.get("zones", ())
+    for name in dict.fromkeys(each["zone"] for each in zones):
+        print_table(console, f"Zone {escape(name)}", _sums([each for each in zones if each["zone"] == name]))
+
+
+def _sums(given: Sequence[Mapping[str, Any]]) -> Table:
+    """A column for each resource: addends, what they come to, what that becomes, and what it all was made from."""
+    table = Table("", *(escape(each["resource"].rpartition("/")[2]) for each in given))
+    for name in _names(given, "addends"):
+        table.add_row(escape(_words(name)), *(_part(each, "addends", name) for each in given))
+    if any("cap" in each for each in given):
+        table.add_row("at most", *(_shown(each, each["cap"]) if "cap" in each else "" for each in given))
+    table.add_row("= offered", *(_shown(each, each["value"]) for each in given), style="bold")
+    for name in _names(given, "adjustments"):
+        table.add_row(escape(_words(name)), *(_part(each, "adjustments", name) for each in given))
+    table.add_row("policy", *(escape(each.get("policy", "")) for each in given))
+    for name in dict.fromkeys(name for each in given for name in each.get("terms", {})):
+        terms = [_term(each, name) for each in given]
+        if any(terms):
+            cells = ("" if term is None else _shown(each, term) for each, term in zip(given, terms, strict=True))
+            table.add_row(f"({escape(_words(name))})", *cells)
+    return table
+
+
+def _term(amount: Mapping[str, Any], name: str) -> int | None:
+    """What goes into the addends; None for what is one of them, which stands above already."""
+    if any(part["name"] == name for part in amount["addends"]):
+        return None
+    found: int | None = amount.get("terms", {}).get(name)
+    return found
+
+
+def _names(given: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
+    return list(dict.fromkeys(part["name"] for each in given for part in each[kind]))
+
+
+def _print_abnormal(offer: Mapping[str, Any], console: Console) -> None:
+    for number, found in enumerate(offer["abnormal"]):
+        since = f" since {escape(offer['abnormalSince'])}" if not number and "abnormalSince" in offer else ""
+        text = f"abnormal{since}: {escape(found['message'])} ({escape(found['reason'])})"
+        console.print(f"\n{text}" if not number else text, highlight=False, soft_wrap=True)
+    if "soundSince" in offer:
+        text = f"reports are sound since {escape(offer['soundSince'])}: the node is normal again when that has lasted"
+        console.print(f"  {text}", highlight=False, soft_wrap=True)
 
 
 def _part(amount: Mapping[str, Any], kind: str, name: str) -> str:

@@ -10,13 +10,15 @@ import koordinator
 from koordinator.base.durations import DurationError, parse_duration
 from koordinator.base.flag_types import Flag, FlagGroup
 from koordinator.base.flags import FlagSet, FlagValues
+from koordinator.base.unused_flags import UnusedFlags
 from koordinator.manager.command_line_parts import ControllerFlags, WebhookFlags
 from koordinator.manager.environment import read_environment
 from koordinator.manager.features import WITHOUT_EFFECT, make_features
 from koordinator.manager.listen_address import ListenAddress, parse_listen_address
 from koordinator.manager.name_list import unknown_names
-from koordinator.manager.options import CONTROLLERS, NODE_RESOURCE_PLUGINS, Options
+from koordinator.manager.options import CONTROLLERS, Options
 from koordinator.manager.unused_flags import SWITCHES, UNUSED_FLAGS
+from koordinator.model.overcommit.policies import PLUGINS
 
 _DEFAULTS: Final = Options()
 _DESCRIPTION: Final = """\
@@ -52,12 +54,7 @@ class _Flags:
         self.controllers = ControllerFlags(self.set.group("Controller"))
         self.webhooks = WebhookFlags(self.set.group("Webhook"))
         self.gates = self.set.group("Feature").feature_gates(self.features)
-        self.unused = [
-            Flag(name, "", why, lambda _, text: text, "", "", bare="true" if name in SWITCHES else None)
-            for name, why in UNUSED_FLAGS.items()
-        ]
-        for flag in self.unused:
-            self.set.register(flag)
+        self.unused = UnusedFlags(self.set, UNUSED_FLAGS, SWITCHES)
 
     def _cluster(self, group: FlagGroup) -> None:
         self.kubeconfig = group.string(
@@ -165,11 +162,7 @@ def parse_options(arguments: Sequence[str], variables: Mapping[str, str]) -> Opt
 
 
 def _remarks(flags: _Flags, given: FlagValues) -> list[str]:
-    remarks = [
-        f"--{flag.name} has no effect: {flag.help_text}"
-        for flag in flags.unused
-        if given.is_set(flag) and given[flag] not in ("0", "false", "")
-    ]
+    remarks = flags.unused.remarks(given)
     remarks += [
         f"feature gate {name} has no effect: only the scheduler reads it"
         for name in given[flags.gates]
@@ -179,7 +172,7 @@ def _remarks(flags: _Flags, given: FlagValues) -> list[str]:
     controllers = given[flags.controllers.controllers]
     remarks += [f"--controllers: {text}" for text in unknown_names(controllers, CONTROLLERS)]
     plugins = given[flags.controllers.node_resource_plugins]
-    remarks += [f"--noderesource-plugins: {text}" for text in unknown_names(plugins, NODE_RESOURCE_PLUGINS)]
+    remarks += [f"--noderesource-plugins: {text}" for text in unknown_names(plugins, PLUGINS)]
     return remarks
 
 

@@ -8,12 +8,12 @@ from koordinator.base.flag_types import FlagGroup
 from koordinator.base.flags import FlagValues
 from koordinator.manager.options import (
     CONTROLLERS,
-    NODE_RESOURCE_PLUGINS,
     ColocationProfileOptions,
     PodEnhancedValidatorOptions,
     QuotaUpdateOptions,
 )
 from koordinator.manager.webhook.pod.binding import BindingAdmissionSettings
+from koordinator.model.overcommit.policies import PLUGINS
 
 _LIST: Final = "names, * for all others, -NAME for all but that one; the first that names it decides.\nAll: "
 _PROFILE: Final = ColocationProfileOptions()
@@ -31,8 +31,8 @@ class ControllerFlags:
         )
         self.node_resource_plugins = group.strings(
             "noderesource-plugins",
-            NODE_RESOURCE_PLUGINS,
-            f"The parts of the noderesource controller: {_LIST}{', '.join(NODE_RESOURCE_PLUGINS)}",
+            PLUGINS,
+            f"The parts of the noderesource controller: {_LIST}{', '.join(PLUGINS)}",
         )
         self._by_default = group.boolean(
             "colocation-profile-reconcile-by-default",

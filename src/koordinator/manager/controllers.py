@@ -18,6 +18,7 @@ from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
 from koordinator.manager.options import CONTROLLERS, Options
 from koordinator.manager.slo_configuration import SLOConfigurationSource
+from koordinator.manager.turns import Turns
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +42,11 @@ class ControllerContext:
         """The SLO ConfigMap, followed once for all controllers."""
         return SLOConfigurationSource(self.informers, self.options, self.events, self.metrics)
 
+    @cached_property
+    def turns(self) -> Turns:
+        """One for all controllers: together they keep the event loop no longer than one of them."""
+        return Turns(self.clock)
+
 
 class Controller(Protocol):
     """Asks for its informers when it is made; works only while this replica leads."""
@@ -56,8 +62,8 @@ ControllerMaker = Callable[[ControllerContext], Controller]
 def make_controllers(
     context: ControllerContext, built: Mapping[str, ControllerMaker], gates: Mapping[str, str] = _NO_GATES
 ) -> dict[str, Controller]:
-    """Those of ``built`` that ``--controllers`` switches on; the others are said once. ``gates`` names the feature
-    gates that must be on as well."""
+    """Those of ``built``, which has all, that ``--controllers`` switches on; the others are said once. ``gates`` names
+    the feature gates that must be on as well."""
     made: dict[str, Controller] = {}
     for name in CONTROLLERS:
         gate = gates.get(name)
@@ -65,8 +71,6 @@ def make_controllers(
             logger.info("controller %s is switched off", name)
         elif gate is not None and not context.options.features.enabled(gate):
             logger.info("controller %s does not run: feature gate %s is off", name, gate)
-        elif name not in built:
-            logger.warning("controller %s is not built yet and does not run", name)
         else:
             made[name] = built[name](context)
     return made

@@ -10,28 +10,29 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from koordinator.api import installation
 from koordinator.base.errors import ConfigurationError
+from koordinator.manager.listen_address import LAST_PORT
 
 FILE_WRITER: Final = "fs"
 SECRET_WRITER: Final = "secret"  # noqa: S105 - a kind of writer
 _WRITERS: Final = ("", FILE_WRITER, SECRET_WRITER)
-_LAST_PORT: Final = 65535
 
 
 @dataclass(frozen=True, slots=True)
 class WebhookEnvironment:
     """The variables with the original's defaults."""
 
-    port: int = 9876
+    port: int = installation.WEBHOOK_PORT
     host: str = ""
     """A name or address at which API servers reach the webhooks; empty where they go through the Service."""
     certificate_folder: Path = Path("/tmp/koordinator-webhook-certs")  # noqa: S108 - the original's default
     certificate_writer: str = ""
-    namespace: str = "koordinator-system"
-    service: str = "koordinator-webhook-service"
-    secret: str = "koordinator-webhook-certs"  # noqa: S105 - the name of a Secret
-    mutating_configuration: str = "koordinator-mutating-webhook-configuration"
-    validating_configuration: str = "koordinator-validating-webhook-configuration"
+    namespace: str = installation.NAMESPACE
+    service: str = installation.WEBHOOK_SERVICE
+    secret: str = installation.WEBHOOK_CERTIFICATES
+    mutating_configuration: str = installation.MUTATING_CONFIGURATION
+    validating_configuration: str = installation.VALIDATING_CONFIGURATION
 
     @property
     def certified_name(self) -> str:
@@ -74,8 +75,8 @@ def _port(variables: Mapping[str, str], default: int) -> int:
         port = int(text)
     except ValueError:
         port = 0
-    if not 1 <= port <= _LAST_PORT:
-        raise ConfigurationError("environment variable WEBHOOK_PORT", text, f"a port from 1 to {_LAST_PORT}")
+    if not 1 <= port <= LAST_PORT:
+        raise ConfigurationError("environment variable WEBHOOK_PORT", text, f"a port from 1 to {LAST_PORT}")
     return port
 
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from koordinator.base.flag_types import FlagError
 
-_LAST_PORT: Final = 65535
+LAST_PORT: Final = 65535
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,6 @@ def parse_listen_address(flag: str, text: str) -> ListenAddress:
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
     bracketed = text.startswith("[") or ":" not in host
-    if not colon or not bracketed or not port.isascii() or not port.isdigit() or int(port) > _LAST_PORT:
+    if not colon or not bracketed or not port.isascii() or not port.isdigit() or int(port) > LAST_PORT:
         raise FlagError(flag, text, "write HOST:PORT, :PORT for every address, or 0 to serve nothing")
     return ListenAddress(host, int(port)) if int(port) else NOWHERE

@@ -6,22 +6,17 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
+from koordinator.api import slo_controller_config
+from koordinator.api.installation import NAMESPACE
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.manager.environment import WebhookEnvironment
 from koordinator.manager.features import make_features
 from koordinator.manager.listen_address import ListenAddress
 from koordinator.manager.name_list import is_enabled
 from koordinator.manager.webhook.pod.binding import BindingAdmissionSettings
+from koordinator.model.overcommit.policies import PLUGINS
 
 CONTROLLERS: Final = ("colocationprofile", "nodemetric", "noderesource", "nodeslo", "quotaprofile")
-NODE_RESOURCE_PLUGINS: Final = (
-    "MidResource",
-    "BatchResource",
-    "CPUNormalization",
-    "ResourceAmplification",
-    "GPUDeviceResource",
-    "RDMADeviceResource",
-)
 METRICS_ADDRESS: Final = ListenAddress("127.0.0.1", 8080)
 HEALTH_ADDRESS: Final = ListenAddress("127.0.0.1", 8000)
 
@@ -30,7 +25,7 @@ HEALTH_ADDRESS: Final = ListenAddress("127.0.0.1", 8000)
 class PodEnhancedValidatorOptions:
     """The ConfigMap of further rules for pods."""
 
-    config_namespace: str = "koordinator-system"
+    config_namespace: str = NAMESPACE
     config_name: str = "pod-enhanced-validator-config"
     reconcile_interval: timedelta = timedelta(minutes=5)
 
@@ -69,11 +64,11 @@ class Options:
     metrics_address: ListenAddress = METRICS_ADDRESS
     health_address: ListenAddress = HEALTH_ADDRESS
     leader_election: bool = True
-    leader_election_namespace: str = "koordinator-system"
+    leader_election_namespace: str = NAMESPACE
     controllers: tuple[str, ...] = CONTROLLERS
-    node_resource_plugins: tuple[str, ...] = NODE_RESOURCE_PLUGINS
-    slo_config_name: str = "slo-controller-config"
-    config_namespace: str = "koordinator-system"
+    node_resource_plugins: tuple[str, ...] = PLUGINS
+    slo_config_name: str = slo_controller_config.DEFAULT_NAME
+    config_namespace: str = NAMESPACE
     node_strategy_name_needed: bool = False
     pod_enhanced_validator: PodEnhancedValidatorOptions = PodEnhancedValidatorOptions()
     quota_update: QuotaUpdateOptions = QuotaUpdateOptions()

@@ -10,12 +10,16 @@ from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.metrics import Metrics
+from koordinator.kube.requeue_delays import ExponentialFailureLimiter
 from koordinator.kube.workqueue import WorkQueue, run_workers
+from koordinator.manager.turns import Turns
 
 logger = logging.getLogger(__name__)
 
 K = TypeVar("K", bound=Hashable)
 _DEADLINE: Final = 60.0
+_LONGEST_PAUSE: Final = 30.0
+"""Between two tries of one key: what an API server that was away for minutes could not take is written soon after."""
 
 
 class Reconciler(Generic[K]):
@@ -29,17 +33,19 @@ class Reconciler(Generic[K]):
         *,
         clock: Clock,
         metrics: Metrics,
+        turns: Turns,
         workers: int = 1,
         deadline: float = _DEADLINE,
     ) -> None:
         """``reconcile`` returns after how many seconds the key is due again, None if only when it is added; it must end
-        within ``deadline`` seconds. ``every`` gives all keys."""
+        within ``deadline`` seconds. ``every`` gives all keys. ``turns`` are those that all controllers share."""
         self.name = name
         self._reconcile = reconcile
         self._every = every
         self._clock = clock
         self._workers = workers
         self._deadline = deadline
+        self._turns = turns
         self._queue: WorkQueue[K] | None = None
         results = metrics.tally(
             "koordinator_manager_reconcile_total", "Keys that a controller has seen to", ("controller", "result")
@@ -58,7 +64,7 @@ class Reconciler(Generic[K]):
 
     async def run(self) -> None:
         """Work until cancelled; may be called again afterwards."""
-        queue: WorkQueue[K] = WorkQueue(self._clock)
+        queue: WorkQueue[K] = WorkQueue(self._clock, ExponentialFailureLimiter(maximum=_LONGEST_PAUSE))
         self._queue = queue
         self.add_all()
         try:
@@ -67,6 +73,7 @@ class Reconciler(Generic[K]):
             self._queue = None
 
     async def _work(self, key: K) -> None:
+        await self._turns.take()
         after = await within(self._clock, self._deadline, self._reconcile(key))
         self._done.inc()
         if after is not None and self._queue is not None:

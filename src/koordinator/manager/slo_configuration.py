@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from koordinator.api.core import ConfigMap
@@ -34,6 +35,8 @@ class SLOConfigurationSource:
         )
         self._keys_ever_in_error: set[str] = set()
         self._seen = False
+        self._in_charge = 0
+        self._untold: tuple[ConfigMap, tuple[ConfigurationProblem, ...]] | None = None
         self._informer = informers.informer(
             CONFIG_MAPS, namespace=options.config_namespace, field_selector=f"metadata.name={options.slo_config_name}"
         )
@@ -47,6 +50,18 @@ class SLOConfigurationSource:
         """Have ``changed`` called whenever the configuration has become another."""
         self._listeners.append(changed)
 
+    @contextmanager
+    def in_charge(self) -> Iterator[None]:
+        """Around the work of a controller. All replicas follow the ConfigMap, and the one that leads writes the events
+        about it."""
+        self.settle()
+        self._in_charge += 1
+        self._write_events()
+        try:
+            yield
+        finally:
+            self._in_charge -= 1
+
     def settle(self) -> None:
         """Everything that exists is known: without a ConfigMap by now, the defaults are what is wanted."""
         if not self._seen:
@@ -58,9 +73,22 @@ class SLOConfigurationSource:
         configuration, problems = self.current.updated(config_map.data)
         for problem in problems:
             logger.warning("ConfigMap %s: %s: %s", config_map.metadata.key, problem.key, problem.message)
-            about = reference_to(CONFIG_MAPS, config_map)
-            self._recorder.event(about, "Warning", problem.reason, "Reconcile", f"{problem.key}: {problem.message}")
+        self._untold = config_map, problems
+        self._write_events()
         self._take(configuration, problems)
+
+    def _write_events(self) -> None:
+        """One for each key: several that agree in all but their text would become a series of the first."""
+        if not self._in_charge or self._untold is None:
+            return
+        (config_map, problems), self._untold = self._untold, None
+        by_key: dict[str, list[ConfigurationProblem]] = {}
+        for problem in problems:
+            by_key.setdefault(problem.key, []).append(problem)
+        about = reference_to(CONFIG_MAPS, config_map)
+        for key, found in by_key.items():
+            text = "; ".join(problem.message for problem in found)
+            self._recorder.event(about, "Warning", found[0].reason, f"Read {key}", f"{key}: {text}")
 
     def _take(self, configuration: SLOConfiguration, problems: Iterable[ConfigurationProblem]) -> None:
         broken = {problem.key for problem in problems}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import aiohttp
@@ -12,6 +12,7 @@ from koordinator.base.metrics import Metrics
 from koordinator.kube.serving import HealthServer
 from koordinator.manager.node_resource.answers import PATH, explain_handler
 from koordinator.manager.node_resource.explanations import Explanations, NodeExplanation
+from koordinator.model.overcommit.abnormality import Finding, NodeHealth
 from koordinator.model.overcommit.explained_sum import Addend, explained, published, reset
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -24,14 +25,17 @@ def known() -> Explanations:
     )
     gone = reset("kubernetes.io/mid-cpu", "MetricExpired", "the last report is old", NOW)
     explanations = Explanations()
-    explanations.put("n1", NodeExplanation(NOW, (amount, gone), ("all is the same",), ("a: b",), "it is due"))
+    found = (Finding("FrozenReadings", "all is the same"), Finding("NegativeUsage", "less than nothing"))
+    health = NodeHealth(NOW, changed_at=NOW, findings=found, well_since=NOW + timedelta(minutes=1))
+    explanations.put("n1", NodeExplanation(NOW, (amount, gone), health, ("a: b",), "it is due"))
+    explanations.put("n3", NodeExplanation(NOW, (amount,)))
     return explanations
 
 
 def asked(name: str) -> tuple[int, dict[str, Any]]:
     async def scenario() -> tuple[int, dict[str, Any]]:
         server = HealthServer(Metrics(), host="127.0.0.1", port=0)
-        server.add_route(PATH, explain_handler(known()))
+        server.add_route(PATH, explain_handler(known().of))
         await server.start()
         try:
             url = f"http://127.0.0.1:{server.bound_port}/explain/node/{name}"
@@ -64,9 +68,21 @@ def test_what_is_not_offered_says_why() -> None:
     )
 
 
-def test_what_is_wrong_with_the_node_is_answered() -> None:
+def test_what_is_wrong_with_the_node_is_answered_with_since_when() -> None:
     _, document = asked("n1")
-    assert (document["abnormal"], document["problems"]) == (["all is the same"], ["a: b"])
+    assert document["abnormal"] == [
+        {"reason": "FrozenReadings", "message": "all is the same"},
+        {"reason": "NegativeUsage", "message": "less than nothing"},
+    ]
+    assert document["abnormalSince"] == "2026-01-01T00:00:00Z"
+    assert document["soundSince"] == "2026-01-01T00:01:00Z"
+    assert document["problems"] == ["a: b"]
+
+
+def test_a_normal_node_has_nothing_wrong() -> None:
+    _, document = asked("n3")
+    assert document["abnormal"] == []
+    assert not {"abnormalSince", "soundSince"} & set(document)
 
 
 def test_a_node_of_which_nothing_is_known_is_not_found() -> None:

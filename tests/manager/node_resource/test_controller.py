@@ -3,105 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from koordinator.api.kinds import CONFIG_MAPS, DEVICES, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODES, PODS
-from koordinator.api.node import Node
+from koordinator.api.kinds import CONFIG_MAPS, DEVICES, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODES
 from koordinator.api.node_resource_topology import NodeResourceTopology
-from koordinator.api.timestamps import format_time
-from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import PatchType
-from koordinator.manager.node_resource.controller import NodeResourceController
 from koordinator.manager.options import Options
-from tests.manager.controller_bench import SYSTEM, ControllerBench, controller_bench
-
-BATCH_CPU = "kubernetes.io/batch-cpu"
-BATCH_MEMORY = "kubernetes.io/batch-memory"
-MID_CPU = "kubernetes.io/mid-cpu"
-CONFIGURATION = '{"enable": true, "cpuReclaimThresholdPercent": 65, "memoryReclaimThresholdPercent": 65}'
-G = 10**9
-
-
-def make(made: ControllerBench) -> NodeResourceController:
-    return NodeResourceController(made.context)
-
-
-async def configure(made: ControllerBench, text: str = CONFIGURATION) -> None:
-    name = made.context.options.slo_config_name
-    await made.client.create(CONFIG_MAPS, {"metadata": {"name": name}, "data": {"colocation-config": text}}, SYSTEM)
-
-
-async def add_node(made: ControllerBench, name: str = "n1", **metadata: Any) -> None:
-    amounts = {"cpu": "100", "memory": "120G"}
-    await made.client.create(
-        NODES, {"metadata": {"name": name, **metadata}, "status": {"capacity": amounts, "allocatable": amounts}}
-    )
-
-
-async def add_pod(made: ControllerBench, name: str, cpu: str, memory: str, node: str = "n1") -> None:
-    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu, "memory": memory}}}
-    metadata = {"name": name, "labels": {"koordinator.sh/qosClass": "LS"}}
-    await made.client.create(
-        PODS, {"metadata": metadata, "spec": {"nodeName": node, "containers": [container]}}, "default"
-    )
-
-
-def usage(cpu: str, memory: str) -> dict[str, Any]:
-    return {"resources": {"cpu": cpu, "memory": memory}}
-
-
-async def report(made: ControllerBench, pods: dict[str, tuple[str, str]], name: str = "n1") -> None:
-    """As a node's agent does it: every reading differs from the last one's."""
-    metric = {"metadata": {"name": name}, "spec": {}}
-    try:
-        await made.client.create(NODE_METRICS, metric)
-    except ApiStatusError as error:
-        if not error.is_already_exists:
-            raise
-    status = {
-        "updateTime": format_time(made.clock.now()),
-        "nodeMetric": {"nodeUsage": usage("40", "45G"), "systemUsage": usage("7", "12G")},
-        "podsMetric": [
-            {"namespace": "default", "name": pod, "podUsage": usage(*used), "priority": "koord-prod"}
-            for pod, used in pods.items()
-        ],
-    }
-    await made.client.patch(NODE_METRICS, name, {"status": status}, PatchType.MERGE, subresource="status")
-
-
-async def example(made: ControllerBench) -> None:
-    """The specification's: 100 - 35 - 7 - 33 of 100 CPUs, 120 - 42 - 12 - 33 of 120G."""
-    await configure(made)
-    await add_node(made)
-    await add_pod(made, "a", "20", "20G")
-    await add_pod(made, "b", "20", "40G")
-    await report(made, {"a": ("11", "11G"), "b": ("22", "22G")})
-
-
-def offers(resource: str, amount: int | None) -> Callable[[Node], bool]:
-    def look(node: Node) -> bool:
-        found = node.status.allocatable.get(resource)
-        return found is None if amount is None else found is not None and found.value == amount
-
-    return look
-
-
-@asynccontextmanager
-async def working(folder: Path, options: Options | None = None) -> AsyncIterator[tuple[ControllerBench, Any]]:
-    """The example, with its controller at work and its first answer written."""
-    async with controller_bench(folder, options) as made:
-        await example(made)
-        controller = make(made)
-        async with made.working(controller):
-            await made.once(NODES, offers(BATCH_CPU, 25_000))
-            yield made, controller
+from tests.manager.controller_bench import SYSTEM, controller_bench
+from tests.manager.node_resource.node_example import (
+    BATCH_CPU,
+    BATCH_MEMORY,
+    MID_CPU,
+    G,
+    add_node,
+    example,
+    make,
+    offers,
+    report,
+    working,
+)
 
 
 def test_a_node_offers_what_its_pods_leave_idle(tmp_path: Path) -> None:
@@ -148,37 +72,6 @@ def test_old_metrics_take_the_offer_back_without_any_event(tmp_path: Path) -> No
             await made.clock.advance(timedelta(minutes=15, seconds=2).total_seconds())
             node = await made.once(NODES, offers(BATCH_CPU, None))
             assert BATCH_CPU not in node.status.capacity
-
-    asyncio.run(scenario())
-
-
-def test_a_node_whose_agent_is_silent_is_marked(tmp_path: Path) -> None:
-    def is_marked(node: Node) -> bool:
-        return any(each.type == "ColocationAbnormal" and each.status == "True" for each in node.status.conditions)
-
-    async def scenario() -> None:
-        async with working(tmp_path) as (made, controller):
-            await made.clock.advance(timedelta(minutes=15, seconds=2).total_seconds())
-            node = await made.once(NODES, is_marked)
-            (condition,) = (each for each in node.status.conditions if each.type == "ColocationAbnormal")
-            assert condition.reason == "MetricsStopped"
-            assert controller.explanations.of("n1").abnormal == (condition.message,)
-
-    asyncio.run(scenario())
-
-
-def test_switching_colocation_off_takes_the_mark_off_an_abnormal_node(tmp_path: Path) -> None:
-    def status(node: Node) -> list[str]:
-        return [each.status for each in node.status.conditions if each.type == "ColocationAbnormal"]
-
-    async def scenario() -> None:
-        async with working(tmp_path) as (made, _):
-            await made.clock.advance(timedelta(minutes=15, seconds=2).total_seconds())
-            await made.once(NODES, lambda node: status(node) == ["True"])
-            name = made.context.options.slo_config_name
-            patch = {"data": {"colocation-config": '{"enable": false}'}}
-            await made.client.patch(CONFIG_MAPS, name, patch, PatchType.MERGE, SYSTEM)
-            await made.once(NODES, lambda node: status(node) == ["False"])
 
     asyncio.run(scenario())
 
@@ -232,6 +125,56 @@ def test_addends_are_summed_up_for_all_nodes(tmp_path: Path) -> None:
             assert sample("koord_manager_overcommit_addend", labels) == -33_000
             offered = {"node": "n1", "resource": BATCH_CPU, "unit": "integer"}
             assert sample("slo_controller_node_extended_resource_allocatable_internal", offered) == 25
+
+    asyncio.run(scenario())
+
+
+def test_what_addends_come_from_is_summed_up_too(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with working(tmp_path) as (made, _):
+            sample = made.metrics.registry.get_sample_value
+            term = "koord_manager_overcommit_term"
+            assert sample(term, {"resource": BATCH_CPU, "term": "systemUsage"}) == 7_000
+            assert sample(term, {"resource": MID_CPU, "term": "nodeUsage"}) == 40_000
+            assert sample(term, {"resource": "kubernetes.io/mid-memory", "term": "capacity"}) == 120 * G
+            reported = sample("koord_manager_overcommit_oldest_report_timestamp_seconds", {"resource": BATCH_CPU})
+            assert reported == made.clock.now().timestamp()
+
+    asyncio.run(scenario())
+
+
+def test_nodes_are_counted_by_policy_or_by_why_they_offer_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with working(tmp_path) as (made, controller):
+
+            def counted(policy: str, reset: str) -> float | None:
+                labels = {"resource": BATCH_CPU, "policy": policy, "reset": reset}
+                return made.metrics.registry.get_sample_value("koord_manager_overcommit_nodes", labels)
+
+            await add_node(made, "n2")
+            await made.until_known(NODES, lambda node: node.metadata.name == "n2")
+            async with asyncio.timeout(20):
+                while controller.explanations.of("n2") is None:
+                    await asyncio.sleep(0)
+            assert (counted("usage", ""), counted("", "NoNodeMetric")) == (1, 1)
+
+    asyncio.run(scenario())
+
+
+def test_zones_are_explained_when_somebody_asks(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with working(tmp_path) as (made, controller):
+            amount = dict.fromkeys(("capacity", "allocatable", "available"), "50")
+            zones = [{"name": "node-0", "type": "Node", "resources": [{"name": "cpu", **amount}]}]
+            topology = {"metadata": {"name": "n1"}, "topologyPolicies": ["None"], "zones": zones}
+            await made.client.create(NODE_RESOURCE_TOPOLOGIES, topology)
+            await made.until_known(NODE_RESOURCE_TOPOLOGIES, lambda found: bool(found.zones))
+            cpu, _ = controller.explain("n1").zones
+            assert (cpu.zone, cpu.resource, cpu.published) == ("node-0", BATCH_CPU, 0)
+            assert dict(cpu.addends) == {
+                "capacity": 50_000, "safetyMargin": -17_500, "systemUsage": -7_000, "podUsage": -33_000
+            }  # fmt: skip
+            assert controller.explain("n2") is None
 
     asyncio.run(scenario())
 

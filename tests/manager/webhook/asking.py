@@ -10,13 +10,13 @@ from pathlib import Path
 
 import aiohttp
 
-from koordinator.base.clock import SystemClock
+from koordinator.base.clock import Clock, SystemClock
 from koordinator.base.metrics import Metrics
 from koordinator.kube.tls import TLSSettings, build_context
 from koordinator.manager.webhook.admission import AdmissionHandler
 from koordinator.manager.webhook.certificates import Certificates
 from koordinator.manager.webhook.metrics import WebhookMetrics
-from koordinator.manager.webhook.server import WebhookServer
+from koordinator.manager.webhook.server import MOST_CONNECTIONS, WebhookServer
 from koordinator.manager.webhook.serving_certificate import ServingCertificate
 
 HOST = "127.0.0.1"
@@ -24,16 +24,22 @@ HOST = "127.0.0.1"
 
 @asynccontextmanager
 async def serving(
-    folder: Path, handlers: Sequence[AdmissionHandler] = (), metrics: Metrics | None = None
+    folder: Path,
+    handlers: Sequence[AdmissionHandler] = (),
+    metrics: Metrics | None = None,
+    *,
+    clock: Clock | None = None,
+    most_connections: int = MOST_CONNECTIONS,
 ) -> AsyncIterator[WebhookServer]:
     """A server with the certificates of a folder, on a port of its own."""
     server = WebhookServer(
         handlers,
         ServingCertificate(folder),
         WebhookMetrics(metrics or Metrics()),
-        clock=SystemClock(),
+        clock=clock or SystemClock(),
         port=0,
         host=HOST,
+        most_connections=most_connections,
     )
     await server.start()
     try:

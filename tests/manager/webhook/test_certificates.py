@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -56,11 +57,38 @@ def test_an_address_is_certified_as_one(address: str) -> None:
         (timedelta(days=3650 - 190), ""),
         (timedelta(days=3650 - 170), "the certificate is not valid in six months: it ends 2036-01-13"),
         (timedelta(days=4000), "the certificate is not valid in six months: it ends 2036-01-13"),
-        (timedelta(days=-365), "the certificate is not valid in six months: it ends 2036-01-13"),
+        (timedelta(days=-365), "the certificate is not valid yet: it begins 2026-01-15 11:00"),
+        (timedelta(hours=-1), ""),
+        (timedelta(minutes=-61), "the certificate is not valid yet: it begins 2026-01-15 11:00"),
     ],
 )
 def test_a_certificate_is_replaced_half_a_year_before_its_end(age: timedelta, wrong: str) -> None:
     assert fault(certificates(), NAME, NOW + age) == wrong
+
+
+def test_what_a_replica_made_whose_clock_is_ahead_is_replaced_with_its_authority() -> None:
+    """An API server whose clock is right would refuse it, and all that its authority signs, until then."""
+    ahead = certificates(now=NOW + timedelta(hours=3))
+    assert fault(ahead, NAME, NOW) == "the certificate is not valid yet: it begins 2026-01-15 14:00"
+    made = make_certificates(NAME, NOW, ahead)
+    assert made.authority != ahead.authority
+    assert fault(made, NAME, NOW) == ""
+    assert fault(made, NAME, NOW + timedelta(hours=3)) == "", "the one that is ahead leaves it"
+
+
+def test_a_key_is_proven_once_since_nothing_else_runs_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = []
+    load = serialization.load_pem_private_key
+
+    def counted(*arguments: Any) -> Any:
+        loaded.append(arguments)
+        return load(*arguments)
+
+    monkeypatch.setattr(serialization, "load_pem_private_key", counted)
+    made = make_certificates(NAME, NOW, certificates(which=2))
+    loaded.clear()
+    assert [fault(made, NAME, NOW) for _ in range(3)] == [""] * 3
+    assert len(loaded) == 1
 
 
 @pytest.mark.parametrize(

@@ -189,3 +189,15 @@ def test_an_entry_that_leads_nowhere_is_named(client: Any) -> None:
 def test_a_template_that_is_none_is_named(text: str) -> None:
     with pytest.raises(ConfigurationError, match="c: annotation template"):
         rewrite(configuration([pod_entry()], {"template": text}), TARGET)
+
+
+@pytest.mark.parametrize("rules", [1, "pods", {}, [None], ["pods"]])
+def test_rules_that_are_none_are_named(rules: Any) -> None:
+    template = json.dumps([pod_entry(), {**pod_entry(), "rules": rules}])
+    with pytest.raises(ConfigurationError, match=r"c: webhooks\[1\] of the template: rules"):
+        rewrite(configuration([pod_entry()], {"template": template}), TARGET)
+
+
+def test_an_entry_may_have_no_rules() -> None:
+    template = json.dumps([{**pod_entry(), "rules": None}])
+    assert rewrite(configuration([pod_entry()], {"template": template}), TARGET).patch is not None

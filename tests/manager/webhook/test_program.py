@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import aiohttp
 import pytest
 
-from koordinator.api.kinds import MUTATING_WEBHOOK_CONFIGURATIONS, NODES, VALIDATING_WEBHOOK_CONFIGURATIONS
+from koordinator.api.kinds import MUTATING_WEBHOOK_CONFIGURATIONS, NODES, SECRETS, VALIDATING_WEBHOOK_CONFIGURATIONS
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.kube.informer_set import InformerSet
+from koordinator.kube.tls import TLSSettings, build_context
 from koordinator.manager.environment import WebhookEnvironment
-from koordinator.manager.webhook.certificate_files import write_files
+from koordinator.manager.webhook.certificate_files import to_files, write_files
 from koordinator.manager.webhook.certificate_writers import FileWriter, SecretWriter
 from koordinator.manager.webhook.configuration_sync import WebhookSetupError
 from koordinator.manager.webhook.metrics import WebhookMetrics
-from koordinator.manager.webhook.program import SETUP_SECONDS, SYNC_SECONDS, Webhooks, make_writer
+from koordinator.manager.webhook.program import LINGER_SECONDS, SETUP_SECONDS, SYNC_SECONDS, Webhooks, make_writer
 from tests.free_ports import free_ports
 from tests.kube.fake_client import MemoryClient, ScriptedClient, as_client
 from tests.manager.webhook.asking import HOST
@@ -27,14 +31,17 @@ from tests.manager.webhook.making import NOW, certificates
 
 
 class Bench:
-    """Webhooks without handlers; their certificates are there already."""
+    """Webhooks without handlers, on loopback or behind a Service; their certificates are there already."""
 
-    def __init__(self, folder: Path) -> None:
-        write_files(folder, certificates(HOST), NOW)
+    def __init__(self, folder: Path, host: str = HOST) -> None:
         self.client = MemoryClient()
+        if host:
+            write_files(folder, certificates(host), NOW)
+        else:
+            self.client.objects[SECRETS.qualified, "koordinator-system", "koordinator-webhook-certs"] = secret()
         self.clock = ManualClock(NOW)
         self.informers = InformerSet(as_client(ScriptedClient()), clock=self.clock)
-        self.environment = WebhookEnvironment(port=free_ports(1)[0], host=HOST, certificate_folder=folder)
+        self.environment = WebhookEnvironment(port=free_ports(1)[0], host=host, certificate_folder=folder)
 
     def install(self) -> None:
         for kind, name, document in (
@@ -56,6 +63,11 @@ class Bench:
             clock=self.clock,
             random=Random(1),
         )
+
+
+def secret() -> dict[str, Any]:
+    data = {name: base64.b64encode(content).decode() for name, content in to_files(certificates()).items()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"resourceVersion": "0"}, "data": data}
 
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
@@ -80,6 +92,36 @@ def test_it_serves_and_is_ready_until_it_is_stopped(tmp_path: Path) -> None:
         assert await webhooks.readiness.check() != ""
 
     run(scenario)
+
+
+def test_behind_a_service_it_is_not_ready_before_it_is_gone(tmp_path: Path) -> None:
+    """So that API servers are led elsewhere while this replica still answers."""
+
+    async def scenario() -> None:
+        bench = Bench(tmp_path, host="")
+        bench.install()
+        webhooks = bench.webhooks()
+        running = asyncio.create_task(webhooks.run())
+        await webhooks.sync.succeeded.wait()
+        assert await webhooks.readiness.check() == ""
+        running.cancel()
+        await bench.clock.advance(LINGER_SECONDS - 1)
+        assert await webhooks.readiness.check() == "webhooks are about to stop"
+        assert await healthz(bench.environment.port) == 200
+        await bench.clock.advance(1)
+        await asyncio.gather(running, return_exceptions=True)
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await healthz(bench.environment.port)
+
+    run(scenario)
+
+
+async def healthz(port: int) -> int:
+    tls = build_context(TLSSettings(authority=certificates().authority))
+    async with aiohttp.ClientSession() as session:
+        name = "koordinator-webhook-service.koordinator-system.svc"
+        async with session.get(f"https://127.0.0.1:{port}/healthz", ssl=tls, server_hostname=name) as answer:
+            return answer.status
 
 
 def test_without_configurations_it_gives_up_after_twenty_seconds_with_the_reason(tmp_path: Path) -> None:

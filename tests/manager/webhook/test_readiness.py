@@ -25,11 +25,15 @@ class Sync:
             self.succeeded.set()
 
 
-def check(folder: Path, *, last_error: str = "", name: str = NAME, stopped: bool = False) -> str:
+def check(
+    folder: Path, *, last_error: str = "", name: str = NAME, stopped: bool = False, withdrawn: bool = False
+) -> str:
     async def scenario() -> str:
         async with serving(folder) as server:
             sync = cast("ConfigurationSync", Sync(last_error))
             readiness = Readiness(sync, folder, name, HOST, server.bound_port)
+            if withdrawn:
+                readiness.withdraw()
             if stopped:
                 await server.stop()
             return await readiness.check()
@@ -64,3 +68,7 @@ def test_a_certificate_for_another_name_is_not(folder: Path) -> None:
 def test_an_authority_that_cannot_be_read_is_not(folder: Path) -> None:
     (folder / "ca-cert.pem").unlink()
     assert "ca-cert.pem" in check(folder)
+
+
+def test_one_that_still_answers_but_is_about_to_stop_is_not(folder: Path) -> None:
+    assert check(folder, withdrawn=True) == "webhooks are about to stop"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import io
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import aiohttp
@@ -13,12 +14,13 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.kube.tls import TLSSettings, build_context
 from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest
 from koordinator.manager.webhook.certificate_files import CertificateFilesError, write_files
 from koordinator.manager.webhook.certificates import Certificates
-from koordinator.manager.webhook.server import LARGEST_REQUEST, listening_address
+from koordinator.manager.webhook.server import LARGEST_REQUEST, WebhookServer, listening_address
 from koordinator.manager.webhook.serving_certificate import ServingCertificate
 from tests.manager.webhook.asking import HOST, asking, served_certificate, serving
 from tests.manager.webhook.making import NOW, certificates
@@ -107,18 +109,6 @@ def test_what_is_no_review_is_a_denial_and_not_an_error(folder: Path) -> None:
     run(scenario)
 
 
-def test_requests_in_flight_are_a_metric(folder: Path) -> None:
-    async def scenario() -> None:
-        metrics = Metrics()
-        async with serving(folder, HANDLERS, metrics) as server, asking(server, FIRST) as session:
-            async with session.post("/mutate-pod", data=review()) as answer:
-                await answer.read()
-            text = metrics.exposition()[0].decode()
-            assert 'controller_runtime_webhook_requests_in_flight{webhook="/mutate-pod"} 0.0' in text
-
-    run(scenario)
-
-
 def der(of: Certificates) -> bytes:
     return x509.load_pem_x509_certificate(of.certificate).public_bytes(Encoding.DER)
 
@@ -165,28 +155,99 @@ def test_no_request_is_dropped_while_certificates_change(folder: Path) -> None:
     run(scenario)
 
 
+HEAD = "POST /mutate-pod HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n"
+IN_FLIGHT = ("controller_runtime_webhook_requests_in_flight", {"webhook": "/mutate-pod"})
+
+
+@asynccontextmanager
+async def half_a_request(
+    server: WebhookServer, metrics: Metrics
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A connection on which the head of a request has come, and 100 bytes of its body."""
+    tls = build_context(TLSSettings(authority=FIRST.authority))
+    reader, writer = await asyncio.open_connection(HOST, server.bound_port, ssl=tls)
+    try:
+        writer.write(HEAD.format(len(review())).encode() + review()[:100])
+        await writer.drain()
+        while not metrics.registry.get_sample_value(*IN_FLIGHT):
+            await asyncio.sleep(0.001)
+        yield reader, writer
+    finally:
+        writer.close()
+
+
 def test_a_request_in_hand_is_answered_when_the_server_stops(folder: Path) -> None:
     async def scenario() -> None:
-        body = review()
-        head = f"POST /mutate-pod HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
-        tls = build_context(TLSSettings(authority=FIRST.authority))
         metrics = Metrics()
-        async with serving(folder, HANDLERS, metrics) as server:
-            reader, writer = await asyncio.open_connection(HOST, server.bound_port, ssl=tls)
-            writer.write(head + body[:100])
-            await writer.drain()
-            while not metrics.registry.get_sample_value(
-                "controller_runtime_webhook_requests_in_flight", {"webhook": "/mutate-pod"}
-            ):
-                await asyncio.sleep(0.001)
+        async with serving(folder, HANDLERS, metrics) as server, half_a_request(server, metrics) as (reader, writer):
             stopping = asyncio.create_task(server.stop())
             await asyncio.sleep(0)
-            writer.write(body[100:])
+            writer.write(review()[100:])
             assert await reader.readline() == b"HTTP/1.1 200 OK\r\n"
             await stopping
-            writer.close()
 
     run(scenario)
+
+
+def test_a_body_that_does_not_come_is_waited_for_no_longer_than_half_a_minute(folder: Path) -> None:
+    async def scenario() -> None:
+        metrics, clock = Metrics(), ManualClock()
+        async with (
+            serving(folder, HANDLERS, metrics, clock=clock) as server,
+            half_a_request(server, metrics) as (reader, _),
+        ):
+            await clock.advance(29)
+            assert metrics.registry.get_sample_value(*IN_FLIGHT) == 1
+            await clock.advance(1)
+            assert await reader.readline() == b"HTTP/1.1 408 Request Timeout\r\n"
+            assert metrics.registry.get_sample_value(*IN_FLIGHT) == 0
+
+    run(scenario)
+
+
+def test_a_server_that_is_about_to_stop_answers_everybody_and_keeps_nobody(folder: Path) -> None:
+    async def scenario() -> None:
+        clock = ManualClock()
+        async with serving(folder, HANDLERS, clock=clock) as server, asking(server, FIRST) as session:
+            async with session.post("/mutate-pod", data=review()) as answer:
+                assert "Connection" not in answer.headers
+            stopping = asyncio.create_task(server.stop(linger=3))
+            await clock.advance(2)
+            for _ in range(2):
+                async with session.post("/mutate-pod", data=review()) as answer:
+                    assert answered(await answer.read())["allowed"]
+                    assert answer.headers["Connection"] == "close"
+            await clock.advance(1)
+            await stopping
+            with pytest.raises(aiohttp.ClientConnectorError):
+                await session.post("/mutate-pod", data=review())
+
+    run(scenario)
+
+
+def test_connections_are_limited_and_those_that_are_there_go_on(folder: Path) -> None:
+    async def scenario() -> None:
+        metrics = Metrics()
+        async with serving(folder, HANDLERS, metrics, most_connections=1) as server:
+            async with asking(server, FIRST) as first, asking(server, FIRST) as second:
+                await answer_of(first)
+                with pytest.raises(aiohttp.ClientError):
+                    await answer_of(second)
+                await answer_of(first)
+            name = "koord_manager_webhook_refused_connections_total"
+            assert metrics.registry.get_sample_value(name) == 1
+            while True:
+                async with asking(server, FIRST) as third:
+                    with suppress(aiohttp.ClientError):
+                        await answer_of(third)
+                        break
+
+    run(scenario)
+
+
+async def answer_of(session: aiohttp.ClientSession) -> None:
+    async with session.post("/mutate-pod", data=review()) as answer:
+        assert answered(await answer.read())["allowed"]
 
 
 def test_a_pair_that_does_not_fit_is_not_taken(folder: Path) -> None:

@@ -67,6 +67,7 @@ SOME = {RESERVATION: '{"resources":{"cpu":"2","memory":"5G"}}'}
         (reserving(), policy(), 25_000, 33),
         (reserving(reservedCPUs="0-1"), policy(), 25_000, 33),
         (reserving(reservedCPUs="0-19"), policy(), 12_000, 33),
+        (reserving(ReservedCpus="0-19"), policy(), 12_000, 33),
         (reserving(resources={"cpu": "20"}), policy(), 12_000, 33),
         (reserving(resources={"cpu": "20"}, reservedCPUs="0-9"), policy(), 22_000, 33),
         (reserving(resources={"memory": "20G"}), policy(), 25_000, 25),

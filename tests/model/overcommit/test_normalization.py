@@ -48,6 +48,8 @@ BOTH_ON = topology('{"cpuModel":"XXX","hyperThreadEnabled":true,"turboEnabled":t
         ("1", policy(False, 2.5), BOTH_ON, "2.50"),
         (None, policy(True, 1.005), BOTH_ON, "1.00"),
         (None, policy(True, 5.0), BOTH_ON, "5.00"),
+        (None, policy(True, 1.5), topology("null"), "1.50"),
+        (None, policy(True, 1.5, XXX=FULL), topology('{"CPUModel":"XXX"}'), "1.50"),
     ],
 )
 def test_the_ratio_of_a_node(

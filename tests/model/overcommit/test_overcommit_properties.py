@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,106 +15,55 @@ from koordinator.api.resource_amplification import ResourceAmplificationStrategy
 from koordinator.model.overcommit import explained_sum
 from koordinator.model.overcommit.amounts import NOTHING, Amounts
 from koordinator.model.overcommit.batch import safety_margin
-from koordinator.model.overcommit.decision import NodeSnapshot, Plan, decide
+from koordinator.model.overcommit.decision import NodeSnapshot, decide
 from koordinator.model.overcommit.metric_facts import MetricFacts
 from koordinator.model.overcommit.node_facts import NodeFacts
 from koordinator.model.overcommit.pod_facts import PodFacts
 from koordinator.model.overcommit.policies import CapacityPolicy, Policies
 from koordinator.model.overcommit.preparation import prepare
-from koordinator.model.overcommit.topology_facts import TopologyFacts, ZoneFacts
+from koordinator.model.overcommit.topology_facts import TopologyFacts
+from tests.model.overcommit.drawn_nodes import (
+    GONE,
+    NAMES,
+    TOTAL,
+    any_zones,
+    decided,
+    equal_zones,
+    metrics,
+    nodes,
+    policies,
+    small,
+    some_pods,
+)
 from tests.model.overcommit.node_objects import BATCH_CPU, BATCH_MEMORY, NOW, a_node
 from tests.model.overcommit.patching import patched_node
 
-TOTAL: Final = Amounts(96_000, 384 * 2**30)
-NAMES: Final = [("test", f"p{number}") for number in range(6)]
 BATCH: Final = {BATCH_CPU: 0, BATCH_MEMORY: 1}
-
-percents = st.integers(0, 150)
-caps = st.none() | percents
-calculations = st.sampled_from(["usage", "request", "maxUsageRequest", ""])
-amounts = st.builds(Amounts, st.integers(0, 120_000), st.integers(0, 2**39))
-small = st.builds(Amounts, st.integers(0, 20_000), st.integers(0, 2**36))
-policies = st.builds(
-    CapacityPolicy,
-    enable=st.just(True),
-    cpu_reclaim_threshold_percent=percents,
-    memory_reclaim_threshold_percent=percents,
-    cpu_calculate_policy=calculations,
-    memory_calculate_policy=calculations,
-    batch_cpu_threshold_percent=caps,
-    batch_memory_threshold_percent=caps,
-    mid_reclaim_mode=st.sampled_from(["", "static"]),
-    mid_cpu_threshold_percent=percents,
-    mid_memory_threshold_percent=percents,
-    mid_unallocated_percent=percents,
-    mid_static_cpu_reserved_percent=percents,
-    mid_static_memory_reserved_percent=percents,
-)
-nodes = st.builds(NodeFacts, st.just("n"), st.just(TOTAL), reserved=small, labels=st.just({}), annotations=st.just({}))
-
-
-@st.composite
-def some_pods(draw: st.DrawFn, numa: bool = True) -> list[PodFacts]:
-    found = []
-    for key in draw(st.lists(st.sampled_from(NAMES), unique=True)):
-        is_high, is_prod = draw(st.sampled_from([(True, True), (True, False), (False, False)]))
-        bound = tuple(draw(st.sets(st.integers(0, 3)))) if numa else ()
-        found.append(
-            PodFacts(key, draw(st.booleans()), is_high, is_prod, draw(st.booleans()), draw(small), tuple(sorted(bound)))
-        )
-    return found
-
-
-@st.composite
-def metrics(draw: st.DrawFn) -> MetricFacts:
-    usages = draw(st.dictionaries(st.sampled_from(NAMES), small))
-    return MetricFacts(
-        update_time=NOW,
-        has_usage=True,
-        node_usage=draw(st.none() | amounts),
-        system_usage=draw(small),
-        hosts_above_batch=draw(small),
-        hosts_above_mid=draw(small),
-        pods=usages,
-        high_pods=tuple(draw(st.sets(st.sampled_from(sorted(usages))))) if usages else (),
-        prod_reclaimable=draw(amounts),
-    )
-
-
-@st.composite
-def topologies(draw: st.DrawFn) -> TopologyFacts:
-    """The node in equal zones."""
-    count = draw(st.sampled_from([1, 2, 3, 4]))
-    part = Amounts(TOTAL.cpu // count, TOTAL.memory // count)
-    return TopologyFacts(tuple(ZoneFacts(f"node-{number}", number, part) for number in range(count)))
-
-
-def decided(node: NodeFacts, pods: list[PodFacts], metric: MetricFacts, policy: CapacityPolicy, **given: Any) -> Plan:
-    return decide(NodeSnapshot(node, pods, metric, **given), Policies(policy), NOW)
 
 
 @settings(max_examples=60)
-@given(nodes, some_pods(), metrics(), policies, topologies())
+@given(nodes(), some_pods(), metrics(), policies, any_zones())
 def test_amounts_are_never_negative_nor_above_what_the_inputs_allow(
     node: NodeFacts, pods: list[PodFacts], metric: MetricFacts, policy: CapacityPolicy, topology: TopologyFacts
 ) -> None:
     plan = decided(node, pods, metric, policy, topology=topology)
-    margin = safety_margin(TOTAL, policy)
+    margin = safety_margin(node.capacity, policy)
 
     for amount in plan.amounts:
         assert amount.value >= 0
         if amount.resource in BATCH:
             index = BATCH[amount.resource]
             reserved = node.reserved[index]
-            assert amount.value <= max(TOTAL[index] - margin[index] - reserved, 0)
+            assert amount.value <= max(node.capacity[index] - margin[index] - reserved, 0)
         assert amount.cap is None or amount.value <= max(amount.cap, 0)
-    for batch in plan.zones:
-        assert batch.cpu.value >= 0
-        assert batch.memory.value >= 0
+    for zone, batch in zip(topology.zones, plan.zones, strict=True):
+        margin = safety_margin(zone.allocatable, policy)
+        for amount, left in zip((batch.cpu, batch.memory), zip(zone.allocatable, margin, strict=True), strict=True):
+            assert 0 <= amount.value <= max(left[0] - left[1], 0)
 
 
 @settings(max_examples=60)
-@given(nodes, some_pods(), metrics(), policies, topologies())
+@given(nodes(), some_pods(), metrics(), policies, any_zones())
 def test_addends_kept_within_their_bounds_are_the_value(
     node: NodeFacts, pods: list[PodFacts], metric: MetricFacts, policy: CapacityPolicy, topology: TopologyFacts
 ) -> None:
@@ -128,12 +78,13 @@ def test_addends_kept_within_their_bounds_are_the_value(
 
 
 @settings(max_examples=60)
-@given(nodes, some_pods(), metrics(), policies, st.sampled_from(NAMES), small)
+@given(nodes(), some_pods(), metrics(), policies, any_zones(), st.sampled_from([*NAMES, *GONE]), small)
 def test_more_usage_never_makes_more_capacity(
     node: NodeFacts,
     pods: list[PodFacts],
     metric: MetricFacts,
     policy: CapacityPolicy,
+    topology: TopologyFacts,
     key: tuple[str, str],
     more: Amounts,
 ) -> None:
@@ -141,14 +92,17 @@ def test_more_usage_never_makes_more_capacity(
     usage = None if metric.node_usage is None else metric.node_usage.plus(more)
     busier = replace(metric, pods=usages, system_usage=metric.system_usage.plus(more), node_usage=usage)
 
-    before, after = decided(node, pods, metric, policy), decided(node, pods, busier, policy)
+    before, after = (decided(node, pods, each, policy, topology=topology) for each in (metric, busier))
 
     for less, most in zip(after.amounts, before.amounts, strict=True):
         assert less.value <= most.value
+    for one, other in zip(after.zones, before.zones, strict=True):
+        assert one.cpu.value <= other.cpu.value
+        assert one.memory.value <= other.memory.value
 
 
 @settings(max_examples=60)
-@given(nodes, some_pods(numa=False), metrics(), policies, topologies())
+@given(nodes(st.just(TOTAL)), some_pods(numa=False), metrics(), policies, equal_zones())
 def test_the_node_is_the_sum_of_its_zones(
     node: NodeFacts, pods: list[PodFacts], metric: MetricFacts, policy: CapacityPolicy, topology: TopologyFacts
 ) -> None:
@@ -162,15 +116,19 @@ def test_the_node_is_the_sum_of_its_zones(
     assert abs(sum(batch.memory.value for batch in plan.zones) - whole[BATCH_MEMORY]) <= rounding
 
 
+def given_away(milli: int) -> str:
+    """To another scheduler, of batch CPU."""
+    amounts = {"kubernetes.io/batch-cpu": str(milli)}
+    return json.dumps({"allocations": [{"priority": "koord-batch", "resources": amounts}]})
+
+
 @settings(max_examples=60)
 @given(
     some_pods(),
     metrics(),
     policies,
     st.none() | st.sampled_from([1.0, 1.11, 1.337, 5.0]),
-    st.sampled_from(
-        ["", "{]", '{"allocations":[{"priority":"koord-batch","resources":{"kubernetes.io/batch-cpu":"7"}}]}']
-    ),
+    st.sampled_from(["", "{]", given_away(7), given_away(10**9)]),
     st.booleans(),
 )
 def test_what_has_been_written_is_not_written_again(
@@ -197,4 +155,5 @@ def test_what_has_been_written_is_not_written_again(
         if not amount.is_reset:
             written = after.status.allocatable[amount.resource].value
             assert written == amount.published
+            assert written >= 0
             assert written == amount.value + sum(each.amount for each in amount.adjustments)

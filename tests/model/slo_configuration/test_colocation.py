@@ -72,6 +72,9 @@ def test_each_ratio_sets_one_percentage(label: str, field: str) -> None:
         ("0", 0),
         (".5", 50),
         ("2.", 200),
+        ("1e-1", 10),
+        ("25E-2", 25),
+        ("0.07e1", 70),
     ],
 )
 def test_a_ratio_is_rounded_to_the_nearest_percent(text: str, percent: int) -> None:

@@ -13,7 +13,9 @@ from tests.real.overcommit.differences import (
     NEGATIVE_IS_ZERO,
     NO_BODY_DEGRADES,
     RATIO_ROUNDED,
+    ROUNDED_EACH,
     UNMEASURED_BY_REQUEST,
+    WRAPPED,
 )
 from tests.real.overcommit.node_case import NodeCase, NodeWords, PodOnNode, node_case, pod, report
 
@@ -144,6 +146,11 @@ def _reports() -> list[NodeCase]:
         node_case("report-without-cpu", said=report(usage={"memory": "50G"}, reclaimable=("15", "30G"))),
         node_case("report-without-system", said=report(system={})),
         node_case("report-negative", said=report(gone=[("koord-prod", ("-3", "-2G"))]), intended=[NEGATIVE_IS_ZERO]),
+        node_case(
+            "report-finer-than-milli",
+            said=report(gone=[("koord-prod", ("1000500u", "2G"))], system=("7000400u", "12G")),
+            intended=[ROUNDED_EACH],
+        ),
         node_case("report-negative-system", said=report(system=("-3", "-2G"))),
         node_case("report-above-capacity", said=report(system=("300", "500G"))),
         *(
@@ -245,6 +252,11 @@ def _mid() -> list[NodeCase]:
         ),
         node_case("mid-static-by-label", strategy={"midReclaimMode": "static"}, labels=label),
         node_case("mid-more-than-unused", said=report(usage=("95", "118G"), reclaimable=("50", "60G"))),
+        node_case(
+            "mid-overused-by-a-fraction",
+            said=report(usage=("30", "123.5Gi"), reclaimable=("50", "60G")),
+            intended=[WRAPPED],
+        ),
         node_case("mid-overused", said=report(usage=("120", "130G"), reclaimable=("50", "60G"))),
     ]
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from koordinator.api.annotations import QUOTA_TOTAL_RESOURCE, QUOTA_UNSCHEDULABLE_RESOURCE
 from koordinator.api.quantity import Quantity, QuantityError, parse_quantity
-from tests.real.overcommit.differences import INTENDED
+from tests.real.overcommit.differences import CHANCES, INTENDED
 
 _AMOUNTS: Final = frozenset(
     {
@@ -32,15 +32,19 @@ def differing(ours: Any, theirs: Any) -> dict[str, tuple[str, str]]:
 
 def unexpected(found: dict[str, tuple[str, str]], intended: tuple[str, ...]) -> list[str]:
     """What is wrong about the differences of a case, in words."""
-    wrong = [
-        f"{place}: {ours} here, {theirs} there"
-        for place, (ours, theirs) in found.items()
-        if not any(INTENDED[name].covers(place) for name in intended)
-    ]
-    return wrong + [
+    return unintended(found, intended) + [
         f"no difference is left by which {INTENDED[name].reason}"
         for name in intended
-        if not any(INTENDED[name].covers(place) for place in found)
+        if not any(INTENDED[name].covers(place, *values) for place, values in found.items())
+    ]
+
+
+def unintended(found: dict[str, tuple[str, str]], intended: Collection[str]) -> list[str]:
+    """The differences that are none of the intended ones, in words."""
+    return [
+        f"{place}: {ours} here, {theirs} there"
+        for place, (ours, theirs) in found.items()
+        if not any((INTENDED | CHANCES)[name].covers(place, ours, theirs) for name in intended)
     ]
 
 

@@ -6,8 +6,11 @@ A case names those that it is to show. It fails when one of them does not, and w
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
+
+from koordinator.api.quantity import QuantityError, parse_quantity
 
 _AMOUNTS: Final = r"(allocatable|capacity) kubernetes\.io/(batch|mid)-(cpu|memory)"
 _ORIGIN: Final = r"annotations node\.koordinator\.sh/originExtendedAllocatable"
@@ -18,13 +21,47 @@ _DEVICES: Final = r"(allocatable|capacity) (koordinator\.sh/(gpu|rdma)|huawei\.c
 class Difference:
     reason: str
     where: re.Pattern[str]
+    is_such: Callable[[str, str], bool]
+    """Whether our value and theirs differ in this way."""
 
-    def covers(self, path: str) -> bool:
-        return self.where.match(path) is not None
+    def covers(self, path: str, ours: str, theirs: str) -> bool:
+        return self.where.match(path) is not None and self.is_such(ours, theirs)
 
 
-def _difference(reason: str, *where: str) -> Difference:
-    return Difference(reason, re.compile("|".join(where)))
+def _difference(
+    reason: str, *where: str, is_such: Callable[[str, str], bool] = lambda ours, theirs: True
+) -> Difference:
+    return Difference(reason, re.compile("|".join(where)), is_such)
+
+
+def _is_ours_zero(ours: str, _: str) -> bool:
+    return ours == "0"
+
+
+def _is_theirs_zero(_: str, theirs: str) -> bool:
+    return theirs.strip('"') in ("0", "absent")
+
+
+def _is_theirs_absent(_: str, theirs: str) -> bool:
+    return theirs == "absent"
+
+
+def _is_little_less(ours: str, theirs: str) -> bool:
+    """By one for each of two readings."""
+    return 0 < parse_quantity(theirs).value - parse_quantity(ours).value <= 2
+
+
+def _is_within_half(ours: str, theirs: str) -> bool:
+    """The most that a case lets zones differ by before they are written."""
+    stale = parse_quantity(theirs).nanos
+    return abs(parse_quantity(ours).nanos - stale) * 2 <= stale
+
+
+def _is_less_than_one(ours: str, theirs: str) -> bool:
+    try:
+        return abs(parse_quantity(ours).nanos - parse_quantity(theirs).nanos) < 10**9
+    except QuantityError:
+        return False
 
 
 UNMEASURED_BY_REQUEST: Final = "unmeasured by request"
@@ -39,11 +76,18 @@ BANDWIDTH_INHERITED: Final = "bandwidth inherited"
 BLOCKS_REPLACED: Final = "blocks replaced"
 BAD_BANDWIDTH_IGNORED: Final = "bad bandwidth ignored"
 BARE_NODES: Final = "bare nodes"
-ZONES_IN_WHOLE_BYTES: Final = "zones in whole bytes"
+WHOLE_UNITS: Final = "whole units"
 ZONES_UP_TO_DATE: Final = "zones up to date"
 ZONES_BY_NAME: Final = "zones by name"
 BAD_PROFILE_LEFT_ALONE: Final = "bad profile left alone"
 FUTURE_IS_DISTRUSTED: Final = "future is distrusted"
+WRAPPED: Final = "wrapped"
+ZONE_ORDER_KEPT: Final = "zone order kept"
+NUMA_NODE_COUNTS_ONCE: Final = "NUMA node counts once"
+ROUNDED_EACH: Final = "rounded each"
+
+AMPLIFICATION_BEHIND: Final = "amplification behind"
+RATIO_BETWEEN_KEYS: Final = "ratio between keys"
 
 INTENDED: Final = {
     UNMEASURED_BY_REQUEST: _difference(
@@ -60,21 +104,28 @@ INTENDED: Final = {
     AMPLIFICATION_KEPT: _difference(
         "an error in the configuration does not take away what pods on the node count on",
         r"annotations node\.koordinator\.sh/resource-amplification-ratio",
+        is_such=_is_theirs_absent,
     ),
     NEGATIVE_IS_ZERO: _difference(
         "nothing uses less than nothing; capacity made of that is not there", _AMOUNTS, _ORIGIN
     ),
     ZONES_ZEROED: _difference(
-        "a node that offers nothing offers nothing in its zones", r"zones \S+ kubernetes\.io/batch-"
+        "a node that offers nothing offers nothing in its zones",
+        r"zones \S+ kubernetes\.io/batch-",
+        is_such=_is_ours_zero,
     ),
     NO_BODY_DEGRADES: _difference(
         "nothing is known of a node whose report has no readings; the original fails over it again and again",
         _AMOUNTS,
         r"annotations",
     ),
-    RATIO_ROUNDED: _difference("0.29 is 29 percent: it is rounded, not cut to 28", _AMOUNTS, _ORIGIN),
+    RATIO_ROUNDED: _difference(
+        "0.29 is 29 percent: it is rounded, not cut to 28", _AMOUNTS, _ORIGIN, r"zones \S+ kubernetes\.io/batch-"
+    ),
     BANDWIDTH_INHERITED: _difference(
-        "a group that does not name a bandwidth has the cluster's", r"slo systemStrategy totalNetworkBandwidth"
+        "a group that does not name a bandwidth has the cluster's",
+        r"slo systemStrategy totalNetworkBandwidth",
+        is_such=_is_theirs_zero,
     ),
     BLOCKS_REPLACED: _difference(
         "the block devices of a group are its own, not a mixture by place in the list",
@@ -86,10 +137,16 @@ INTENDED: Final = {
     BARE_NODES: _difference(
         "a node without a label or an annotation is as good as any other", _AMOUNTS, _DEVICES, r"annotations", r"labels"
     ),
-    ZONES_IN_WHOLE_BYTES: _difference("there are no thousandths of a byte", r"zones \S+ kubernetes\.io/batch-memory"),
+    WHOLE_UNITS: _difference(
+        "there are no thousandths of a byte or of a milli-CPU",
+        _AMOUNTS,
+        r"zones \S+ kubernetes\.io/batch-",
+        is_such=_is_less_than_one,
+    ),
     ZONES_UP_TO_DATE: _difference(
         "zones that are written for one amount are written with all that has changed",
         r"zones \S+ kubernetes\.io/batch-",
+        is_such=_is_within_half,
     ),
     ZONES_BY_NAME: _difference(
         "the zone of a NUMA node is the one that bears its number, wherever it stands",
@@ -99,7 +156,35 @@ INTENDED: Final = {
         "a profile whose selector cannot be used gets no tree before it can have a quota",
         r"profile quota\.scheduling\.koordinator\.sh/tree-id",
     ),
+    ZONE_ORDER_KEPT: _difference(
+        "resources of a zone that others have put out of order stay in their places", r"zones \S+ \S+ place"
+    ),
+    NUMA_NODE_COUNTS_ONCE: _difference(
+        "a pod that is said to be on a NUMA node twice is there once", r"zones \S+ kubernetes\.io/batch-"
+    ),
+    WRAPPED: _difference(
+        "a fraction of Gi below zero is no large amount", r"(allocatable|capacity) kubernetes\.io/mid-memory"
+    ),
+    ROUNDED_EACH: _difference(
+        "readings finer than a milli-CPU are rounded up; in the original, what they leave is",
+        r"(allocatable|capacity) kubernetes\.io/(batch|mid)-cpu",
+        _ORIGIN,
+        is_such=_is_little_less,
+    ),
     FUTURE_IS_DISTRUSTED: _difference(
         "a report of a time that has not come yet never grows old: it is not computed with", _AMOUNTS, _ORIGIN
     ),
 }
+CHANCES: Final = {
+    RATIO_BETWEEN_KEYS: _difference(
+        "the original reads the keys of a ConfigMap one by one, and may write a new ratio before it reads that "
+        "colocation is off, after which the ratio stays",
+        r"annotations node\.koordinator\.sh/cpu-normalization-ratio",
+    ),
+    AMPLIFICATION_BEHIND: _difference(
+        "the original multiplies by the ratio that it read, not by the one that it writes, and then does not always "
+        "look again",
+        r"annotations node\.koordinator\.sh/resource-amplification-ratio cpu",
+    ),
+}
+"""Those that depend on which event comes first, so that no case of its own can be made of them."""

@@ -24,6 +24,10 @@ class PodOnNode:
     document: Document
     phase: str
     used: Document | None
+    is_ending: bool = False
+    """Whether it has been deleted and still runs."""
+    status: Document = field(default_factory=dict)
+    """What its status says beside the phase."""
 
 
 @dataclass(frozen=True, slots=True)

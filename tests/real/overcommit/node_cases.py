@@ -16,9 +16,11 @@ from tests.real.overcommit.differences import (
     BLOCKS_REPLACED,
     DEVICE_NAMES_REMOVED,
     DEVICES_WITHOUT_COLOCATION,
+    NUMA_NODE_COUNTS_ONCE,
     UNMEASURED_BY_REQUEST,
+    WHOLE_UNITS,
+    ZONE_ORDER_KEPT,
     ZONES_BY_NAME,
-    ZONES_IN_WHOLE_BYTES,
     ZONES_ZEROED,
 )
 from tests.real.overcommit.node_case import NodeCase, NodeWords, cpu_model, device, node_case, pod, report, zones
@@ -71,9 +73,15 @@ def _zones_that_differ() -> list[NodeCase]:
     unmeasured = [pod("zone-unmeasured", ("8", "8G"), quality="LS", zones=[1])]
     halves, offered = zones(*_HALVES), zones(*_HALVES, batch=_OFFERED)
     of_request = [UNMEASURED_BY_REQUEST]
+    twice = [pod("zone-twice-one", ("5", "5G"), ("5", "5G"), quality="LSR", zones=[0, 0])]
+    unsorted = zones(*_HALVES)
+    for zone in unsorted["zones"]:
+        zone["resources"].reverse()
     return [
-        node_case("zone-thirds", topology=thirds, pods=spread, said=gone, intended=[ZONES_IN_WHOLE_BYTES]),
+        node_case("zone-thirds", topology=thirds, pods=spread, said=gone, intended=[WHOLE_UNITS]),
         node_case("zone-reversed", topology=turned, pods=on_one, intended=[ZONES_BY_NAME]),
+        node_case("zone-twice", topology=halves, pods=twice, intended=[NUMA_NODE_COUNTS_ONCE]),
+        node_case("zone-unsorted", topology=unsorted, intended=[ZONE_ORDER_KEPT]),
         node_case("zone-unmeasured", topology=halves, pods=unmeasured, strategy=_BY_MOST, intended=of_request),
         node_case("zone-off", strategy=_OFF, topology=offered, intended=[ZONES_ZEROED]),
         node_case("zone-silent", age=3600, topology=offered, intended=[ZONES_ZEROED]),

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from koordinator.api.installation import (
+    MUTATING_CONFIGURATION,
+    NAMESPACE,
+    VALIDATING_CONFIGURATION,
+    WEBHOOK_PORT,
+    WEBHOOK_SERVICE,
+)
+
 Document = dict[str, Any]
 
-NAMESPACE: Final = "koordinator-system"
-SERVICE: Final = "koordinator-webhook-service"
-MUTATING_CONFIGURATION: Final = "koordinator-mutating-webhook-configuration"
-VALIDATING_CONFIGURATION: Final = "koordinator-validating-webhook-configuration"
-_PORT: Final = 9876
 _QUOTA_PATH: Final = "scheduling-sigs-k8s-io-v1alpha1-elasticquota"
 _QUOTAS: Final = ("scheduling.sigs.k8s.io", "v1alpha1", "elasticquotas")
 _RESERVATIONS: Final = ("scheduling.koordinator.sh", "v1alpha1", "reservations")
@@ -29,8 +32,8 @@ def webhook_service() -> Document:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": SERVICE, "namespace": NAMESPACE},
-        "spec": {"ports": [{"port": 443, "targetPort": _PORT}], "selector": {"koord-app": "koord-manager"}},
+        "metadata": {"name": WEBHOOK_SERVICE, "namespace": NAMESPACE},
+        "spec": {"ports": [{"port": 443, "targetPort": WEBHOOK_PORT}], "selector": {"koord-app": "koord-manager"}},
     }
 
 
@@ -94,7 +97,7 @@ def _entry(
     return {
         "name": f"{name}.koordinator.sh",
         "admissionReviewVersions": ["v1", "v1beta1"],
-        "clientConfig": {"service": {"name": SERVICE, "namespace": NAMESPACE, "path": path}},
+        "clientConfig": {"service": {"name": WEBHOOK_SERVICE, "namespace": NAMESPACE, "path": path}},
         "failurePolicy": policy,
         "rules": [rule],
         "sideEffects": "None",

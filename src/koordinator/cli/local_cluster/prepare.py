@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from koordinator.api.installation import NAMESPACE
 from koordinator.api.kinds import (
     CONFIG_MAPS,
     CUSTOM_RESOURCE_DEFINITIONS,
@@ -22,8 +23,6 @@ from koordinator.cli.local_cluster.programs import shipped_file
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType
 
-SYSTEM_NAMESPACE = "koordinator-system"
-SLO_CONFIG_MAP = "slo-controller-config"
 _WEBHOOK_KINDS = (MUTATING_WEBHOOK_CONFIGURATIONS, VALIDATING_WEBHOOK_CONFIGURATIONS)
 
 
@@ -34,14 +33,14 @@ async def prepare(client: Client, *, with_webhooks: bool = True) -> None:
     """
     for definition in custom_resource_definitions():
         await _ensure(client, CUSTOM_RESOURCE_DEFINITIONS, definition, update=True)
-    await _ensure(client, NAMESPACES, {"metadata": {"name": SYSTEM_NAMESPACE}})
+    await _ensure(client, NAMESPACES, {"metadata": {"name": NAMESPACE}})
     for document in yaml.safe_load_all(shipped_file("priority-classes.yaml").read_text()):
         await _ensure(client, PRIORITY_CLASSES, document)
     if with_webhooks:
         for kind, configuration in zip(_WEBHOOK_KINDS, webhook_configurations(), strict=True):
             await _ensure(client, kind, _never_in_the_way(configuration))
     configuration = yaml.safe_load(shipped_file("slo-controller-config.yaml").read_text())
-    await _ensure(client, CONFIG_MAPS, configuration, namespace=SYSTEM_NAMESPACE)
+    await _ensure(client, CONFIG_MAPS, configuration, namespace=NAMESPACE)
 
 
 def _never_in_the_way(configuration: dict[str, Any]) -> dict[str, Any]:

@@ -37,7 +37,8 @@ class LocalClusterOptions:
     scenario: Path | None = None
     scheduler_config: Path | None = None
     seed: int = 0
-    speed: float = 1.0
+    speed: float | None = None
+    """None: as the scenario says."""
     verbosity: int = 1
 
 
@@ -60,9 +61,10 @@ def simulated_nodes(options: LocalClusterOptions) -> Program:
         f"--kubeconfig={options.kubeconfig}",
         f"--nodes={options.nodes}",
         f"--seed={options.seed}",
-        f"--speed={options.speed}",
         f"-v={options.verbosity}",
     ]
+    if options.speed is not None:
+        arguments.append(f"--speed={options.speed}")
     if options.scenario is not None:
         arguments.append(f"--scenario={options.scenario}")
     return Program("nodes", arguments, _nodes_are_there(options.kubeconfig, options.nodes))

@@ -13,6 +13,7 @@ from koordinator.api.node import Node
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.interface import PatchType
 from koordinator.manager.controllers import ControllerContext
+from koordinator.manager.own_writes import OwnWrites
 from koordinator.manager.reconciler import Reconciler
 from koordinator.manager.slo_metrics import SLOMetrics
 from koordinator.model.patch.difference import merge_difference
@@ -21,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=Object)
 _WORKERS: Final = 4
+_PAUSE: Final = 1.0
+"""Seconds until it is looked whether the cache has caught up, if no event says so."""
 
 
 class NodePolicyController(Generic[T]):
@@ -35,8 +38,15 @@ class NodePolicyController(Generic[T]):
         self.metrics = SLOMetrics(context.metrics, self.name)
         self._nodes = context.informers.informer(NODES)
         self._objects = context.informers.informer(self.kind, absent_is_empty=True)
+        self._own_writes = OwnWrites(context.clock)
         self._reconciler: Reconciler[str] = Reconciler(
-            self.name, self._reconcile, self._names, clock=context.clock, metrics=context.metrics, workers=_WORKERS
+            self.name,
+            self._reconcile,
+            self._names,
+            clock=context.clock,
+            metrics=context.metrics,
+            turns=context.turns,
+            workers=_WORKERS,
         )
         add = self._reconciler.add
         self._nodes.add_handlers(
@@ -49,7 +59,7 @@ class NodePolicyController(Generic[T]):
             name=self.name,
             on_add=lambda found, _: add(found.metadata.name),
             on_update=lambda old, new: add(new.metadata.name) if _rewritten(old, new) else None,
-            on_delete=lambda found: add(found.metadata.name),
+            on_delete=self._gone,
         )
         source.listen(self._reconciler.add_all)
 
@@ -63,26 +73,33 @@ class NodePolicyController(Generic[T]):
 
     async def run(self) -> None:
         """Work until cancelled."""
-        self.source.settle()
-        await self._reconciler.run()
+        with self.source.in_charge():
+            await self._reconciler.run()
 
     def _names(self) -> list[str]:
         names = {node.metadata.name for node in self._nodes.list()}
         return sorted(names | {found.metadata.name for found in self._objects.list()})
 
-    async def _reconcile(self, name: str) -> None:
+    def _gone(self, found: T) -> None:
+        self._own_writes.forget(found.metadata.name)
+        self._reconciler.add(found.metadata.name)
+
+    async def _reconcile(self, name: str) -> float | None:
         node, stored = self._nodes.get(name), self._objects.get(name)
+        if self._own_writes.are_ahead(name, stored):
+            return _PAUSE
         if node is None:
             if stored is not None:
                 await self._write("delete", self._delete(stored.metadata))
-            return
+            return None
         wanted = self.spec(node, stored)
         if wanted is None:
-            return
+            return None
         if stored is None:
             await self._write("create", self._create(name, to_document(wanted)))
         elif not self.is_same(stored, wanted):
             await self._write("update", self._patch(stored, to_document(wanted)))
+        return None
 
     async def _write(self, verb: str, request: Any) -> None:
         reason = f"{verb}{self.kind.name}"
@@ -99,11 +116,12 @@ class NodePolicyController(Generic[T]):
     async def _create(self, name: str, spec: dict[str, Any]) -> None:
         kind = self.kind
         document = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}, "spec": spec}
-        await self._client.create(kind, document)
+        self._own_writes.wrote(name, await self._client.create(kind, document))
 
     async def _patch(self, stored: T, spec: dict[str, Any]) -> None:
         patch = {"spec": merge_difference(to_document(stored).get("spec", {}), spec)}
-        await self._client.patch(self.kind, stored.metadata.name, patch, PatchType.MERGE)
+        name = stored.metadata.name
+        self._own_writes.wrote(name, await self._client.patch(self.kind, name, patch, PatchType.MERGE))
 
     async def _delete(self, metadata: ObjectMeta) -> None:
         await self._client.delete(self.kind, metadata.name, uid=metadata.uid)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, Final
 
 from aiohttp import web
@@ -10,18 +11,20 @@ from aiohttp import web
 from koordinator.api.codec import to_document
 from koordinator.api.timestamps import format_time
 from koordinator.kube.serving import Handler
-from koordinator.manager.node_resource.explanations import Explanations, NodeExplanation
+from koordinator.manager.node_resource.explanations import NodeExplanation
+from koordinator.model.overcommit.abnormality import NodeHealth
 from koordinator.model.overcommit.explained_sum import ExplainedAmount, sentence
 
 PATH: Final = "/explain/node/{name}"
 
 
-def explain_handler(explanations: Explanations) -> Handler:
-    """Answers PATH with JSON; 404 with a message where nothing is known."""
+def explain_handler(explain: Callable[[str], NodeExplanation | None]) -> Handler:
+    """Answers PATH with JSON; 404 with a message where nothing is known. ``explain``: a node's name -> why it offers
+    what it does."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
         name = request.match_info["name"]
-        explanation = explanations.of(name)
+        explanation = explain(name)
         if explanation is None:
             text = f"nothing is known of node {name!r} here: it does not exist, or another replica leads"
             return _answer({"message": text}, 404)
@@ -36,10 +39,22 @@ def explanation_document(name: str, explanation: NodeExplanation) -> dict[str, A
         "node": name,
         "at": format_time(explanation.at),
         "amounts": [_amount(each) for each in explanation.amounts],
-        "abnormal": list(explanation.abnormal),
+        "zones": [_amount(each) for each in explanation.zones],
+        **_health(explanation.health),
         "problems": list(explanation.problems),
         "written": explanation.written,
     }
+
+
+def _health(health: NodeHealth | None) -> dict[str, Any]:
+    """What is wrong, since when, and since when nothing has been any more."""
+    if health is None:
+        return {"abnormal": []}
+    found = [{"reason": each.code, "message": each.message} for each in health.findings]
+    document: dict[str, Any] = {"abnormal": found, "abnormalSince": format_time(health.changed_at)}
+    if health.well_since is not None:
+        document["soundSince"] = format_time(health.well_since)
+    return document
 
 
 def _amount(amount: ExplainedAmount) -> dict[str, Any]:

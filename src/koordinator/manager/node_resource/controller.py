@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
 from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES, Kind
+from koordinator.api.node import Node
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.interface import PatchType
 from koordinator.manager.controllers import ControllerContext
 from koordinator.manager.features import ENABLE_SYNC_GPU_SHARED_RESOURCE
+from koordinator.manager.node_resource.abnormal_nodes import AbnormalNodes
 from koordinator.manager.node_resource.explanations import Explanations, NodeExplanation
 from koordinator.manager.node_resource.known_nodes import KnownNodes
 from koordinator.manager.node_resource.metrics import NodeResourceMetrics
+from koordinator.manager.own_writes import OwnWrites
 from koordinator.manager.reconciler import Reconciler
-from koordinator.model.overcommit.abnormal_condition import condition_patch, remembered
-from koordinator.model.overcommit.abnormality import NodeHealth, next_look, observe
+from koordinator.model.overcommit.abnormal_condition import condition_change
+from koordinator.model.overcommit.abnormality import NodeHealth, next_look
 from koordinator.model.overcommit.decision import Plan, decide
 from koordinator.model.overcommit.node_policies import node_policies
 from koordinator.model.overcommit.policies import PLUGINS, Policies
 from koordinator.model.overcommit.preparation import NodeChanges, prepare
-from koordinator.model.overcommit.zone_preparation import prepare_zones
+from koordinator.model.overcommit.zone_preparation import prepare_zones, zone_amounts
 
 logger = logging.getLogger(__name__)
 
@@ -42,15 +46,17 @@ class NodeResourceController:
         self._plugins = frozenset(each for each in PLUGINS if options.runs_node_resource_plugin(each))
         self.explanations = Explanations()
         self._metrics = NodeResourceMetrics(context.metrics, self.explanations)
-        self._health: dict[str, NodeHealth] = {}
+        self._abnormal = AbnormalNodes(context.events.recorder(self.name), context.metrics)
         self._status_written: dict[str, datetime] = {}
         self._zones_written: dict[str, datetime] = {}
+        self._own_writes = OwnWrites(context.clock)
         self._reconciler: Reconciler[str] = Reconciler(
             self.name,
             self._reconcile,
             lambda: self._known.names(),
             clock=context.clock,
             metrics=context.metrics,
+            turns=context.turns,
             workers=_WORKERS,
         )
         self._known = KnownNodes(
@@ -63,11 +69,27 @@ class NodeResourceController:
 
     async def run(self) -> None:
         """Work until cancelled. What another replica wrote meanwhile is not known: everything counts as due again."""
-        self._source.settle()
-        self._health.clear()
-        self._status_written.clear()
-        self._zones_written.clear()
-        await self._reconciler.run()
+        try:
+            with self._source.in_charge():
+                await self._reconciler.run()
+        finally:
+            self._abnormal.clear()
+            self._status_written.clear()
+            self._zones_written.clear()
+            # Another replica may say something else from now on.
+            self.explanations.clear()
+
+    def explain(self, name: str) -> NodeExplanation | None:
+        """Why a node offers what it offers, its zones included; None where nothing is known of it."""
+        explanation, node = self.explanations.of(name), self._known.node(name)
+        if explanation is None or node is None:
+            return explanation
+        distrust = explanation.health.distrust if explanation.health is not None else ""
+        snapshot = self._known.snapshot(name, distrust)
+        if snapshot is None or snapshot.topology is None:
+            return explanation
+        plan = decide(snapshot, node_policies(self._source.current, node, self._plugins), explanation.at)
+        return replace(explanation, zones=zone_amounts(plan))
 
     async def _reconcile(self, name: str) -> float | None:
         node, facts = self._known.node(name), self._known.node_facts(name)
@@ -77,26 +99,29 @@ class NodeResourceController:
         configuration = self._source.current
         if not configuration.colocation.available:
             return None
+        if self._own_writes.are_ahead(name, node):
+            return _LEAST_PAUSE
         now = self._clock.now()
         policies = node_policies(configuration, node, self._plugins)
-        health = None
-        if policies.capacity.enable:
-            before = self._health.get(name) or remembered(node, now)
-            health = observe(before, facts, self._known.metric_facts(name), policies.capacity, now)
-            self._health[name] = health
-        else:
-            self._health.pop(name, None)
+        health = self._abnormal.judge(
+            node, facts, self._known.metric_facts(name), policies, now, runs_pods=self._known.runs_pods(name)
+        )
         snapshot = self._known.snapshot(name, health.distrust if health is not None else "")
         assert snapshot is not None
         plan = decide(snapshot, policies, now)
         changes = prepare(node, plan, policies.capacity, now, self._status_written.get(name))
-        self._explain(name, health, changes, now)
+        self._explain(name, health, policies, changes, now)
         await self._write(name, plan, changes, policies, now)
-        # Where colocation is off nobody judges the node, and a mark from before comes off.
-        said = health or NodeHealth(first_seen=now, changed_at=now)
-        if (patch := condition_patch(node, said, now)) is not None:
-            await self._send(NODES, name, patch, PatchType.STRATEGIC, "updateNodeCondition", "status")
+        await self._mark(node, health, now)
         return self._next(plan, health, policies, now)
+
+    async def _mark(self, node: Node, health: NodeHealth | None, now: datetime) -> None:
+        """Where nobody judges the node, a mark from before comes off."""
+        change = condition_change(node, health, now)
+        if change is not None:
+            name = node.metadata.name
+            await self._send(NODES, name, change.patch, PatchType.STRATEGIC, "updateNodeCondition", "status")
+            self._abnormal.written(node, change)
 
     async def _write(self, name: str, plan: Plan, changes: NodeChanges, policies: Policies, now: datetime) -> None:
         topology = self._known.topology(name)
@@ -121,7 +146,7 @@ class NodeResourceController:
         self, kind: Kind[Any], name: str, patch: Any, patch_type: PatchType, reason: str, subresource: str = ""
     ) -> None:
         try:
-            await self._client.patch(kind, name, patch, patch_type, subresource=subresource)
+            answer = await self._client.patch(kind, name, patch, patch_type, subresource=subresource)
         except KubeError as error:
             self._metrics.reconciled.failed(reason)
             if isinstance(error, ApiStatusError) and error.is_not_found:
@@ -129,13 +154,18 @@ class NodeResourceController:
                 return
             raise
         self._metrics.reconciled.succeeded(reason)
+        if kind is NODES:
+            self._own_writes.wrote(name, answer)
 
-    def _explain(self, name: str, health: NodeHealth | None, changes: NodeChanges, now: datetime) -> None:
+    def _explain(
+        self, name: str, health: NodeHealth | None, policies: Policies, changes: NodeChanges, now: datetime
+    ) -> None:
+        problems = tuple(f"{each.plugin}: {each.text}" for each in changes.problems) + self._known.unreadable(name)
         explanation = NodeExplanation(
             at=now,
             amounts=changes.amounts,
-            abnormal=tuple(each.message for each in health.findings) if health is not None else (),
-            problems=tuple(f"{each.plugin}: {each.text}" for each in changes.problems),
+            health=health if health is not None and health.is_abnormal else None,
+            problems=(policies.problem, *problems) if policies.problem else problems,
             written=changes.status_due,
         )
         before = self.explanations.of(name)
@@ -148,12 +178,13 @@ class NodeResourceController:
         """After how many seconds time alone may have changed the answer."""
         moments = [plan.recheck_at]
         if health is not None:
-            moments.append(next_look(health, policies.capacity))
+            moments.append(next_look(health, policies.capacity, now, policies.abnormality))
         pauses = [(moment - now).total_seconds() for moment in moments if moment is not None and moment > now]
         return max(min(pauses), _LEAST_PAUSE) if pauses else None
 
     def _forget(self, name: str) -> None:
-        self._health.pop(name, None)
+        self._abnormal.forget(name)
         self._status_written.pop(name, None)
         self._zones_written.pop(name, None)
+        self._own_writes.forget(name)
         self.explanations.forget(name)

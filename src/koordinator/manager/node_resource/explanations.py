@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
+from koordinator.model.overcommit.abnormality import NodeHealth
 from koordinator.model.overcommit.explained_sum import ExplainedAmount
 
 
@@ -15,12 +16,14 @@ class NodeExplanation:
 
     at: datetime
     amounts: tuple[ExplainedAmount, ...]
-    abnormal: tuple[str, ...] = ()
-    """What makes the node abnormal, as sentences."""
+    health: NodeHealth | None = None
+    """What makes the node abnormal, and since when; None while it is normal."""
     problems: tuple[str, ...] = ()
     """What of the node's configuration could not be used."""
     written: str = ""
     """Why the node's status was due to be written at that look; empty when it was not."""
+    zones: tuple[ExplainedAmount, ...] = ()
+    """Batch amounts of each zone; worked out when somebody asks, since they are many."""
 
 
 class Explanations:
@@ -34,6 +37,9 @@ class Explanations:
 
     def forget(self, node: str) -> None:
         self._by_node.pop(node, None)
+
+    def clear(self) -> None:
+        self._by_node.clear()
 
     def of(self, node: str) -> NodeExplanation | None:
         return self._by_node.get(node)

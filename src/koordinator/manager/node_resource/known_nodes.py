@@ -43,6 +43,13 @@ class _Facts(Generic[T, F]):
             known = self._known[name] = found, self._make(found)
         return known[1]
 
+    def unreadable(self, name: str) -> str:
+        """Why the object cannot be read as it is now; empty when it can be, or is not there."""
+        broken = self.informer.cache.malformed.get(name)
+        if broken is None:
+            return ""
+        return f"{broken.kind.name} {name} cannot be read, what was known of it before counts: {broken.error}"
+
 
 class KnownNodes:
     """``changed`` is called with the name of a node when something has changed that its resources follow."""
@@ -86,6 +93,14 @@ class KnownNodes:
     def metric_facts(self, name: str) -> MetricFacts | None:
         return self._metrics.of(name)
 
+    def runs_pods(self, name: str) -> bool:
+        return name in self._pods
+
+    def unreadable(self, name: str) -> tuple[str, ...]:
+        """Sentences on what of a node's objects cannot be read as it is now."""
+        broken = (facts.unreadable(name) for facts in (self._nodes, self._metrics, self._topologies, self._devices))
+        return tuple(filter(None, broken))
+
     def snapshot(self, name: str, abnormal: str) -> NodeSnapshot | None:
         """What one node's resources are computed from; None when there is no such node. ``abnormal``: why its
         readings are not to be trusted."""
@@ -108,6 +123,7 @@ class KnownNodes:
             on_add=lambda found, _: changed(found.metadata.name),
             on_update=lambda old, new: changed(new.metadata.name) if matters(old, new) else None,
             on_delete=lambda found: changed(found.metadata.name),
+            on_malformed=lambda broken: changed(broken.name),
         )
 
     def _put(self, pod: Pod) -> None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, runtime_checkable
 
-Document = dict[str, Any]
+from koordinator.api.codec import DecodeError
+from koordinator.api.document import Document as Document
+
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 
 
@@ -51,6 +53,13 @@ class AdmissionAnswer:
 
 
 ALLOWED = AdmissionAnswer()
+
+
+def content(document: Document | None) -> Document:
+    """An object that a question has to come with. Raises DecodeError where there is none."""
+    if not document:
+        raise DecodeError("there is no content to decode")
+    return document
 
 
 class AdmissionHandler(Protocol):

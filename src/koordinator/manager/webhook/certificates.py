@@ -10,12 +10,14 @@ from __future__ import annotations
 import ipaddress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Final
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.asymmetric.types import PublicKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 _KEY_BITS: Final = 2048
@@ -59,24 +61,39 @@ def fault(certificates: Certificates, name: str, now: datetime) -> str:
     """Why these certificates have to be made anew, or "" while they are good for ``name`` for another six months."""
     try:
         leaf = x509.load_pem_x509_certificates(certificates.certificate)[0]
-        key = serialization.load_pem_private_key(certificates.key, None)
+        key = _public_key(certificates.key)
         authorities = x509.load_pem_x509_certificates(certificates.authority)
     except _BROKEN:
         return "the certificate, its key or the authority's certificate is missing or cannot be read"
-    if key.public_key() != leaf.public_key():
+    if key != leaf.public_key():
         return "the key is not that of the certificate"
     if not _is_for(leaf, name):
         return f"the certificate is not for {name}"
     if not _serves(leaf):
         return "the certificate is not one for servers"
-    moment = add_months(now, _VALID_FOR_MONTHS)
-    if not _in_force(leaf, moment):
-        return f"the certificate is not valid in six months: it ends {leaf.not_valid_after_utc:%Y-%m-%d}"
+    if wrong := _out_of_time(leaf, now):
+        return f"the certificate {wrong}"
     issuers = [authority for authority in authorities if _issued(leaf, authority)]
     if not issuers:
         return "the certificate was not issued by the authority"
-    if not any(_in_force(authority, moment) for authority in issuers):
-        return f"the authority is not valid in six months: it ends {issuers[0].not_valid_after_utc:%Y-%m-%d}"
+    if all(_out_of_time(authority, now) for authority in issuers):
+        return f"the authority {_out_of_time(issuers[0], now)}"
+    return ""
+
+
+@lru_cache(maxsize=2)
+def _public_key(pem: bytes) -> PublicKeyTypes:
+    """Of a private key. Once for each, since proving an RSA key takes a tenth of a second in which nothing else runs,
+    and certificates are looked at every minute."""
+    return serialization.load_pem_private_key(pem, None).public_key()
+
+
+def _out_of_time(certificate: x509.Certificate, now: datetime) -> str:
+    """Whether it will not do for the next six months, as the end of a sentence."""
+    if now < certificate.not_valid_before_utc:
+        return f"is not valid yet: it begins {certificate.not_valid_before_utc:%Y-%m-%d %H:%M}"
+    if add_months(now, _VALID_FOR_MONTHS) > certificate.not_valid_after_utc:
+        return f"is not valid in six months: it ends {certificate.not_valid_after_utc:%Y-%m-%d}"
     return ""
 
 
@@ -95,8 +112,10 @@ def _reusable_authority(found: Certificates, now: datetime) -> tuple[rsa.RSAPriv
         return None
     if len(bundle) != 1 or not isinstance(key, rsa.RSAPrivateKey) or key.public_key() != bundle[0].public_key():
         return None
-    moment = add_months(now, _AUTHORITY_VALID_FOR_MONTHS)
-    return (key, bundle[0]) if _issued(bundle[0], bundle[0]) and _in_force(bundle[0], moment) else None
+    authority, end = bundle[0], add_months(now, _AUTHORITY_VALID_FOR_MONTHS)
+    if not authority.not_valid_before_utc <= now <= end <= authority.not_valid_after_utc:
+        return None
+    return (key, authority) if _issued(authority, authority) else None
 
 
 def _make_authority(now: datetime) -> tuple[rsa.RSAPrivateKey, x509.Certificate]:
@@ -195,10 +214,6 @@ def _serves(certificate: x509.Certificate) -> bool:
     except x509.ExtensionNotFound:
         return True
     return ExtendedKeyUsageOID.SERVER_AUTH in usage or ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in usage
-
-
-def _in_force(certificate: x509.Certificate, moment: datetime) -> bool:
-    return certificate.not_valid_before_utc <= moment <= certificate.not_valid_after_utc
 
 
 def _issued(certificate: x509.Certificate, authority: x509.Certificate) -> bool:

@@ -60,7 +60,9 @@ def rewrite(configuration: WebhookConfiguration, target: Target) -> Rewrite:
     wanted: list[Document] = []
     left_out: list[str] = []
     for index, entry in enumerate(template):
-        path = _path(entry, f"{configuration.metadata.name}: webhooks[{index}] of the template")
+        where = f"{configuration.metadata.name}: webhooks[{index}] of the template"
+        path = _path(entry, where)
+        _check_rules(entry, where)
         if path in target.paths:
             wanted.append({**entry, "clientConfig": _client_config(entry["clientConfig"], path, bundle, target)})
         else:
@@ -98,6 +100,13 @@ def _path(entry: Document, where: str) -> str:
     if isinstance(url, str) and not service:
         return urlsplit(url).path
     raise ConfigurationError(f"{where}: clientConfig", client, "a service with a path, or a URL")
+
+
+def _check_rules(entry: Document, where: str) -> None:
+    """As far as they are read here; the rest is for API servers to judge."""
+    rules = entry.get("rules")
+    if rules is not None and not (isinstance(rules, list) and all(isinstance(rule, dict) for rule in rules)):
+        raise ConfigurationError(f"{where}: rules", rules, "a list of rules")
 
 
 def _bundle(configuration: WebhookConfiguration, target: Target) -> str:

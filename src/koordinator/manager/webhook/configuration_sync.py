@@ -3,8 +3,8 @@
 One round ensures the certificates, projects them into the folder, has the server take them, and only then tells API
 servers to come: a configuration never points at a server that does not answer. Where another authority takes the place
 of the one that is served under, API servers are told to trust both before the first certificate of the new one is
-served, and go on trusting the old one for a minute, in which all replicas change over. A round follows every change of
-the Secret and of either configuration, and every minute.
+served, and go on trusting the old one for three minutes, in which all replicas change over. A round follows every
+change of the Secret and of either configuration, and every minute.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ _SHORTEST_PAUSE: Final = 1.0
 """Between two rounds: replicas that disagree, as during an upgrade, must not write against each other at full speed."""
 _ANNOUNCE_SECONDS: Final = 1.0
 """For API servers to see that a configuration has changed, which they watch."""
-_CHANGE_OVER_SECONDS: Final = 60.0
+_CHANGE_OVER_SECONDS: Final = 3 * _PERIOD
+"""For all replicas to notice: one whose watch is just being made anew only does after a period, if all goes well."""
 _ROUND_SECONDS: Final = 60.0
 _RETRIES: Final = BackoffPolicy(initial=0.5, maximum=30.0, jitter=0.25)
 
@@ -136,16 +137,27 @@ class ConfigurationSync:
         """One round; the seconds until the next if nothing happens."""
         try:
             await within(self._clock, _ROUND_SECONDS, self.round())
-        except (KoordinatorError, OSError, TimeoutError) as error:
-            self.last_error = str(error) or f"not done within {_ROUND_SECONDS:g}s"
-            self._results.labels("failed").inc()
-            logger.warning("webhook certificates and configurations are not in line: %s", self.last_error)
-            return self._backoff.next()
+        except Exception as error:
+            return self._pause_after(error)
         self.last_error = ""
         self._results.labels("succeeded").inc()
         self._backoff.reset()
         self.succeeded.set()
         return _PERIOD
+
+    def _pause_after(self, error: Exception) -> float:
+        """Whatever went wrong, webhooks go on with the certificates that they have."""
+        self.last_error = _reason(error)
+        if isinstance(error, ApiStatusError) and error.is_conflict:
+            self._results.labels("conflict").inc()
+            logger.info("another replica was faster: %s", self.last_error)
+            return 0.0
+        self._results.labels("failed").inc()
+        unforeseen = None if isinstance(error, KoordinatorError | OSError) else error
+        logger.warning(
+            "webhook certificates and configurations are not in line: %s", self.last_error, exc_info=unforeseen
+        )
+        return self._backoff.next()
 
     async def _configure(self, certificates: Certificates) -> None:
         environment = self._environment
@@ -186,3 +198,9 @@ class ConfigurationSync:
         if left_out and self._said.get(name) != left_out:
             logger.warning("%s: left out, since no handler is active for them: %s", name, ", ".join(left_out))
         self._said[name] = left_out
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, KoordinatorError | OSError):
+        return str(error) or f"not done within {_ROUND_SECONDS:g}s"
+    return f"{type(error).__name__}: {error}"

@@ -9,6 +9,7 @@ import logging
 from typing import Final
 
 from koordinator.api.codec import DecodeError
+from koordinator.api.kinds import ELASTIC_QUOTAS
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.manager.webhook.admission import AdmissionAnswer, AdmissionHandler, AdmissionRequest, SettlingHandler
@@ -19,7 +20,6 @@ logger = logging.getLogger(__name__)
 
 _BAD_REQUEST: Final = 400
 _SERVER_ERROR: Final = 500
-_ELASTIC_QUOTAS: Final = "elasticquotas"
 
 
 class Webhook:
@@ -96,7 +96,7 @@ class Webhook:
         return _refusal(_SERVER_ERROR, f"panic: {type(error).__name__}: {error} [recovered]")
 
     def _code(self, error: KoordinatorError, request: AdmissionRequest) -> int:
-        if isinstance(error, DecodeError) or not self._mutates or request.resource == _ELASTIC_QUOTAS:
+        if isinstance(error, DecodeError) or not self._mutates or request.resource == ELASTIC_QUOTAS.plural:
             return _BAD_REQUEST
         return _SERVER_ERROR
 

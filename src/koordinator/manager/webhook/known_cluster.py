@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from koordinator.api.annotations import QUOTA_NAMESPACES
-from koordinator.api.codec import DecodeError, decode
+from koordinator.api.codec import DecodeError
 from koordinator.api.colocation_profile import ClusterColocationProfile
 from koordinator.api.core import PriorityClass
 from koordinator.api.elastic_quota import ElasticQuota
@@ -25,6 +25,7 @@ from koordinator.kube.store import NAMESPACE_INDEX, by_namespace
 from koordinator.manager.pod_digests import pod_digests
 from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
 from koordinator.manager.webhook.elastic_quota.recorded_weights import RecordedWeights
+from koordinator.model.quota_tree.annotation_values import read_names
 
 _BY_NAME = "name"
 _BY_NAMESPACE = "namespace that the quota claims"
@@ -128,13 +129,10 @@ def _name(quota: ElasticQuota) -> tuple[str, ...]:
 
 
 def _claimed_namespaces(quota: ElasticQuota) -> Iterable[str]:
-    text = quota.metadata.annotations.get(QUOTA_NAMESPACES, "")
-    if not text:
-        return ()
     try:
-        return decode(text, list[str])
+        return read_names(quota.metadata.annotations.get(QUOTA_NAMESPACES, ""))
     except DecodeError:
-        # The webhook for quotas refuses such an annotation; one from before it was there claims nothing.
+        # Whoever wrote it was warned by the webhook for quotas.
         return ()
 
 

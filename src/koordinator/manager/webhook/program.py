@@ -29,6 +29,8 @@ SETUP_SECONDS: Final = 20.0
 """For the first certificates and configurations, as the original; a process that cannot is better started anew."""
 SYNC_SECONDS: Final = 120.0
 """For each kind of object that handlers have to know before they can answer."""
+LINGER_SECONDS: Final = 3.0
+"""Of a replica behind a Service: until nobody is led here any more."""
 _FILE_PERIOD: Final = 10.0
 _READY_PERIOD: Final = 2.0
 _READY_LATE: Final = 5.0
@@ -75,7 +77,10 @@ class Webhooks:
         self._loops.add(Loop("webhook-certificate-files", certificate.follow, _FILE_PERIOD, deadline=_FILE_PERIOD))
 
     async def run(self) -> None:
-        """Serve once what handlers need is known. Raises WebhookSetupError when the first setup does not come about."""
+        """Serve once what handlers need is known, until cancelled: then not ready at first, and only then not there.
+
+        Raises WebhookSetupError when the first setup does not come about.
+        """
         await self._wait_synced()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -84,7 +89,8 @@ class Webhooks:
                 tasks.create_task(self._loops.run(), name="webhook certificate files")
                 tasks.create_task(self._say_when_ready(), name="webhook readiness")
         finally:
-            await self.server.stop()
+            self.readiness.withdraw()
+            await self.server.stop(linger=0.0 if self._environment.host else LINGER_SECONDS)
 
     async def _wait_synced(self) -> None:
         for informer in self._needed:

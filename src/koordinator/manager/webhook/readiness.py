@@ -26,8 +26,16 @@ class Readiness:
         self._name = name
         self._url = f"https://{f'[{address}]' if ':' in address else address}:{port}/healthz"
 
+        self._withdrawn = False
+
+    def withdraw(self) -> None:
+        """Not ready any more, though the server goes on for a moment: no new work is to be sent here."""
+        self._withdrawn = True
+
     async def check(self) -> str:
         """What is wrong; "" when all is well."""
+        if self._withdrawn:
+            return "webhooks are about to stop"
         if not self._sync.succeeded.is_set():
             return f"webhook certificates and configurations are not in place: {self._sync.last_error}"
         try:

@@ -24,8 +24,13 @@ LARGEST_REQUEST: Final = 7 << 20
 """Bytes: two objects of the largest size that an API server stores, and room around them; as the original's library."""
 _IDLE_SECONDS: Final = 120.0
 """Longer than API servers keep an idle connection (90 s), so that it is never closed under a request of theirs."""
-_STOP_SECONDS: Final = 10.0
-_CLOSE_SECONDS: Final = 2.0
+_HANDSHAKE_SECONDS: Final = 10.0
+_BODY_SECONDS: Final = 30.0
+"""For what has not come along with the head of a request; no API server waits longer for an answer."""
+MOST_CONNECTIONS: Final = 2000
+"""Each API server has one for every request that it is about to ask about, a few hundred at most."""
+_STOP_SECONDS: Final = 3.0
+_CLOSE_SECONDS: Final = 1.0
 _JSON: Final = "application/json"
 
 RequestHandler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -43,12 +48,15 @@ class WebhookServer:
         clock: Clock,
         port: int,
         host: str = "",
+        most_connections: int = MOST_CONNECTIONS,
     ) -> None:
         self._certificate = certificate
         self._clock = clock
         self._host = host
         self._port = port
+        self._most_connections = most_connections
         self._runner: web.AppRunner | None = None
+        self._listener: asyncio.Server | None = None
         self._metrics = metrics
         self._in_hand = 0
         self._idle = asyncio.Event()
@@ -77,29 +85,52 @@ class WebhookServer:
         )
         await runner.setup()
         try:
-            site = web.TCPSite(
-                runner, self._host or None, self._port, ssl_context=self._certificate.context, backlog=1024
-            )
-            await site.start()
+            self._listener = await self._listen(runner)
         except BaseException:
             await runner.cleanup()
             raise
         self._runner = runner
-        self.bound_port = int(runner.addresses[0][1])
+        self.bound_port = int(self._listener.sockets[0].getsockname()[1])
         logger.info("serving webhooks on https://%s:%d", self._host or "*", self.bound_port)
 
-    async def stop(self) -> None:
-        """Stop listening, let what is in hand be answered for up to ten seconds, and close all connections."""
-        runner, self._runner = self._runner, None
-        if runner is None:
+    async def _listen(self, runner: web.AppRunner) -> asyncio.Server:
+        server = runner.server
+        assert server is not None
+
+        def connection() -> asyncio.Protocol:
+            if len(server.connections) < self._most_connections:
+                return server()
+            self._metrics.refused_connections.labels().inc()
+            return _Refused()
+
+        return await asyncio.get_running_loop().create_server(
+            connection,
+            self._host or None,
+            self._port,
+            ssl=self._certificate.context,
+            ssl_handshake_timeout=_HANDSHAKE_SECONDS,
+            backlog=1024,
+        )
+
+    async def stop(self, linger: float = 0.0) -> None:
+        """Stop listening, let what is in hand be answered for up to three seconds, and close all connections.
+
+        For ``linger`` seconds before that everybody is still answered, but on connections that end with the answer: for
+        a Service to lead elsewhere.
+        """
+        runner, listener, self._runner = self._runner, self._listener, None
+        if runner is None or listener is None:
             return
         self._stopping = True
-        # Only the listening sockets: the library would no longer read from connections, and drop half a request.
-        for site in runner.sites:
-            await site.stop()
-        with suppress(TimeoutError):
-            await within(self._clock, _STOP_SECONDS, self._idle.wait())
-        await runner.cleanup()
+        try:
+            await self._clock.sleep(linger)
+            # Only the listening sockets: the library would no longer read from connections, and drop half a request.
+            listener.close()
+            with suppress(TimeoutError):
+                await within(self._clock, _STOP_SECONDS, self._idle.wait())
+        finally:
+            listener.close()
+            await runner.cleanup()
 
     def _admission(self, webhook: Webhook) -> RequestHandler:
         in_flight = self._metrics.in_flight.labels(webhook.path)
@@ -109,7 +140,8 @@ class WebhookServer:
             self._in_hand += 1
             self._idle.clear()
             try:
-                response = web.Response(body=await webhook.settled_answer(await request.read()), content_type=_JSON)
+                body = await webhook.settled_answer(await self._body(request))
+                response = web.Response(body=body, content_type=_JSON)
             finally:
                 in_flight.dec()
                 self._in_hand -= 1
@@ -120,6 +152,21 @@ class WebhookServer:
             return response
 
         return handle
+
+    async def _body(self, request: web.Request) -> bytes:
+        if request.content.is_eof():
+            return await request.read()
+        try:
+            return await within(self._clock, _BODY_SECONDS, request.read())
+        except TimeoutError:
+            raise web.HTTPRequestTimeout(text=f"the body was not here after {_BODY_SECONDS:g}s") from None
+
+
+class _Refused(asyncio.Protocol):
+    """What becomes of a connection too many."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
 
 
 def listening_address(webhook_host: str) -> str:

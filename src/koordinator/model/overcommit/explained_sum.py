@@ -35,6 +35,8 @@ THIRD_PARTY: Final = "thirdPartyAllocations"
 
 # The names of terms: what addends came from.
 NODE_USAGE: Final = "nodeUsage"
+KEPT: Final = "keptForSystem"
+"""The larger of what is reserved and what the system and host applications use."""
 UNUSED: Final = "unused"
 PROD_REQUESTS: Final = "prodRequests"
 UNALLOCATED: Final = "unallocated"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from koordinator.api.nodemetric import HostApplicationMetricInfo, NodeMetric, NodeMetricStatus
@@ -14,6 +14,8 @@ from koordinator.api.resource_names import CPU, MEMORY
 from koordinator.model.overcommit.amounts import NOTHING, Amounts, cpu_and_memory, usage_of
 from koordinator.model.overcommit.pod_facts import LOW_PRIORITIES
 
+_FIRST: Final = datetime(2, 1, 1, tzinfo=UTC)
+_LAST: Final = datetime(9000, 1, 1, tzinfo=UTC)
 _LOW_NAMES: Final = frozenset(each.value for each in LOW_PRIORITIES)
 
 
@@ -52,7 +54,7 @@ def metric_facts(metric: NodeMetric) -> MetricFacts:
     hosts = status.host_application_metric
     reclaimable = status.prod_reclaimable_metric
     return MetricFacts(
-        update_time=status.update_time,
+        update_time=_in_calendar(status.update_time),
         has_usage=info is not None,
         node_usage=usage_of(node) if CPU in node and MEMORY in node else None,
         system_usage=usage_of(system),
@@ -62,8 +64,15 @@ def metric_facts(metric: NodeMetric) -> MetricFacts:
         high_pods=tuple([key for key, priority in priorities.items() if priority not in _LOW_NAMES]),
         prod_reclaimable=NOTHING if reclaimable is None else cpu_and_memory(reclaimable.resource.resources),
         has_negative=any(quantity.nanos < 0 for quantity in _readings(status)),
-        fingerprint=hash((cpu_and_memory(node), cpu_and_memory(system), tuple(pods.items()))),
+        fingerprint=hash(
+            (cpu_and_memory(node), cpu_and_memory(system), tuple(pods.items()), tuple(_percentiles(status)))
+        ),
     )
+
+
+def _in_calendar(time: datetime | None) -> datetime | None:
+    """In UTC, and so far from the ends of the calendar that a century can be added to it, whatever a report says."""
+    return None if time is None else min(max(time, _FIRST), _LAST).astimezone(UTC)
 
 
 def _hosts_above(hosts: Iterable[HostApplicationMetricInfo], tier: PriorityClass) -> Amounts:
@@ -72,6 +81,12 @@ def _hosts_above(hosts: Iterable[HostApplicationMetricInfo], tier: PriorityClass
         if DEFAULT_PRIORITIES[priority_class_of_name(host.priority)] > DEFAULT_PRIORITIES[tier]:
             total = total.plus(usage_of(host.usage.resources))
     return total
+
+
+def _percentiles(status: NodeMetricStatus) -> Iterator[Amounts]:
+    """Several windows and ranks: where all of them agree as well, nothing has been measured."""
+    for window in [] if status.node_metric is None else status.node_metric.aggregated_node_usages:
+        yield from (cpu_and_memory(usage.resources) for usage in window.usage.values())
 
 
 def _readings(status: NodeMetricStatus) -> Iterator[Quantity]:

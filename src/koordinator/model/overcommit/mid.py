@@ -26,8 +26,9 @@ _RECLAIM: Final = "reclaim"
 class MidTerms(NamedTuple):
     capacity: Amounts
     usage: Amounts
-    kept: Amounts
-    """For the system, or reserved."""
+    system: Amounts
+    hosts: Amounts
+    reserved: Amounts
     requested: Amounts
     """By prod pods."""
     reclaimable: Amounts
@@ -53,11 +54,15 @@ def _static(
     """A fixed part of the node, whatever is used."""
     cpu = scaled(node.capacity.cpu, fraction(policy.mid_static_cpu_reserved_percent))
     memory = scaled(node.capacity.memory, fraction(policy.mid_static_memory_reserved_percent))
-    when = metric.update_time
     return (
-        explained(MID_CPU, MID_RECLAIM_STATIC, when, (Addend(names.STATIC_RESERVED, cpu),), caps.cpu),
-        explained(MID_MEMORY, MID_RECLAIM_STATIC, when, (Addend(names.STATIC_RESERVED, memory),), caps.memory),
+        _static_amount(MID_CPU, cpu, caps.cpu, node.capacity.cpu, metric.update_time),
+        _static_amount(MID_MEMORY, memory, caps.memory, node.capacity.memory, metric.update_time),
     )
+
+
+def _static_amount(resource: str, amount: int, cap: int, capacity: int, when: datetime | None) -> ExplainedAmount:
+    addends = (Addend(names.STATIC_RESERVED, amount),)
+    return explained(resource, MID_RECLAIM_STATIC, when, addends, cap, {names.CAPACITY: capacity})
 
 
 def _reclaimed(
@@ -72,7 +77,9 @@ def _reclaimed(
         capacity=node.capacity,
         # A node that does not say what it uses is taken to use everything.
         usage=node.capacity if metric.node_usage is None else metric.node_usage,
-        kept=metric.system_usage.plus(metric.hosts_above_mid).at_least(node.reserved),
+        system=metric.system_usage,
+        hosts=metric.hosts_above_mid,
+        reserved=node.reserved,
         requested=Amounts(cpu, memory),
         reclaimable=metric.prod_reclaimable.at_least(NOTHING),
         caps=caps,
@@ -85,7 +92,8 @@ def _amount(
     resource: str, terms: MidTerms, index: int, unallocated_share: float, when: datetime | None
 ) -> ExplainedAmount:
     """One resource: CPU has index 0, memory 1."""
-    capacity, usage, kept, requested, reclaimable, cap = (each[index] for each in terms)
+    capacity, usage, system, hosts, reserved, requested, reclaimable, cap = (each[index] for each in terms)
+    kept = max(system + hosts, reserved)
     unused = max(capacity - usage, 0)
     unallocated = max(capacity - kept - requested, 0)
     addends = (
@@ -97,7 +105,10 @@ def _amount(
         names.CAPACITY: capacity,
         names.NODE_USAGE: usage,
         names.UNUSED: unused,
-        names.RESERVED: kept,
+        names.SYSTEM_USAGE: system,
+        names.HOST_APPLICATIONS: hosts,
+        names.RESERVED: reserved,
+        names.KEPT: kept,
         names.PROD_REQUESTS: requested,
         names.UNALLOCATED: unallocated,
     }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.codec import DecodeError, decode
+from koordinator.api.codec import DecodeError
 from koordinator.api.node import Node
 from koordinator.api.node_reservation import NodeReservation, count_cpus
 from koordinator.model.overcommit.amounts import NOTHING, Amounts, cpu_and_memory
+from koordinator.model.slo_configuration.documents import read_given, read_object
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,10 @@ class NodeFacts:
     annotations: Mapping[str, str]
     has_status: bool = True
     """Whether a kubelet has written what the node has; before that there is nothing to add to."""
+    is_ready: bool = True
+    """Whether the node is Ready, or says nothing of it."""
+    ready_since: datetime | None = None
+    """Since when it is as ``is_ready`` says."""
     problem: str = ""
     """What is wrong with the reservation annotation, which then reserves nothing."""
 
@@ -36,6 +42,7 @@ def node_facts(node: Node) -> NodeFacts:
             annotated = reservation_amounts(text)
         except (DecodeError, ValueError) as error:
             problem = f"metadata.annotations[{annotation_keys.NODE_RESERVATION}] reserves nothing: {error}"
+    ready = next((each for each in node.status.conditions if each.type == "Ready"), None)
     return NodeFacts(
         name=node.metadata.name,
         capacity=capacity,
@@ -43,13 +50,18 @@ def node_facts(node: Node) -> NodeFacts:
         labels=node.metadata.labels,
         annotations=node.metadata.annotations,
         has_status=bool(node.status.allocatable) and bool(node.status.capacity),
+        is_ready=ready is None or ready.status == "True",
+        ready_since=None if ready is None else ready.last_transition_time,
         problem=problem,
     )
 
 
 def reservation_amounts(text: str) -> Amounts:
-    """What the annotation keeps: a list of CPUs goes before an amount of CPU. Raises DecodeError and ValueError."""
-    reservation = decode(text, NodeReservation)
+    """What the annotation keeps: a list of CPUs goes before an amount of CPU. Raises DecodeError and ValueError.
+
+    People write it, so that it is read as all configuration is: names match whatever their case.
+    """
+    reservation = read_given(read_object(text), NodeReservation).values
     amounts = cpu_and_memory(reservation.resources)
     if not reservation.reserved_cpus:
         return amounts

@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from koordinator.api.node import Node
+from koordinator.model.overcommit.abnormality_limits import abnormality_limits
 from koordinator.model.overcommit.policies import CapacityPolicy, Policies
 from koordinator.model.slo_configuration.colocation import node_colocation_strategy
 from koordinator.model.slo_configuration.configuration import Configured, SLOConfiguration
@@ -18,15 +19,18 @@ S = TypeVar("S", bound=msgspec.Struct)
 def node_policies(configuration: SLOConfiguration, node: Node, plugins: frozenset[str]) -> Policies:
     """Colocation has to be switched on for the cluster and for the node."""
     colocation = configuration.colocation.strategies
-    strategy, _ = node_colocation_strategy(colocation, node.metadata)
+    strategy, ignored = node_colocation_strategy(colocation, node.metadata)
     capacity = CapacityPolicy.from_strategy(strategy)
     if capacity.enable and not colocation.cluster.enable:
         capacity = replace(capacity, enable=False)
+    limits, problem = abnormality_limits(strategy.extensions)
     return Policies(
         capacity=capacity,
         normalization=_usable(configuration.cpu_normalization, node),
         amplification=_usable(configuration.resource_amplification, node),
         plugins=plugins,
+        abnormality=limits,
+        problem="; ".join(filter(None, (*ignored, problem))),
     )
 
 

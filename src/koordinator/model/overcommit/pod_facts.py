@@ -62,8 +62,9 @@ def pod_facts(pod: Pod) -> PodFacts:
 
 
 def _requests(pod: Pod) -> Amounts:
+    """Nobody asks for less than nothing: a negative request cannot make room for others."""
     nanos = pod_requests(pod, resized=False)
-    return Amounts(canonical(CPU, nanos.get(CPU, 0)), canonical(MEMORY, nanos.get(MEMORY, 0)))
+    return Amounts(canonical(CPU, nanos.get(CPU, 0)), canonical(MEMORY, nanos.get(MEMORY, 0))).at_least(NOTHING)
 
 
 def _numa_nodes(pod: Pod) -> tuple[int, ...]:

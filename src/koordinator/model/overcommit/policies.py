@@ -8,6 +8,7 @@ from typing import Any, Final, Self
 from koordinator.api.colocation_strategy import CALCULATE_BY_USAGE, ColocationStrategy
 from koordinator.api.cpu_normalization import CPUNormalizationStrategy
 from koordinator.api.resource_amplification import ResourceAmplificationStrategy
+from koordinator.model.overcommit.abnormality_limits import DEFAULT_LIMITS, AbnormalityLimits
 
 BATCH_RESOURCE: Final = "BatchResource"
 MID_RESOURCE: Final = "MidResource"
@@ -24,6 +25,8 @@ PLUGINS: Final = (
     RDMA_DEVICE_RESOURCE,
 )
 """What can be switched off one by one, by the names of the flag and of the metrics, in the order they run in."""
+_CENTURY: Final = {"degrade_time_minutes": 52_594_920, "update_time_threshold_seconds": 3_155_695_200}
+"""Longer spans, which the calendar may have no room for, mean the same as this: never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,9 @@ class CapacityPolicy:
     def from_strategy(cls, strategy: ColocationStrategy) -> Self:
         """What is None there keeps its default."""
         given: dict[str, Any] = {each.name: getattr(strategy, each.name) for each in fields(cls)}
+        for name, most in _CENTURY.items():
+            if given[name] is not None:
+                given[name] = min(given[name], most)
         return cls(**{name: value for name, value in given.items() if value is not None})
 
 
@@ -63,3 +69,6 @@ class Policies:
     normalization: CPUNormalizationStrategy | None = field(default_factory=CPUNormalizationStrategy)
     amplification: ResourceAmplificationStrategy | None = field(default_factory=ResourceAmplificationStrategy)
     plugins: frozenset[str] = frozenset(PLUGINS)
+    abnormality: AbnormalityLimits = DEFAULT_LIMITS
+    problem: str = ""
+    """What of the configuration cannot be used, though the rest of it can."""

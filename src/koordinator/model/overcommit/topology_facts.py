@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.codec import DecodeError, decode
+from koordinator.api.codec import DecodeError
 from koordinator.api.meta import WireStruct
 from koordinator.api.node_resource_topology import NODE_ZONE_PREFIX, NodeResourceTopology, Zone
 from koordinator.api.resource_names import CPU, MEMORY
 from koordinator.model.overcommit.amounts import Amounts
+from koordinator.model.slo_configuration.documents import read_given, read_object
 
 _NUMBERED: Final = re.compile(re.escape(NODE_ZONE_PREFIX) + r"(0|[1-9][0-9]{0,5})")
 
@@ -63,6 +64,6 @@ def _cpu_info(topology: NodeResourceTopology) -> tuple[CPUBasicInfo | None, str]
     if text is None:
         return None, f"{where} is missing"
     try:
-        return decode(text, CPUBasicInfo), ""
+        return read_given(read_object(text), CPUBasicInfo).values, ""
     except DecodeError as error:
         return None, f"{where} cannot be read: {error}"

@@ -17,6 +17,7 @@ from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY
 from koordinator.model.overcommit.amounts import is_different
 from koordinator.model.overcommit.batch import BATCH_RESOURCES
 from koordinator.model.overcommit.decision import Plan
+from koordinator.model.overcommit.explained_sum import NORMALIZATION, Addend, ExplainedAmount, published
 from koordinator.model.overcommit.policies import CapacityPolicy
 from koordinator.model.overcommit.preparation import is_expired, normalized, quantity_of
 
@@ -48,6 +49,15 @@ def prepare_zones(
     if not due and is_expired(last_sync, policy, now):
         due = f"zones were last written more than {policy.update_time_threshold_seconds} seconds ago, or never"
     return ZoneChanges(due, tuple(operations) if due else ())
+
+
+def zone_amounts(plan: Plan) -> tuple[ExplainedAmount, ...]:
+    """What each zone offers, as it stands there after adjustments."""
+    amounts: list[ExplainedAmount] = []
+    for batch in plan.zones:
+        step = Addend(NORMALIZATION, normalized(batch.cpu.value, plan) - batch.cpu.value)
+        amounts += [published(batch.cpu, (step,)), published(batch.memory, ())]
+    return tuple(amounts)
 
 
 def _quantities(cpu: int, memory: int, plan: Plan) -> dict[str, Quantity]:

@@ -33,7 +33,7 @@ _RATIO_LABELS: Final[Mapping[str, str]] = MappingProxyType(
         labels.MID_STATIC_MEMORY_RESERVED_RATIO: "mid_static_memory_reserved_percent",
     }
 )
-_RATIO: Final = re.compile(r"\d{1,9}(\.\d{0,18})?|\.\d{1,18}")
+_RATIO: Final = re.compile(r"(\d{1,9}(\.\d{0,18})?|\.\d{1,18})([eE]-?\d)?")
 
 
 def node_colocation_strategy(

@@ -53,6 +53,7 @@ class Configured(Generic[S]):
     strategies: StrategySet[S]
     available: bool = False
     in_error: bool = False
+    unknown: bool = False
 
 
 def _defaults(key: ConfigurationKey[S]) -> Configured[S]:
@@ -124,7 +125,8 @@ def _updated(
         strategies, wrong = strategies_of(read_configuration(text, key), key)
     except DecodeError as error:
         problems.append(_problem(key, str(error)))
-        return replace(old, available=old.available or key.usable_from_start, in_error=True)
+        unknown = old.unknown or not old.available
+        return replace(old, available=old.available or key.usable_from_start, in_error=True, unknown=unknown)
     problems += [_problem(key, text) for text in wrong]
     return Configured(strategies, available=True)
 

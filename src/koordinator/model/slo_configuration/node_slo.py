@@ -3,8 +3,9 @@ nodeslo, getNodeSLOSpec)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -16,7 +17,10 @@ from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.quantity import QuantityError, parse_quantity
 from koordinator.api.system_strategy import SystemStrategy
 from koordinator.base.errors import KoordinatorError
-from koordinator.model.slo_configuration.configuration import SLOConfiguration
+from koordinator.model.slo_configuration.configuration import Configured, SLOConfiguration
+from koordinator.model.slo_configuration.configuration_keys import HostApplications
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 RESOURCE_THRESHOLD_PART: Final = "getResourceThresholdSpec"
 RESOURCE_QOS_PART: Final = "getResourceQOSSpec"
@@ -44,20 +48,30 @@ def node_slo_spec(
 ) -> tuple[NodeSLOSpec, tuple[NodeProblem, ...]]:
     """The spec of a node's NodeSLO, and what could not be used for it.
 
-    Of ``current``, the spec that there is, extensions are kept that nobody here is responsible for.
+    Of ``current``, the spec that there is, extensions are kept that nobody here is responsible for, and the part of a
+    key of which no usable value has been seen: it says what was in force before this process began.
     """
-    labels = node.metadata.labels
+    labels, known = node.metadata.labels, current or NodeSLOSpec()
     problems: list[NodeProblem] = []
-    system = configuration.system.strategies.for_labels(labels)
+    system = _strategy(configuration.system, labels, known.system_strategy)
+    hosts = HostApplications(known.host_applications) if current is not None else None
     spec = NodeSLOSpec(
-        resource_used_threshold_with_be=configuration.resource_threshold.strategies.for_labels(labels),
-        resource_qos_strategy=configuration.resource_qos.strategies.for_labels(labels),
-        cpu_burst_strategy=configuration.cpu_burst.strategies.for_labels(labels),
+        resource_used_threshold_with_be=_strategy(
+            configuration.resource_threshold, labels, known.resource_used_threshold_with_be
+        ),
+        resource_qos_strategy=_strategy(configuration.resource_qos, labels, known.resource_qos_strategy),
+        cpu_burst_strategy=_strategy(configuration.cpu_burst, labels, known.cpu_burst_strategy),
         system_strategy=_with_bandwidth(system, node, problems),
-        host_applications=configuration.host_applications.strategies.for_labels(labels).applications,
+        host_applications=_strategy(configuration.host_applications, labels, hosts).applications,
         extensions=_extensions(configuration, node, current, problems),
     )
     return spec, tuple(problems)
+
+
+def _strategy(configured: Configured[S], labels: Mapping[str, str], current: S | None) -> S:
+    if configured.unknown and current is not None:
+        return current
+    return configured.strategies.for_labels(labels)
 
 
 def same_node_slo_spec(one: NodeSLOSpec, other: NodeSLOSpec) -> bool:

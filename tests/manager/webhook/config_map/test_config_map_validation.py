@@ -14,24 +14,9 @@ from koordinator.api.meta import ObjectMeta
 from koordinator.manager.webhook.admission import ALLOWED, AdmissionRequest, Operation
 from koordinator.manager.webhook.config_map.validating import ConfigMapValidatingHandler
 from koordinator.model.slo_configuration.refusal import RefusedConfigurationError
+from tests.manager.webhook.slo_documents import BROKEN, COLOCATION, PLAIN
 
 NAMESPACE, NAME = "koordinator-system", "slo-controller-config"
-COLOCATION: dict[str, Any] = {
-    "enable": True,
-    "metricAggregateDurationSeconds": 60,
-    "cpuReclaimThresholdPercent": 70,
-    "memoryReclaimThresholdPercent": 80,
-    "updateTimeThresholdSeconds": 300,
-    "degradeTimeMinutes": 5,
-    "resourceDiffThreshold": 0.1,
-}
-PLAIN = {
-    "resource-threshold-config": '{"clusterStrategy":{"enable":true,"cpuSuppressThresholdPercent":60}}',
-    "resource-qos-config": '{"clusterStrategy":{"enable":true,"beClass":{"cpuQOS":{"groupIdentity":0}}}}',
-    "cpu-burst-config": '{"clusterStrategy":{"cfsQuotaBurstPeriodSeconds":60}}',
-    "system-config": '{"clusterStrategy":{"minFreeKbytesFactor":150}}',
-}
-BROKEN = dict.fromkeys(PLAIN, "invalid_content")
 NODES = (
     ObjectMeta(name="test-node0", labels={"xxx": "xxx"}),
     ObjectMeta(name="test-node1", labels={"yyy": "yyy"}),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -12,30 +11,13 @@ from koordinator.manager.webhook.admission import ALLOWED, AdmissionRequest
 from koordinator.manager.webhook.node.validating import NodeValidatingHandler
 from koordinator.model.slo_configuration.refusal import RefusedConfigurationError
 from tests.manager.webhook.node.asked import about, node
+from tests.manager.webhook.slo_documents import BROKEN, COLOCATION, PLAIN
 
-COLOCATION: dict[str, Any] = {
-    "enable": True,
-    "metricAggregateDurationSeconds": 60,
-    "cpuReclaimThresholdPercent": 70,
-    "memoryReclaimThresholdPercent": 80,
-    "updateTimeThresholdSeconds": 300,
-    "degradeTimeMinutes": 5,
-    "resourceDiffThreshold": 0.1,
-}
 GROUPS = {
     "nodeConfigs": [
         {"name": "x", "nodeSelector": {"matchLabels": {"xxx": "xxx"}}, "enable": True},
         {"name": "y", "nodeSelector": {"matchLabels": {"yyy": "yyy"}}, "enable": True},
     ]
-}
-BROKEN = dict.fromkeys(
-    ("resource-threshold-config", "resource-qos-config", "cpu-burst-config", "system-config"), "invalid_content"
-)
-PLAIN = {
-    "resource-threshold-config": '{"clusterStrategy":{"enable":true,"cpuSuppressThresholdPercent":60}}',
-    "resource-qos-config": '{"clusterStrategy":{"enable":true,"beClass":{"cpuQOS":{"groupIdentity":0}}}}',
-    "cpu-burst-config": '{"clusterStrategy":{"cfsQuotaBurstPeriodSeconds":60}}',
-    "system-config": '{"clusterStrategy":{"minFreeKbytesFactor":150}}',
 }
 WITHOUT_GROUPS = {**PLAIN, "colocation-config": json.dumps(COLOCATION)}
 WITH_GROUPS = {**PLAIN, "colocation-config": json.dumps({**COLOCATION, **GROUPS})}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
+from koordinator.api.codec import DecodeError
 from koordinator.api.document import Document, copied
 from koordinator.manager.webhook.admission import ALLOWED
 from koordinator.manager.webhook.colocation_profile.cluster import ProfileError
@@ -151,6 +154,12 @@ def test_other_requests_pass() -> None:
     handler = ReservationMutatingHandler(SmallCluster(profile(labels={"a": "b"})), lambda: 0)
     assert handler.handle(request_for(RESERVATION, "UPDATE", RESERVATION)) is ALLOWED
     assert handler.handle(request_for({**RESERVATION, "kind": "Pod"})) is ALLOWED
+
+
+def test_a_question_without_a_reservation_cannot_be_answered() -> None:
+    handler = ReservationMutatingHandler(SmallCluster(), lambda: 0)
+    with pytest.raises(DecodeError, match="no content"):
+        handler.handle(dataclasses.replace(request_for(RESERVATION), object=None))
 
 
 def test_the_reservation_that_was_asked_about_stays_as_it_was() -> None:

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from koordinator.api.codec import DecodeError, convert
+from koordinator.api.codec import convert
 from koordinator.api.core import ConfigMap
-from koordinator.api.document import Document
 from koordinator.api.meta import ObjectMeta
-from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest
+from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest, content
 from koordinator.manager.webhook.steps import UNMEASURED, Steps
 from koordinator.model.slo_configuration.admission_check import check_config_map, check_nodes
 
@@ -45,8 +44,8 @@ class ConfigMapValidatingHandler:
         """Raises RefusedConfigurationError, and DecodeError for what is no ConfigMap."""
         if request.resource != "configmaps" or request.sub_resource or request.operation not in ("CREATE", "UPDATE"):
             return ALLOWED
-        config_map = _decoded(request.object)
-        old = _decoded(request.old_object) if request.operation == "UPDATE" else None
+        config_map = convert(content(request.object), ConfigMap)
+        old = convert(content(request.old_object), ConfigMap) if request.operation == "UPDATE" else None
         with self._steps.step(request.operation, _PLUGIN):
             namespace = config_map.metadata.namespace or request.namespace
             if (namespace, config_map.metadata.name) == (self._namespace, self._name):
@@ -62,9 +61,3 @@ class ConfigMapValidatingHandler:
         )
         if selections:
             check_nodes(selections, self._nodes())
-
-
-def _decoded(document: Document | None) -> ConfigMap:
-    if not document:
-        raise DecodeError("there is no content to decode")
-    return convert(document, ConfigMap)

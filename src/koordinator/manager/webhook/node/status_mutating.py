@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from koordinator.api.codec import DecodeError
 from koordinator.api.document import Document
-from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest
+from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest, content
 from koordinator.manager.webhook.node.amplification import amplify
 from koordinator.manager.webhook.steps import UNMEASURED, Steps
 
@@ -26,15 +25,14 @@ class NodeStatusMutatingHandler:
         self._steps = steps
 
     def handle(self, request: AdmissionRequest) -> AdmissionAnswer:
-        """Raises AmplificationError for annotations that cannot be read."""
+        """Raises AmplificationError for annotations that cannot be read, and DecodeError for what is no node."""
         if request.resource != "nodes" or request.sub_resource != "status" or request.operation != "UPDATE":
             return ALLOWED
-        if not request.object:
-            raise DecodeError("there is no content to decode")
-        node = _writable(request.object)
+        reported = content(request.object)
+        node = _writable(reported)
         with self._steps.step(request.operation, _PLUGIN):
             amplify(node, request.old_object)
-        changed = any(node[part] != request.object[part] for part in _CHANGED if part in node)
+        changed = any(node[part] != reported[part] for part in _CHANGED if part in node)
         return AdmissionAnswer(changed=node) if changed else ALLOWED
 
 

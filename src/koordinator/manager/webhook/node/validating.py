@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from koordinator.api.codec import DecodeError
+from koordinator.api.codec import convert
 from koordinator.api.document import Document
 from koordinator.api.meta import ObjectMeta
-from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest
+from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest, content
 from koordinator.manager.webhook.steps import UNMEASURED, Steps
 from koordinator.model.slo_configuration.admission_check import check_node_labels
 from koordinator.model.slo_configuration.refusal import RefusedConfigurationError
@@ -30,24 +30,23 @@ class NodeValidatingHandler:
         self._steps = steps
 
     def handle(self, request: AdmissionRequest) -> AdmissionAnswer:
-        """Raises RefusedConfigurationError."""
+        """Raises RefusedConfigurationError, and DecodeError for what is no node."""
         if request.resource != "nodes" or request.sub_resource or request.operation not in ("CREATE", "UPDATE"):
             return ALLOWED
-        if not request.object:
-            raise DecodeError("there is no content to decode")
+        node = content(request.object)
         with self._steps.step(request.operation, _PLUGIN):
-            return self._answer(request, request.object)
+            return self._answer(request, node)
 
     def _answer(self, request: AdmissionRequest, node: Document) -> AdmissionAnswer:
-        labels = _labels(node)
-        if request.operation == "UPDATE" and labels == _labels(request.old_object or {}):
+        metadata = _metadata(node)
+        if request.operation == "UPDATE" and metadata.labels == _metadata(request.old_object or {}).labels:
             return ALLOWED
         data = self._configuration()
         if data is None:
             return ALLOWED
-        name = (node.get("metadata") or {}).get("name") or request.name
+        name = metadata.name or request.name
         try:
-            check_node_labels(data, ObjectMeta(name=name, labels=labels))
+            check_node_labels(data, ObjectMeta(name=name, labels=metadata.labels))
         except RefusedConfigurationError as error:
             if request.operation == "UPDATE":
                 raise
@@ -55,5 +54,5 @@ class NodeValidatingHandler:
         return ALLOWED
 
 
-def _labels(node: Document) -> dict[str, str]:
-    return (node.get("metadata") or {}).get("labels") or {}
+def _metadata(node: Document) -> ObjectMeta:
+    return convert(node.get("metadata") or {}, ObjectMeta)

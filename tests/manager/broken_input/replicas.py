@@ -1,0 +1,71 @@
+"""Whole managers over one cluster in memory: they contend for the lease and lose it, on one clock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
+
+from koordinator.base.clock import ManualClock
+from koordinator.base.metrics import Metrics
+from koordinator.kube.leader_election import LeaderElectionConfig
+from koordinator.manager.features import WEBHOOK_FRAMEWORK, make_features
+from koordinator.manager.leadership import Leadership
+from koordinator.manager.listen_address import NOWHERE
+from koordinator.manager.options import Options
+from koordinator.manager.program import Manager, Surroundings
+from tests.kube.fake_client import as_client
+from tests.manager.broken_input.bench import SYSTEM
+from tests.manager.broken_input.client_in_memory import ClientInMemory
+from tests.manager.broken_input.cluster_in_memory import ClusterInMemory
+
+
+class Replica:
+    """One process, without webhooks. ``overruns`` counts how often its work did not stop in time."""
+
+    def __init__(self, cluster: ClusterInMemory, clock: ManualClock, name: str, *, elected: bool = True) -> None:
+        self.name = name
+        self.metrics = Metrics()
+        self.overruns = 0
+        self._stop = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        features, random = make_features(), Random(name)
+        features.set({WEBHOOK_FRAMEWORK: False})
+        self.client = ClientInMemory(cluster)
+        election = LeaderElectionConfig("koordinator-manager", SYSTEM, name, release_on_cancel=True)
+        self.leadership = Leadership(
+            as_client(self.client),
+            election if elected else None,
+            clock=clock,
+            random=random,
+            metrics=self.metrics,
+            on_overrun=self._overrun,
+        )
+        self.leader_client = ClientInMemory(cluster, lambda: self.leadership.is_leading)
+        options = Options(metrics_address=NOWHERE, health_address=NOWHERE, features=features)
+        clients = as_client(self.client), as_client(self.leader_client)
+        self.manager = Manager(options, self.leadership, Surroundings(*clients, clock, random, self.metrics, name))
+
+    def _overrun(self) -> None:
+        self.overruns += 1
+
+    def sample(self, name: str, **labels: str) -> float | None:
+        return self.metrics.registry.get_sample_value(name, labels)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        self._task = asyncio.create_task(self.manager.run(self._stop))
+        try:
+            yield
+        finally:
+            self._stop.set()
+            if not self._task.cancelled():
+                await self._task
+
+    async def kill(self) -> None:
+        """As by SIGKILL: from now on it says nothing more, to nobody."""
+        assert self._task is not None
+        self.client.dead = self.leader_client.dead = True
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)

@@ -1,0 +1,1 @@
+"""Clusters made by chance: the same for the same seed."""

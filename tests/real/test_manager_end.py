@@ -1,0 +1,70 @@
+"""How koord-manager ends beside a real API server: asked to, twice asked to, or suspended past its lease."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.real.control_plane import ControlPlane
+from tests.real.manager_cluster import gates, install, prepare
+from tests.real.manager_process import OURS, ManagerProcess, manager
+from tests.real.programs import RealPrograms
+
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/koordinator-system/leases/koordinator-manager"
+RENEW_SECONDS = 10.0
+
+
+@pytest.fixture(scope="module")
+def cluster(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    plane = ControlPlane(real_programs.kubernetes, tmp_path_factory.mktemp("control-plane"))
+    plane.start()
+    prepare(plane)
+    install(plane)
+    yield plane
+    plane.stop()
+
+
+@pytest.fixture
+def leader(cluster: ControlPlane, tmp_path: Path) -> Iterator[ManagerProcess]:
+    """One that leads and whose webhooks are ready."""
+    with manager(OURS, cluster.kubeconfig, tmp_path, arguments=(gates(),)) as running:
+        running.wait_ready()
+        running.wait(lambda: "koordinator_manager_is_leader 1.0" in running.metrics(), "leader")
+        yield running
+
+
+def lease(cluster: ControlPlane) -> dict[str, Any]:
+    spec: dict[str, Any] = cluster.request("GET", LEASE)[1]["spec"]
+    return spec
+
+
+def test_asked_to_stop_it_gives_up_its_lease_and_succeeds(cluster: ControlPlane, leader: ManagerProcess) -> None:
+    assert lease(cluster)["holderIdentity"]
+    assert leader.stop() == 0
+    assert not lease(cluster).get("holderIdentity")
+    assert "Traceback" not in leader.log.read_text()
+
+
+def test_a_leader_that_stood_still_past_its_term_ends_when_it_goes_on(
+    cluster: ControlPlane, leader: ManagerProcess
+) -> None:
+    """Somebody else has the lease by then; what it had begun to write must not be sent."""
+    leader.process.send_signal(signal.SIGSTOP)
+    time.sleep(RENEW_SECONDS + 0.5)
+    before = lease(cluster)
+    leader.process.send_signal(signal.SIGCONT)
+    assert leader.process.wait(10) == 1
+    assert "another instance may lead" in leader.log_tail()
+    assert lease(cluster) == before, "nothing was written after it went on"
+
+
+def test_a_leader_that_stood_still_for_a_moment_goes_on(leader: ManagerProcess) -> None:
+    leader.process.send_signal(signal.SIGSTOP)
+    leader.process.send_signal(signal.SIGCONT)
+    leader.wait_ready()
+    assert leader.stop() == 0
