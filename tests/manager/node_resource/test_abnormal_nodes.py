@@ -194,22 +194,6 @@ async def configured(made: ControllerBench, text: str) -> None:
     await made.client.patch(CONFIG_MAPS, name, patch, PatchType.MERGE, SYSTEM)
 
 
-def test_limits_that_cannot_be_read_are_explained(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with working(tmp_path) as (made, controller):
-            known = made.context.slo_configuration
-            changed = asyncio.Event()
-            known.listen(changed.set)
-            await configured(made, '{"enable": true, "extensions": {"abnormalNodes": {"raiseAfter": 3}}}')
-            async with asyncio.timeout(20):
-                await changed.wait()
-            await made.clock.advance(0)
-            (problem,) = controller.explanations.of("n1").problems
-            assert problem.startswith("extensions.abnormalNodes.raiseAfter: there is no such field; allowed are ")
-
-    asyncio.run(scenario())
-
-
 @asynccontextmanager
 async def leading(controller: NodeResourceController) -> AsyncIterator[None]:
     """A term of its own."""

@@ -39,7 +39,16 @@ def test_the_annotation_is_merged_onto_the_configured_strategy() -> None:
     assert (strategy, problems) == (expected, ())
 
 
-@pytest.mark.parametrize("text", ["invalidField", '{"enable": 1}', '{"degradeTimeMinutes": 0}', ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "invalidField",
+        '{"enable": 1}',
+        '{"degradeTimeMinutes": 0}',
+        '{"extensions": {"abnormalNodes": {"raiseAfter": 3}}}',
+        "",
+    ],
+)
 def test_an_annotation_that_cannot_be_used_is_ignored_and_told(text: str) -> None:
     strategy, problems = node_colocation_strategy(_STRATEGIES, ObjectMeta(annotations={_ANNOTATION: text}))
     assert strategy == _STRATEGIES.cluster

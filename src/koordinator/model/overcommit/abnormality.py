@@ -16,11 +16,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from koordinator.model.overcommit.abnormality_limits import DEFAULT_LIMITS, AbnormalityLimits
 from koordinator.model.overcommit.amounts import Amounts
 from koordinator.model.overcommit.metric_facts import MetricFacts
 from koordinator.model.overcommit.node_facts import NodeFacts
 from koordinator.model.overcommit.policies import CapacityPolicy
+from koordinator.model.slo_configuration.abnormality_limits import DEFAULT_LIMITS, AbnormalityLimits
 
 AGENT_MISSING: Final = "AgentMissing"
 METRICS_STOPPED: Final = "MetricsStopped"

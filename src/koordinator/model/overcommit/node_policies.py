@@ -8,8 +8,8 @@ from typing import TypeVar
 import msgspec
 
 from koordinator.api.node import Node
-from koordinator.model.overcommit.abnormality_limits import abnormality_limits
 from koordinator.model.overcommit.policies import CapacityPolicy, Policies
+from koordinator.model.slo_configuration.abnormality_limits import abnormality_limits
 from koordinator.model.slo_configuration.colocation import node_colocation_strategy
 from koordinator.model.slo_configuration.configuration import Configured, SLOConfiguration
 
@@ -23,14 +23,13 @@ def node_policies(configuration: SLOConfiguration, node: Node, plugins: frozense
     capacity = CapacityPolicy.from_strategy(strategy)
     if capacity.enable and not colocation.cluster.enable:
         capacity = replace(capacity, enable=False)
-    limits, problem = abnormality_limits(strategy.extensions)
     return Policies(
         capacity=capacity,
         normalization=_usable(configuration.cpu_normalization, node),
         amplification=_usable(configuration.resource_amplification, node),
         plugins=plugins,
-        abnormality=limits,
-        problem="; ".join(filter(None, (*ignored, problem))),
+        abnormality=abnormality_limits(strategy.extensions),
+        problem="; ".join(ignored),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 from koordinator.api.colocation_strategy import CALCULATE_BY_USAGE, ColocationStrategy
 from koordinator.api.cpu_normalization import CPUNormalizationStrategy
 from koordinator.api.resource_amplification import ResourceAmplificationStrategy
-from koordinator.model.overcommit.abnormality_limits import DEFAULT_LIMITS, AbnormalityLimits
+from koordinator.model.slo_configuration.abnormality_limits import DEFAULT_LIMITS, AbnormalityLimits
 
 BATCH_RESOURCE: Final = "BatchResource"
 MID_RESOURCE: Final = "MidResource"

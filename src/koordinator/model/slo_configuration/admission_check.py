@@ -15,9 +15,11 @@ from typing import Any, Final
 import msgspec
 
 from koordinator.api.codec import DecodeError
+from koordinator.api.colocation_strategy import ColocationStrategy
 from koordinator.api.meta import LabelSelector, ObjectMeta
 from koordinator.model.label_selector import SelectorError
 from koordinator.model.slo_configuration import configuration_keys as keys
+from koordinator.model.slo_configuration.abnormality_limits import abnormality_errors
 from koordinator.model.slo_configuration.configuration_keys import ConfigurationKey
 from koordinator.model.slo_configuration.documents import overridden
 from koordinator.model.slo_configuration.field_ranges import range_errors
@@ -179,12 +181,20 @@ def _selector(key: ConfigurationKey[Any], node: WrittenNodeStrategy[Any]) -> Nod
 def _check_ranges(key: ConfigurationKey[Any], written: WrittenConfiguration[Any]) -> None:
     words = _WORDS[key.name]
     cluster = overridden(_BUILT_IN.get(key.name, key.defaults), written.cluster)
-    errors = range_errors(written.cluster.values, cluster, f"{words.root}.{words.cluster}")
+    at = f"{words.root}.{words.cluster}"
+    errors = range_errors(written.cluster.values, cluster, at) | _extension_errors(cluster, at)
     for position, node in enumerate(written.nodes):
         in_force = overridden(key.defaults if key.replaces else cluster, node.given)
-        errors |= range_errors(node.given.values, in_force, f"{words.root}.{words.nodes}[{position}].{words.node}")
+        at = f"{words.root}.{words.nodes}[{position}].{words.node}"
+        errors |= range_errors(node.given.values, in_force, at) | _extension_errors(in_force, at)
     if errors:
         raise refused(RefusalReason.INVALID, dict(sorted(errors.items())))
+
+
+def _extension_errors(strategy: Any, at: str) -> dict[str, str]:
+    """Of what the original has no fields for; other keys have none."""
+    errors = abnormality_errors(strategy.extensions) if isinstance(strategy, ColocationStrategy) else []
+    return {f"{at}.{error.path}": error.message for error in errors}
 
 
 def _check_names(key: ConfigurationKey[Any], written: WrittenConfiguration[Any]) -> None:

@@ -26,6 +26,7 @@ from koordinator.api.resource_qos import ResourceQoSStrategy
 from koordinator.api.resource_threshold import CPUSET_SUPPRESS_POLICY, EVICT_BY_REAL_LIMIT, ResourceThresholdStrategy
 from koordinator.api.system_strategy import SystemStrategy
 from koordinator.api.validation import validate
+from koordinator.model.slo_configuration.abnormality_limits import abnormality_errors
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -78,7 +79,7 @@ def colocation_errors(strategy: ColocationStrategy) -> list[FieldError]:
         errors.append(FieldError.invalid("resourceDiffThreshold", difference, "must be greater than 0"))
     if strategy.metric_memory_collect_policy == "":
         errors.append(FieldError.required("metricMemoryCollectPolicy"))
-    return errors
+    return errors + abnormality_errors(strategy.extensions)
 
 
 def _resource_qos_errors(strategy: ResourceQoSStrategy) -> list[FieldError]:

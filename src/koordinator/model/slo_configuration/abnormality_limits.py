@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from koordinator.api.codec import DecodeError, convert
+from koordinator.api.field_error import FieldError
 from koordinator.api.meta import WireStruct
 
 EXTENSION: Final = "abnormalNodes"
@@ -58,19 +59,25 @@ class _Written(WireStruct):
 _FIELDS: Final = frozenset(field.encode_name for field in msgspec.structs.fields(_Written))
 
 
-def abnormality_limits(extensions: Mapping[str, Any]) -> tuple[AbnormalityLimits, str]:
-    """The limits of a strategy, and what is wrong with them; then, all of them have their defaults."""
+def abnormality_limits(extensions: Mapping[str, Any]) -> AbnormalityLimits:
+    """The limits of a strategy that has no errors."""
+    document = extensions.get(EXTENSION)
+    return DEFAULT_LIMITS if document is None else _limits(convert(document, _Written))
+
+
+def abnormality_errors(extensions: Mapping[str, Any]) -> list[FieldError]:
+    """What makes the limits, and with them the strategy, unusable."""
     document = extensions.get(EXTENSION)
     if document is None:
-        return DEFAULT_LIMITS, ""
+        return []
     at = f"extensions.{EXTENSION}"
     if isinstance(document, dict) and (unknown := sorted(set(document) - _FIELDS)):
-        return DEFAULT_LIMITS, f"{at}.{unknown[0]}: there is no such field; allowed are {', '.join(sorted(_FIELDS))}"
+        return [FieldError.not_supported(f"{at}.{unknown[0]}", unknown[0], sorted(_FIELDS))]
     try:
-        written = convert(document, _Written)
+        convert(document, _Written)
     except DecodeError as error:
-        return DEFAULT_LIMITS, f"{at} is not used, the defaults are: {error}"
-    return _limits(written), ""
+        return [FieldError.invalid(at, document, str(error))]
+    return []
 
 
 def _limits(written: _Written) -> AbnormalityLimits:
