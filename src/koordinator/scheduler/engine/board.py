@@ -149,11 +149,12 @@ class Board:
             codes = self._filters[index].values[where]
             # Mostly nothing is ruled out, and counting is several times as fast as any().
             if np.count_nonzero(codes):
-                first[codes != FEASIBLE] = index
+                # Several times as fast as assigning by a mask.
+                np.copyto(first, index, where=codes != FEASIBLE)
         feasible = first == passed
         totals = self._sums(where)
         if np.count_nonzero(feasible) < rows.shape[0]:
-            totals = np.where(feasible, totals, INFEASIBLE)
+            np.copyto(totals, INFEASIBLE, where=~feasible)
         changed = bool(np.count_nonzero(self.feasible[where] != feasible))
         if np.count_nonzero(self._first[where] != first):
             self._count_first(where, first)

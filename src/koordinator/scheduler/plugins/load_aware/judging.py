@@ -88,7 +88,7 @@ class Judge:
         np.maximum(shares, 0.0, out=shares)
         shares /= _at(columns.capacity, rows)
         np.floor(shares, out=shares)
-        total = self._weights @ shares
+        total = self._weights.dot(shares)
         if settings.dominant_weight:
             # A resource that the node does not have says nothing about its load.
             lowest = np.where(_at(columns.lacks, rows), _NO_RESOURCE, shares).min(axis=0)

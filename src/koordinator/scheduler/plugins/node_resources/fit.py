@@ -22,6 +22,7 @@ from koordinator.scheduler.plugins.resources_key import resources_key
 
 _UNRESOLVABLE: Final = 1
 _FIRST_BIT: Final = 1
+_MOST: Final = int(np.iinfo(np.int64).max)
 _FULL: Final = "pods: the node has as many as it may have"
 
 
@@ -30,6 +31,9 @@ class _Wanted:
     columns: tuple[int, ...]
     """The first is the pod itself."""
     amounts: tuple[int, ...]
+    column_indices: Rows
+    of_each_row: Ints
+    """``amounts`` as a column, to be compared with what is free of ``column_indices``."""
 
 
 class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
@@ -61,14 +65,20 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
             for column, amount in sorted(pod.request.amounts.items())
             if column != PODS and not (is_extended(name := resources.name(column)) and self._is_ignored(name))
         }
-        return PreFilterResult(_Wanted(tuple(wanted), tuple(wanted.values())))
+        amounts = tuple(wanted.values())
+        # A pod may ask for more than any node can say that it has.
+        of_each_row = np.array([min(amount, _MOST) for amount in amounts], dtype=np.int64).reshape(-1, 1)
+        return PreFilterResult(_Wanted(tuple(wanted), amounts, np.array(tuple(wanted), dtype=np.intp), of_each_row))
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         columns = self.view.columns
         codes = np.zeros(rows.shape[0], dtype=np.int64)
         free = columns.amounts(rows).free
+        short = free.take(state.column_indices, axis=0) < state.of_each_row
+        if not np.count_nonzero(short):
+            return codes
         for index, (column, amount) in enumerate(zip(state.columns, state.amounts, strict=True)):
-            missing = free[column] < amount
+            missing = short[index]
             if np.count_nonzero(missing):
                 codes[missing] |= 1 << (_FIRST_BIT + index)
                 if column != PODS:
