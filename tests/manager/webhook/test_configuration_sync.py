@@ -180,6 +180,28 @@ def test_another_authority_is_trusted_before_it_is_served_under_and_the_old_one_
     run(scenario)
 
 
+def test_what_another_replica_announced_during_a_round_is_not_taken_back(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        bench = Bench(tmp_path)
+        await bench.sync.round()
+        await bench.clock.advance(300)
+        await bench.sync.round()
+        written, told = bench.writes(), replace(bench.writer.held, authority=b"another")
+
+        async def changed_meanwhile() -> None:
+            """The Secret changes, and the other replica tells, while this one is busy with what was before."""
+            bench.writer.held = told
+            for key in (MUTATING_KEY, VALIDATING_KEY):
+                for entry in bench.client.objects[key]["webhooks"]:
+                    entry["clientConfig"]["caBundle"] = "told"
+
+        bench.sync._serve = changed_meanwhile
+        await bench.sync.round()
+        assert bench.writes() == written
+
+    run(scenario)
+
+
 def test_a_new_certificate_of_the_same_authority_is_served_at_once(tmp_path: Path) -> None:
     async def scenario() -> None:
         bench = Bench(tmp_path)

@@ -131,6 +131,10 @@ class ConfigurationSync:
             logger.info("wrote webhook certificates to %s", folder)
         await self._serve()
         self._authority = certificates.authority
+        if (await self._writer.ensure()).authority != certificates.authority:
+            # Another replica has changed it since, and has told API servers so, which must not be taken back.
+            self._wanted.set()
+            return
         await self._configure(certificates)
 
     async def _try(self) -> float:
