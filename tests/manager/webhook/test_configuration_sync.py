@@ -23,7 +23,7 @@ from koordinator.kube.informer_set import InformerSet
 from koordinator.manager.environment import WebhookEnvironment
 from koordinator.manager.webhook.certificate_files import read_files
 from koordinator.manager.webhook.certificates import Certificates
-from koordinator.manager.webhook.configuration_sync import ConfigurationSync, WebhookSetupError
+from koordinator.manager.webhook.configuration_sync import ConfigurationSync, OvertakenError, WebhookSetupError
 from tests.kube.fake_client import MemoryClient, ScriptedClient, as_client
 from tests.manager.webhook.installed import MUTATING, VALIDATING, mutating, validating
 from tests.manager.webhook.making import NOW, certificates
@@ -196,7 +196,8 @@ def test_what_another_replica_announced_during_a_round_is_not_taken_back(tmp_pat
                     entry["clientConfig"]["caBundle"] = "told"
 
         bench.sync._serve = changed_meanwhile
-        await bench.sync.round()
+        with pytest.raises(OvertakenError):
+            await bench.sync.round()
         assert bench.writes() == written
 
     run(scenario)

@@ -53,6 +53,10 @@ class WebhookSetupError(KoordinatorError):
     """The webhooks cannot be installed as things are; the text says what is missing."""
 
 
+class OvertakenError(KoordinatorError):
+    """Another replica has changed what a round went by; the next one sees it."""
+
+
 class ConfigurationSync:
     """One per process. ``serve`` is awaited in every round, before any configuration is written."""
 
@@ -132,9 +136,8 @@ class ConfigurationSync:
         await self._serve()
         self._authority = certificates.authority
         if (await self._writer.ensure()).authority != certificates.authority:
-            # Another replica has changed it since, and has told API servers so, which must not be taken back.
-            self._wanted.set()
-            return
+            # It has told API servers so, which must not be taken back.
+            raise OvertakenError("the certificates have been changed since this round began")
         await self._configure(certificates)
 
     async def _try(self) -> float:
@@ -152,7 +155,7 @@ class ConfigurationSync:
     def _pause_after(self, error: Exception) -> float:
         """Whatever went wrong, webhooks go on with the certificates that they have."""
         self.last_error = _reason(error)
-        if isinstance(error, ApiStatusError) and error.is_conflict:
+        if isinstance(error, OvertakenError) or (isinstance(error, ApiStatusError) and error.is_conflict):
             self._results.labels("conflict").inc()
             logger.info("another replica was faster: %s", self.last_error)
             return 0.0

@@ -25,7 +25,6 @@ class Readiness:
         self._authority = folder / AUTHORITY
         self._name = name
         self._url = f"https://{f'[{address}]' if ':' in address else address}:{port}/healthz"
-
         self._withdrawn = False
 
     def withdraw(self) -> None:

@@ -60,7 +60,7 @@ class Board:
 
     def best(self) -> Sequence[int]:
         """The feasible rows that share the highest total, ascending; empty when there is none. To be read at once."""
-        return self._leaders.known or self._leaders.of(self.totals[: self._columns.size])
+        return self._leaders.known or self._leaders.find(self.totals[: self._columns.size])
 
     def next_best(self, excluded: Sequence[int], count: int) -> list[int]:
         """Up to ``count`` feasible rows with the highest totals after those of ``excluded``."""

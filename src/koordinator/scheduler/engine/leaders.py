@@ -18,7 +18,7 @@ INFEASIBLE: Final = -1
 
 
 class Leaders:
-    """``of`` looks for them where they are not known; ``follow`` and ``forget`` say what has changed since."""
+    """``find`` looks for them where they are not known; ``follow`` and ``forget`` say what has changed since."""
 
     def __init__(self) -> None:
         self._rows: list[int] | None = None
@@ -29,10 +29,8 @@ class Leaders:
         """Ascending, to be read at once; empty where they would have to be looked for."""
         return self._rows or ()
 
-    def of(self, totals: NDArray[np.signedinteger[Any]]) -> Sequence[int]:
+    def find(self, totals: NDArray[np.signedinteger[Any]]) -> Sequence[int]:
         """The feasible rows with the highest of ``totals``, ascending, to be read at once; none where none is."""
-        if self._rows:
-            return self._rows
         highest = totals.item(totals.argmax()) if totals.shape[0] else INFEASIBLE
         if highest == INFEASIBLE:
             return ()
