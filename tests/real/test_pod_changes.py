@@ -19,8 +19,9 @@ from koordinator.kube.interface import PatchType
 from koordinator.scheduler.binding import binding_body
 from koordinator.scheduler.cluster_writer import ApiWriter
 from koordinator.scheduler.engine.binding_points import PodChanges
-from koordinator.scheduler.engine.columns import NodeColumns, ResourceIndex
+from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.pod_info import make_pod_info
+from koordinator.scheduler.engine.resource_index import ResourceIndex
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind
 

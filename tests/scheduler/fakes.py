@@ -13,7 +13,7 @@ from koordinator.api.pod import Container, Pod, PodSpec, ResourceRequirements
 from koordinator.api.quantity import Quantity
 from koordinator.scheduler.configuration.upstream_arguments import DefaultPreemptionArgs
 from koordinator.scheduler.engine.cluster_state import ClusterState
-from koordinator.scheduler.engine.columns import CPU, MEMORY, PODS, Aspect, Ints, Mask, NodeColumns, Rows
+from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import (
     FilterPlugin,
@@ -26,6 +26,7 @@ from koordinator.scheduler.engine.framework import (
 )
 from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
+from koordinator.scheduler.engine.resource_index import CPU, MEMORY, PODS
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.default_preemption.plugin import DefaultPreemption
 

@@ -15,9 +15,9 @@ from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
 from koordinator.scheduler.configuration import parse_configuration
-from koordinator.scheduler.engine.columns import CPU
 from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.resource_index import CPU
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.not_built import STAND_INS
 from koordinator.scheduler.plugins.table import BUILT_IN

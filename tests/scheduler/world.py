@@ -10,9 +10,10 @@ from random import Random
 from koordinator.api.pod import Pod
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
-from koordinator.scheduler.engine.columns import CPU, NodeColumns
+from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.resource_index import CPU
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.program import Scheduler

@@ -8,10 +8,11 @@ from hypothesis import strategies as st
 from koordinator.api.meta import Object, ObjectMeta
 from koordinator.api.node import Node
 from koordinator.scheduler.engine.cluster_state import ClusterState
-from koordinator.scheduler.engine.columns import CPU, PODS, Aspect
+from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import Observer
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.resource_index import CPU, PODS
 from tests.scheduler.fakes import describe, make_node, make_pod, make_state
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from koordinator.scheduler.engine.adjustment import Adjustment
-from koordinator.scheduler.engine.columns import CPU, Rows
+from koordinator.scheduler.engine.columns import Rows
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.extender import (
@@ -22,6 +22,7 @@ from koordinator.scheduler.engine.extender import (
 )
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.resource_index import CPU
 from tests.scheduler.engine.extended import NOW, Shared, decide, engine_with, message_of, node_of
 from tests.scheduler.fakes import FirstChoice, describe, make_node, make_pod, make_profile
 

@@ -9,7 +9,6 @@ import pytest
 
 from koordinator.scheduler.controllers import is_selected, make_controllers
 from koordinator.scheduler.engine.binding_points import ClusterWriter, PermitPlugin, Wait
-from koordinator.scheduler.engine.columns import CPU
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.extender import (
     Controller,
@@ -31,6 +30,7 @@ from koordinator.scheduler.engine.reservation_points import (
     score_pre_allocatable,
     score_reservations,
 )
+from koordinator.scheduler.engine.resource_index import CPU
 from koordinator.scheduler.engine.topology_points import allocate_by_hint, topology_hints
 from tests.scheduler.engine.extended import Shared, decide, engine_with
 from tests.scheduler.fakes import describe, make_pod

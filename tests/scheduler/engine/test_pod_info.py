@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from koordinator.api.pod import Container
-from koordinator.scheduler.engine.columns import CPU, MEMORY, ResourceIndex
 from koordinator.scheduler.engine.pod_info import make_pod_info
+from koordinator.scheduler.engine.resource_index import CPU, MEMORY, ResourceIndex
 from tests.scheduler.fakes import make_pod
 
 

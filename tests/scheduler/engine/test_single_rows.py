@@ -1,7 +1,8 @@
-"""What a plugin says of a single row is what it says of that row among many."""
+"""What a plugin says of a single row, or for many kinds of pods at once, is what it says of that row among many."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -12,14 +13,18 @@ from hypothesis import strategies as st
 
 from koordinator.api.codec import convert
 from koordinator.api.nodemetric import NodeMetric
+from koordinator.scheduler.engine.cluster_state import ClusterState
+from koordinator.scheduler.engine.columns import Rows
 from koordinator.scheduler.engine.framework import FilterPlugin, PreFilterPlugin, ScorePlugin, SkipScore
+from koordinator.scheduler.engine.joint import Joint
+from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
 from koordinator.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
 from koordinator.scheduler.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from koordinator.scheduler.plugins.node_resources.fit import NodeResourcesFit
 from tests.scheduler.fakes import describe, make_node, make_pod, make_state
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-WEIGHTS = [SimpleNamespace(name="cpu", weight=1), SimpleNamespace(name="memory", weight=3)]
+WEIGHTS = [SimpleNamespace(name=name, weight=weight) for name, weight in (("cpu", 1), ("memory", 3), ("a/b", 2))]
 
 
 def load_arguments(**changes: Any) -> SimpleNamespace:
@@ -72,24 +77,14 @@ LOAD_VARIANTS = st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=150)
-@given(
-    st.lists(NODE, min_size=1, max_size=5),
-    LOAD_VARIANTS,
-    st.sampled_from(["LeastAllocated", "MostAllocated"]),
-    st.sampled_from([("500m", "1Gi"), ("2", "100Mi"), ("0", "0")]),
-    st.sampled_from([0, 9500]),
-)
-def test_one_row_equals_that_row_among_all(
-    nodes: list[tuple[str, str, int, tuple[int, int | None] | None]],
-    load: dict[str, Any],
-    strategy: str,
-    size: tuple[str, str],
-    priority: int,
-) -> None:
+Plugins = list[NodeResourcesFit | NodeResourcesBalancedAllocation | LoadAwareScheduling]
+Nodes = list[tuple[str, str, int, tuple[int, int | None] | None]]
+
+
+def make_plugins(nodes: Nodes, load: dict[str, Any], strategy: str) -> tuple[ClusterState, Plugins]:
     state = make_state()
     state.view.now = NOW
-    plugins = [
+    plugins: Plugins = [
         NodeResourcesFit(fit_arguments(strategy), state.view),
         NodeResourcesBalancedAllocation(SimpleNamespace(resources=WEIGHTS), state.view),
         LoadAwareScheduling(load_arguments(**load), state.view),
@@ -101,6 +96,25 @@ def test_one_row_equals_that_row_among_all(
             state.set_node_object("NodeMetric", f"n{number}", metric(f"n{number}", *usage))
         for index in range(pods):
             state.set_pod(describe(make_pod(f"p{number}-{index}", cpu="800m", priority=9500)), f"n{number}")
+    return state, plugins
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    st.lists(NODE, min_size=1, max_size=5),
+    LOAD_VARIANTS,
+    st.sampled_from(["LeastAllocated", "MostAllocated"]),
+    st.sampled_from([("500m", "1Gi"), ("2", "100Mi"), ("0", "0")]),
+    st.sampled_from([0, 9500]),
+)
+def test_one_row_equals_that_row_among_all(
+    nodes: Nodes,
+    load: dict[str, Any],
+    strategy: str,
+    size: tuple[str, str],
+    priority: int,
+) -> None:
+    _, plugins = make_plugins(nodes, load, strategy)
     rows = np.arange(len(nodes), dtype=np.intp)
     pod = describe(make_pod("p", cpu=size[0], memory=size[1], priority=priority))
     for plugin in plugins:
@@ -111,3 +125,56 @@ def test_one_row_equals_that_row_among_all(
         if isinstance(plugin, ScorePlugin) and not isinstance(prepared := plugin.pre_score(pod), SkipScore):
             scores = plugin.score(pod, prepared, rows).tolist()
             assert scores == [plugin.score_one(pod, prepared, row) for row in range(len(nodes))]
+
+
+SIZES = [("500m", "1Gi"), ("2", "100Mi"), ("0", "1Gi"), ("1", "0"), ("8", "32Gi")]
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.lists(NODE, min_size=2, max_size=5),
+    LOAD_VARIANTS,
+    st.sampled_from(["LeastAllocated", "MostAllocated"]),
+    st.lists(st.tuples(st.sampled_from(SIZES), st.sampled_from([0, 9500]), st.integers(0, 2)), min_size=1, max_size=20),
+    st.data(),
+)
+def test_many_kinds_of_pods_at_once_equal_one_after_the_other(
+    nodes: Nodes,
+    load: dict[str, Any],
+    strategy: str,
+    kinds: list[tuple[tuple[str, str], int, int]],
+    data: st.DataObject,
+) -> None:
+    state, plugins = make_plugins(nodes, load, strategy)
+    pods = [
+        with_extended(state, describe(make_pod(f"k{number}", cpu=cpu, memory=memory, priority=priority)), extended)
+        for number, ((cpu, memory), priority, extended) in enumerate(kinds)
+    ]
+    rows = np.array(sorted(data.draw(st.sets(st.sampled_from(range(len(nodes))), min_size=1))), dtype=np.intp)
+    for plugin in plugins:
+        if isinstance(plugin, FilterPlugin) and isinstance(plugin, PreFilterPlugin):
+            prepared = [plugin.pre_filter(pod).state for pod in pods]
+            joint = plugin.joint_filter()
+            assert joint is not None
+            expected = [plugin.filter(pod, each, rows).tolist() for pod, each in zip(pods, prepared, strict=True)]
+            assert ask(joint, pods, prepared, rows) == expected
+        states = [(pod, each) for pod in pods if not isinstance(each := plugin.pre_score(pod), SkipScore)]
+        scorer = plugin.joint_score()
+        if states and scorer is not None:
+            expected = [plugin.score(pod, each, rows).tolist() for pod, each in states]
+            assert ask(scorer, [pod for pod, _ in states], [each for _, each in states], rows) == expected
+
+
+def with_extended(state: ClusterState, pod: PodInfo, amount: int) -> PodInfo:
+    """The pod requests ``amount`` of an extended resource, too."""
+    column = state.view.columns.resources.column("a/b")
+    amounts = {**pod.request.amounts, column: amount} if amount else pod.request.amounts
+    return replace(pod, request=PodRequest(amounts, pod.request.non_zero))
+
+
+def ask(joint: Joint, pods: list[PodInfo], states: list[Any], rows: Rows) -> list[list[int]]:
+    """By kind and row."""
+    for place, (pod, state) in enumerate(zip(pods, states, strict=True)):
+        joint.put(place, pod, state)
+    found: list[list[int]] = joint.judge(rows).T.tolist()
+    return found

@@ -8,10 +8,11 @@ import pytest
 
 from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.class_plan import plan_class
-from koordinator.scheduler.engine.columns import CPU, Rows
+from koordinator.scheduler.engine.columns import Rows
 from koordinator.scheduler.engine.extender import FilterTransformer
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
+from koordinator.scheduler.engine.resource_index import CPU
 from koordinator.scheduler.explain.judgement import judge
 from tests.scheduler.explain.scene import Scene, make_node, make_pod
 from tests.scheduler.fakes import describe, make_profile

@@ -16,6 +16,7 @@ from koordinator.scheduler.configuration.arguments import LoadAwareSchedulingArg
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.findings import SharedFindings
 from koordinator.scheduler.engine.framework import Observer
+from koordinator.scheduler.engine.panel import Panel
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
 from tests.scheduler.plugins.clusters import NODE_NAMES, NOW, POD_NAMES, World, metrics, nodes, pods
 
@@ -27,7 +28,7 @@ FILTERS = (
     "LoadAwareScheduling",
 )
 SCORES = ("TaintToleration", "NodeAffinity", "NodeResourcesFit", "NodeResourcesBalancedAllocation")
-STEPS = ("node", "place", "take", "report", "forget", "remove", "later", "look")
+STEPS = ("node", "place", "take", "report", "forget", "remove", "later", "look", "look at all", "look at all")
 
 
 def make_profile(world: World) -> Profile:
@@ -78,9 +79,9 @@ def mixed(one: Pod, other: Pod) -> Pod:
     return msgspec.structs.replace(other, spec=spec)
 
 
-@settings(max_examples=80)
-@given(st.data())
-def test_following_events_equals_looking_anew(data: st.DataObject) -> None:
+@settings(max_examples=120)
+@given(st.data(), st.sampled_from([0, 3, 10]), st.sampled_from([2, 256]))
+def test_following_events_equals_looking_anew(data: st.DataObject, far: int, classes: int) -> None:
     arguments: dict[str, Any] = {"LoadAwareScheduling": LOAD}
     world, now = World(arguments), NOW
     for name in NODE_NAMES:
@@ -88,11 +89,17 @@ def test_following_events_equals_looking_anew(data: st.DataObject) -> None:
     profile = make_profile(world)
     incoming: list[Pod] = [data.draw(pods(f"incoming{number}")) for number in range(2)]
     incoming += [mixed(incoming[0], incoming[1])]
-    shared = SharedFindings()
-    following = [Evaluation(profile, world.view.columns, world.info(pod), shared=shared) for pod in incoming]
-    for step in [*data.draw(st.lists(st.sampled_from(STEPS), max_size=12)), "look"]:
+    columns, shared = world.view.columns, SharedFindings()
+    # The nearer, the more is done together.
+    panel = Panel(columns, profile.score_type, far=far, classes=classes)
+    following = [Evaluation(profile, columns, world.info(pod), shared=shared, panel=panel) for pod in incoming]
+    for step in [*data.draw(st.lists(st.sampled_from(STEPS), max_size=16)), "look"]:
         name = data.draw(st.sampled_from(NODE_NAMES))
-        if step == "later":
+        if step == "look at all":
+            tick(world, now)
+            for evaluation in following:
+                evaluation.refresh()
+        elif step == "later":
             now += timedelta(seconds=data.draw(st.integers(1, 120)))
         elif step == "look":
             tick(world, now)
@@ -101,6 +108,9 @@ def test_following_events_equals_looking_anew(data: st.DataObject) -> None:
             for evaluation, pod in [(following[index], incoming[index]) for index in sorted(who)]:
                 anew = Evaluation(profile, world.view.columns, world.info(pod))
                 assert verdicts(evaluation, world) == verdicts(anew, world)
+                assert list(evaluation.best()) == list(anew.best())
+                assert evaluation.first_to_rule_out() == anew.first_to_rule_out()
+                assert evaluation.feasible_count == anew.feasible_count
                 assert failures(evaluation, world) == failures(anew, world)
         elif step == "node" or name not in world.machines:
             world.set_node(data.draw(nodes(name)))

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from koordinator.scheduler.engine.columns import PODS, NodeColumns
+from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.resource_index import PODS
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,14 @@ class Board:
         """How many rows each filter is the first to rule out."""
         self._first_names: tuple[str, ...] | None = ()
         """The names of those; None when they have to be made anew."""
+        self.version = -1
+        """The version of the columns that everything here is current for."""
+        self.number: int | None = None
+        """In the panel, for those who have joined one."""
+        self.moving = tuple(findings for findings in (*self._filters, *self._scores) if findings.moves)
+        """Those that change as pods come and go."""
+        self._has_news = False
+        """Something of ``fixed_totals`` has changed since the panel was told last."""
 
     @property
     def width(self) -> int:
@@ -58,13 +66,51 @@ class Board:
         own = sum(1 for findings in (*self._filters, *self._scores) if not findings.is_shared)
         return own + sum(1 for score in self._scores if score.scales) + 3
 
+    def keep_totals_in(self, totals: Scores) -> None:
+        """In an array that the panel writes to as well."""
+        known = self.totals.shape[0]
+        totals[:known], totals[known:] = self.totals, INFEASIBLE
+        self.totals = totals
+
+    def dismiss(self, version: int | None) -> None:
+        """The panel gives its members up; it has brought this one to ``version``, if that is given."""
+        self.number = None
+        self.totals = self.totals.copy()
+        if version is not None:
+            self.adopt(version)
+
+    def adopt(self, version: int) -> None:
+        """The panel has written totals that hold for ``version``."""
+        if version > self.version:
+            self.version = version
+            self._leaders.forget()
+
+    def fixed_totals(self, unsettled: int) -> Scores:
+        """By row, what of the total stays the same while pods come and go; INFEASIBLE where the node itself rules the
+        row out, and ``unsettled`` where the verdict depends on the pods there are."""
+        size, passed = self._columns.size, len(self._filters)
+        first = np.full(size, passed, dtype=np.int16)
+        for index in range(passed - 1, -1, -1):
+            if not self._filters[index].moves:
+                np.copyto(first, index, where=self._filters[index].values[:size] != FEASIBLE)
+        totals = np.zeros(size, dtype=self.totals.dtype)
+        for score, scaled in self._scores_and_scaled:
+            if scaled is not None or not score.moves:
+                totals += (score.values if scaled is None else scaled)[:size]
+        np.copyto(totals, INFEASIBLE, where=first != passed)
+        np.copyto(totals, unsettled, where=first != self._first[:size])
+        return totals
+
     def best(self) -> Sequence[int]:
         """The feasible rows that share the highest total, ascending; empty when there is none. To be read at once."""
-        return self._leaders.known or self._leaders.find(self.totals[: self._columns.size])
+        leaders = self._leaders
+        if not leaders:
+            leaders.find(self.totals[: self._columns.size])
+        return leaders
 
     def next_best(self, excluded: Sequence[int], count: int) -> list[int]:
         """Up to ``count`` feasible rows with the highest totals after those of ``excluded``."""
-        leaders = self._leaders.known
+        leaders = self._leaders
         if len(leaders) >= len(excluded) + count:
             return [row for row in leaders[: len(excluded) + count] if row not in excluded][:count]
         found: list[int] = []
@@ -150,11 +196,11 @@ class Board:
             # Mostly nothing is ruled out, and counting is several times as fast as any().
             if np.count_nonzero(codes):
                 # Several times as fast as assigning by a mask.
-                np.copyto(first, index, where=codes != FEASIBLE)
+                first -= (first - np.int16(index)) * (codes != FEASIBLE)
         feasible = first == passed
         totals = self._sums(where)
         if np.count_nonzero(feasible) < rows.shape[0]:
-            np.copyto(totals, INFEASIBLE, where=~feasible)
+            _rule_out(totals, ~feasible)
         changed = bool(np.count_nonzero(self.feasible[where] != feasible))
         if np.count_nonzero(self._first[where] != first):
             self._count_first(where, first)
@@ -169,7 +215,7 @@ class Board:
         """Totals, where verdicts are as they were."""
         totals, feasible = self._sums(rows), self.feasible[rows]
         if np.count_nonzero(feasible) < rows.shape[0]:
-            totals[~feasible] = INFEASIBLE
+            _rule_out(totals, ~feasible)
         self.totals[rows] = totals
         self._leaders.forget()
 
@@ -194,6 +240,7 @@ class Board:
         if not (feasible and before):
             known = self._first.item(row)
             if first != known:
+                self._has_news = True
                 self._first_counts[known] -= 1
                 self._first_counts[first] += 1
                 self._first_names = None
@@ -206,10 +253,13 @@ class Board:
 
     def _count_first(self, where: Any, first: NDArray[np.int16]) -> None:
         """``first`` holds for the rows ``where`` from now on."""
+        self._has_news = True
         length = self._first_counts.shape[0]
-        gained, lost = (np.bincount(each, minlength=length) for each in (first, self._first[where]))
-        if not np.array_equal(gained, lost):
-            self._first_counts += gained - lost
+        counts = np.bincount(first, minlength=length)
+        if first.shape[0] < self._columns.size:
+            counts += self._first_counts - np.bincount(self._first[where], minlength=length)
+        if not np.array_equal(counts, self._first_counts):
+            self._first_counts = counts
             self._first_names = None
         self._first[where] = first
 
@@ -229,6 +279,11 @@ class Board:
             (score, None if scaled is None else _longer(scaled, capacity, fill=0))
             for score, scaled in self._scores_and_scaled
         ]
+
+
+def _rule_out(totals: Scores, ruled_out: Mask) -> None:
+    """Where ``ruled_out`` is set. Several times as fast as assigning by a mask."""
+    totals += (INFEASIBLE - totals) * ruled_out
 
 
 def _longer(array: NDArray[Item], capacity: int, *, fill: int) -> NDArray[Item]:

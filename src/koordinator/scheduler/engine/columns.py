@@ -15,22 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from koordinator.api.node import Node
-from koordinator.api.quantity import Quantity
+from koordinator.scheduler.engine.resource_index import ResourceIndex
 from koordinator.scheduler.engine.row_amounts import Machines, RowAmounts
+from koordinator.scheduler.engine.row_numbers import RowNumbers
 
 Rows = NDArray[np.intp]
 Ints = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 
-CPU: Final = 0
-MEMORY: Final = 1
-EPHEMERAL_STORAGE: Final = 2
-PODS: Final = 3
 EXACT_BELOW: Final = 1 << 46
 """Percentages of smaller amounts come out exact, rounded down, when computed in floating point: a hundred times the
 amount still has all its digits, and no quotient is so near below an integer that it would be rounded up to it."""
 _CHANGES_KEPT: Final = 8192
-_BUILT_IN: Final = ("cpu", "memory", "ephemeral-storage", "pods")
 
 
 class Aspect(IntEnum):
@@ -54,34 +50,6 @@ def at(column: NDArray[Item], rows: Rows) -> NDArray[Item]:
     ``rows`` ascend."""
     count = rows.shape[0]
     return column[:count] if count and rows[-1] == count - 1 else column.take(rows)
-
-
-class ResourceIndex:
-    """Resource name -> column. CPU is in milli-CPU, everything else in whole units (bytes, counts)."""
-
-    def __init__(self) -> None:
-        self._columns = {name: column for column, name in enumerate(_BUILT_IN)}
-        self._names = list(_BUILT_IN)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-    def column(self, name: str) -> int:
-        """The column of ``name``, made when it is new; NodeColumns grows to it on its next write."""
-        column = self._columns.get(name)
-        if column is None:
-            column = self._columns[name] = len(self._names)
-            self._names.append(name)
-        return column
-
-    def name(self, column: int) -> str:
-        return self._names[column]
-
-    def vector(self, amounts: Mapping[str, Quantity]) -> dict[int, int]:
-        """Column -> integer amount in the column's unit."""
-        return {
-            self.column(name): (amount.milli if name == "cpu" else amount.value) for name, amount in amounts.items()
-        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +85,8 @@ class NodeColumns:
         """CPU and memory, pods without a request counted with 100 milli-CPU and 200 MiB."""
         self._unused: Ints = np.zeros((0, len(self.resources)), dtype=np.int64, order="F")
         """``allocatable`` without ``requested``, for ``amounts``."""
+        self.numbers: list[RowNumbers] = []
+        """The same row by row."""
         self._machines = Machines()
         self.largest_amount = 0
         """No node has had more of any resource."""
@@ -215,10 +185,10 @@ class NodeColumns:
         self.unschedulable[row] = node.spec.unschedulable
         amounts = self.resources.vector(node.status.allocatable)
         self.fit_resources()
-        self.allocatable[row] = 0
-        for column, amount in amounts.items():
-            self.allocatable[row, column] = amount
-        self._unused[row] = self.allocatable[row] - self.requested[row]
+        numbers = self.numbers[row]
+        numbers.set_allocatable(amounts)
+        self.allocatable[row] = numbers.allocatable
+        self._unused[row] = numbers.unused
         self._machines.write(row, self.allocatable[row], self.requested[row], self.non_zero_requested[row])
         self.largest_amount = max(self.largest_amount, *amounts.values(), 0)
         self.touch(row, Aspect.NODE)
@@ -234,6 +204,7 @@ class NodeColumns:
         self.allocatable[row] = 0
         self.requested[row] = self._unused[row] = 0
         self.non_zero_requested[row] = 0
+        self.numbers[row] = RowNumbers(len(self.resources))
         self._machines.write(row, self.allocatable[row], self.requested[row], self.non_zero_requested[row])
         self._alive_rows = None
         for aspect in Aspect:
@@ -249,15 +220,14 @@ class NodeColumns:
     def shift(self, row: int, request: Mapping[int, int], non_zero: tuple[int, int], sign: int) -> None:
         """As add_request, but nobody is told: for who thinks of a node as it might be, and undoes it at once."""
         self.fit_resources()
-        requested, unused, counted = self.requested[row], self._unused[row], self.non_zero_requested[row]
-        # Adding plain integers takes half as long as adding to elements of an array.
-        taken, left = requested.tolist(), unused.tolist()
-        for column, amount in request.items():
-            requested[column] = taken[column] = taken[column] + sign * amount
-            unused[column] = left[column] - sign * amount
-        cpu, memory = counted.tolist()
-        counted[0], counted[1] = cpu + sign * non_zero[0], memory + sign * non_zero[1]
-        self._machines.write_requested(row, taken, counted)
+        numbers = self.numbers[row]
+        numbers.shift(request, non_zero, sign)
+        requested, unused = self.requested[row], self._unused[row]
+        for column in request:
+            requested[column] = numbers.requested[column]
+            unused[column] = numbers.unused[column]
+        self.non_zero_requested[row] = numbers.counted[:2]
+        self._machines.write_requested(row, numbers.requested, numbers.counted)
         self._gathered = None
 
     def _allocate(self, name: str) -> int:
@@ -268,6 +238,7 @@ class NodeColumns:
             self.size += 1
             self.nodes.append(None)
             self.names.append("")
+            self.numbers.append(RowNumbers(len(self.resources)))
             self._grow_rows()
         self.names[row] = name
         self.row_of[name] = row
@@ -299,6 +270,8 @@ class NodeColumns:
             self.requested = _grown(self.requested, (self._capacity, width))
             self._unused = _grown(self._unused, (self._capacity, width))
             self._gathered = None
+            for numbers in self.numbers:
+                numbers.widen(width - len(numbers.requested))
 
 
 def _grown(array: NDArray[Item], shape: tuple[int, ...]) -> NDArray[Item]:

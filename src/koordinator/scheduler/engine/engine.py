@@ -25,6 +25,7 @@ from koordinator.scheduler.engine.extender import (
 from koordinator.scheduler.engine.failed_attempt import Attempt
 from koordinator.scheduler.engine.findings import SharedFindings
 from koordinator.scheduler.engine.framework import Observer, PluginError, Reason
+from koordinator.scheduler.engine.panel import Panel
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.point_times import UNTIMED, PointTimes
 from koordinator.scheduler.engine.profile import Profile
@@ -59,6 +60,7 @@ class Engine:
         """Is told how long the other extension points take."""
         self._classes: OrderedDict[Hashable, _PodClass] = OrderedDict()
         self._shared = SharedFindings()
+        self._panel = Panel(state.view.columns, profile.score_type)
         self._width = 0
         """The sum of the widths of all classes."""
         self._numbers = itertools.count(1)
@@ -169,7 +171,7 @@ class Engine:
             self._classes.move_to_end(key)
             return known
         with _as_plugin_error:
-            evaluation = Evaluation(self.profile, self._state.view.columns, pod, self.times, self._shared)
+            evaluation = Evaluation(self.profile, self._state.view.columns, pod, self.times, self._shared, self._panel)
         self._make_room(evaluation)
         pod_class = self._classes[key] = _PodClass(evaluation, next(self._numbers))
         return pod_class

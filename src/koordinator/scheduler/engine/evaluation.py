@@ -7,7 +7,7 @@ usual case while like pods are placed one after the other, costs one call a plug
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import ExitStack
 from functools import reduce
 from operator import or_
@@ -21,6 +21,7 @@ from koordinator.scheduler.engine.class_plan import plan_class
 from koordinator.scheduler.engine.columns import Aspect, NodeColumns, Rows
 from koordinator.scheduler.engine.findings import FEW_CHANGES, ONE_BY_ONE, FilterFindings, Findings, SharedFindings
 from koordinator.scheduler.engine.leaders import INFEASIBLE
+from koordinator.scheduler.engine.panel import Panel
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.point_times import UNTIMED, PointTimes
 from koordinator.scheduler.engine.profile import Profile
@@ -40,14 +41,13 @@ class Evaluation(Board):
         pod: PodInfo,
         times: PointTimes = UNTIMED,
         shared: SharedFindings | None = None,
+        panel: Panel | None = None,
     ) -> None:
         plan = plan_class(profile, columns, pod, times, shared)
         super().__init__(plan, columns, profile.score_type)
         self.pod = plan.pod or pod
         self._filter_transformers = profile.filter_transformers
         self._score_transformers = profile.score_transformers
-        self.version = -1
-        """The version of the columns that everything here is current for."""
         self._findings: tuple[Findings, ...] = (*self._filters, *self._scores)
         self._readers: dict[int, tuple[Findings, ...]] = {}
         """By bit mask of aspects: the findings that read any of them."""
@@ -56,6 +56,7 @@ class Evaluation(Board):
         transformed = bool(profile.filter_transformers or profile.score_transformers)
         self._is_simple = not transformed and plan.restricted_to is None
         """Whether a single row can be judged by itself."""
+        self._panel = panel if self._may_join() else None
         # A node that comes or goes concerns every class.
         self._reads = reduce(or_, (findings.reads for findings in self._findings), _OF_NODE)
 
@@ -64,13 +65,36 @@ class Evaluation(Board):
         columns = self._columns
         if self.plan.rejection is not None or self.version == columns.version:
             return
+        if self._panel is not None and self.number is not None:
+            self._panel.keep_up()
+            if self.number is not None and self._panel.is_current(self.number):
+                self.adopt(self._panel.version)
+                if self.version == columns.version:
+                    return
         if self.feasible.shape[0] < columns.size:
             self._grow(columns.size + max(_SPARE_ROWS, columns.size >> 4))
         if self.version < 0:
             self._update(_EVERYTHING, self._present(columns.alive_rows), stale=bool(self._scaling))
-        else:
-            self._follow()
+            self.version = columns.version
+            return
+        is_far = self._panel is not None and self._panel.is_far(self.version)
+        self._follow()
         self.version = columns.version
+        if self._panel is not None:
+            self._tell(self._panel, is_far)
+
+    def _may_join(self) -> bool:
+        """Whether all that is said of a row follows from it alone, and scores are scaled by what nodes have."""
+        return self._is_simple and not self._follows and not any(score.moves for score in self._scaling)
+
+    def _tell(self, panel: Panel, is_far: bool) -> None:
+        """The panel of what was found out without it."""
+        if self.number is not None:
+            if self._has_news or not panel.is_current(self.number):
+                panel.settle(self.number)
+        elif is_far and not panel.join(self):
+            self._panel = None
+        self._has_news = False
 
     def _follow(self) -> None:
         """Recompute what changed since ``version``."""
@@ -78,22 +102,23 @@ class Evaluation(Board):
         changed = columns.changes_since(self.version, FEW_CHANGES)
         if changed is None:
             touched = columns.touched_since(self.version)
+            self._has_news |= bool(touched.aspects & _OF_NODE)
             self._follow_rows(touched.aspects, touched.rows, touched.alive)
             return
-        if len(changed) == 1 and self._is_simple:
-            ((row, aspects),) = changed.items()
-            if not aspects & _OF_NODE:
-                if aspects & self._reads:
-                    self._follow_row(aspects, row)
-                return
+        aspects = reduce(or_, changed.values())
+        if len(changed) <= ONE_BY_ONE and self._is_simple and not aspects & _OF_NODE:
+            if aspects & self._reads:
+                self._follow_few(aspects, changed)
+            return
+        self._has_news |= bool(aspects & _OF_NODE)
         rows = np.array(sorted(changed), dtype=np.intp)
-        self._follow_rows(reduce(or_, changed.values()), rows, rows[columns.alive[rows]])
+        self._follow_rows(aspects, rows, rows[columns.alive[rows]])
 
-    def _follow_row(self, aspects: int, row: int) -> None:
-        """``aspects`` of a row is all that changed, and the row is not new."""
+    def _follow_few(self, aspects: int, changed: Collection[int]) -> None:
+        """``aspects`` of a few rows are all that changed, and none of them is new."""
         stale = False
         if self._follows:
-            rows = np.array((row,), dtype=np.intp)
+            rows = np.array(sorted(changed), dtype=np.intp)
             reached, stale = self._reached(aspects, rows, rows[:0])
             if reached:
                 self._update(aspects, rows, stale=stale, further=self._judge_again(reached))
@@ -102,9 +127,11 @@ class Evaluation(Board):
         for findings in self._readers_of(aspects):
             # What changed before is known there: this class asked for it then, or it does not matter there.
             if findings.version != version:
-                findings.judge_one(row)
+                findings.judge_few(changed)
                 findings.version = version
-        if self._conclude(row) or stale or self._is_stale():
+        for row in changed:
+            stale |= self._conclude(row)
+        if stale or self._is_stale():
             self._normalize()
 
     def _readers_of(self, aspects: int) -> tuple[Findings, ...]:
@@ -210,6 +237,7 @@ class Evaluation(Board):
                 known[:size] = weighted
                 changed = True
         if changed:
+            self._has_news = True
             self.totals[:size] = np.where(feasible, self._sums(slice(size)), INFEASIBLE)
             self._leaders.forget()
 

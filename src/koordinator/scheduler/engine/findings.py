@@ -10,8 +10,8 @@ judge and when.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, MutableMapping
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Collection, Hashable, MutableMapping
+from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -27,14 +27,25 @@ from koordinator.scheduler.engine.framework import (
     ScoreType,
     is_built_in,
 )
+from koordinator.scheduler.engine.joint import Joint
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 FEW_CHANGES: Final = 16
 """So many are looked through faster than the versions of all rows are compared."""
-ONE_BY_ONE: Final = 3
-"""So many rows are done faster in plain integers, one after the other, than as arrays."""
+ONE_BY_ONE: Final = 6
+"""So many rows are done faster in plain integers, one after the other, than as arrays; also to put them together."""
 _SPARE_ROWS: Final = 64
 _OF_NODE: Final = 1 << Aspect.NODE
+
+
+class Carrier(Protocol):
+    """Who brings findings up to date together with others."""
+
+    version: int
+    """What it carries is current for at least this version of the columns."""
+
+    def keep_up(self) -> None:
+        """Go on to the present version if that is far."""
 
 
 class Findings(ABC):
@@ -51,6 +62,11 @@ class Findings(ABC):
         """It depends on other rows as well."""
         self.is_shared = not follows
         """Whether ``refresh`` is all that has to be called. Otherwise ``judge`` is, by the class that has it."""
+        self.moves = reads != _OF_NODE
+        """Whether values change as pods come and go, and not with the nodes alone."""
+        self.carrier: Carrier | None = None
+        self._few = 1
+        """So many rows are done faster one by one than as arrays."""
         self.values: NDArray[np.signedinteger[Any]] = np.zeros(0, dtype=np.int64)
         self.version = -1
         """The version of the columns that all values are current for, if they are shared."""
@@ -59,7 +75,13 @@ class Findings(ABC):
 
     def refresh(self) -> None:
         """Bring all rows up to the present version of the columns."""
-        columns, version = self._columns, self.version
+        columns = self._columns
+        if self.version == columns.version:
+            return
+        if self.carrier is not None:
+            self.carrier.keep_up()
+            self.adopt()
+        version = self.version
         if version == columns.version:
             return
         if version < 0:
@@ -72,6 +94,11 @@ class Findings(ABC):
             else:
                 self.judge(self._touched())
         self.version = columns.version
+
+    def adopt(self) -> None:
+        """Take note of how far the carrier has come."""
+        if self.carrier is not None and self.carrier.version > self.version:
+            self.version = self.carrier.version
 
     def _touched(self) -> Rows:
         touched = self._columns.touched_since(self.version)
@@ -88,12 +115,29 @@ class Findings(ABC):
             larger[: self.values.shape[0]] = self.values
             self.values = larger
         count = rows.shape[0]
-        if count <= ONE_BY_ONE:
+        if count <= self._few:
             for row in rows.tolist():
                 self.judge_one(row)
         else:
             # When all rows are meant, a slice is several times as fast.
             self._judge(rows, slice(count) if rows[-1] == count - 1 else rows)
+
+    def judge_few(self, rows: Collection[int]) -> None:
+        """The same for a few rows in any order, all of which have been judged before."""
+        if len(rows) <= self._few:
+            for row in rows:
+                self.judge_one(row)
+        else:
+            self.judge(np.array(sorted(rows), dtype=np.intp))
+
+    @property
+    @abstractmethod
+    def origin(self) -> Hashable:
+        """Findings of the same origin, for other pods, can be brought up to date together with these."""
+
+    @abstractmethod
+    def joint(self) -> Joint | None:
+        """What judges many of the same origin at once; none has been put in yet."""
 
     @abstractmethod
     def _judge(self, rows: Rows, where: Any) -> None:
@@ -112,25 +156,36 @@ class FilterFindings(Findings):
     ) -> None:
         super().__init__(columns, pod, state, reads, follows=follows)
         self.plugin = plugin
+        self._few = ONE_BY_ONE if type(plugin).filter_one is not FilterPlugin.filter_one else 1
         self._has_ruled_out = False
         """Whether any row ever; until then there is nothing to compare with."""
+
+    @property
+    def origin(self) -> Hashable:
+        return FilterFindings, self.plugin.name
+
+    def joint(self) -> Joint | None:
+        return self.plugin.joint_filter()
 
     def _judge(self, rows: Rows, where: Any) -> None:
         codes = self.plugin.filter(self.pod, self.state, rows)
         # Counting is several times as fast as any().
         if not self._has_ruled_out and not np.count_nonzero(codes):
             return
-        self._has_ruled_out = True
         if np.count_nonzero(self.values[where] != codes):
             self.values[where] = codes
-            self.changed_at = self._columns.version
+            self.note_news()
 
     def judge_one(self, row: int) -> None:
         code = self.plugin.filter_one(self.pod, self.state, row)
         if self.values.item(row) != code:
-            self._has_ruled_out = True
             self.values[row] = code
-            self.changed_at = self._columns.version
+            self.note_news()
+
+    def note_news(self) -> None:
+        """Some value has become another."""
+        self._has_ruled_out = True
+        self.changed_at = self._columns.version
 
 
 class ScoreFindings(Findings):
@@ -152,20 +207,28 @@ class ScoreFindings(Findings):
         """``score_type`` holds weighted scores."""
         super().__init__(columns, pod, state, reads, follows=follows)
         self.plugin = plugin
+        self._few = ONE_BY_ONE if type(plugin).score_one is not ScorePlugin.score_one else 1
         self.weight = weight
         self.scales = scales
         """Whether the plugin brings its scores to 0..100 by ``normalize``."""
-        self._factor = 1 if scales else weight
+        self.factor = 1 if scales else weight
         if not scales:
             self.values = np.zeros(0, dtype=score_type)
         self._is_foreign = not is_built_in(plugin)
+
+    @property
+    def origin(self) -> Hashable:
+        return ScoreFindings, self.plugin.name
+
+    def joint(self) -> Joint | None:
+        return None if self.scales else self.plugin.joint_score()
 
     def _judge(self, rows: Rows, where: Any) -> None:
         scores = self.plugin.score(self.pod, self.state, rows)
         if not self.scales:
             self.check(scores)
-        if self._factor != 1:
-            scores = scores * self._factor
+        if self.factor != 1:
+            scores = scores * self.factor
         if not self.scales or np.count_nonzero(self.values[where] != scores):
             self.values[where] = scores
             self.changed_at = self._columns.version
@@ -174,7 +237,7 @@ class ScoreFindings(Findings):
         score = self.plugin.score_one(self.pod, self.state, row)
         if not self.scales and not 0 <= score <= MAX_NODE_SCORE:
             raise self._out_of_range(score)
-        score *= self._factor
+        score *= self.factor
         if self.values.item(row) != score:
             self.values[row] = score
             self.changed_at = self._columns.version

@@ -29,11 +29,12 @@ from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
 from koordinator.scheduler.engine.events import ClusterEvent
+from koordinator.scheduler.engine.joint import Joint
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 
 MAX_NODE_SCORE: Final = 100
-ScoreType = type[np.int32] | type[np.int64]
+ScoreType = type[np.int16] | type[np.int32] | type[np.int64]
 FEASIBLE: Final = 0
 """The reason code of a row that passed."""
 
@@ -190,6 +191,11 @@ class FilterPlugin(Plugin):
         are several times as fast here as arrays of one; worth writing where it is measured to matter."""
         return int(self.filter(pod, state, np.array((row,), dtype=np.intp))[0])
 
+    def joint_filter(self) -> Joint | None:
+        """``filter`` for many kinds of pods at once; worth having where many kinds take turns, and the verdict follows
+        from the class key, the row and what is read of it alone. Without it (None) each kind is judged by itself."""
+        return None
+
     def follow(self, pod: PodInfo, state: Any, rows: Rows) -> Rows | None:
         """Something that the plugin ``reads`` has changed on ``rows`` (freed rows among them): bring ``state`` up to
         date, and return the *other* rows whose verdict this changes; None for none. Called before ``filter`` for
@@ -215,6 +221,10 @@ class ScorePlugin(Plugin):
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
         """The same for a single row, see FilterPlugin.filter_one."""
         return int(self.score(pod, state, np.array((row,), dtype=np.intp))[0])
+
+    def joint_score(self) -> Joint | None:
+        """As FilterPlugin.joint_filter for ``score``."""
+        return None
 
     def follow_score(self, pod: PodInfo, state: Any, rows: Rows) -> bool:
         """As FilterPlugin.follow for the state of ``score`` and ``normalize``; returns whether scores of other rows may

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,31 +17,44 @@ INFEASIBLE: Final = -1
 """The total of a row that no pod of the class may go to."""
 
 
-class Leaders:
-    """``find`` looks for them where they are not known; ``follow`` and ``forget`` say what has changed since."""
+class Leaders(Sequence[int]):
+    """Row numbers, ascending; none where they would have to be looked for. ``find`` does so; ``follow`` and ``forget``
+    say what has changed since."""
 
     def __init__(self) -> None:
         self._rows: list[int] | None = None
+        self._found: NDArray[np.intp] | None = None
+        """In place of ``_rows`` as long as none has changed: many are found and never looked at."""
         self._highest = INFEASIBLE
 
-    @property
-    def known(self) -> Sequence[int]:
-        """Ascending, to be read at once; empty where they would have to be looked for."""
-        return self._rows or ()
+    def __len__(self) -> int:
+        if self._found is not None:
+            return len(self._found)
+        return len(self._rows) if self._rows is not None else 0
 
-    def find(self, totals: NDArray[np.signedinteger[Any]]) -> Sequence[int]:
-        """The feasible rows with the highest of ``totals``, ascending, to be read at once; none where none is."""
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+    def __getitem__(self, index: int | slice) -> int | list[int]:
+        if self._found is None:
+            return (self._rows or [])[index]
+        found: int | list[int] = self._found[index].tolist()
+        return found
+
+    def find(self, totals: NDArray[np.signedinteger[Any]]) -> None:
+        """Look for the feasible rows with the highest of ``totals``; there may be none."""
+        self.forget()
         highest = totals.item(totals.argmax()) if totals.shape[0] else INFEASIBLE
-        if highest == INFEASIBLE:
-            return ()
-        self._highest = highest
-        # Without the checks of flatnonzero, which cost as much as the work.
-        rows: list[int] = (totals == highest).nonzero()[0].tolist()
-        self._rows = rows
-        return rows
+        if highest != INFEASIBLE:
+            self._highest = highest
+            # Without the checks of flatnonzero, which cost as much as the work.
+            self._found = (totals == highest).nonzero()[0]
 
     def follow(self, row: int, total: int) -> None:
         """The total of one row may be another now."""
+        if self._found is not None:
+            self._rows, self._found = self._found.tolist(), None
         rows = self._rows
         if rows is None:
             return
@@ -57,4 +70,4 @@ class Leaders:
 
     def forget(self) -> None:
         """Totals of many rows may have changed."""
-        self._rows = None
+        self._rows = self._found = None

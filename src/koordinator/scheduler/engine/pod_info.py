@@ -8,7 +8,7 @@ from typing import Any
 
 from koordinator.api.pod import Pod
 from koordinator.model.pod_requests import canonical, is_resize_infeasible, non_zero_requests, pod_requests
-from koordinator.scheduler.engine.columns import CPU, MEMORY, PODS, ResourceIndex
+from koordinator.scheduler.engine.resource_index import CPU, MEMORY, PODS, ResourceIndex
 
 
 @dataclass(frozen=True, slots=True)

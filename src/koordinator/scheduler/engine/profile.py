@@ -90,8 +90,10 @@ class Profile:
 
     @cached_property
     def score_type(self) -> ScoreType:
-        """What holds the sum of all weighted scores: rather 32 bits, since fewer bytes are looked through faster."""
+        """What holds the sum of all weighted scores: rather 16 bits, since fewer bytes are looked through faster."""
         highest = MAX_NODE_SCORE * sum(weight for _, weight in self.score)
+        if highest <= np.iinfo(np.int16).max:
+            return np.int16
         return np.int32 if highest <= np.iinfo(np.int32).max else np.int64
 
     @cached_property

@@ -36,7 +36,9 @@ class Machines:
         self.allocatable[:, row] = allocatable[:_CPU_AND_MEMORY]
         self.write_requested(row, requested, non_zero_requested)
 
-    def write_requested(self, row: int, requested: Sequence[int] | Ints, non_zero_requested: Ints) -> None:
+    def write_requested(
+        self, row: int, requested: Sequence[int] | Ints, non_zero_requested: Sequence[int] | Ints
+    ) -> None:
         self.requested[0, row], self.requested[1, row] = requested[0], requested[1]
         self.non_zero_requested[0, row], self.non_zero_requested[1, row] = non_zero_requested[0], non_zero_requested[1]
 

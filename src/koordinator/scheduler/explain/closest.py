@@ -9,9 +9,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from koordinator.scheduler.engine.columns import PODS, NodeColumns, Rows
+from koordinator.scheduler.engine.columns import NodeColumns, Rows
 from koordinator.scheduler.engine.framework import FEASIBLE
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.resource_index import PODS
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.judgement import Judgement, Objection
 

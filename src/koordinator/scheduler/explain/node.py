@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from koordinator.api.node import Node
-from koordinator.scheduler.engine.columns import PODS
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.resource_index import PODS
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.amounts import amount_text
 from koordinator.scheduler.explain.explainer import Explainer

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from koordinator.api.timestamps import format_micro_time
-from koordinator.scheduler.engine.columns import PODS
 from koordinator.scheduler.engine.decision import Attempt, Placement, Rejection
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.resource_index import PODS
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.advice import advise
 from koordinator.scheduler.explain.amounts import amount_text

@@ -7,9 +7,10 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
-from koordinator.scheduler.engine.columns import EPHEMERAL_STORAGE, PODS, Aspect, Ints, Rows, at
+from koordinator.scheduler.engine.columns import Aspect, Ints, Rows, at
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, ScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.resource_index import EPHEMERAL_STORAGE, PODS
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.node_resources.allocation import is_scalar
 

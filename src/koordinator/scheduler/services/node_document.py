@@ -8,7 +8,8 @@ from typing import Any
 
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
-from koordinator.scheduler.engine.columns import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Ints, NodeColumns
+from koordinator.scheduler.engine.columns import Ints, NodeColumns
+from koordinator.scheduler.engine.resource_index import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.node_ports import host_ports
 from koordinator.scheduler.services.affinity_terms import preferred_terms, required_terms

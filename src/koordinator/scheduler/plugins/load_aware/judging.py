@@ -18,6 +18,8 @@ REPORT_IS_EXPIRED: Final = 1
 FIRST_RESOURCE: Final = 2
 """Codes from here on: 2 × resource, plus 1 where aggregated usage was compared."""
 _NO_RESOURCE: Final = MAX_NODE_SCORE + 1
+_ZERO: Final = np.zeros(())
+"""Half of the cost of a plain number, which numpy turns into this each time."""
 Item = TypeVar("Item", bound=np.generic)
 
 
@@ -81,21 +83,31 @@ class Judge:
 
     def scores(self, expected: Expected, rows: Rows) -> Ints:
         """Score: the weighted mean of what would be free, in percent; the fullest resource counts once more."""
-        columns, settings = self._columns, self._settings
+        columns = self._columns
         if not columns.exact:
             return np.array([self.score(expected, row) for row in rows.tolist()], dtype=np.int64)
-        shares = _at(columns.free[int(expected.prod)], rows) - expected.hundredfold
-        np.maximum(shares, 0.0, out=shares)
-        shares /= _at(columns.capacity, rows)
+        return self.scores_of(_at(columns.free[int(expected.prod)], rows) - expected.hundredfold, rows)
+
+    def scores_of(self, left: Floats, rows: Rows, kinds: int = 1) -> Ints:
+        """The same from what would be ``left``, a hundredfold, which is used up; of shape (resources, rows × kinds) if
+        that is known for so many kinds of pods."""
+        settings = self._settings
+        shares = np.maximum(left, _ZERO, out=left)
+        shares /= self._for_each(kinds, self._columns.capacity, rows)
         np.floor(shares, out=shares)
         total = self._weights.dot(shares)
         if settings.dominant_weight:
             # A resource that the node does not have says nothing about its load.
-            lowest = np.where(_at(columns.lacks, rows), _NO_RESOURCE, shares).min(axis=0)
+            lowest = np.where(self._for_each(kinds, self._columns.lacks, rows), _NO_RESOURCE, shares).min(axis=0)
             total += np.where(lowest == _NO_RESOURCE, 0, lowest) * settings.dominant_weight
         total /= settings.total_weight
         scores: Ints = total.astype(np.int64)
         return scores
+
+    @staticmethod
+    def _for_each(kinds: int, matrix: NDArray[Item], rows: Rows) -> NDArray[Item]:
+        known = _at(matrix, rows)
+        return known if kinds == 1 else known.repeat(kinds, axis=1)
 
     def score(self, expected: Expected, row: int) -> int:
         """The same for one row."""

@@ -23,11 +23,13 @@ from koordinator.scheduler.engine.framework import (
     Reason,
     ScorePlugin,
 )
+from koordinator.scheduler.engine.joint import Joint
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.load_aware.estimates import AssignedPod, Estimates
 from koordinator.scheduler.plugins.load_aware.facts import assigned_document, load_facts, over_threshold
+from koordinator.scheduler.plugins.load_aware.joint_judging import JointScores, JointVerdicts
 from koordinator.scheduler.plugins.load_aware.judging import FIRST_RESOURCE, REPORT_IS_EXPIRED, Expected, Judge
 from koordinator.scheduler.plugins.load_aware.load_columns import (
     AGGREGATED,
@@ -147,6 +149,9 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
         return self._judge.code(state, row)
 
+    def joint_filter(self) -> Joint:
+        return JointVerdicts(self._columns, self._judge, len(self._settings.resources))
+
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         if code == REPORT_IS_EXPIRED:
             return (Reason("node(s) nodeMetric expired"),)
@@ -163,6 +168,9 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
 
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
         return self._judge.score(state, row)
+
+    def joint_score(self) -> Joint:
+        return JointScores(self._columns, self._judge, len(self._settings.resources))
 
     def wakes_on(self) -> frozenset[str]:
         # A new node or a larger one can take the pod as well; the original waits for its first report.

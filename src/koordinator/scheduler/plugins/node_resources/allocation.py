@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from koordinator.scheduler.engine.columns import CPU, EXACT_BELOW, MEMORY, Ints, NodeColumns, Rows, at
+from koordinator.scheduler.engine.columns import EXACT_BELOW, Ints, NodeColumns, Rows, at
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.resource_index import CPU, MEMORY
+from koordinator.scheduler.engine.row_amounts import Floats
 
-_WITH_DEFAULTS: Final = (CPU, MEMORY)
-"""The columns of ``non_zero_requested``."""
+CPU_AND_MEMORY: Final = (CPU, MEMORY)
+"""What is scored of most pods; also the columns of ``non_zero_requested``."""
 _OF_EVERY_NODE: Final = ("cpu", "memory", "ephemeral-storage")
 """What is scored for every pod. Other names without a prefix, such as ``pods``, count for nothing, as upstream."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fill:
+class Fill(NamedTuple):
     """Nodes as they would be with the pod on them. Matrices have the shape (resources, rows)."""
 
     requested: Any
@@ -39,8 +40,9 @@ Scorer = Callable[[Fill], Ints]
 """A score for each row."""
 
 
-ScorerOfOne = Callable[[Sequence[int], Sequence[int], Sequence[int]], int | None]
-"""The same for a single node in plain integers; None where it has no answer of its own."""
+ScorerOfOne = Callable[[Sequence[int], Sequence[int], "Allocation"], int | None]
+"""The same for a single node in plain integers, from what is requested and allocatable there of each resource; None
+where it has no answer of its own."""
 
 
 class ResourceWeight(Protocol):
@@ -63,6 +65,8 @@ class Allocation:
     """Of CPU and memory, requests with defaults count instead of the plain ones."""
     pairs: tuple[tuple[int, int], ...]
     """``columns`` with ``added``."""
+    items: tuple[tuple[int, int, int], ...]
+    """``columns`` with ``added`` and ``weights``."""
     added_to_rows: NDArray[np.float64]
     """``added`` in the shape (resources, 1)."""
     float_weights: NDArray[np.float64]
@@ -98,7 +102,7 @@ class AllocationScorer:
             for column, name, weight in self._resources
             if amounts.get(column, 0) > 0 or not is_scalar(name)
         ]
-        defaulted = _WITH_DEFAULTS if non_zero else ()
+        defaulted = CPU_AND_MEMORY if non_zero else ()
         added = [
             pod.request.non_zero[column] if column in defaulted else amounts.get(column, 0) for column, _ in chosen
         ]
@@ -109,6 +113,7 @@ class AllocationScorer:
             weights=tuple(weight for _, weight in chosen),
             with_defaults=non_zero,
             pairs=tuple(zip(chosen_columns, added, strict=True)),
+            items=tuple((column, more, weight) for (column, weight), more in zip(chosen, added, strict=True)),
             added_to_rows=np.array(added, dtype=np.float64).reshape(-1, 1),
             float_weights=np.array([weight for _, weight in chosen], dtype=np.float64),
             total_weight=sum(weight for _, weight in chosen),
@@ -120,15 +125,29 @@ class AllocationScorer:
             return np.zeros(rows.shape[0], dtype=np.int64)
         return self._scorer(self._fill(allocation, rows))
 
+    def score_many(self, like: Allocation, added: Floats, rows: Rows) -> Ints | None:
+        """Scores of shape (rows, kinds) for pods that add ``added`` (2, kinds) to CPU and memory, which is what is
+        scored for ``like``, with the same weights. None where each kind has to be scored by itself."""
+        columns, kinds = self._columns, added.shape[1]
+        amounts = columns.amounts(rows)
+        if columns.largest_amount >= EXACT_BELOW or not amounts.have_cpu_and_memory:
+            return None
+        taken = amounts.non_zero_requested if like.with_defaults else amounts.requested
+        # As if each row were there once for each kind.
+        requested = (taken[:, :, np.newaxis] + added[:, np.newaxis, :]).reshape(len(CPU_AND_MEMORY), -1)
+        allocatable = amounts.allocatable.repeat(kinds, axis=1)
+        scores = self._scorer(Fill(requested, allocatable, like.float_weights, like.total_weight, True))
+        return scores.reshape(rows.shape[0], kinds)
+
     def _fill(self, allocation: Allocation, rows: Rows) -> Fill:
         columns = self._columns
-        if allocation.columns == _WITH_DEFAULTS and columns.largest_amount < EXACT_BELOW:
+        if allocation.columns == CPU_AND_MEMORY and columns.largest_amount < EXACT_BELOW:
             amounts = columns.amounts(rows)
             if amounts.have_cpu_and_memory:
                 requested = amounts.non_zero_requested if allocation.with_defaults else amounts.requested
                 requested = requested + allocation.added_to_rows
                 return Fill(requested, amounts.allocatable, allocation.float_weights, allocation.total_weight, True)
-        defaulted = _WITH_DEFAULTS if allocation.with_defaults else ()
+        defaulted = CPU_AND_MEMORY if allocation.with_defaults else ()
         taken = [
             at((columns.non_zero_requested if column in defaulted else columns.requested)[:, column], rows) + added
             for column, added in allocation.pairs
@@ -139,14 +158,10 @@ class AllocationScorer:
 
     def score_one(self, allocation: Allocation, row: int) -> int:
         """The score of a single row."""
-        columns, chosen = self._columns, allocation.columns
-        if self._scorer_of_one is not None and chosen:
-            used, whole = columns.requested[row].tolist(), columns.allocatable[row].tolist()
-            if allocation.with_defaults:
-                # CPU and memory are the first two columns of both.
-                used[:2] = columns.non_zero_requested[row].tolist()
-            requested = [used[column] + more for column, more in allocation.pairs]
-            score = self._scorer_of_one(requested, [whole[column] for column in chosen], allocation.weights)
+        if self._scorer_of_one is not None and allocation.columns:
+            numbers = self._columns.numbers[row]
+            taken = numbers.counted if allocation.with_defaults else numbers.requested
+            score = self._scorer_of_one(taken, numbers.allocatable, allocation)
             if score is not None:
                 return score
         return int(self.score(allocation, np.array((row,), dtype=np.intp))[0])

@@ -9,9 +9,11 @@ import numpy as np
 
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, SKIP_SCORE, ScorePlugin
+from koordinator.scheduler.engine.joint import Joint
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.node_resources.allocation import AllocationScorer, Fill
+from koordinator.scheduler.plugins.node_resources.allocation import Allocation, AllocationScorer, Fill
+from koordinator.scheduler.plugins.node_resources.joint_allocation import JointAllocation
 from koordinator.scheduler.plugins.resources_key import resources_key
 
 
@@ -36,6 +38,9 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
 
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
         return self._scorer.score_one(state, row)
+
+    def joint_score(self) -> Joint:
+        return JointAllocation(self._scorer)
 
 
 def balanced(fill: Fill) -> Ints:
@@ -65,13 +70,15 @@ def _deviation_of_some(requested: Any, allocatable: Any) -> Any:
     return _deviation(np.where(present, fractions, 0.0).T, present.T, present.sum(axis=0))
 
 
-def balanced_pair(requested: Sequence[int], allocatable: Sequence[int], weights: Sequence[int]) -> int | None:
+def balanced_pair(requested: Sequence[int], allocatable: Sequence[int], allocation: Allocation) -> int | None:
     """The same for one node and two resources, the usual case; None for any other."""
-    if len(requested) != 2:
+    if len(allocation.pairs) != 2:
         return None
-    if allocatable[0] <= 0 or allocatable[1] <= 0:
+    (first, more_of_first), (second, more_of_second) = allocation.pairs
+    if allocatable[first] <= 0 or allocatable[second] <= 0:
         return MAX_NODE_SCORE
-    one, other = min(requested[0] / allocatable[0], 1.0), min(requested[1] / allocatable[1], 1.0)
+    one = min((requested[first] + more_of_first) / allocatable[first], 1.0)
+    other = min((requested[second] + more_of_second) / allocatable[second], 1.0)
     return int((1 - abs((one - other) / 2)) * float(MAX_NODE_SCORE))
 
 

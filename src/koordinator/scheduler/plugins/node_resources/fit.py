@@ -9,14 +9,18 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from koordinator.api.node import Node
-from koordinator.scheduler.engine.columns import PODS, Aspect, Ints, Rows, at
+from koordinator.scheduler.engine.columns import Aspect, Ints, Rows, at
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import FilterPlugin, PreFilterPlugin, PreFilterResult, Reason, ScorePlugin
+from koordinator.scheduler.engine.joint import Joint
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.resource_index import PODS
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.amounts import amount_text
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.node_resources.allocation import Allocation, AllocationScorer
+from koordinator.scheduler.plugins.node_resources.joint_allocation import JointAllocation
+from koordinator.scheduler.plugins.node_resources.joint_fit import JointFit
 from koordinator.scheduler.plugins.node_resources.strategies import scorer_for, scorer_of_one_for
 from koordinator.scheduler.plugins.resources_key import resources_key
 
@@ -32,6 +36,8 @@ class _Wanted:
     """The first is the pod itself."""
     amounts: tuple[int, ...]
     column_indices: Rows
+    pairs: tuple[tuple[int, int], ...]
+    """``columns`` with ``amounts``."""
     of_each_row: Ints
     """``amounts`` as a column, to be compared with what is free of ``column_indices``."""
 
@@ -68,7 +74,8 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
         amounts = tuple(wanted.values())
         # A pod may ask for more than any node can say that it has.
         of_each_row = np.array([min(amount, _MOST) for amount in amounts], dtype=np.int64).reshape(-1, 1)
-        return PreFilterResult(_Wanted(tuple(wanted), amounts, np.array(tuple(wanted), dtype=np.intp), of_each_row))
+        indices = np.array(tuple(wanted), dtype=np.intp)
+        return PreFilterResult(_Wanted(tuple(wanted), amounts, indices, tuple(wanted.items()), of_each_row))
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         columns = self.view.columns
@@ -87,15 +94,17 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
         return codes
 
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        allocatable = self.view.columns.allocatable[row].tolist()
-        requested = self.view.columns.requested[row].tolist()
-        code = 0
-        for index, (column, amount) in enumerate(zip(state.columns, state.amounts, strict=True)):
-            if amount > allocatable[column] - requested[column]:
-                code |= 1 << (_FIRST_BIT + index)
-                if column != PODS and amount > allocatable[column]:
+        numbers = self.view.columns.numbers[row]
+        unused, code = numbers.unused, 0
+        for index, (column, amount) in enumerate(state.pairs, _FIRST_BIT):
+            if amount > unused[column]:
+                code |= 1 << index
+                if column != PODS and amount > numbers.allocatable[column]:
                     code |= _UNRESOLVABLE
         return code
+
+    def joint_filter(self) -> Joint:
+        return JointFit(self.view.columns, lambda wanted: wanted.pairs, self.filter_one)
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         unresolvable = bool(code & _UNRESOLVABLE)
@@ -125,6 +134,9 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
 
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
         return self._scorer.score_one(state, row)
+
+    def joint_score(self) -> Joint:
+        return JointAllocation(self._scorer)
 
     def wakes_on(self) -> frozenset[str]:
         return frozenset(

@@ -8,9 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from koordinator.scheduler.engine.columns import CPU, MEMORY, Aspect, Ints, Rows, at
+from koordinator.scheduler.engine.columns import Aspect, Ints, Rows, at
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, ScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.resource_index import CPU, MEMORY
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.resources_key import resources_key
 
@@ -73,10 +74,8 @@ class NodeResourcesFitPlus(ScorePlugin):
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
         if not state:
             return MAX_NODE_SCORE
-        columns = self.view.columns
-        allocatable, requested = columns.allocatable[row].tolist(), columns.requested[row].tolist()
-        # CPU and memory are the first two columns of both.
-        requested[:2] = columns.non_zero_requested[row].tolist()
+        numbers = self.view.columns.numbers[row]
+        allocatable, requested = numbers.allocatable, numbers.counted
         total = weights = 0
         for share in state:
             used, whole = requested[share.column] + share.added, allocatable[share.column]

@@ -9,12 +9,21 @@ import numpy as np
 
 from koordinator.scheduler.engine.columns import Ints
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
-from koordinator.scheduler.plugins.node_resources.allocation import Fill, ResourceWeight, Scorer, ScorerOfOne
+from koordinator.scheduler.plugins.node_resources.allocation import (
+    Allocation,
+    Fill,
+    ResourceWeight,
+    Scorer,
+    ScorerOfOne,
+)
 
 _Function = Callable[[Ints], Ints]
 
 _MAX_SHAPE_SCORE: Final = 10
 _MAX_UTILIZATION: Final = 100
+_ZERO: Final = np.zeros(())
+_HUNDRED: Final = np.array(float(MAX_NODE_SCORE))
+"""Half of the cost of plain numbers, which numpy turns into these each time."""
 
 
 class ShapePoint(Protocol):
@@ -59,16 +68,19 @@ def scorer_for(strategy: Strategy) -> Scorer:
 def least_allocated(fill: Fill) -> Ints:
     """More for emptier nodes; nothing for a resource that would be overcommitted."""
     free = np.subtract(fill.allocatable, fill.requested, out=fill.requested)
-    return _mean_share(np.maximum(free, 0, out=free), fill)
+    return _mean_share(np.maximum(free, _ZERO if fill.complete else 0, out=free), fill)
 
 
-def least_allocated_of_one(requested: Sequence[int], allocatable: Sequence[int], weights: Sequence[int]) -> int:
+def least_allocated_of_one(requested: Sequence[int], allocatable: Sequence[int], allocation: Allocation) -> int:
     """As least_allocated, for one node."""
     total = weight = 0
-    for used, whole, factor in zip(requested, allocatable, weights, strict=True):
+    for column, more, factor in allocation.items:
+        whole = allocatable[column]
         if whole > 0:
             weight += factor
-            total += max(whole - used, 0) * MAX_NODE_SCORE // whole * factor
+            free = whole - requested[column] - more
+            if free > 0:
+                total += free * MAX_NODE_SCORE // whole * factor
     return total // weight if weight else 0
 
 
@@ -113,7 +125,7 @@ def _on_line(points: Sequence[tuple[int, int]], x: int) -> int:
 def _mean_share(parts: Any, fill: Fill) -> Ints:
     """The weighted mean of part × 100 / whole, over the resources that a node has. ``parts`` are used up."""
     if fill.complete:
-        parts *= float(MAX_NODE_SCORE)
+        parts *= _HUNDRED
         parts /= fill.allocatable
         np.floor(parts, out=parts)
         # Half of the cost of the operator for few rows.
