@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, cast
 
 from koordinator.scheduler.engine.evaluation import Evaluation
-from koordinator.scheduler.engine.findings import FilterFindings, ScoreFindings
+from koordinator.scheduler.engine.findings import FilterFindings, ScoreFindings, Together
 from koordinator.scheduler.metrics import SchedulerMetrics
 
 _ONE_IN: Final = 10
@@ -52,6 +52,7 @@ class PluginTimes:
         finally:
             for entry, stopwatch in (*filters, *scores):
                 entry.plugin = stopwatch.plugin
+                stopwatch.put_back()
             self._tell("Filter", [stopwatch for _, stopwatch in filters if stopwatch.calls])
             self._tell("Score", [stopwatch for _, stopwatch in scores if stopwatch.calls])
 
@@ -70,6 +71,8 @@ class PluginTimes:
         for entry in entries:
             stopwatch = _Stopwatch(entry.plugin, self._monotonic)
             entry.plugin = cast(Any, stopwatch)
+            if entry.together is not None:
+                stopwatch.measure_together(entry.together)
             timed.append((entry, stopwatch))
         return timed
 
@@ -83,6 +86,17 @@ class _Stopwatch:
         self.calls = 0
         self.status = "Success"
         self._monotonic = monotonic
+        self._together: tuple[Together, Callable[..., Any]] | None = None
+
+    def measure_together(self, together: Together) -> None:
+        """What the plugin does for this class of pods and others at once is done for this decision, too."""
+        self._together = together, together.judge
+        together.judge = self._measuring(together.judge)
+
+    def put_back(self) -> None:
+        if self._together is not None:
+            together, judge = self._together
+            together.judge = judge
 
     def __getattr__(self, name: str) -> Any:
         member = getattr(self.plugin, name)

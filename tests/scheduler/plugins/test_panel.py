@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,12 +15,15 @@ from koordinator.api.meta import ObjectMeta
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
+from koordinator.base.metrics import Metrics
 from koordinator.scheduler.engine.columns import Ints, Rows
 from koordinator.scheduler.engine.evaluation import Evaluation
-from koordinator.scheduler.engine.findings import SharedFindings
+from koordinator.scheduler.engine.findings import FilterFindings, SharedFindings
 from koordinator.scheduler.engine.joint import Joint
 from koordinator.scheduler.engine.panel import Panel
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.metrics import SchedulerMetrics
+from koordinator.scheduler.plugin_times import PluginTimes
 from koordinator.scheduler.plugins.node_resources.fit import NodeResourcesFit
 from tests.scheduler.plugins.clusters import NOW, World
 from tests.scheduler.plugins.test_following import LOAD, failures, make_profile, tick, verdicts
@@ -204,3 +208,23 @@ def test_after_an_error_each_follows_by_itself(monkeypatch: pytest.MonkeyPatch) 
         assert bench.following[0].number is None
     for number in (0, 1, 4):
         bench.check(number)
+
+
+def test_what_is_judged_together_is_measured_too() -> None:
+    bench, metrics, ticks = Bench(far=0), Metrics(), itertools.count()
+    times = PluginTimes("koord-scheduler", SchedulerMetrics(metrics), lambda: float(next(ticks)))
+    for name in NODES[:2]:
+        fill(bench, name)
+        bench.following[0].refresh()
+    (judging,) = (
+        each.together for each in bench.following[0].moving if each.origin == (FilterFindings, "NodeResourcesFit")
+    )
+    assert judging is not None
+    before = judging.judge
+    for _ in range(9):
+        times.refresh(bench.following[0])
+    fill(bench, NODES[2])
+    times.refresh(bench.following[0])
+    labels = {"plugin": "NodeResourcesFit", "extension_point": "Filter", "status": "Success"}
+    assert metrics.registry.get_sample_value("scheduler_plugin_execution_duration_seconds_sum", labels) == 1
+    assert judging.judge == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from koordinator.scheduler.engine.columns import Aspect, NodeColumns
@@ -151,6 +152,7 @@ class _Makers:
         return self._shared.of(ScoreFindings, plugin, self._pod, make)
 
 
-def _mask(aspects: Iterable[Aspect]) -> int:
+@cache
+def _mask(aspects: tuple[Aspect, ...]) -> int:
     # What reads nothing that changes still has to see a row once: with its node.
     return sum(1 << aspect for aspect in set(aspects)) or 1 << Aspect.NODE

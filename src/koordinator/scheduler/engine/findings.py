@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Hashable, MutableMapping
+from functools import cache
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
@@ -38,6 +39,11 @@ _SPARE_ROWS: Final = 64
 _OF_NODE: Final = 1 << Aspect.NODE
 
 
+@cache
+def _aspects_of(reads: int) -> tuple[int, ...]:
+    return tuple(int(aspect) for aspect in Aspect if reads >> aspect & 1)
+
+
 class Carrier(Protocol):
     """Who brings findings up to date together with others."""
 
@@ -46,6 +52,13 @@ class Carrier(Protocol):
 
     def keep_up(self) -> None:
         """Go on to the present version if that is far."""
+
+
+class Together(Protocol):
+    """What findings of one origin are brought up to date with."""
+
+    judge: Callable[[Rows], Ints]
+    """See Joint.judge."""
 
 
 class Findings(ABC):
@@ -57,7 +70,7 @@ class Findings(ABC):
         self.state = state
         self.reads = reads
         """Bit mask of the aspects on which a row's value depends."""
-        self._aspects = tuple(int(aspect) for aspect in Aspect if reads >> aspect & 1)
+        self._aspects = _aspects_of(reads)
         self.follows = follows
         """It depends on other rows as well."""
         self.is_shared = not follows
@@ -65,6 +78,8 @@ class Findings(ABC):
         self.moves = reads != _OF_NODE
         """Whether values change as pods come and go, and not with the nodes alone."""
         self.carrier: Carrier | None = None
+        self.together: Together | None = None
+        """Where there is a carrier."""
         self._few = 1
         """So many rows are done faster one by one than as arrays."""
         self.values: NDArray[np.signedinteger[Any]] = np.zeros(0, dtype=np.int64)

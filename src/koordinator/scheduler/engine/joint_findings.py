@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from koordinator.scheduler.engine.columns import Mask, NodeColumns, Rows
+from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.findings import Carrier, FilterFindings, Findings, ScoreFindings
 from koordinator.scheduler.engine.joint import Joint
 
@@ -19,6 +20,8 @@ class JointFindings:
 
     def __init__(self, joint: Joint, columns: NodeColumns, like: Findings, *, classes: int, rows: int) -> None:
         self._joint = joint
+        self.judge: Callable[[Rows], Ints] = joint.judge
+        """May be replaced by one that measures what it takes."""
         self._columns = columns
         self._members: list[Findings] = []
         self._place_of: dict[int, int] = {}
@@ -38,12 +41,12 @@ class JointFindings:
             values, size = self._values[place], self._columns.size
             values[:size] = findings.values[:size]
             self._has_ruled_out |= bool(np.count_nonzero(values))
-            findings.values, findings.carrier = values, carrier
+            findings.values, findings.carrier, findings.together = values, carrier, self
         self._places[number] = place
 
     def filter(self, rows: Rows, classes: int) -> Mask | None:
         """Judge ``rows``; returns which of the first ``classes`` may not go to one of them, None if all may."""
-        codes = self._joint.judge(rows)
+        codes = self.judge(rows)
         is_any = np.count_nonzero(codes)
         if not is_any and not self._has_ruled_out:
             return None
@@ -63,7 +66,7 @@ class JointFindings:
 
     def score(self, rows: Rows, classes: int) -> Values:
         """Judge ``rows``; returns weighted scores of shape (rows, classes)."""
-        scores, first = self._joint.judge(rows), self._members[0]
+        scores, first = self.judge(rows), self._members[0]
         assert isinstance(first, ScoreFindings)
         first.check(scores.ravel())
         weighted = np.zeros((scores.shape[0], scores.shape[1] + 1), dtype=self._values.dtype)
@@ -75,6 +78,6 @@ class JointFindings:
         """Members have arrays of their own again."""
         for findings in self._members:
             findings.adopt()
-            findings.carrier = None
+            findings.carrier = findings.together = None
             if findings.values.base is self._values:
                 findings.values = findings.values.copy()
