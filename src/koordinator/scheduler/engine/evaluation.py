@@ -105,10 +105,12 @@ class Evaluation(Board):
             self._has_news |= bool(touched.aspects & _OF_NODE)
             self._follow_rows(touched.aspects, touched.rows, touched.alive)
             return
+        changed = {row: aspects for row, aspects in changed.items() if aspects & self._reads}
+        if not changed:
+            return
         aspects = reduce(or_, changed.values())
         if len(changed) <= ONE_BY_ONE and self._is_simple and not aspects & _OF_NODE:
-            if aspects & self._reads:
-                self._follow_few(aspects, changed)
+            self._follow_few(aspects, changed)
             return
         self._has_news |= bool(aspects & _OF_NODE)
         rows = np.array(sorted(changed), dtype=np.intp)

@@ -31,7 +31,7 @@ from koordinator.scheduler.engine.framework import (
 from koordinator.scheduler.engine.joint import Joint
 from koordinator.scheduler.engine.pod_info import PodInfo
 
-FEW_CHANGES: Final = 16
+FEW_CHANGES: Final = 24
 """So many are looked through faster than the versions of all rows are compared."""
 ONE_BY_ONE: Final = 6
 """So many rows are done faster in plain integers, one after the other, than as arrays; also to put them together."""

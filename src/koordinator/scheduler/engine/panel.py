@@ -25,8 +25,8 @@ from koordinator.scheduler.engine.framework import ScoreType
 from koordinator.scheduler.engine.joint_findings import JointFindings
 from koordinator.scheduler.engine.leaders import INFEASIBLE
 
-FAR: Final = 10
-"""A placement makes two changes of a row: of its pods, of its load."""
+FAR: Final = 12
+"""A placement makes two changes of a row: of its pods, of its load. Often its labels change when it is confirmed."""
 CLASSES: Final = 256
 """With one more, all start anew."""
 _FEW_CHANGES: Final = 128
@@ -53,6 +53,8 @@ class Panel:
         """By Findings.origin."""
         self._filters: list[JointFindings] = []
         self._scores: list[JointFindings] = []
+        self._reads = _OF_NODE
+        """Bit mask of the aspects that members depend on."""
         self._rows = 0
         self._totals: Scores = np.zeros((0, 0), dtype=score_type)
         """(classes, rows), of which each member has one."""
@@ -72,6 +74,7 @@ class Panel:
             self._begin(board.totals.shape[0])
         number = len(self._boards)
         self._boards.append(board)
+        self._reads = reduce(or_, (findings.reads for findings in board.moving), self._reads)
         for findings in board.moving:
             if findings.origin not in self._joint:
                 self._joint[findings.origin] = self._new(findings)
@@ -111,7 +114,7 @@ class Panel:
         if changed is None or columns.size > self._rows:
             self.dissolve()
             return
-        rows = [row for row in changed if columns.alive[row]]
+        rows = [row for row, aspects in changed.items() if aspects & self._reads and columns.alive[row]]
         try:
             if rows:
                 self._judge(np.array(sorted(rows), dtype=np.intp))
