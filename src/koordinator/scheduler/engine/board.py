@@ -184,12 +184,13 @@ class Board:
         names = self._columns.names
         return np.array([row for row in rows.tolist() if names[row] in self.plan.restricted_to], dtype=np.intp)
 
-    def _combine(self, rows: Rows) -> bool:
-        """Verdicts and totals from what the plugins said of each row; returns whether a verdict has changed."""
-        # Where all rows are meant, views are several times as fast as copies by index.
-        everything = rows.shape[0] == self._columns.size
-        where: Any = slice(rows.shape[0]) if everything else rows
-        passed = len(self._filters)
+    def _where(self, rows: Rows) -> Any:
+        """What to index with: where all rows are meant, views are several times as fast as copies by index."""
+        return slice(rows.shape[0]) if rows.shape[0] == self._columns.size else rows
+
+    def _judge_anew(self, rows: Rows) -> bool:
+        """Verdicts from what the filters said of each row; returns whether one has changed. Totals are as they were."""
+        where, passed = self._where(rows), len(self._filters)
         first = np.full(rows.shape[0], passed, dtype=np.int16)
         for index in range(passed - 1, -1, -1):
             codes = self._filters[index].values[where]
@@ -198,25 +199,22 @@ class Board:
                 # Several times as fast as assigning by a mask.
                 first -= (first - np.int16(index)) * (codes != FEASIBLE)
         feasible = first == passed
-        totals = self._sums(where)
-        if np.count_nonzero(feasible) < rows.shape[0]:
-            _rule_out(totals, ~feasible)
         changed = bool(np.count_nonzero(self.feasible[where] != feasible))
         if np.count_nonzero(self._first[where] != first):
             self._count_first(where, first)
-        self.totals[where] = totals
-        self._leaders.forget()
         if changed:
             self.feasible[where] = feasible
             self.feasible_count = int(np.count_nonzero(self.feasible))
         return changed
 
-    def _add_up(self, rows: Rows) -> None:
-        """Totals, where verdicts are as they were."""
-        totals, feasible = self._sums(rows), self.feasible[rows]
-        if np.count_nonzero(feasible) < rows.shape[0]:
-            _rule_out(totals, ~feasible)
-        self.totals[rows] = totals
+    def _add_up(self, rows: Rows | None = None) -> None:
+        """Totals from scores and verdicts: of ``rows``, or of all that there are."""
+        where = slice(self._columns.size) if rows is None else self._where(rows)
+        totals, feasible = self._sums(where), self.feasible[where]
+        if np.count_nonzero(feasible) < feasible.shape[0]:
+            # Several times as fast as assigning by a mask.
+            totals += (INFEASIBLE - totals) * ~feasible
+        self.totals[where] = totals
         self._leaders.forget()
 
     def _sums(self, where: Any) -> Scores:
@@ -279,11 +277,6 @@ class Board:
             (score, None if scaled is None else _longer(scaled, capacity, fill=0))
             for score, scaled in self._scores_and_scaled
         ]
-
-
-def _rule_out(totals: Scores, ruled_out: Mask) -> None:
-    """Where ``ruled_out`` is set. Several times as fast as assigning by a mask."""
-    totals += (INFEASIBLE - totals) * ruled_out
 
 
 def _longer(array: NDArray[Item], capacity: int, *, fill: int) -> NDArray[Item]:

@@ -20,7 +20,6 @@ from koordinator.scheduler.engine.board import Board
 from koordinator.scheduler.engine.class_plan import plan_class
 from koordinator.scheduler.engine.columns import Aspect, NodeColumns, Rows
 from koordinator.scheduler.engine.findings import FEW_CHANGES, ONE_BY_ONE, FilterFindings, Findings, SharedFindings
-from koordinator.scheduler.engine.leaders import INFEASIBLE
 from koordinator.scheduler.engine.panel import Panel
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.point_times import UNTIMED, PointTimes
@@ -133,8 +132,8 @@ class Evaluation(Board):
                 findings.version = version
         for row in changed:
             stale |= self._conclude(row)
-        if stale or self._is_stale():
-            self._normalize()
+        if (stale or self._is_stale()) and self._rescale():
+            self._add_up()
 
     def _readers_of(self, aspects: int) -> tuple[Findings, ...]:
         """The findings that depend on any of ``aspects``; to the others it does not matter that they are behind."""
@@ -165,17 +164,17 @@ class Evaluation(Board):
             self._judge_transformed(aspects, rows)
         else:
             self._judge(self._readers_of(aspects), aspects, rows)
-        if further is not None:
-            stale |= self._combine(further) and bool(self._scaling)
-        elif rows.shape[0] <= ONE_BY_ONE:
+        one_by_one = further is None and rows.shape[0] <= ONE_BY_ONE
+        meant = rows if further is None else further
+        if one_by_one:
             for row in rows.tolist():
                 stale |= self._conclude(row) and bool(self._scaling)
-        elif aspects & _OF_NODE or _last_change(self._filters) > self.version:
-            stale |= self._combine(rows) and bool(self._scaling)
-        else:
-            self._add_up(rows)
-        if stale or self._is_stale():
-            self._normalize()
+        elif further is not None or aspects & _OF_NODE or _last_change(self._filters) > self.version:
+            stale |= self._judge_anew(meant) and bool(self._scaling)
+        if (stale or self._is_stale()) and self._rescale():
+            self._add_up()
+        elif not one_by_one:
+            self._add_up(meant)
 
     def _is_stale(self) -> bool:
         """Whether a score has changed that others are scaled by."""
@@ -224,8 +223,8 @@ class Evaluation(Board):
             entry.judge(self._present(np.flatnonzero(meant & columns.alive[: columns.size])))
         return self._present(columns.alive_rows)
 
-    def _normalize(self) -> None:
-        """Scale the scores that depend on each other, and add everything up again."""
+    def _rescale(self) -> bool:
+        """Scale the scores that depend on each other; returns whether one has changed, and with it totals."""
         size = self._columns.size
         feasible, changed = self.feasible[:size], False
         for score, known in self._scores_and_scaled:
@@ -238,10 +237,8 @@ class Evaluation(Board):
             if not np.array_equal(weighted, known[:size]):
                 known[:size] = weighted
                 changed = True
-        if changed:
-            self._has_news = True
-            self.totals[:size] = np.where(feasible, self._sums(slice(size)), INFEASIBLE)
-            self._leaders.forget()
+        self._has_news |= changed
+        return changed
 
 
 def _last_change(findings: Iterable[Findings]) -> int:
