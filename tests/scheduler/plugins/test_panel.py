@@ -228,3 +228,22 @@ def test_what_is_judged_together_is_measured_too() -> None:
     labels = {"plugin": "NodeResourcesFit", "extension_point": "Filter", "status": "Success"}
     assert metrics.registry.get_sample_value("scheduler_plugin_execution_duration_seconds_sum", labels) == 1
     assert judging.judge == before
+
+
+@pytest.mark.parametrize("far", [0, 10])
+def test_the_cluster_grows_beyond_what_there_was_room_for(far: int) -> None:
+    bench = Bench(far=far)
+    for name in NODES[:8]:
+        fill(bench, name)
+        for number in (0, 2):
+            bench.check(number)
+    for count in (1, 30, 60, 90):
+        for index in range(count):
+            bench.world.set_node(node(f"more-{count}-{index}"))
+        for number in (0, 1):
+            bench.check(number)
+        for name in NODES[8:]:
+            fill(bench, name)
+            bench.world.take(f"on-{name}")
+        for number in (1, 2, 3):
+            bench.check(number)

@@ -68,8 +68,8 @@ class Board:
 
     def keep_totals_in(self, totals: Scores) -> None:
         """In an array that the panel writes to as well."""
-        known = self.totals.shape[0]
-        totals[:known], totals[known:] = self.totals, INFEASIBLE
+        size = self._columns.size
+        totals[:size], totals[size:] = self.totals[:size], INFEASIBLE
         self.totals = totals
 
     def dismiss(self, version: int | None) -> None:

@@ -26,6 +26,7 @@ from koordinator.scheduler.engine.point_times import UNTIMED, PointTimes
 from koordinator.scheduler.engine.profile import Profile
 
 _SPARE_ROWS: Final = 64
+_PART: Final = 8
 _EVERYTHING: Final = (1 << len(Aspect)) - 1
 _OF_NODE: Final = 1 << Aspect.NODE
 
@@ -51,6 +52,8 @@ class Evaluation(Board):
         self._readers: dict[int, tuple[Findings, ...]] = {}
         """By bit mask of aspects: the findings that read any of them."""
         self._scaling = tuple(score for score in self._scores if score.scales)
+        self._flat: dict[int, int] = {}
+        """Scores, by index, that were all 0 when they were scaled last, with the number of rows then."""
         self._follows = any(findings.follows for findings in self._findings)
         transformed = bool(profile.filter_transformers or profile.score_transformers)
         self._is_simple = not transformed and plan.restricted_to is None
@@ -70,7 +73,7 @@ class Evaluation(Board):
                 self.adopt(self._panel.version)
                 if self.version == columns.version:
                     return
-        if self.feasible.shape[0] < columns.size:
+        if min(self.feasible.shape[0], self.totals.shape[0]) < columns.size:
             self._grow(columns.size + max(_SPARE_ROWS, columns.size >> 4))
         if self.version < 0:
             self._update(_EVERYTHING, self._present(columns.alive_rows), stale=bool(self._scaling))
@@ -217,6 +220,10 @@ class Evaluation(Board):
         put all together anew is cheaper than to pick out many."""
         columns = self._columns
         for entry, rows in reached:
+            if rows.shape[0] * _PART > columns.size:
+                # To judge all is faster than to find out which are meant.
+                entry.judge(self._present(columns.alive_rows))
+                continue
             # Several times as fast as sorting, whatever order they come in.
             meant = np.zeros(columns.size, dtype=np.bool_)
             meant[rows] = True
@@ -227,9 +234,16 @@ class Evaluation(Board):
         """Scale the scores that depend on each other; returns whether one has changed, and with it totals."""
         size = self._columns.size
         feasible, changed = self.feasible[:size], False
-        for score, known in self._scores_and_scaled:
+        for index, (score, known) in enumerate(self._scores_and_scaled):
             if known is None:
                 continue
+            is_flat = score.plugin.scales_zeros_alike and not np.count_nonzero(score.values[:size])
+            if is_flat and self._flat.get(index) == size:
+                continue
+            if is_flat:
+                self._flat[index] = size
+            else:
+                self._flat.pop(index, None)
             scaled = score.plugin.normalize(self.pod, score.state, score.values[:size], feasible)
             final = score.values[:size] if scaled is None else scaled
             score.check(final, feasible)

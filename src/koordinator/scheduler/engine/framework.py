@@ -209,6 +209,8 @@ class FilterPlugin(Plugin):
 
 class ScorePlugin(Plugin):
     score_reads: ClassVar[tuple[Aspect, ...]]
+    scales_zeros_alike: ClassVar[bool] = False
+    """``normalize`` makes the same of scores that are all 0, whatever nodes are feasible and whatever ``state`` is."""
 
     def pre_score(self, pod: PodInfo) -> Any:
         """State for ``score``; None (the default) when there is nothing to prepare, SKIP_SCORE to be left out."""

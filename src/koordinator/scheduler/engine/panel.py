@@ -68,7 +68,7 @@ class Panel:
             return False
         for findings in board.moving:
             findings.refresh()
-        if len(self._boards) == self._classes or board.totals.shape[0] > self._rows:
+        if len(self._boards) == self._classes or self._columns.size > self._rows:
             self.dissolve()
         if not self._boards:
             self._begin(board.totals.shape[0])
@@ -87,6 +87,7 @@ class Panel:
     def _begin(self, rows: int) -> None:
         self.version = self._columns.version
         self._rows = rows
+        self._reads = _OF_NODE
         # Memory is taken only for what is written to.
         self._totals = np.zeros((self._classes, rows), dtype=self._score_type)
         self._fixed = np.zeros((rows, self._classes), dtype=self._score_type)

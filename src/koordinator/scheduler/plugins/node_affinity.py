@@ -60,6 +60,7 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
     name = "NodeAffinity"
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
     score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
+    scales_zeros_alike = True
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)

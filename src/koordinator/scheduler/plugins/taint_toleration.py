@@ -45,6 +45,7 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, Expl
     name = "TaintToleration"
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
     score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
+    scales_zeros_alike = True
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)

@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
+from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows, at
 from koordinator.scheduler.engine.framework import FEASIBLE
 from koordinator.scheduler.plugins.pod_topology_spread.constraints import SpreadConstraint
 from koordinator.scheduler.plugins.pod_topology_spread.domain_counts import DomainCounts
@@ -114,9 +114,9 @@ class HardSpread:
     def codes(self, rows: Rows) -> Ints:
         """FEASIBLE, or what the first constraint that is not met says."""
         first, *others = self._limits
-        codes: Ints = first.codes[first.counts.domain[rows]]
+        codes: Ints = first.codes.take(at(first.counts.domain, rows))
         for limit in others:
-            codes = np.where(codes == FEASIBLE, limit.codes[limit.counts.domain[rows]], codes)
+            codes = np.where(codes == FEASIBLE, limit.codes.take(at(limit.counts.domain, rows)), codes)
         return codes
 
     def code(self, row: int) -> int:
