@@ -27,6 +27,7 @@ from koordinator.scheduler.engine.profile import Profile
 
 _SPARE_ROWS: Final = 64
 _PART: Final = 8
+"""Where one row of so many has to be judged again, all are."""
 _EVERYTHING: Final = (1 << len(Aspect)) - 1
 _OF_NODE: Final = 1 << Aspect.NODE
 
