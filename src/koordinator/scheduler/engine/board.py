@@ -88,16 +88,13 @@ class Board:
     def fixed_totals(self, unsettled: int) -> Scores:
         """By row, what of the total stays the same while pods come and go; INFEASIBLE where the node itself rules the
         row out, and ``unsettled`` where the verdict depends on the pods there are."""
-        size, passed = self._columns.size, len(self._filters)
-        first = np.full(size, passed, dtype=np.int16)
-        for index in range(passed - 1, -1, -1):
-            if not self._filters[index].moves:
-                np.copyto(first, index, where=self._filters[index].values[:size] != FEASIBLE)
+        size = self._columns.size
+        first = self._first_of(slice(size), size, only_fixed=True)
         totals = np.zeros(size, dtype=self.totals.dtype)
         for score, scaled in self._scores_and_scaled:
             if scaled is not None or not score.moves:
                 totals += (score.values if scaled is None else scaled)[:size]
-        np.copyto(totals, INFEASIBLE, where=first != passed)
+        np.copyto(totals, INFEASIBLE, where=first != len(self._filters))
         np.copyto(totals, unsettled, where=first != self._first[:size])
         return totals
 
@@ -190,15 +187,9 @@ class Board:
 
     def _judge_anew(self, rows: Rows) -> bool:
         """Verdicts from what the filters said of each row; returns whether one has changed. Totals are as they were."""
-        where, passed = self._where(rows), len(self._filters)
-        first = np.full(rows.shape[0], passed, dtype=np.int16)
-        for index in range(passed - 1, -1, -1):
-            codes = self._filters[index].values[where]
-            # Mostly nothing is ruled out, and counting is several times as fast as any().
-            if np.count_nonzero(codes):
-                # Several times as fast as assigning by a mask.
-                first -= (first - np.int16(index)) * (codes != FEASIBLE)
-        feasible = first == passed
+        where = self._where(rows)
+        first = self._first_of(where, rows.shape[0])
+        feasible = first == len(self._filters)
         changed = bool(np.count_nonzero(self.feasible[where] != feasible))
         if np.count_nonzero(self._first[where] != first):
             self._count_first(where, first)
@@ -206,6 +197,22 @@ class Board:
             self.feasible[where] = feasible
             self.feasible_count = int(np.count_nonzero(self.feasible))
         return changed
+
+    def _first_of(self, where: Any, count: int, *, only_fixed: bool = False) -> NDArray[np.int16]:
+        """The index of the first filter that rules out each of ``count`` rows, as ``_first`` has it; with
+        ``only_fixed``, of those that go by the node alone."""
+        passed = len(self._filters)
+        first = np.full(count, passed, dtype=np.int16)
+        for index in range(passed - 1, -1, -1):
+            entry = self._filters[index]
+            if only_fixed and entry.moves:
+                continue
+            codes = entry.values[where]
+            # Mostly nothing is ruled out, and counting is several times as fast as any().
+            if np.count_nonzero(codes):
+                # Several times as fast as assigning by a mask.
+                first -= (first - np.int16(index)) * (codes != FEASIBLE)
+        return first
 
     def _add_up(self, rows: Rows | None = None) -> None:
         """Totals from scores and verdicts: of ``rows``, or of all that there are."""

@@ -77,7 +77,7 @@ class Evaluation(Board):
         if min(self.feasible.shape[0], self.totals.shape[0]) < columns.size:
             self._grow(columns.size + max(_SPARE_ROWS, columns.size >> 4))
         if self.version < 0:
-            self._update(_EVERYTHING, self._present(columns.alive_rows), stale=bool(self._scaling))
+            self._update(_EVERYTHING, self._present(columns.alive_rows), stale=True)
             self.version = columns.version
             return
         is_far = self._panel is not None and self._panel.is_far(self.version)
@@ -158,7 +158,7 @@ class Evaluation(Board):
             gone = np.setdiff1d(rows, alive, assume_unique=True)
         if gone.shape[0]:
             self._rule_out(gone)
-            stale |= bool(self._scaling)
+            stale = True
         self._update(aspects, alive, stale=stale, further=self._judge_again(reached) if reached else None)
 
     def _update(self, aspects: int, rows: Rows, *, stale: bool, further: Rows | None = None) -> None:
@@ -172,9 +172,9 @@ class Evaluation(Board):
         meant = rows if further is None else further
         if one_by_one:
             for row in rows.tolist():
-                stale |= self._conclude(row) and bool(self._scaling)
+                stale |= self._conclude(row)
         elif further is not None or aspects & _OF_NODE or _last_change(self._filters) > self.version:
-            stale |= self._judge_anew(meant) and bool(self._scaling)
+            stale |= self._judge_anew(meant)
         if (stale or self._is_stale()) and self._rescale():
             self._add_up()
         elif not one_by_one:
@@ -232,7 +232,7 @@ class Evaluation(Board):
         return self._present(columns.alive_rows)
 
     def _rescale(self) -> bool:
-        """Scale the scores that depend on each other; returns whether one has changed, and with it totals."""
+        """Scale the scores that depend on each other, if any; returns whether one has changed, and with it totals."""
         size = self._columns.size
         feasible, changed = self.feasible[:size], False
         for index, (score, known) in enumerate(self._scores_and_scaled):

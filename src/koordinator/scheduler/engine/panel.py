@@ -129,11 +129,10 @@ class Panel:
     def _judge(self, rows: Rows) -> None:
         classes = len(self._boards)
         fixed = self._fixed.take(rows, axis=0)[:, :classes]
-        in_doubt: Mask | None = None
         for each in self._filters:
             ruled_out = each.filter(rows, classes)
             if ruled_out is not None:
-                in_doubt = ruled_out if in_doubt is None else in_doubt | ruled_out
+                self._leave_behind(ruled_out)
         totals = fixed.copy()
         for of_plugin in self._scores:
             totals += of_plugin.score(rows, classes)
@@ -141,10 +140,11 @@ class Panel:
             totals += (INFEASIBLE - totals) * (fixed < 0)
             unsettled = fixed == _UNSETTLED
             if np.count_nonzero(unsettled):
-                in_doubt = unsettled.any(axis=0) if in_doubt is None else in_doubt | unsettled.any(axis=0)
+                self._leave_behind(unsettled.any(axis=0))
         self._totals[:classes, rows] = totals.T
-        if in_doubt is not None:
-            self._behind.update(np.flatnonzero(in_doubt).tolist())
+
+    def _leave_behind(self, members: Mask) -> None:
+        self._behind.update(np.flatnonzero(members).tolist())
 
     def is_current(self, number: int) -> bool:
         """Whether ``version`` holds for the member."""

@@ -56,7 +56,7 @@ class ScarceResourceAvoidance(ScorePlugin):
 
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
         self._learn()
-        allocatable = self.view.columns.allocatable[row].tolist()
+        allocatable = self.view.columns.numbers[row].allocatable
         unused = [scarce for column, scarce in self._columns if column not in state and allocatable[column] > 0]
         return (len(unused) - sum(unused)) * MAX_NODE_SCORE // len(unused) if unused else MAX_NODE_SCORE
 

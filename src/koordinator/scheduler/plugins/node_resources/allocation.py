@@ -60,17 +60,14 @@ class Allocation:
 
     columns: tuple[int, ...]
     added: tuple[int, ...]
-    weights: tuple[int, ...]
     with_defaults: bool
     """Of CPU and memory, requests with defaults count instead of the plain ones."""
-    pairs: tuple[tuple[int, int], ...]
-    """``columns`` with ``added``."""
     items: tuple[tuple[int, int, int], ...]
-    """``columns`` with ``added`` and ``weights``."""
+    """``columns`` with ``added`` and their integer weights."""
     added_to_rows: NDArray[np.float64]
     """``added`` in the shape (resources, 1)."""
     float_weights: NDArray[np.float64]
-    """``weights`` as an array: numpy multiplies matrices of floats far faster than of integers."""
+    """The weights as an array: numpy multiplies matrices of floats far faster than of integers."""
     total_weight: int
 
 
@@ -110,9 +107,7 @@ class AllocationScorer:
         return Allocation(
             columns=chosen_columns,
             added=tuple(added),
-            weights=tuple(weight for _, weight in chosen),
             with_defaults=non_zero,
-            pairs=tuple(zip(chosen_columns, added, strict=True)),
             items=tuple((column, more, weight) for (column, weight), more in zip(chosen, added, strict=True)),
             added_to_rows=np.array(added, dtype=np.float64).reshape(-1, 1),
             float_weights=np.array([weight for _, weight in chosen], dtype=np.float64),
@@ -150,7 +145,7 @@ class AllocationScorer:
         defaulted = CPU_AND_MEMORY if allocation.with_defaults else ()
         taken = [
             at((columns.non_zero_requested if column in defaulted else columns.requested)[:, column], rows) + added
-            for column, added in allocation.pairs
+            for column, added, _ in allocation.items
         ]
         allocatable = [at(columns.allocatable[:, column], rows) for column in allocation.columns]
         weights, total_weight = allocation.float_weights, allocation.total_weight

@@ -72,9 +72,9 @@ def _deviation_of_some(requested: Any, allocatable: Any) -> Any:
 
 def balanced_pair(requested: Sequence[int], allocatable: Sequence[int], allocation: Allocation) -> int | None:
     """The same for one node and two resources, the usual case; None for any other."""
-    if len(allocation.pairs) != 2:
+    if len(allocation.items) != 2:
         return None
-    (first, more_of_first), (second, more_of_second) = allocation.pairs
+    (first, more_of_first, _), (second, more_of_second, _) = allocation.items
     if allocatable[first] <= 0 or allocatable[second] <= 0:
         return MAX_NODE_SCORE
     one = min((requested[first] + more_of_first) / allocatable[first], 1.0)

@@ -32,14 +32,11 @@ _FULL: Final = "pods: the node has as many as it may have"
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    columns: tuple[int, ...]
-    """The first is the pod itself."""
-    amounts: tuple[int, ...]
-    column_indices: Rows
     pairs: tuple[tuple[int, int], ...]
-    """``columns`` with ``amounts``."""
+    """Columns with amounts; the first is the pod itself."""
+    columns: Rows
     of_each_row: Ints
-    """``amounts`` as a column, to be compared with what is free of ``column_indices``."""
+    """The amounts as a column, to be compared with what is free of ``columns``."""
 
 
 class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
@@ -71,20 +68,18 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
             for column, amount in sorted(pod.request.amounts.items())
             if column != PODS and not (is_extended(name := resources.name(column)) and self._is_ignored(name))
         }
-        amounts = tuple(wanted.values())
         # A pod may ask for more than any node can say that it has.
-        of_each_row = np.array([min(amount, _MOST) for amount in amounts], dtype=np.int64).reshape(-1, 1)
-        indices = np.array(tuple(wanted), dtype=np.intp)
-        return PreFilterResult(_Wanted(tuple(wanted), amounts, indices, tuple(wanted.items()), of_each_row))
+        of_each_row = np.array([min(amount, _MOST) for amount in wanted.values()], dtype=np.int64).reshape(-1, 1)
+        return PreFilterResult(_Wanted(tuple(wanted.items()), np.array(tuple(wanted), dtype=np.intp), of_each_row))
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         columns = self.view.columns
         codes = np.zeros(rows.shape[0], dtype=np.int64)
         free = columns.amounts(rows).free
-        short = free.take(state.column_indices, axis=0) < state.of_each_row
+        short = free.take(state.columns, axis=0) < state.of_each_row
         if not np.count_nonzero(short):
             return codes
-        for index, (column, amount) in enumerate(zip(state.columns, state.amounts, strict=True)):
+        for index, (column, amount) in enumerate(state.pairs):
             missing = short[index]
             if np.count_nonzero(missing):
                 codes[missing] |= 1 << (_FIRST_BIT + index)
@@ -104,12 +99,12 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
         return code
 
     def joint_filter(self) -> Joint:
-        return JointFit(self.view.columns, lambda wanted: wanted.pairs, self.filter_one)
+        return JointFit(self.view.columns, lambda wanted: (wanted.columns, wanted.of_each_row[:, 0]), self.filter_one)
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         unresolvable = bool(code & _UNRESOLVABLE)
         resources = self.view.columns.resources
-        missing = [column for index, column in enumerate(state.columns) if code >> (_FIRST_BIT + index) & 1]
+        missing = [column for index, (column, _) in enumerate(state.pairs) if code >> (_FIRST_BIT + index) & 1]
         return tuple(
             Reason("Too many pods" if column == PODS else f"Insufficient {resources.name(column)}", unresolvable)
             for column in missing
@@ -117,7 +112,7 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
 
     def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
         columns, found = self.view.columns, []
-        for index, (column, amount) in enumerate(zip(state.columns, state.amounts, strict=True)):
+        for index, (column, amount) in enumerate(state.pairs):
             if code >> (_FIRST_BIT + index) & 1:
                 whole = int(columns.allocatable[row, column])
                 free = whole - int(columns.requested[row, column])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -13,7 +13,6 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 
 _NOT_WANTED: Final = int(np.iinfo(np.int64).min)
 """Never missing, even where a node is overcommitted."""
-_MOST: Final = int(np.iinfo(np.int64).max)
 
 
 class JointFit(Joint):
@@ -22,10 +21,11 @@ class JointFit(Joint):
     def __init__(
         self,
         columns: NodeColumns,
-        wanted: Callable[[Any], Sequence[tuple[int, int]]],
+        wanted: Callable[[Any], tuple[Rows, Ints]],
         code: Callable[[PodInfo, Any, int], int],
     ) -> None:
-        """``wanted`` gives (resource, amount) from the plugin's state; ``code`` says why a row is not good enough."""
+        """``wanted`` gives resources and their amounts from the plugin's state; ``code`` says why a row is not good
+        enough."""
         self._columns = columns
         self._wanted_of = wanted
         self._code = code
@@ -40,9 +40,8 @@ class JointFit(Joint):
             larger = np.full((len(self._columns.resources), max(2 * place, 16)), _NOT_WANTED)
             larger[:width, :room] = self._wanted
             self._wanted = larger
-        for resource, amount in self._wanted_of(state):
-            # A pod may ask for more than any node can say that it has.
-            self._wanted[resource, place] = min(amount, _MOST)
+        resources, amounts = self._wanted_of(state)
+        self._wanted[resources, place] = amounts
 
     def judge(self, rows: Rows) -> Ints:
         wanted = self._wanted[:, : len(self._kinds)]
