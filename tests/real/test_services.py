@@ -27,6 +27,7 @@ from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import PatchType
+from tests.base.profiling.pprof_file import read_pprof, read_units
 from tests.free_ports import free_ports
 from tests.real.control_plane import ControlPlane
 from tests.real.programs import RealPrograms
@@ -48,6 +49,7 @@ FLAGS = [
     *(("v", text) for text in ("3", "x", "-1", "+1", "", "99999999999", "9" * 30, "1")),
     ("zz", "1"),
 ]
+PROFILES = ["/debug/pprof/profile?seconds=1", "/debug/pprof/goroutine", "/debug/pprof/heap?seconds=1"]
 OURS_ALONE, PER_PROCESS = {"Selector", "NamespaceSelector"}, {"generation", "timestamp"}
 
 
@@ -64,6 +66,7 @@ class Answers:
     flags: dict[tuple[str, str], Answer]
     index: list[Answer]
     scrapes: dict[str, Answer]
+    profiles: dict[str, tuple[int, str, bytes]]
 
 
 def affinity() -> dict[str, Any]:
@@ -170,6 +173,11 @@ async def ask(session: aiohttp.ClientSession, method: str, url: str, body: str |
         return Answer(response.status, response.headers.get("Content-Type", ""), await response.text("utf-8"))
 
 
+async def profile(session: aiohttp.ClientSession, url: str) -> tuple[int, str, bytes]:
+    async with session.get(url) as response:
+        return response.status, response.headers["Content-Type"], await response.read()
+
+
 async def interview(address: str) -> Answers:
     async with aiohttp.ClientSession() as session:
         documents = {path: await ask(session, "GET", address + path) for path in PATHS}
@@ -178,9 +186,10 @@ async def interview(address: str) -> Answers:
             await ask(session, method, f"{address}/debug/flags{path}")
             for method, path in (("GET", ""), ("GET", "/"), ("GET", "/s"), ("POST", "/s"), ("PUT", ""), ("GET", "/s/"))
         ]
+        profiles = {path: await profile(session, f"{address}{path}") for path in PROFILES}
         await ask(session, "GET", f"{address}/healthz")
         scrapes = {path: await ask(session, "GET", f"{address}{path}") for path in ("/metrics/resources", "/metrics")}
-    return Answers(documents, flags, index, scrapes)
+    return Answers(documents, flags, index, scrapes, profiles)
 
 
 async def both(programs: RealPrograms, plane: ControlPlane, folder: Path) -> tuple[Answers, Answers]:
@@ -262,6 +271,13 @@ def test_the_document_is_the_original_s(answers: tuple[Answers, Answers], path: 
 def test_setting_a_flag_is_answered_as_by_the_original(answers: tuple[Answers, Answers], flag: str, value: str) -> None:
     theirs, ours = (each.flags[flag, value] for each in answers)
     assert ours == theirs
+
+
+@pytest.mark.parametrize("path", PROFILES)
+def test_a_profile_comes_as_from_the_original(answers: tuple[Answers, Answers], path: str) -> None:
+    theirs, ours = (each.profiles[path] for each in answers)
+    assert ours[:2] == theirs[:2]
+    assert read_pprof(ours[2]).units[-1] in read_units(theirs[2])
 
 
 def samples(answer: Answer, prefix: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:

@@ -49,6 +49,12 @@ def test_a_written_configuration_means_the_same(configuration: Path, tmp_path: P
     assert after.leader_election == before.leader_election
 
 
+def test_a_flag_switches_profiles_off_where_no_file_does(tmp_path: Path) -> None:
+    written = tmp_path / "written.yaml"
+    assert main(["--profiling=false", f"--write-config-to={written}"]) == 0
+    assert not load_configuration(written).document.enable_profiling
+
+
 def test_a_mistake_in_the_configuration_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "scheduler.yaml"
     path.write_text(CONFIGURATION.replace("LoadAwareScheduling", "LoadAwareSchedulin", 1))

@@ -33,7 +33,7 @@ def test_what_has_no_effect_is_said() -> None:
 
 
 def test_a_flag_that_switches_off_what_is_not_there_is_not_worth_a_word() -> None:
-    assert parse_options(["--secure-port=0", "--profiling=false"]).without_effect == ()
+    assert parse_options(["--secure-port=0", "--contention-profiling=false"]).without_effect == ()
 
 
 def test_flags_that_were_not_given_leave_the_decision_to_the_configuration() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import signal
 import sys
 from pathlib import Path
 
 from koordinator.base.clock import SystemClock
 from koordinator.base.errors import ConfigurationError
+from koordinator.base.process import stop_on_signals
 from koordinator.cli.data_folder import (
     MANAGER,
     SCHEDULER,
@@ -117,9 +117,7 @@ def run(options: argparse.Namespace) -> int:
 
 async def _serve(cluster: LocalClusterOptions, only: tuple[str, ...]) -> int:
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    stop_on_signals(stop)
     supervisor = Supervisor(cluster.data / "logs", SystemClock(), _say)
     serving = asyncio.ensure_future(_start_and_watch(supervisor, cluster, only))
     stopping = asyncio.ensure_future(stop.wait())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import uvloop
 
 from koordinator.base.errors import KoordinatorError
+from koordinator.base.process import stop_on_signals
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
 
 
@@ -42,9 +42,7 @@ def _parser() -> argparse.ArgumentParser:
 
 async def _serve(options: argparse.Namespace) -> None:
     stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stopped.set)
+    stop_on_signals(stopped)
     async with EmbeddedApi(ServerOptions(data=options.data, port=options.port)) as api:
         if options.kubeconfig is not None:
             api.write_kubeconfig(options.kubeconfig)

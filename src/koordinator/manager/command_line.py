@@ -14,7 +14,7 @@ from koordinator.base.unused_flags import UnusedFlags
 from koordinator.manager.command_line_parts import ControllerFlags, WebhookFlags
 from koordinator.manager.environment import read_environment
 from koordinator.manager.features import WITHOUT_EFFECT, make_features
-from koordinator.manager.listen_address import ListenAddress, parse_listen_address
+from koordinator.manager.listen_address import NOWHERE, ListenAddress, parse_listen_address
 from koordinator.manager.name_list import unknown_names
 from koordinator.manager.options import CONTROLLERS, Options
 from koordinator.manager.unused_flags import SWITCHES, UNUSED_FLAGS
@@ -114,10 +114,10 @@ class _Flags:
             _DEFAULTS.health_address,
             "Where to serve /readyz (with the check webhook-ready), /livez and /healthz, for the probes of a kubelet.",
         )
-        self.pprof = group.boolean(
-            "enable-pprof", True, "Accepted; there is no Go profile to serve: py-spy looks into a running process."
+        self.pprof = group.boolean("enable-pprof", True, "Serve profiles of this program under /debug/pprof.")
+        self.pprof_address = self._address(
+            group, "pprof-addr", _DEFAULTS.profile_address, "Where to serve them. No authentication."
         )
-        self.pprof_address = group.string("pprof-addr", ":8090", "Accepted; nothing listens there.")
         self.verbosity = group.integer("v", 2, "How much to log; from 4 on each decision.", minimum=0)
 
     def _address(self, group: FlagGroup, name: str, default: ListenAddress, help_text: str) -> Flag[ListenAddress]:
@@ -143,6 +143,7 @@ def parse_options(arguments: Sequence[str], variables: Mapping[str, str]) -> Opt
         namespace=given[flags.namespace],
         metrics_address=given[flags.metrics_address],
         health_address=given[flags.health_address],
+        profile_address=given[flags.pprof_address] if given[flags.pprof] else NOWHERE,
         leader_election=given[flags.election],
         leader_election_namespace=given[flags.election_namespace] or environment.namespace,
         controllers=given[flags.controllers.controllers],

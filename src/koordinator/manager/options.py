@@ -19,6 +19,7 @@ from koordinator.model.overcommit.policies import PLUGINS
 CONTROLLERS: Final = ("colocationprofile", "nodemetric", "noderesource", "nodeslo", "quotaprofile")
 METRICS_ADDRESS: Final = ListenAddress("127.0.0.1", 8080)
 HEALTH_ADDRESS: Final = ListenAddress("127.0.0.1", 8000)
+PROFILE_ADDRESS: Final = ListenAddress("127.0.0.1", 8090)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class Options:
     """Of everything that is watched; empty is all."""
     metrics_address: ListenAddress = METRICS_ADDRESS
     health_address: ListenAddress = HEALTH_ADDRESS
+    profile_address: ListenAddress = PROFILE_ADDRESS
     leader_election: bool = True
     leader_election_namespace: str = NAMESPACE
     controllers: tuple[str, ...] = CONTROLLERS

@@ -1,4 +1,5 @@
-"""What koord-manager answers besides admissions: metrics on one address, health for kubelets on another."""
+"""What koord-manager answers besides admissions: metrics on one address, health for kubelets on another, profiles on a
+third."""
 
 from __future__ import annotations
 
@@ -7,7 +8,9 @@ from typing import Final
 
 from aiohttp import web
 
+from koordinator.base.clock import Clock
 from koordinator.base.metrics import Metrics
+from koordinator.kube.profile_pages import ProfilePages
 from koordinator.kube.serving import Check, Handler, HealthServer
 from koordinator.manager.listen_address import ListenAddress
 
@@ -39,6 +42,15 @@ def make_servers(
             server.health.add(READY_CHECK, ready, "readyz")
         servers.append(server)
     return servers
+
+
+def make_profile_server(metrics: Metrics, address: ListenAddress, clock: Clock) -> HealthServer | None:
+    """One that serves profiles of this program, if it has an address."""
+    if not address.port:
+        return None
+    server = HealthServer(metrics, host=address.host, port=address.port)
+    ProfilePages(clock).add_to(server)
+    return server
 
 
 def _exposition(metrics: Metrics) -> Handler:

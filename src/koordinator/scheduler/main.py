@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse_options(sys.argv[1:] if arguments is None else arguments)
     logs.configure(options.verbosity)
     try:
-        configuration = load_configuration(Path(options.config)) if options.config else default_configuration()
+        configuration = _configuration(options)
         election = _election(options, configuration)
         if options.write_config_to:
             Path(options.write_config_to).write_text(write_configuration(configuration), "utf-8")
@@ -67,6 +67,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KoordinatorError, OSError, ExceptionGroup) as error:
         return exit_status(_PROGRAM, error)
     return 0
+
+
+def _configuration(options: Options) -> SchedulerConfiguration:
+    if options.config:
+        return load_configuration(Path(options.config))
+    return default_configuration(profiling=options.profiling)
 
 
 async def _run(options: Options, configuration: SchedulerConfiguration, election: LeaderElectionConfig | None) -> None:

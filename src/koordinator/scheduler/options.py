@@ -56,6 +56,7 @@ class Options:
     resource_namespace: str | None
     address: str
     port: int
+    profiling: bool
     max_in_unschedulable: timedelta
     verbosity: int
     monitor_period: timedelta
@@ -145,6 +146,11 @@ class _Flags:
             "Where to serve /healthz, /readyz, /livez, /metrics, /configz, /apis/v1 and /debug; no authentication.",
         )
         self.port = group.integer("port", 10251, "Its port; 0 serves nothing.", minimum=0, maximum=65535)
+        self.profiling = group.boolean(
+            "profiling",
+            True,
+            "Serve /debug/pprof and /debug/flags; a configuration file says it by enableProfiling instead.",
+        )
         self.verbosity = group.integer("v", 2, "How much to log; from 5 on each decision.", minimum=0)
 
     def _debugging(self, group: FlagGroup) -> None:
@@ -212,6 +218,7 @@ def parse_options(arguments: Sequence[str]) -> Options:
         resource_namespace=explicit(flags.resource_namespace),
         address=given[flags.address],
         port=given[flags.port],
+        profiling=given[flags.profiling],
         max_in_unschedulable=given[flags.max_in_unschedulable],
         verbosity=given[flags.verbosity],
         monitor_period=given[flags.monitor_period],

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from koordinator.base.clock import SystemClock
 from koordinator.base.metrics import Metrics
 from koordinator.kube.leader_election import LeaderElector
+from koordinator.kube.profile_pages import ProfilePages
 from koordinator.kube.serving import HealthServer
 from koordinator.scheduler.configuration import SchedulerConfiguration
 from koordinator.scheduler.program import Scheduler
@@ -36,6 +38,7 @@ def serve(
     add_configuration(server, configuration)
     if configuration.document.enable_profiling:
         add_debug_flags(server, scheduler.debug.settings)
+        ProfilePages(SystemClock()).add_to(server)
     return server
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from koordinator.base.unused_flags import LOG_FLAGS, LOG_SWITCHES, TO_STDERR
 
 _NO_SECURE_PORT: Final = "only the plain port (--address, --port) is served"
-_NO_GO_PROFILE: Final = "there is no Go profile to serve"
+_NO_MUTEXES: Final = "one thread does all the work, so that there is no contention to profile"
 _METRICS: Final = "metrics are exported as they are"
 _ONE_VERSION: Final = "there is only one version"
 _TEXT: Final = "log lines are text"
@@ -47,8 +47,7 @@ UNUSED_FLAGS: Final[Mapping[str, str]] = {
     "requestheader-username-headers": _NO_SECURE_PORT,
     "kube-api-content-type": "the API is spoken in JSON",
     "leader-elect-resource-lock": "leases are the only lock",
-    "profiling": _NO_GO_PROFILE,
-    "contention-profiling": _NO_GO_PROFILE,
+    "contention-profiling": _NO_MUTEXES,
     "allow-metric-labels": _METRICS,
     "allow-metric-labels-manifest": _METRICS,
     "disabled-metrics": _METRICS,
@@ -94,7 +93,6 @@ SWITCHES: Final = LOG_SWITCHES | {
     "log-text-split-stream",
     "permit-address-sharing",
     "permit-port-sharing",
-    "profiling",
     "runtime-config-emulation-forward-compatible",
 }
 """Those that need no value."""

@@ -90,6 +90,7 @@ def manager(options: LocalClusterOptions) -> Program:
         f"--kubeconfig={options.kubeconfig}",
         f"--metrics-addr=127.0.0.1:{options.manager_port}",
         f"--health-probe-addr=127.0.0.1:{options.manager_health_port}",
+        "--enable-pprof=false",
         f"--rest-config-qps={_REQUESTS_PER_SECOND}",
         f"--rest-config-burst={2 * _REQUESTS_PER_SECOND}",
         f"--v={options.verbosity}",

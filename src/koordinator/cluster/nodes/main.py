@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +14,7 @@ import msgspec
 import uvloop
 
 from koordinator.base.errors import ConfigurationError, KoordinatorError
+from koordinator.base.process import stop_on_signals
 from koordinator.cluster.nodes.fleet import Fleet
 from koordinator.cluster.nodes.scenario import Scenario, default_scenario, load_scenario, scale
 from koordinator.cluster.nodes.scenario_checks import MAX_NODES, check_scenario
@@ -42,9 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 async def _serve(options: argparse.Namespace, scenario: Scenario) -> None:
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
+    stop_on_signals(stop)
     client = await connect(
         ClientOptions(
             kubeconfig=options.kubeconfig,

@@ -33,9 +33,12 @@ def load_configuration(path: Path, installed: InstalledPlugins | None = None) ->
     return parse_configuration(text, str(path), installed)
 
 
-def default_configuration(installed: InstalledPlugins | None = None) -> SchedulerConfiguration:
+def default_configuration(
+    installed: InstalledPlugins | None = None, *, profiling: bool = True
+) -> SchedulerConfiguration:
     """What runs without a file: the upstream default profile."""
-    return _resolve(KubeSchedulerConfiguration(api_version=VERSION, kind=_KIND), "", [], Catalogue(installed))
+    document = KubeSchedulerConfiguration(api_version=VERSION, kind=_KIND, enable_profiling=profiling)
+    return _resolve(document, "", [], Catalogue(installed))
 
 
 def parse_configuration(text: str, source: str, installed: InstalledPlugins | None = None) -> SchedulerConfiguration:

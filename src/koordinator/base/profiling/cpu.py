@@ -1,0 +1,51 @@
+"""Where a program spends its processor time, by looking at it a hundred times in each second of that.
+
+The operating system's timer counts the time of all threads, waiting left out; what the main thread does is looked at.
+Time within a library that is not Python's counts where it was called.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from types import CodeType, FrameType
+from typing import Final, Self
+
+from koordinator.base.profiling.profile import MOST_FRAMES, Stack, frame_at
+
+HERTZ: Final = 100
+_Place = tuple[str, CodeType, int | None]
+_Places = tuple[_Place, ...]
+
+
+class CpuSampler:
+    """``with sampler:`` samples; ``stacks`` tells how often each stack was seen. To be used in the main thread, one
+    at a time, as it owns SIGPROF."""
+
+    def __init__(self) -> None:
+        self._seen: Counter[_Places] = Counter()
+        self._sampling = False
+
+    def __enter__(self) -> Self:
+        self._sampling = True
+        self._seen = Counter()
+        # It stays: a last signal that is on its way when the timer is stopped would otherwise end the process.
+        signal.signal(signal.SIGPROF, self._look)
+        signal.setitimer(signal.ITIMER_PROF, 1 / HERTZ, 1 / HERTZ)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        self._sampling = False
+
+    def stacks(self) -> dict[Stack, int]:
+        return {tuple(frame_at(*place) for place in places): count for places, count in self._seen.items()}
+
+    def _look(self, number: int, frame: FrameType | None) -> None:
+        if not self._sampling:
+            return
+        places: list[_Place] = []
+        while frame is not None and len(places) < MOST_FRAMES:
+            places.append((frame.f_globals.get("__name__", ""), frame.f_code, frame.f_lineno))
+            frame = frame.f_back
+        self._seen[tuple(places)] += 1

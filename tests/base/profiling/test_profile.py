@@ -1,0 +1,45 @@
+"""What is encoded is what a reader of pprof's format finds."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koordinator.base.profiling.profile import MOST_FRAMES, Frame, Profile, Unit
+from tests.base.profiling.pprof_file import read_pprof
+
+NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
+COUNT = Unit("samples", "count")
+FRAMES = st.builds(
+    Frame,
+    st.sampled_from(["f", "g", "<module>", "ü"]),
+    st.sampled_from(["a.py", "b.py"]),
+    st.integers(1, 1 << 40),
+    st.integers(1, 9),
+)
+STACKS = st.lists(FRAMES, min_size=1, max_size=5).map(tuple)
+
+
+@given(st.dictionaries(STACKS, st.tuples(st.integers(0, 1 << 62), st.integers(0, 1 << 62)), max_size=5))
+def test_every_sample_is_there_with_its_values(samples: dict[tuple[Frame, ...], tuple[int, int]]) -> None:
+    read = read_pprof(Profile((COUNT, Unit("cpu", "nanoseconds")), samples, NOON).encode())
+    expected = {
+        tuple(f"{frame.function} {frame.file}:{frame.line} ({frame.first_line})" for frame in stack): list(values)
+        for stack, values in samples.items()
+    }
+    assert read.samples == expected
+    assert read.units == [("samples", "count"), ("cpu", "nanoseconds")]
+
+
+def test_when_and_how_often_is_there() -> None:
+    read = read_pprof(Profile((COUNT,), {}, NOON, 2.5, Unit("cpu", "nanoseconds"), 10_000_000).encode())
+    assert (read.period_unit, read.period) == (("cpu", "nanoseconds"), 10_000_000)
+    assert (read.time_nanos, read.duration_nanos) == (int(NOON.timestamp()) * 10**9, 2_500_000_000)
+
+
+def test_endless_stacks_lose_what_called_the_rest() -> None:
+    stack = tuple(Frame(str(depth), "a.py", 1, 1) for depth in range(MOST_FRAMES + 5))
+    (read,) = read_pprof(Profile((COUNT,), {stack: (1,)}, NOON).encode()).samples
+    assert (len(read), read[0], read[-1]) == (MOST_FRAMES, "0 a.py:1 (1)", f"{MOST_FRAMES - 1} a.py:1 (1)")
