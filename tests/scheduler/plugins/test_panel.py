@@ -82,14 +82,14 @@ def report(name: str, cpu: int) -> NodeMetric:
 class Bench:
     """A cluster, and evaluations that follow it on a panel."""
 
-    def __init__(self, *, far: int, classes: int = 256) -> None:
+    def __init__(self, *, far: int, old: int = 64, classes: int = 256) -> None:
         self.world = World({"LoadAwareScheduling": LOAD})
         for index, name in enumerate(NODES):
             self.world.set_node(node(name, zone="ab"[index % 2]))
         self.profile = make_profile(self.world)
         tick(self.world, NOW)
         columns, shared = self.world.view.columns, SharedFindings()
-        self.panel = Panel(columns, self.profile.score_type, far=far, classes=classes)
+        self.panel = Panel(columns, self.profile.score_type, far=far, old=old, classes=classes)
         self.following = [
             Evaluation(self.profile, columns, self.world.info(each), shared=shared, panel=self.panel)
             for each in WAITING
@@ -139,12 +139,13 @@ def happen(world: World, event: Sequence[Any]) -> None:
 @given(
     st.lists(st.tuples(EVENTS, st.sets(st.integers(0, 6), max_size=3)), min_size=10, max_size=40),
     st.sampled_from([0, 3, 10]),
+    st.sampled_from([5, 15, 64]),
     st.sampled_from([3, 256]),
 )
 def test_following_together_equals_looking_anew(
-    steps: list[tuple[Sequence[Any], set[int]]], far: int, classes: int
+    steps: list[tuple[Sequence[Any], set[int]]], far: int, old: int, classes: int
 ) -> None:
-    bench = Bench(far=far, classes=classes)
+    bench = Bench(far=far, old=old, classes=classes)
     for event, asked in [*steps, (("nothing",), set(range(7)))]:
         happen(bench.world, event)
         tick(bench.world, NOW)
@@ -184,6 +185,26 @@ def test_members_are_judged_together() -> None:
         fill(bench, name)
     bench.following[0].refresh()
     assert bench.panel.version == bench.world.view.columns.version > version
+
+
+def test_a_class_that_is_asked_all_the_time_follows_by_itself() -> None:
+    bench = Bench(far=2, old=5)
+    for number in (0, 2):
+        bench.check(number)
+    for name in NODES[:3]:
+        fill(bench, name)
+    for number in (0, 2):
+        bench.check(number)
+    begun, columns = bench.panel.version, bench.world.view.columns
+    behind = []
+    for name in NODES[3:]:
+        fill(bench, name)
+        bench.check(0)
+        behind.append(columns.version - bench.panel.version)
+        assert bench.following[0].number is not None
+    assert max(behind) == 5, "judged for nobody but who follows anyway"
+    assert bench.panel.version > begun, "it would soon have to start anew"
+    bench.check(2)
 
 
 class Broken(Joint):

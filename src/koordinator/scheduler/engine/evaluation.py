@@ -69,7 +69,8 @@ class Evaluation(Board):
         if self.plan.rejection is not None or self.version == columns.version:
             return
         if self._panel is not None and self.number is not None:
-            self._panel.keep_up()
+            if self._panel.is_due(self.version):
+                self._panel.keep_up()
             if self.number is not None and self._panel.is_current(self.number):
                 self.adopt(self._panel.version)
                 if self.version == columns.version:

@@ -29,7 +29,9 @@ FAR: Final = 12
 """A placement makes two changes of a row: of its pods, of its load. Often its labels change when it is confirmed."""
 CLASSES: Final = 256
 """With one more, all start anew."""
-_FEW_CHANGES: Final = 128
+OLD: Final = 64
+"""A class that is asked all the time follows by itself, but the panel must not fall so far behind that it ends."""
+_FEW_CHANGES: Final = 256
 """After more, all start anew: only the classes that are still asked are worth it."""
 _UNSETTLED: Final = -2
 """In place of a score: pods that come or go may change the verdict."""
@@ -39,10 +41,14 @@ _OF_NODE: Final = 1 << Aspect.NODE
 class Panel:
     """``version``: all members but those that were left behind are current for that version of the columns."""
 
-    def __init__(self, columns: NodeColumns, score_type: ScoreType, *, far: int = FAR, classes: int = CLASSES) -> None:
-        """Takes ``classes`` members; goes on when it is more than ``far`` changes behind."""
+    def __init__(
+        self, columns: NodeColumns, score_type: ScoreType, *, far: int = FAR, old: int = OLD, classes: int = CLASSES
+    ) -> None:
+        """Takes ``classes`` members; goes on when it is more than ``far`` changes behind and a member asks that is so,
+        too, or when it is more than ``old`` changes behind."""
         self._columns = columns
         self._far = far
+        self._old = old
         self._classes = classes
         self._score_type = score_type
         self.version = -1
@@ -105,6 +111,10 @@ class Panel:
     def is_far(self, version: int) -> bool:
         """Whether so much has changed since that to follow together is worth it."""
         return self._columns.version - version > self._far
+
+    def is_due(self, version: int) -> bool:
+        """Whether to bring all up to date for a member that has come to ``version`` by itself."""
+        return self.is_far(version) or self._columns.version - self.version > self._old
 
     def keep_up(self) -> None:
         """Bring members up to date, if they are far behind. Raises what plugins raise, with all of them dismissed."""
