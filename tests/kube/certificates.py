@@ -12,6 +12,18 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+_SIGNS = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=False,
+    encipher_only=False,
+    decipher_only=False,
+)
+
 
 class Authority:
     """A certificate authority in memory."""
@@ -19,7 +31,13 @@ class Authority:
     def __init__(self, name: str = "test authority") -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        self._certificate = _builder(self._name, self._name, self._key, authority=True).sign(self._key, hashes.SHA256())
+        # Python's default context insists on both extensions since 3.13.
+        builder = (
+            _builder(self._name, self._name, self._key, authority=True)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
+            .add_extension(_SIGNS, critical=True)
+        )
+        self._certificate = builder.sign(self._key, hashes.SHA256())
 
     @property
     def pem(self) -> bytes:
@@ -33,6 +51,7 @@ class Authority:
         certificate = (
             _builder(subject, self._name, key, authority=False)
             .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
             .sign(self._key, hashes.SHA256())
         )
         private = key.private_bytes(

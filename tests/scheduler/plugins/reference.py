@@ -231,9 +231,17 @@ def balanced(machine: Machine, pod: Pod, names: Sequence[str]) -> int | None:
     if len(fractions) == 2:
         deviation = abs((fractions[0] - fractions[1]) / 2)
     elif len(fractions) > 2:
-        mean = sum(fractions) / len(fractions)
-        deviation = math.sqrt(sum((each - mean) ** 2 for each in fractions) / len(fractions))
+        mean = added(fractions) / len(fractions)
+        deviation = math.sqrt(added([(each - mean) ** 2 for each in fractions]) / len(fractions))
     return int((1 - deviation) * 100)
+
+
+def added(numbers: Sequence[float]) -> float:
+    """One after the other, rounding each time; ``sum`` is more exact than that since Python 3.12."""
+    total = 0.0
+    for number in numbers:
+        total += number
+    return total
 
 
 def soft_taints(machine: Machine, pod: Pod) -> int:

@@ -67,7 +67,7 @@ def _deviation_of_some(requested: Any, allocatable: Any) -> Any:
     fractions = np.minimum(requested / np.maximum(allocatable, 1), 1.0)
     if fractions.shape[0] == 2:
         return np.where(present[0] & present[1], np.abs((fractions[0] - fractions[1]) / 2), 0.0)
-    return _deviation(np.where(present, fractions, 0.0).T, present.T, present.sum(axis=0))
+    return _deviation(np.where(present, fractions, 0.0), present, present.sum(axis=0))
 
 
 def balanced_pair(requested: Sequence[int], allocatable: Sequence[int], allocation: Allocation) -> int | None:
@@ -83,11 +83,19 @@ def balanced_pair(requested: Sequence[int], allocatable: Sequence[int], allocati
 
 
 def _deviation(fractions: Any, present: Any, count: Any) -> Any:
-    mean = fractions.sum(axis=1) / np.maximum(count, 1)
-    squares = np.where(present, (fractions - mean[:, np.newaxis]) ** 2, 0.0)
-    deviation = np.sqrt(squares.sum(axis=1) / np.maximum(count, 1))
+    mean = _added(fractions) / np.maximum(count, 1)
+    squares = np.where(present, (fractions - mean) ** 2, 0.0)
+    deviation = np.sqrt(_added(squares) / np.maximum(count, 1))
     # Of two fractions half their distance is the deviation, computed without a root.
-    ordered = np.sort(np.where(present, fractions, np.nan), axis=1)
-    if fractions.shape[1] > 2:
-        deviation = np.where(count == 2, np.abs(ordered[:, 0] - ordered[:, 1]) / 2, deviation)
+    ordered = np.sort(np.where(present, fractions, np.nan), axis=0)
+    if fractions.shape[0] > 2:
+        deviation = np.where(count == 2, np.abs(ordered[0] - ordered[1]) / 2, deviation)
     return np.where(count >= 2, deviation, 0.0)
+
+
+def _added(parts: Any) -> Any:
+    """One after the other, as upstream: numpy's sum of many numbers may round otherwise."""
+    total = np.zeros_like(parts[0])
+    for part in parts:
+        total += part
+    return total
