@@ -38,12 +38,17 @@ _CONCURRENCY: Final = 32
 
 
 class Reporter(Protocol):
+    is_binding: bool
+    """There are pods that have not been bound yet."""
+
     async def report(self, pod: Pod, note: str) -> None:
         """See to it that the pod's event is written."""
 
 
 class First:
     """Writes each event at once and waits for the answer."""
+
+    is_binding = True
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
@@ -61,8 +66,11 @@ class First:
 class Later:
     """Leaves the events to a broadcaster."""
 
-    def __init__(self, events: PodEvents) -> None:
-        self._events = events
+    is_binding = True
+
+    def __init__(self, broadcaster: EventBroadcaster) -> None:
+        self._events = PodEvents(broadcaster, [_NAME])
+        broadcaster.give_way_while(lambda: self.is_binding)
 
     async def report(self, pod: Pod, note: str) -> None:
         self._events.pod_event(pod, "Normal", "Scheduled", "Binding", note)
@@ -73,7 +81,7 @@ async def run(kubeconfig: str, when: str) -> None:
     client = await connect(ClientOptions(kubeconfig=kubeconfig))
     try:
         broadcaster = EventBroadcaster(client, instance=_INSTANCE, clock=clock, random=random)
-        reporter = First(client, clock) if when == "first" else Later(PodEvents(broadcaster, [_NAME]))
+        reporter = First(client, clock) if when == "first" else Later(broadcaster)
         config = LeaderElectionConfig(_NAME, "koordinator-system", _INSTANCE)
         elector = LeaderElector(client, config, clock=clock, random=random)
         async with asyncio.TaskGroup() as tasks:
@@ -92,6 +100,7 @@ async def bind_all(client: Client, reporter: Reporter) -> None:
     async with asyncio.TaskGroup() as workers:
         for _ in range(_CONCURRENCY):
             workers.create_task(_bind(client, reporter, pods, targets))
+    reporter.is_binding = False
     await asyncio.Event().wait()
 
 

@@ -366,8 +366,9 @@ def test_flush_gives_up_at_its_deadline_and_says_what_was_lost(caplog: pytest.Lo
 
 
 @pytest.mark.parametrize(("waiting", "at_a_time"), [(1, 1), (9, 1), (10, 2), (25, 3), (1000, 4)])
-def test_more_are_written_at_a_time_the_more_wait(waiting: int, at_a_time: int) -> None:
+def test_while_giving_way_more_are_written_at_a_time_the_more_wait(waiting: int, at_a_time: int) -> None:
     bench = Bench(writers=4, backlog_per_writer=10)
+    bench.broadcaster.give_way_while(lambda: True)
     under_way = Requests()
 
     async def scenario() -> None:
@@ -383,8 +384,31 @@ def test_more_are_written_at_a_time_the_more_wait(waiting: int, at_a_time: int) 
     assert under_way.at_first == at_a_time
 
 
+def test_when_there_is_nothing_to_give_way_to_many_are_written_at_a_time() -> None:
+    bench = Bench(writers=4, backlog_per_writer=10)
+    busy, under_way = [True], Requests()
+    bench.broadcaster.give_way_while(lambda: bool(busy))
+
+    async def scenario() -> None:
+        bench.server.before = under_way.hold
+        for number in range(9):
+            bench.scheduled(about(number))
+        await bench.clock.advance(0)
+        assert under_way.held == 1
+        busy.clear()
+        bench.scheduled(about(9))
+        await bench.clock.advance(0)
+        under_way.at_first = under_way.held
+        under_way.released.set()
+        await bench.broadcaster.flush(5)
+
+    assert len(bench.play(scenario)) == 10
+    assert under_way.at_first == 4
+
+
 def test_flush_writes_as_many_at_a_time_as_it_may() -> None:
     bench = Bench(writers=4, backlog_per_writer=10)
+    bench.broadcaster.give_way_while(lambda: True)
     under_way = Requests()
 
     async def scenario() -> None:

@@ -35,8 +35,7 @@ class EventOptions:
     writers: int = 8
     """Requests at a time, at most."""
     backlog_per_writer: int = 500
-    """So many more events have to wait before one more is written at a time: where the API server is the bottleneck,
-    events should not hold up what they tell of, but they should not fall behind for ever either."""
+    """While the broadcaster gives way, so many more events have to wait before one more is written at a time."""
     series_end: float = 360.0
     series_refresh: float = 1800.0
     retry_initial: float = 0.5

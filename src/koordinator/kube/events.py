@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from random import Random
 from typing import Literal
@@ -92,6 +93,10 @@ class EventBroadcaster:
     def pending(self) -> int:
         """How many events wait to be written."""
         return len(self._pending) + len(self._pending_essential)
+
+    def give_way_while(self, is_busy: Callable[[], bool]) -> None:
+        """Write few at a time while the program does what its events tell of."""
+        self._gates.is_busy = is_busy
 
     def recorder(self, controller: str) -> EventRecorder:
         """A recorder for one source, such as a scheduler profile."""

@@ -95,6 +95,7 @@ async def _run(options: Options, configuration: SchedulerConfiguration, election
             working = client.fenced(lambda: contender.is_leading)
             end_when_resumed_too_late(lambda: contender.is_overdue)
         scheduler = _scheduler(working, events, options, configuration, metrics)
+        events.give_way_while(lambda: scheduler.is_binding)
         server = None
         if options.port:
             from koordinator.scheduler.serving import serve

@@ -167,6 +167,11 @@ class Scheduler:
         add_informers(self.informers, self.feed, plugins, metrics.malformed)
 
     @property
+    def is_binding(self) -> bool:
+        """Whether pods are on their way to their nodes."""
+        return self._binder.unfinished > 0
+
+    @property
     def sources(self) -> Sources:
         """What explanations are made from."""
         profiles = {name: engine.profile for name, engine in self.engines.items()}
