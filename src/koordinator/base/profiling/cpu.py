@@ -39,7 +39,9 @@ class CpuSampler:
         self._sampling = False
 
     def stacks(self) -> dict[Stack, int]:
-        return {tuple(frame_at(*place) for place in places): count for places, count in self._seen.items()}
+        # A copy: another sample may be taken meanwhile.
+        seen = list(self._seen.items())
+        return {tuple(frame_at(*place) for place in places): count for places, count in seen}
 
     def _look(self, number: int, frame: FrameType | None) -> None:
         if not self._sampling:
