@@ -38,17 +38,12 @@ _CONCURRENCY: Final = 32
 
 
 class Reporter(Protocol):
-    is_binding: bool
-    """There are pods that have not been bound yet."""
-
     async def report(self, pod: Pod, note: str) -> None:
         """See to it that the pod's event is written."""
 
 
 class First:
     """Writes each event at once and waits for the answer."""
-
-    is_binding = True
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
@@ -66,11 +61,8 @@ class First:
 class Later:
     """Leaves the events to a broadcaster."""
 
-    is_binding = True
-
-    def __init__(self, broadcaster: EventBroadcaster) -> None:
-        self._events = PodEvents(broadcaster, [_NAME])
-        broadcaster.give_way_while(lambda: self.is_binding)
+    def __init__(self, events: PodEvents) -> None:
+        self._events = events
 
     async def report(self, pod: Pod, note: str) -> None:
         self._events.pod_event(pod, "Normal", "Scheduled", "Binding", note)
@@ -81,17 +73,19 @@ async def run(kubeconfig: str, when: str) -> None:
     client = await connect(ClientOptions(kubeconfig=kubeconfig))
     try:
         broadcaster = EventBroadcaster(client, instance=_INSTANCE, clock=clock, random=random)
-        reporter = First(client, clock) if when == "first" else Later(broadcaster)
+        reporter = First(client, clock) if when == "first" else Later(PodEvents(broadcaster, [_NAME]))
+        done = asyncio.Event()
+        broadcaster.give_way_while(lambda: not done.is_set())
         config = LeaderElectionConfig(_NAME, "koordinator-system", _INSTANCE)
         elector = LeaderElector(client, config, clock=clock, random=random)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(broadcaster.run(), name="events")
-            await elector.run(lambda: bind_all(client, reporter))
+            await elector.run(lambda: bind_all(client, reporter, done))
     finally:
         await client.close()
 
 
-async def bind_all(client: Client, reporter: Reporter) -> None:
+async def bind_all(client: Client, reporter: Reporter, done: asyncio.Event) -> None:
     nodes = [node.metadata.name for node in (await client.list(NODES)).items]
     pods = iter((await client.list(PODS, field_selector="spec.nodeName=")).items)
     gc.freeze()
@@ -100,7 +94,7 @@ async def bind_all(client: Client, reporter: Reporter) -> None:
     async with asyncio.TaskGroup() as workers:
         for _ in range(_CONCURRENCY):
             workers.create_task(_bind(client, reporter, pods, targets))
-    reporter.is_binding = False
+    done.set()
     await asyncio.Event().wait()
 
 

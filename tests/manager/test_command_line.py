@@ -118,3 +118,15 @@ def test_the_options_of_each_part_are_read() -> None:
     assert options.colocation_profile.update_pod_qps == 2.5
     assert options.pod_enhanced_validator.reconcile_interval == timedelta(minutes=1)
     assert options.node_strategy_name_needed
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], ListenAddress("127.0.0.1", 8090)),
+        (["--pprof-addr=:9"], ListenAddress("", 9)),
+        (["--enable-pprof=false", "--pprof-addr=:9"], ListenAddress("", 0)),
+    ],
+)
+def test_profiles_have_an_address_of_their_own(arguments: list[str], expected: ListenAddress) -> None:
+    assert parse_options(arguments, {}).profile_address == expected

@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable
 import aiohttp
 import pytest
 
+from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.kube.serving import HealthServer
 from koordinator.manager.listen_address import NOWHERE, ListenAddress
-from koordinator.manager.serving import make_servers
+from koordinator.manager.serving import make_profile_server, make_servers, starts
 from tests.free_ports import free_ports
 
 
@@ -68,3 +69,28 @@ def test_without_webhooks_there_is_nothing_to_wait_for() -> None:
 
 def test_an_address_of_nowhere_is_not_served() -> None:
     assert make_servers(Metrics(), NOWHERE, NOWHERE, None, {}) == []
+
+
+def test_profiles_are_served_where_there_is_an_address() -> None:
+    async def scenario() -> None:
+        server = make_profile_server(Metrics(), ListenAddress("127.0.0.1", free_ports(1)[0]), ManualClock())
+        assert server is not None
+        assert await starts(server)
+        assert (await status(server, "/debug/pprof/cmdline"))[0] == 200
+        await server.stop()
+
+    asyncio.run(scenario())
+    assert make_profile_server(Metrics(), NOWHERE, ManualClock()) is None
+
+
+def test_a_port_that_is_taken_costs_the_profiles_alone(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        address = ListenAddress("127.0.0.1", free_ports(1)[0])
+        servers = [make_profile_server(Metrics(), address, ManualClock()) for _ in range(2)]
+        assert [await starts(server) for server in servers if server is not None] == [True, False]
+        for server in servers:
+            assert server is not None
+            await server.stop()
+
+    asyncio.run(scenario())
+    assert "profiles are not served, see --pprof-addr" in caplog.text

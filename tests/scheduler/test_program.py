@@ -40,6 +40,24 @@ def test_the_scheduled_event_names_pod_and_node() -> None:
     assert world.events.notes == [("p", "Scheduled", "Successfully assigned default/p to a")]
 
 
+def test_it_is_binding_while_an_answer_is_awaited_and_not_afterwards() -> None:
+    seen = []
+
+    async def story(world: World) -> None:
+        def look(name: str, is_done: bool) -> Exception | None:
+            seen.append(world.scheduler.is_binding)
+            return None
+
+        world.api.fault = look
+        world.api.put(make_pod("p"))
+        await world.settle()
+        assert not world.scheduler.is_binding
+
+    simulate(story, two_nodes)
+    assert seen
+    assert all(seen)
+
+
 def test_a_deleted_pod_makes_room_for_a_parked_one() -> None:
     async def story(world: World) -> None:
         world.api.put(make_node("a", cpu="1"))

@@ -26,27 +26,28 @@ class WriterGates:
 
     def follow(self, waiting: int) -> None:
         """So many wait now."""
-        wanted = 1 + waiting // self._backlog if self.is_busy() else len(self.gates)
-        if self._hurries or wanted == self._open:
-            return
-        self._open = wanted
-        for number, gate in enumerate(self.gates):
-            if number < self._open:
-                gate.set()
-            else:
-                gate.clear()
+        gives_way = self.is_busy() and not self._hurries
+        self._set(1 + waiting // self._backlog if gives_way else len(self.gates))
 
     @contextmanager
     def hurry(self) -> Iterator[None]:
-        """All are open meanwhile."""
-        for gate in self.gates:
-            gate.set()
+        """All are open meanwhile; the next change of what waits closes those that are not called for."""
         self._hurries = True
+        self._set(len(self.gates))
         try:
             yield
         finally:
-            # The next change of what waits closes those that are not called for.
-            self._hurries, self._open = False, 0
+            self._hurries = False
+
+    def _set(self, wanted: int) -> None:
+        if wanted == self._open:
+            return
+        self._open = wanted
+        for number, gate in enumerate(self.gates):
+            if number < wanted:
+                gate.set()
+            else:
+                gate.clear()
 
 
 def _never() -> bool:

@@ -15,7 +15,7 @@ from koordinator.base.metrics import Metrics
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
-from koordinator.kube.serving import Handler, HealthServer
+from koordinator.kube.serving import Handler
 from koordinator.manager.controller_table import BUILT, GATES
 from koordinator.manager.controllers import ControllerContext, make_controllers, run_controllers
 from koordinator.manager.features import WEBHOOK_FRAMEWORK
@@ -23,7 +23,7 @@ from koordinator.manager.leadership import Leadership
 from koordinator.manager.node_resource.answers import PATH, explain_handler
 from koordinator.manager.node_resource.controller import NodeResourceController
 from koordinator.manager.options import Options
-from koordinator.manager.serving import make_profile_server, make_servers
+from koordinator.manager.serving import make_profile_server, make_servers, starts
 from koordinator.manager.unreadable_objects import export_unreadable
 from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
 from koordinator.manager.webhook.handler_table import HandlerContext, make_handlers
@@ -118,7 +118,7 @@ class Manager:
             for server in self._servers:
                 await server.start()
                 servers.push_async_callback(server.stop)
-            if self._profile_server is not None and await _is_served(self._profile_server):
+            if self._profile_server is not None and await starts(self._profile_server):
                 servers.push_async_callback(self._profile_server.stop)
             background = [
                 tasks.create_task(self._events.run(), name="events"),
@@ -153,13 +153,3 @@ async def _end(tasks: list[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _is_served(server: HealthServer) -> bool:
-    """Profiles are no reason to end."""
-    try:
-        await server.start()
-    except OSError as error:
-        logger.warning("profiles are not served, see --pprof-addr: %s", error)
-        return False
-    return True

@@ -3,6 +3,7 @@ third."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Final
 
@@ -13,6 +14,8 @@ from koordinator.base.metrics import Metrics
 from koordinator.kube.profile_pages import ProfilePages
 from koordinator.kube.serving import Check, Handler, HealthServer
 from koordinator.manager.listen_address import ListenAddress
+
+logger = logging.getLogger(__name__)
 
 READY_CHECK: Final = "webhook-ready"
 _METRICS_PATHS: Final = ("/internal-metrics", "/external-metrics", "/all-metrics")
@@ -51,6 +54,16 @@ def make_profile_server(metrics: Metrics, address: ListenAddress, clock: Clock) 
     server = HealthServer(metrics, host=address.host, port=address.port)
     ProfilePages(clock).add_to(server)
     return server
+
+
+async def starts(server: HealthServer) -> bool:
+    """Start one that the program can do without; the log says so where that is not possible."""
+    try:
+        await server.start()
+    except OSError as error:
+        logger.warning("profiles are not served, see --pprof-addr: %s", error)
+        return False
+    return True
 
 
 def _exposition(metrics: Metrics) -> Handler:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from itertools import pairwise
 from typing import Any
 
@@ -238,10 +240,7 @@ def balanced(machine: Machine, pod: Pod, names: Sequence[str]) -> int | None:
 
 def added(numbers: Sequence[float]) -> float:
     """One after the other, rounding each time; ``sum`` is more exact than that since Python 3.12."""
-    total = 0.0
-    for number in numbers:
-        total += number
-    return total
+    return reduce(operator.add, numbers)
 
 
 def soft_taints(machine: Machine, pod: Pod) -> int:

@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Final, Self
 
-from koordinator.base.profiling.profile import MOST_FRAMES, Stack, frame_at
+from koordinator.base.profiling.profile import Place, Stack, places_from
 
 HERTZ: Final = 100
-_Place = tuple[str, CodeType, int | None]
-_Places = tuple[_Place, ...]
 
 
 class CpuSampler:
@@ -23,12 +21,11 @@ class CpuSampler:
     at a time, as it owns SIGPROF."""
 
     def __init__(self) -> None:
-        self._seen: Counter[_Places] = Counter()
+        self._seen: Counter[tuple[Place, ...]] = Counter()
         self._sampling = False
 
     def __enter__(self) -> Self:
         self._sampling = True
-        self._seen = Counter()
         # It stays: a last signal that is on its way when the timer is stopped would otherwise end the process.
         signal.signal(signal.SIGPROF, self._look)
         signal.setitimer(signal.ITIMER_PROF, 1 / HERTZ, 1 / HERTZ)
@@ -41,13 +38,8 @@ class CpuSampler:
     def stacks(self) -> dict[Stack, int]:
         # A copy: another sample may be taken meanwhile.
         seen = list(self._seen.items())
-        return {tuple(frame_at(*place) for place in places): count for places, count in seen}
+        return {tuple(place.frame for place in places): count for places, count in seen}
 
     def _look(self, number: int, frame: FrameType | None) -> None:
-        if not self._sampling:
-            return
-        places: list[_Place] = []
-        while frame is not None and len(places) < MOST_FRAMES:
-            places.append((frame.f_globals.get("__name__", ""), frame.f_code, frame.f_lineno))
-            frame = frame.f_back
-        self._seen[tuple(places)] += 1
+        if self._sampling:
+            self._seen[places_from(frame)] += 1

@@ -9,7 +9,7 @@ import gzip
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Final, NamedTuple
 
 MOST_FRAMES: Final = 128
@@ -26,15 +26,37 @@ class Frame(NamedTuple):
     """Where the function begins."""
 
 
-def frame_at(module: str, code: CodeType, line: int | None) -> Frame:
-    """``line`` is 0 or None between two lines of code."""
-    # Tools leave out what stands between < and >, and show a name that is nothing else as unknown.
-    function = f"{module}.{code.co_qualname}" if code.co_name != "<module>" else f"{module} (module)"
-    return Frame(function, code.co_filename, line or code.co_firstlineno, code.co_firstlineno)
-
-
 Stack = tuple[Frame, ...]
 """Innermost first, at most MOST_FRAMES."""
+
+
+class Place(NamedTuple):
+    """What makes a Frame, at hardly any cost for who looks often."""
+
+    module: str
+    code: CodeType
+    line: int | None
+    """0 or None between two lines of code."""
+
+    @property
+    def frame(self) -> Frame:
+        module, code, line = self
+        # Tools leave out what stands between < and >, and show a name that is nothing else as unknown.
+        function = f"{module}.{code.co_qualname}" if code.co_name != "<module>" else f"{module} (module)"
+        return Frame(function, code.co_filename, line or code.co_firstlineno, code.co_firstlineno)
+
+
+def place_of(frame: FrameType) -> Place:
+    return Place(frame.f_globals.get("__name__", ""), frame.f_code, frame.f_lineno)
+
+
+def places_from(frame: FrameType | None) -> tuple[Place, ...]:
+    """``frame`` and what called it, innermost first, at most MOST_FRAMES."""
+    places: list[Place] = []
+    while frame is not None and len(places) < MOST_FRAMES:
+        places.append(place_of(frame))
+        frame = frame.f_back
+    return tuple(places)
 
 
 class Unit(NamedTuple):
@@ -60,7 +82,7 @@ class Profile:
         tables = _Tables()
         parts = [_message(1, tables.unit(unit)) for unit in self.units]
         for stack, values in self.samples.items():
-            locations = [tables.location(frame) for frame in stack[:MOST_FRAMES]]
+            locations = [tables.location(frame) for frame in stack]
             parts.append(_message(2, _packed(1, locations) + _packed(2, values)))
         if self.period_unit is not None:
             parts += [_message(11, tables.unit(self.period_unit)), _number(12, self.period)]

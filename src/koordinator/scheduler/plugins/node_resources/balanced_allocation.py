@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -83,19 +84,12 @@ def balanced_pair(requested: Sequence[int], allocatable: Sequence[int], allocati
 
 
 def _deviation(fractions: Any, present: Any, count: Any) -> Any:
-    mean = _added(fractions) / np.maximum(count, 1)
+    # One after the other, as upstream: numpy's sum of many numbers may round otherwise.
+    mean = reduce(np.add, fractions) / np.maximum(count, 1)
     squares = np.where(present, (fractions - mean) ** 2, 0.0)
-    deviation = np.sqrt(_added(squares) / np.maximum(count, 1))
+    deviation = np.sqrt(reduce(np.add, squares) / np.maximum(count, 1))
     # Of two fractions half their distance is the deviation, computed without a root.
     ordered = np.sort(np.where(present, fractions, np.nan), axis=0)
     if fractions.shape[0] > 2:
         deviation = np.where(count == 2, np.abs(ordered[0] - ordered[1]) / 2, deviation)
     return np.where(count >= 2, deviation, 0.0)
-
-
-def _added(parts: Any) -> Any:
-    """One after the other, as upstream: numpy's sum of many numbers may round otherwise."""
-    total = np.zeros_like(parts[0])
-    for part in parts:
-        total += part
-    return total

@@ -1,0 +1,31 @@
+"""What the scheduler serves as a whole: debugging only where the configuration allows it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+import pytest
+
+from koordinator.base.metrics import Metrics
+from koordinator.scheduler.configuration import default_configuration
+from koordinator.scheduler.serving import serve
+from tests.scheduler.fake_api import FakeApi
+from tests.scheduler.world import World
+
+
+@pytest.mark.parametrize("path", ["/debug/pprof/cmdline", "/debug/flags"])
+@pytest.mark.parametrize(("profiling", "status"), [(True, 200), (False, 404)])
+def test_debugging_is_served_where_the_configuration_allows_it(path: str, profiling: bool, status: int) -> None:
+    async def scenario() -> int:
+        configuration = default_configuration(profiling=profiling)
+        server = serve(World(FakeApi()).scheduler, Metrics(), None, "127.0.0.1", 0, configuration)
+        await server.start()
+        try:
+            url = f"http://127.0.0.1:{server.bound_port}{path}"
+            async with aiohttp.ClientSession() as session, session.get(url) as answer:
+                return answer.status
+        finally:
+            await server.stop()
+
+    assert asyncio.run(scenario()) == status
