@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 import msgspec
 
+from koordinator.api.cpu_list import parse_cpu_list
 from koordinator.api.meta import WireStruct
 from koordinator.api.pod import ResourceList
-
-_MOST_CPUS: Final = 1 << 16
 
 
 class NodeReservation(WireStruct):
@@ -23,13 +20,6 @@ class NodeReservation(WireStruct):
 
 def count_cpus(cpu_list: str) -> int:
     """How many CPUs a list such as ``0-3,7`` names; a range that ends before it begins has none. Raises ValueError."""
-    cpus: set[int] = set()
-    for part in cpu_list.split(","):
-        first, dash, last = part.partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
-            raise ValueError(f"{cpu_list!r} is no list of CPUs: write numbers and ranges, such as 0-3,7")
-        start, end = int(first), int(last if dash else first)
-        if end > _MOST_CPUS:
-            raise ValueError(f"{cpu_list!r} names CPU {end}: the highest is {_MOST_CPUS}")
-        cpus.update(range(start, end + 1))
-    return len(cpus)
+    if not cpu_list:
+        raise ValueError(f"{cpu_list!r} is no list of CPUs: write numbers and ranges, such as 0-3,7")
+    return len(parse_cpu_list(cpu_list))

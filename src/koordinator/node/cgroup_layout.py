@@ -1,0 +1,177 @@
+"""Where the cgroups of pods and containers are: version, driver, and the paths that follow from them.
+
+A *relative* folder is one without the root and, on version 1, without the controller: ``kubepods.slice/…``. It has no
+slash at either end. The names are those of kubelet's cgroup managers and of the container runtimes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from typing import Final
+
+from koordinator.api.qos import KubernetesQoS
+from koordinator.node.errors import MissingFileError, NodeError, UnreadableFileError
+from koordinator.node.host import Host, exists, list_folder
+
+
+class CgroupVersion(Enum):
+    V1 = 1
+    V2 = 2
+
+
+class CgroupDriver(StrEnum):
+    """Which of kubelet's two cgroup managers names the folders."""
+
+    SYSTEMD = "systemd"
+    CGROUPFS = "cgroupfs"
+
+
+class ContainerIDError(NodeError):
+    """A container ID of a pod's status that names no container runtime that we know."""
+
+
+class UnknownCgroupError(NodeError):
+    """A folder among the pods' cgroups that is neither a pod's nor a container's."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerID:
+    """What a pod's status says: ``containerd://4b3c…``."""
+
+    runtime: str
+    id: str
+
+    def __str__(self) -> str:
+        return f"{self.runtime}://{self.id}"
+
+
+RUNTIME_PREFIXES: Final = {"docker": "docker-", "containerd": "cri-containerd-", "pouch": "pouch-", "cri-o": "crio-"}
+"""What a runtime writes before a container's ID in the name of its systemd scope."""
+
+_SYSTEMD_POD_PREFIXES: Final = ("kubepods-besteffort-pod", "kubepods-burstable-pod", "kubepods-pod")
+
+
+def detect_version(host: Host) -> CgroupVersion:
+    """By the file that the root of every version 2 hierarchy has, and the folder of version 1's hierarchies has not.
+
+    The original asks for the type of the file system, which says the same, but not of a recorded or simulated tree.
+    MissingFileError if nothing is mounted there.
+    """
+    if exists(f"{host.cgroup}/cgroup.controllers"):
+        return CgroupVersion.V2
+    if not exists(host.cgroup):
+        raise MissingFileError(host.cgroup, "does not exist: no cgroup hierarchy is mounted there")
+    return CgroupVersion.V1
+
+
+def detect_driver(host: Host, version: CgroupVersion) -> CgroupDriver | None:
+    """By the folder that kubelet has made; None where it has made none yet, and kubelet itself has to be asked."""
+    root = f"{host.cgroup}/cpu" if version is CgroupVersion.V1 else host.cgroup
+    if exists(f"{root}/kubepods.slice"):
+        return CgroupDriver.SYSTEMD
+    if exists(f"{root}/kubepods"):
+        return CgroupDriver.CGROUPFS
+    return None
+
+
+def is_anolis_kernel(host: Host, version: CgroupVersion) -> bool:
+    """Whether the kernel has the cgroup files of Anolis OS: group identity or memory watermarks."""
+    cpu, memory = (f"{host.cgroup}/cpu", f"{host.cgroup}/memory") if version is CgroupVersion.V1 else (host.cgroup,) * 2
+    if exists(f"{cpu}/cpu.bvt_warp_ns"):
+        return True
+    try:
+        folders = list_folder(memory)
+    except (MissingFileError, UnreadableFileError):
+        return False
+    return any(exists(f"{memory}/{folder}/memory.wmark_ratio") for folder in folders)
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupLayout:
+    """The paths of one machine."""
+
+    root: str
+    version: CgroupVersion
+    driver: CgroupDriver
+
+    def folder(self, controller: str, relative: str) -> str:
+        """The folder of a cgroup; the controller counts on version 1 only."""
+        parts = (self.root, controller, relative) if self.version is CgroupVersion.V1 else (self.root, relative)
+        return "/".join(part for part in parts if part)
+
+    @property
+    def kubepods(self) -> str:
+        """The relative folder of all pods, which is that of Guaranteed pods, too."""
+        return "kubepods.slice" if self.driver is CgroupDriver.SYSTEMD else "kubepods"
+
+    def qos(self, kubernetes_qos: str) -> str:
+        """The relative folder of all pods of a QoS class of Kubernetes."""
+        if kubernetes_qos not in (KubernetesQoS.BURSTABLE, KubernetesQoS.BEST_EFFORT):
+            return self.kubepods
+        name = kubernetes_qos.lower()
+        return f"{self.kubepods}/{f'kubepods-{name}.slice' if self.driver is CgroupDriver.SYSTEMD else name}"
+
+    def pod(self, uid: str, kubernetes_qos: str) -> str:
+        """The relative folder of a pod. The UID is kubelet's: the API server has another one for a static pod."""
+        parent = self.qos(kubernetes_qos)
+        if self.driver is CgroupDriver.CGROUPFS:
+            return f"{parent}/pod{uid}"
+        # systemd takes a dash for a level of its tree of slices.
+        prefix = parent.rpartition("/")[2].removesuffix(".slice")
+        return f"{parent}/{prefix}-pod{uid.replace('-', '_')}.slice"
+
+    def container(self, pod: str, container_id: ContainerID) -> str:
+        """The relative folder of a container, below its pod's relative folder."""
+        return f"{pod}/{self.container_name(container_id)}"
+
+    def container_name(self, container_id: ContainerID) -> str:
+        """The last part of a container's folder."""
+        if self.driver is CgroupDriver.CGROUPFS:
+            return container_id.id
+        return f"{RUNTIME_PREFIXES[container_id.runtime]}{container_id.id}.scope"
+
+    def pod_uid(self, name: str) -> str:
+        """The UID in the name of a pod's folder; with the systemd driver its dashes are underscores.
+
+        UnknownCgroupError if it is not the folder of a pod.
+        """
+        if self.driver is CgroupDriver.CGROUPFS:
+            if name.startswith("pod") and len(name) > len("pod"):
+                return name.removeprefix("pod")
+            raise UnknownCgroupError(f"{name} is not the cgroup of a pod: pod<UID> is expected")
+        for prefix in _SYSTEMD_POD_PREFIXES:
+            if name.startswith(prefix) and name.endswith(".slice"):
+                return name[len(prefix) : -len(".slice")]
+        raise UnknownCgroupError(f"{name} is not the cgroup of a pod: kubepods[-QOS]-pod<UID>.slice is expected")
+
+    def container_id(self, name: str) -> str:
+        """The ID in the name of a container's folder; UnknownCgroupError if it is not the folder of a container."""
+        if self.driver is CgroupDriver.CGROUPFS:
+            return name
+        for prefix in RUNTIME_PREFIXES.values():
+            if name.startswith(prefix) and name.endswith(".scope"):
+                return name[len(prefix) : -len(".scope")]
+        # CRI-O runs sandboxes without a process of their own in a folder that is not a scope.
+        if name.startswith(RUNTIME_PREFIXES["cri-o"]) and "." not in name:
+            return name.removeprefix(RUNTIME_PREFIXES["cri-o"])
+        raise UnknownCgroupError(f"{name} is not the cgroup of a container: <runtime>-<ID>.scope is expected")
+
+
+def parse_container_id(text: str) -> ContainerID:
+    """A container ID of a pod's status; ContainerIDError if it names no runtime that we know."""
+    runtime, separator, identifier = text.partition("://")
+    if not separator:
+        raise ContainerIDError(f"parse container id {text} failed")
+    if runtime not in RUNTIME_PREFIXES:
+        raise ContainerIDError(f"unknown container protocol {text}")
+    return ContainerID(runtime, identifier)
+
+
+def kubernetes_qos_of(relative: str) -> KubernetesQoS:
+    """The QoS class of Kubernetes whose folder a relative folder is in."""
+    if "besteffort" in relative:
+        return KubernetesQoS.BEST_EFFORT
+    if "burstable" in relative:
+        return KubernetesQoS.BURSTABLE
+    return KubernetesQoS.GUARANTEED

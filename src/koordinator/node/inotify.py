@@ -1,0 +1,112 @@
+"""What appears in and vanishes from folders, told by the kernel at once (``inotify``)."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+from koordinator.node.errors import NodeError, file_error
+
+_CREATE: Final = 0x100
+_DELETE: Final = 0x200
+_QUEUE_OVERFLOW: Final = 0x4000
+_IGNORED: Final = 0x8000
+_ONLY_FOLDERS: Final = 0x01000000
+_EVENT: Final = struct.Struct("iIII")
+_BUFFER_BYTES: Final = 65536
+
+
+class InotifyError(NodeError):
+    """The kernel has no inotify for us: none built in, or the limit of instances or watches is reached."""
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    folder: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    folder: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Overflow:
+    """The kernel dropped events because nobody read them in time: whoever follows folders has to list them again."""
+
+
+FolderEvent = Created | Deleted | Overflow
+
+
+class FolderWatcher:
+    """Watches folders for names that come and go; ``fileno`` becomes readable when there are events."""
+
+    def __init__(self, descriptor: int | None = None) -> None:
+        """A new instance of inotify unless one is handed in; InotifyError if the kernel gives us none."""
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        if descriptor is None:
+            descriptor = self._libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+        if descriptor < 0:
+            raise InotifyError(f"inotify: {os.strerror(ctypes.get_errno())} (limit: fs.inotify.max_user_instances)")
+        self._descriptor: int = descriptor
+        self._folders: dict[int, str] = {}
+        self._watches: dict[str, int] = {}
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def watch(self, folder: str) -> None:
+        """MissingFileError if there is no such folder, InotifyError if there are too many watches."""
+        watch = self._libc.inotify_add_watch(
+            self._descriptor, os.fsencode(folder), ctypes.c_uint32(_CREATE | _DELETE | _ONLY_FOLDERS)
+        )
+        if watch < 0:
+            code = ctypes.get_errno()
+            if code == 28:  # ENOSPC, which says nothing of a disk here
+                raise InotifyError(f"inotify: no watch left for {folder} (limit: fs.inotify.max_user_watches)")
+            raise file_error(folder, OSError(code, os.strerror(code)))
+        # The same folder again has the same number, and a folder that was made anew has another one.
+        self._folders[watch] = folder
+        self._watches[folder] = watch
+
+    def unwatch(self, folder: str) -> None:
+        """No harm if it is not watched, or gone: the kernel ends the watch of a folder that is removed."""
+        watch = self._watches.pop(folder, None)
+        if watch is not None and self._folders.pop(watch, None) is not None:
+            self._libc.inotify_rm_watch(self._descriptor, watch)
+
+    def read(self) -> list[FolderEvent]:
+        """What has happened since, in order; empty if nothing has."""
+        events: list[FolderEvent] = []
+        while True:
+            try:
+                buffer = os.read(self._descriptor, _BUFFER_BYTES)
+            except BlockingIOError:
+                return events
+            events.extend(self._events(buffer))
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def _events(self, buffer: bytes) -> list[FolderEvent]:
+        events: list[FolderEvent] = []
+        position = 0
+        while position < len(buffer):
+            watch, mask, _, length = _EVENT.unpack_from(buffer, position)
+            position += _EVENT.size
+            name = os.fsdecode(buffer[position : position + length].rstrip(b"\0"))
+            position += length
+            if mask & _QUEUE_OVERFLOW:
+                events.append(Overflow())
+            elif mask & _IGNORED:
+                folder = self._folders.pop(watch, None)
+                if folder is not None and self._watches.get(folder) == watch:
+                    del self._watches[folder]
+            elif (folder := self._folders.get(watch)) is not None:
+                events.append(Created(folder, name) if mask & _CREATE else Deleted(folder, name))
+        return events

@@ -1,0 +1,45 @@
+"""Cold pages: memory that nothing has touched for a while, as kidled of Anolis OS finds it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from koordinator.node.cgroup_layout import CgroupLayout, CgroupVersion
+from koordinator.node.errors import MalformedFileError, Unavailable
+from koordinator.node.host import Host, exists, read_file
+
+_LINES: Final = 31
+_FIRST_ROW: Final = 14
+_COLD_ROWS: Final = frozenset({b"cfei", b"dfei", b"cfui", b"dfui"})
+"""Pages of files that are clean or dirty, evictable or not, and idle."""
+_FIRST_COLD_BUCKET: Final = 5
+"""Buckets are by idle time, which doubles from one to the next; from this one on pages count as cold."""
+
+
+def settings(host: Host) -> dict[str, str] | Unavailable:
+    """The files that switch kidled on, by name; Unavailable if the kernel has none."""
+    folder = f"{host.sys}/kernel/mm/kidled"
+    paths = {name: f"{folder}/{name}" for name in ("scan_period_in_seconds", "use_hierarchy")}
+    for path in paths.values():
+        if not exists(path):
+            return Unavailable(f"{path} does not exist", "a kernel with kidled (Anolis OS)")
+    return paths
+
+
+def read_cold_bytes(layout: CgroupLayout, relative: str) -> int | Unavailable:
+    """Bytes of a cgroup that are cold; the whole machine's for the root (an empty relative folder)."""
+    if layout.version is not CgroupVersion.V1:
+        return Unavailable("memory.idle_page_stats exists on cgroup version 1 only", "cgroup version 1")
+    path = f"{layout.folder('memory', relative)}/memory.idle_page_stats"
+    lines = read_file(path).splitlines()
+    if len(lines) != _LINES:
+        raise MalformedFileError(path, f"has {len(lines)} lines instead of {_LINES}")
+    cold = 0
+    for line in lines[_FIRST_ROW:]:
+        name, *buckets = line.split() or [b""]
+        if name in _COLD_ROWS:
+            try:
+                cold += sum(int(bucket) for bucket in buckets[_FIRST_COLD_BUCKET:])
+            except ValueError:
+                raise MalformedFileError(path, f"{line[:60]!r} has a bucket that is not an integer") from None
+    return cold

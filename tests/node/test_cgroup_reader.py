@@ -1,0 +1,238 @@
+"""The kernel's files of one cgroup, versions 1 and 2, well-formed and not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koordinator.node.cgroup_layout import CgroupVersion
+from koordinator.node.cgroup_reader import (
+    MAX_SHARES,
+    MIN_SHARES,
+    NO_LIMIT,
+    CgroupReader,
+    CPUStat,
+    shares_of_weight,
+    weight_of_shares,
+)
+from koordinator.node.errors import FileError, MalformedFileError, MissingFileError
+from koordinator.node.pressure import Pressure, Stall
+from tests.node.machine import FakeMachine
+
+POD = "kubepods.slice/pod.slice"
+V1_STAT = """\
+cache 1
+rss 2
+total_cache 8192
+total_rss 4096
+total_inactive_anon 100
+total_active_anon 200
+total_inactive_file 1000
+total_active_file 2000
+total_unevictable 7
+"""
+V2_STAT = """\
+anon 4096
+file 8192
+kernel 100
+file_mapped 5
+inactive_anon 100
+active_anon 200
+inactive_file 1000
+active_file 2000
+unevictable 7
+"""
+V1_FILES = {
+    "cpuacct/{}/cpuacct.usage": "123456789\n",
+    "cpu/{}/cpu.stat": "nr_periods 10\nnr_throttled 4\nthrottled_time 5000\n",
+    "cpu/{}/cpu.cfs_quota_us": "-1\n",
+    "cpu/{}/cpu.cfs_period_us": "100000\n",
+    "cpu/{}/cpu.shares": "1024\n",
+    "cpuset/{}/cpuset.cpus": "0-2,4\n",
+    "cpu/{}/tasks": "3\n7\n",
+    "cpu/{}/cgroup.procs": "3\n",
+    "memory/{}/memory.usage_in_bytes": "65536\n",
+    "memory/{}/memory.limit_in_bytes": "9223372036854771712\n",
+    "memory/{}/memory.stat": V1_STAT,
+    "memory/{}/memory.numa_stat": "total=5 N0=3 N1=2\nfile=1 N0=1 N1=0\n",
+    "cpuacct/{}/cpu.pressure": "some avg10=1.50 avg60=0.10 avg300=0.00 total=9\n",
+    "net_cls/{}/net_cls.classid": "1048577\n",
+}
+V2_FILES = {
+    "{}/cpu.stat": "usage_usec 123456\nuser_usec 1\nnr_periods 10\nnr_throttled 4\nthrottled_usec 5\n",
+    "{}/cpu.max": "max 100000\n",
+    "{}/cpu.weight": "39\n",
+    "{}/cpuset.cpus.effective": "0-2,4\n",
+    "{}/cgroup.threads": "3\n7\n",
+    "{}/cgroup.procs": "3\n",
+    "{}/memory.current": "65536\n",
+    "{}/memory.max": "max\n",
+    "{}/memory.stat": V2_STAT,
+    "{}/memory.numa_stat": "anon N0=8192 N1=4096\nfile N0=4096 N1=4096\nkernel_stack N0=0 N1=0\n",
+    "{}/cpu.pressure": (
+        "some avg10=1.50 avg60=0.10 avg300=0.00 total=9\nfull avg10=0.50 avg60=0.00 avg300=0.00 total=2\n"
+    ),
+}
+
+
+class Readings:
+    """One cgroup with every file."""
+
+    def __init__(self, root: Path, version: CgroupVersion) -> None:
+        self.machine = FakeMachine(root)
+        self.prefix = "" if version is CgroupVersion.V2 else "cpu/"
+        for path, content in (V1_FILES if version is CgroupVersion.V1 else V2_FILES).items():
+            self.write(path, content)
+        self.reader = CgroupReader(self.machine.layout(version), page_size=4096)
+
+    def write(self, path: str, content: str) -> None:
+        self.machine.write(f"/sys/fs/cgroup/{path.format(POD)}", content)
+
+
+@pytest.fixture(params=list(CgroupVersion), ids=lambda version: version.name)
+def readings(request: pytest.FixtureRequest, tmp_path: Path) -> Readings:
+    return Readings(tmp_path, request.param)
+
+
+@pytest.fixture
+def v1(tmp_path: Path) -> Readings:
+    return Readings(tmp_path, CgroupVersion.V1)
+
+
+@pytest.fixture
+def v2(tmp_path: Path) -> Readings:
+    return Readings(tmp_path, CgroupVersion.V2)
+
+
+def test_usage_is_in_nanoseconds(v1: Readings, v2: Readings, tmp_path: Path) -> None:
+    assert v1.reader.cpu_usage(POD) == 123456789
+    assert v2.reader.cpu_usage(POD) == 123456000
+
+
+def test_throttled_periods(readings: Readings) -> None:
+    assert readings.reader.cpu_stat(POD) == CPUStat(periods=10, throttled_periods=4, throttled_time=5000)
+
+
+def test_a_quota_that_is_not_set(readings: Readings) -> None:
+    assert readings.reader.cpu_quota(POD) == NO_LIMIT
+    assert readings.reader.cpu_period(POD) == 100000
+
+
+def test_a_quota_of_version_2(v2: Readings) -> None:
+    v2.write("{}/cpu.max", "20000 50000\n")
+    assert (v2.reader.cpu_quota(POD), v2.reader.cpu_period(POD)) == (20000, 50000)
+
+
+def test_shares_are_those_of_version_1(v1: Readings, v2: Readings) -> None:
+    assert v1.reader.cpu_shares(POD) == 1024
+    assert v2.reader.cpu_shares(POD) == 998
+
+
+def test_cpus_tasks_and_processes(readings: Readings) -> None:
+    assert readings.reader.cpuset(POD) == {0, 1, 2, 4}
+    assert readings.reader.tasks(POD) == [3, 7]
+    assert readings.reader.processes(POD) == [3]
+
+
+def test_memory_and_its_limit(readings: Readings) -> None:
+    assert readings.reader.memory_usage(POD) == 65536
+    assert readings.reader.memory_limit(POD) == NO_LIMIT
+
+
+def test_a_memory_limit_that_is_set(v1: Readings) -> None:
+    v1.write("memory/{}/memory.limit_in_bytes", "1048576\n")
+    assert v1.reader.memory_limit(POD) == 1048576
+
+
+def test_usage_with_and_without_the_page_cache(readings: Readings) -> None:
+    stat = readings.reader.memory_stat(POD)
+    assert (stat.usage, stat.usage_with_page_cache) == (307, 3307)
+    assert (stat.cache, stat.rss) == (8192, 4096)
+
+
+def test_memory_by_numa_node_in_bytes(readings: Readings) -> None:
+    assert readings.reader.numa_memory(POD) == (12288, 8192)
+
+
+def test_pressure_where_the_kernel_measures_no_full(v1: Readings, v2: Readings) -> None:
+    some = Stall(1.5, 0.1, 0.0, 9)
+    assert v1.reader.pressure(POD, "cpu") == Pressure(some, None)
+    assert v2.reader.pressure(POD, "cpu") == Pressure(some, Stall(0.5, 0.0, 0.0, 2))
+
+
+def test_the_class_of_packets(v1: Readings) -> None:
+    assert v1.reader.net_class(POD) == 1048577
+
+
+READINGS: list[Callable[[CgroupReader, str], object]] = [
+    CgroupReader.cpu_usage,
+    CgroupReader.cpu_stat,
+    CgroupReader.cpu_quota,
+    CgroupReader.cpu_period,
+    CgroupReader.cpu_shares,
+    CgroupReader.cpuset,
+    CgroupReader.tasks,
+    CgroupReader.processes,
+    CgroupReader.memory_usage,
+    CgroupReader.memory_limit,
+    CgroupReader.memory_stat,
+    CgroupReader.numa_memory,
+    lambda reader, relative: reader.pressure(relative, "cpu"),
+]
+
+
+@pytest.mark.parametrize("read", READINGS)
+def test_a_cgroup_that_is_gone(readings: Readings, read: Callable[[CgroupReader, str], object]) -> None:
+    with pytest.raises(MissingFileError, match="does not exist"):
+        read(readings.reader, "kubepods.slice/gone")
+
+
+@pytest.mark.parametrize("read", READINGS)
+@pytest.mark.parametrize(
+    "content", ["\0\xff", "usage_usec x\n", "some avg10=x\n", "anon N1=3\nfile N0=1\n", "total=1 N0=a\n"]
+)
+def test_malformed_content_names_the_file(
+    readings: Readings, read: Callable[[CgroupReader, str], object], content: str
+) -> None:
+    for path in V1_FILES | V2_FILES:
+        readings.write(path, content)
+    with pytest.raises(MalformedFileError, match=POD):
+        read(readings.reader, POD)
+
+
+@pytest.mark.parametrize("weight", ["0", "10001"])
+def test_a_weight_out_of_range(v2: Readings, weight: str) -> None:
+    v2.write("{}/cpu.weight", weight)
+    with pytest.raises(MalformedFileError, match=r"out of \[1, 10000\]"):
+        v2.reader.cpu_shares(POD)
+
+
+@pytest.mark.parametrize("missing", ["total_unevictable", "total_cache"])
+def test_a_kind_of_memory_that_is_absent(v1: Readings, missing: str) -> None:
+    v1.write("memory/{}/memory.stat", V1_STAT.replace(missing, "total_other"))
+    with pytest.raises(MalformedFileError, match=f"has no {missing}"):
+        v1.reader.memory_stat(POD)
+
+
+@given(content=st.binary(max_size=200))
+def test_no_content_raises_anything_else(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    readings = Readings(tmp_path_factory.mktemp("cgroup"), CgroupVersion.V2)
+    for path in V2_FILES:
+        (readings.machine.root / "sys/fs/cgroup" / path.format(POD)).write_bytes(content)
+    for read in READINGS:
+        try:
+            read(readings.reader, POD)
+        except FileError:
+            continue
+
+
+@given(st.integers(MIN_SHARES, MAX_SHARES))
+def test_shares_survive_the_way_there_and_back_roughly(shares: int) -> None:
+    """One unit of weight is 26 shares."""
+    weight = weight_of_shares(shares)
+    assert 1 <= weight <= 10000
+    assert shares - 27 <= shares_of_weight(weight) <= shares
