@@ -1,0 +1,123 @@
+"""``koord doctor``: which kernel features this machine has for koordlet, and what is switched off without them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import textwrap
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from koordinator.node.cgroup_layout import CgroupVersion
+from koordinator.node.errors import Unavailable
+from koordinator.node.features import Feature, FeatureState, Machine, Undetermined, Works, probe_machine
+from koordinator.node.host import Host
+
+_DESCRIPTION = """\
+Look at this machine as koordlet would, and say for each kernel feature whether it works, what is missing and what would
+provide it, and which part of koordlet does nothing without it. Changes nothing; needs no cluster and no root. What only
+root can see is said to be unknown.
+"""
+_EPILOG = """\
+examples:
+  koord doctor                       the table
+  koord doctor -o json | jq -r '.features[] | select(.state == "missing") | .name'
+  koord doctor --root /host          the machine whose files are mounted at /host (from inside a container)
+"""
+_NAMES: Final = {Works: "works", Unavailable: "missing", Undetermined: "unknown"}
+
+
+def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Register the command and its options."""
+    parser = commands.add_parser(
+        "doctor",
+        help="say which kernel features this machine has for koordlet",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "-o", "--output", choices=("text", "json"), default="text", help="a table, or all of it as JSON"
+    )
+    parser.add_argument(
+        "--root", type=Path, metavar="DIR", help="the folder that the machine's root is mounted at (default: /)"
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the report; 0, whatever is missing: a machine without a feature is not a broken one."""
+    host = Host() if options.root is None else Host.below(options.root)
+    machine = probe_machine(host)
+    if options.output == "json":
+        print(json.dumps(as_json(machine), indent=2))
+    else:
+        width = min(shutil.get_terminal_size(fallback=(80, 24)).columns, 110)
+        print("\n".join(as_text(machine, width)))
+    return 0
+
+
+def as_json(machine: Machine) -> dict[str, Any]:
+    """The report as a document; absent facts are null."""
+    return {
+        "kernel": machine.kernel,
+        "architecture": machine.architecture,
+        "cgroupVersion": machine.cgroup_version and machine.cgroup_version.value,
+        "cgroupDriver": machine.cgroup_driver and machine.cgroup_driver.value,
+        "isRoot": machine.is_root,
+        "features": [
+            {"name": feature.name, "usedBy": list(feature.used_by), **_state_as_json(feature.state)}
+            for feature in machine.features
+        ],
+    }
+
+
+def as_text(machine: Machine, width: int) -> Iterator[str]:
+    """The report in lines of at most ``width`` columns, but for words that are longer."""
+    driver = machine.cgroup_driver or "unknown (kubelet has made no cgroups here yet)"
+    yield f"kernel   {machine.kernel} on {machine.architecture}"
+    yield f"cgroups  {_version(machine.cgroup_version)}, driver {driver}"
+    yield f"user     {'root' if machine.is_root else 'not root: what only root can see is said to be unknown'}"
+    yield ""
+    name_width = max(len(feature.name) for feature in machine.features)
+    for feature in machine.features:
+        yield from _lines(feature, name_width, width)
+    counts = Counter(_NAMES[type(feature.state)] for feature in machine.features)
+    yield ""
+    yield ", ".join(f"{name}: {counts[name]}" for name in _NAMES.values() if counts[name])
+
+
+def _lines(feature: Feature, name_width: int, width: int) -> Iterator[str]:
+    state = feature.state
+    if isinstance(state, Works):
+        yield from _wrapped(f"works    {feature.name:{name_width}}  ", state.detail, width)
+        return
+    yield f"{_NAMES[type(state)]:8} {feature.name}"
+    indent = " " * 11
+    yield from _wrapped(f"{indent}because      ", state.reason, width)
+    yield from _wrapped(f"{indent}it needs     ", state.needs, width)
+    yield from _wrapped(f"{indent}off without  ", ", ".join(feature.used_by), width)
+
+
+def _wrapped(head: str, text: str, width: int) -> list[str]:
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=head,
+        subsequent_indent=" " * len(head),
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [head.rstrip()]
+
+
+def _version(version: CgroupVersion | None) -> str:
+    return "none mounted" if version is None else f"version {version.value}"
+
+
+def _state_as_json(state: FeatureState) -> dict[str, str]:
+    if isinstance(state, Works):
+        return {"state": "works", "detail": state.detail}
+    return {"state": _NAMES[type(state)], "reason": state.reason, "needs": state.needs}

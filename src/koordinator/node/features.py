@@ -1,0 +1,331 @@
+"""Which of the kernel features that koordlet can use this machine has, and what depends on each.
+
+The table is for people (``koord doctor``) and for metrics. Nothing is changed on the machine, nothing needs root; what
+only root could see is ``Undetermined``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from koordinator.node import kidled, perf_events, resctrl
+from koordinator.node.cgroup_layout import CgroupDriver, CgroupVersion, detect_driver, detect_version
+from koordinator.node.cpu_topology import read_cpu_topology
+from koordinator.node.errors import FileError, Unavailable, file_error
+from koordinator.node.host import Host, exists, list_folder, read_text
+from koordinator.node.inotify import FolderWatcher, InotifyError
+from koordinator.node.memory import read_numa_memory
+from koordinator.node.pressure import pressure_of_machine
+
+_PR_SCHED_CORE: Final = 62
+_ANOLIS: Final = "a kernel of Anolis OS or Alibaba Cloud Linux"
+
+
+@dataclass(frozen=True, slots=True)
+class Works:
+    """The feature is here; ``detail`` says how much of it."""
+
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Undetermined:
+    """Whether the feature is here cannot be said: ``reason``, and what would have to be ``needs``."""
+
+    reason: str
+    needs: str
+
+
+FeatureState = Works | Unavailable | Undetermined
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """One line of the table; ``used_by`` names koordlet's feature gates, QoS strategies and collectors."""
+
+    name: str
+    used_by: tuple[str, ...]
+    state: FeatureState
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What the features depend on, and the features themselves.
+
+    ``cgroup_version`` and ``cgroup_driver`` are None where they cannot be seen: no hierarchy is mounted, or kubelet has
+    not run yet.
+    """
+
+    kernel: str
+    architecture: str
+    cgroup_version: CgroupVersion | None
+    cgroup_driver: CgroupDriver | None
+    is_root: bool
+    features: tuple[Feature, ...]
+
+
+def probe_machine(host: Host) -> Machine:
+    """Look at everything once. Never raises: what cannot be looked at says so in its line."""
+    try:
+        version = detect_version(host)
+    except FileError:
+        version = None
+    release = os.uname()
+    return Machine(
+        kernel=_kernel_release(host) or release.release,
+        architecture=release.machine,
+        cgroup_version=version,
+        cgroup_driver=detect_driver(host, version) if version else None,
+        is_root=os.geteuid() == 0,
+        features=tuple(_probe_all(host, version)),
+    )
+
+
+def _probe_all(host: Host, version: CgroupVersion | None) -> Iterable[Feature]:
+    cgroups = _Cgroups(host, version)
+    for name, used_by, probe in (*_cgroup_features(cgroups), *_machine_features(host)):
+        try:
+            state = probe()
+        except FileError as error:
+            state = Undetermined(str(error), "a file that can be read, and is in the kernel's format")
+        yield Feature(name, used_by, state)
+
+
+_Row = tuple[str, tuple[str, ...], Callable[[], FeatureState]]
+
+
+def _cgroup_features(cgroups: _Cgroups) -> list[_Row]:
+    v2 = "cgroup version 2"
+    return [
+        (f"cgroup controller {name}", used_by, lambda name=name: cgroups.controller(name))
+        for name, used_by in (
+            ("cpu", ("all collectors", "BECPUSuppress", "CPUBurst", "BatchResource")),
+            ("cpuset", ("BECPUSuppress (cpuset policy)", "CPUSetAllocator")),
+            ("memory", ("all collectors", "BEMemoryEvict", "CgroupReconcile")),
+        )
+    ] + [
+        (
+            "CPU burst",
+            ("CPUBurst (kernel burst)",),
+            lambda: cgroups.file("cpu", "cpu.cfs_burst_us", "cpu.max.burst", "Linux 5.14 or Anolis OS"),
+        ),
+        ("cpu.idle", ("CoreSched (schedIdle)",), lambda: cgroups.file("cpu", "cpu.idle", "cpu.idle", "Linux 5.15")),
+        (
+            "group identity (BVT)",
+            ("GroupIdentity",),
+            lambda: cgroups.file("cpu", "cpu.bvt_warp_ns", "cpu.bvt_warp_ns", _ANOLIS),
+        ),
+        (
+            "memory protection (min, low, high)",
+            ("CgroupReconcile",),
+            lambda: cgroups.file("memory", "memory.low", "memory.low", f"{v2}, or {_ANOLIS}"),
+        ),
+        (
+            "memory watermarks",
+            ("CgroupReconcile",),
+            lambda: cgroups.file("memory", "memory.wmark_ratio", "memory.wmark_ratio", _ANOLIS),
+        ),
+        (
+            "out-of-memory kills by group",
+            ("CgroupReconcile",),
+            lambda: cgroups.file("memory", "memory.oom.group", "memory.oom.group", f"{v2} (Linux 4.19), or {_ANOLIS}"),
+        ),
+        (
+            "memory by NUMA node",
+            ("NUMA usage of pods",),
+            lambda: cgroups.file(
+                "memory", "memory.numa_stat", "memory.numa_stat", "CONFIG_NUMA; Linux 5.8 on version 2"
+            ),
+        ),
+        (
+            "pressure of cgroups (PSI)",
+            ("PSICollector",),
+            lambda: cgroups.file("cpuacct", "cpu.pressure", "cpu.pressure", f"{v2} with CONFIG_PSI=y, or {_ANOLIS}"),
+        ),
+        (
+            "block I/O limits",
+            ("BlkIOReconcile",),
+            lambda: cgroups.file("blkio", "blkio.throttle.read_bps_device", None, "cgroup version 1"),
+        ),
+        (
+            "block I/O weights (iocost)",
+            ("BlkIOReconcile",),
+            lambda: cgroups.file("blkio", "blkio.cost.weight", None, f"cgroup version 1 of {_ANOLIS}"),
+        ),
+        (
+            "network classes",
+            ("TCNetworkQoS",),
+            lambda: cgroups.file("net_cls", "net_cls.classid", None, "the cgroup version 1 controller net_cls"),
+        ),
+    ]
+
+
+def _machine_features(host: Host) -> list[_Row]:
+    return [
+        ("CPU topology", ("NodeTopologyReport", "CPUSetAllocator", "BECPUSuppress"), lambda: _topology(host)),
+        ("NUMA memory", ("NodeTopologyReport", "NUMA usage"), lambda: _numa(host)),
+        ("pressure of the machine (PSI)", ("koord doctor",), lambda: _pressure(host)),
+        ("core scheduling", ("CoreSched",), lambda: _core_scheduling(host)),
+        ("resctrl allocation", ("RdtResctrl", "Resctrl"), lambda: resctrl.probe_allocation(host) or Works()),
+        ("resctrl monitoring", ("ResctrlCollector",), lambda: resctrl.probe_monitoring(host) or Works()),
+        ("CPU performance counters", ("CPICollector",), lambda: perf_events.probe(host) or Works()),
+        ("cold pages (kidled)", ("ColdPageCollector",), lambda: _kidled(host)),
+        ("inotify", ("pods noticed at once",), _inotify),
+        ("containerd", ("CPUBurst and eviction through the runtime",), lambda: _containerd(host)),
+        (
+            "NRI of containerd",
+            ("runtime hooks in NRI mode",),
+            lambda: _socket(host, f"{host.var_run}/nri/nri.sock", _NRI),
+        ),
+        ("NVIDIA management library", ("Accelerators", "GPUEnvInject"), _nvml),
+        ("RDMA devices", ("RDMADevices",), lambda: _rdma(host)),
+    ]
+
+
+_NRI: Final = "containerd 1.7 or newer with NRI enabled (the default from 2.0 on)"
+
+
+class _Cgroups:
+    """Looks for controllers, and for files in a cgroup that is not the root."""
+
+    def __init__(self, host: Host, version: CgroupVersion | None) -> None:
+        self._host = host
+        self._version = version
+
+    def controller(self, name: str) -> FeatureState:
+        if self._version is None:
+            return self._nothing_mounted()
+        if self._version is CgroupVersion.V1:
+            if exists(f"{self._host.cgroup}/{name}"):
+                return Works("version 1")
+            return Unavailable(f"{self._host.cgroup}/{name} is not mounted", f"the cgroup controller {name}")
+        controllers = read_text(f"{self._host.cgroup}/cgroup.controllers").split()
+        if name in controllers:
+            return Works("version 2")
+        return Unavailable(
+            f"{self._host.cgroup}/cgroup.controllers does not name {name}", f"the cgroup controller {name}"
+        )
+
+    def file(self, controller: str, v1_name: str, v2_name: str | None, needs: str) -> FeatureState:
+        """Whether the kernel gives cgroups a file; None for a version 2 that has none."""
+        if self._version is None:
+            return self._nothing_mounted()
+        if self._version is CgroupVersion.V1:
+            parent, name = f"{self._host.cgroup}/{controller}", v1_name
+        elif v2_name is None:
+            return Unavailable("cgroup version 2 has no such file", needs)
+        else:
+            parent, name = self._host.cgroup, v2_name
+        if not exists(parent):
+            return Unavailable(f"{parent} is not mounted", needs)
+        folder = self._sample(parent)
+        if exists(f"{folder}/{name}"):
+            return Works(name)
+        if folder == parent and self._version is CgroupVersion.V2:
+            # The root of version 2 lacks the files of limits on every kernel.
+            return Undetermined(f"{parent} has no cgroup to look into", "a machine on which kubelet or systemd runs")
+        return Unavailable(f"{folder} has no {name}", needs)
+
+    def _sample(self, parent: str) -> str:
+        """A cgroup below the root: the pods' if kubelet has made it, else any, else the root itself."""
+        names = [name for name in list_folder(parent) if os.path.isdir(f"{parent}/{name}")]
+        names.sort(key=lambda name: not name.startswith("kubepods"))
+        return f"{parent}/{names[0]}" if names else parent
+
+    def _nothing_mounted(self) -> Unavailable:
+        return Unavailable(f"{self._host.cgroup} does not exist", "a mounted cgroup hierarchy")
+
+
+def _topology(host: Host) -> FeatureState:
+    topology = read_cpu_topology(host)
+    return Works(
+        f"CPUs: {len(topology.cpus)}, cores: {len(topology.by_core)}, sockets: {len(topology.by_socket)}, "
+        f"NUMA nodes: {len(topology.by_numa_node)}, L3 caches: {len(topology.by_l3)}"
+    )
+
+
+def _numa(host: Host) -> FeatureState:
+    return Works(f"NUMA nodes: {len(read_numa_memory(host))}")
+
+
+def _pressure(host: Host) -> FeatureState:
+    pressure = pressure_of_machine(host)
+    if isinstance(pressure, Unavailable):
+        return pressure
+    return Works(", ".join(f"{resource} {stall.some.avg10:.0f} %" for resource, stall in pressure.items()))
+
+
+def _core_scheduling(host: Host) -> FeatureState:
+    if exists(f"{host.proc}/sys/kernel/sched_core"):
+        return Works("sysctl kernel.sched_core")
+    cookie = ctypes.c_ulong()
+    # PR_SCHED_CORE_GET of this thread: it changes nothing, and fails unless the kernel can do it here.
+    zero = ctypes.c_ulong(0)
+    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SCHED_CORE, zero, zero, zero, ctypes.byref(cookie)) == 0:
+        return Works("prctl PR_SCHED_CORE")
+    code = ctypes.get_errno()
+    if code == errno.ENODEV:
+        return Unavailable("the CPUs have no hyper-threads that are on", "simultaneous multithreading")
+    return Unavailable(f"prctl PR_SCHED_CORE: {os.strerror(code)}", "Linux 5.14 with CONFIG_SCHED_CORE=y")
+
+
+def _kidled(host: Host) -> FeatureState:
+    answer = kidled.settings(host)
+    return answer if isinstance(answer, Unavailable) else Works()
+
+
+def _inotify() -> FeatureState:
+    try:
+        FolderWatcher().close()
+    except InotifyError as error:
+        return Unavailable(str(error), "CONFIG_INOTIFY_USER=y, and a limit that is not reached")
+    return Works()
+
+
+def _containerd(host: Host) -> FeatureState:
+    states = [
+        _socket(host, path, "containerd, running")
+        for path in (f"{host.var_run}/containerd/containerd.sock", f"{host.var_run}/containerd.sock")
+    ]
+    return next((state for state in states if isinstance(state, Works)), states[0])
+
+
+def _socket(host: Host, path: str, needs: str) -> FeatureState:
+    try:
+        os.stat(path)
+    except PermissionError as error:
+        return Undetermined(str(file_error(path, error)), "root")
+    except OSError as error:
+        return Unavailable(str(file_error(path, error)), needs)
+    if os.access(path, os.W_OK):
+        return Works(path)
+    return Undetermined(f"{path} may not be written by this user", "root")
+
+
+def _nvml() -> FeatureState:
+    # The file name is the one that NVIDIA's own bindings load.
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return Unavailable("libnvidia-ml.so.1 is not installed", "the driver of an NVIDIA GPU")
+    return Works("libnvidia-ml.so.1")
+
+
+def _rdma(host: Host) -> FeatureState:
+    folder = f"{host.sys}/class/infiniband"
+    devices = list_folder(folder) if exists(folder) else []
+    if devices:
+        return Works(", ".join(devices))
+    return Unavailable(f"{folder} names no device", "a network card with RDMA, and its driver")
+
+
+def _kernel_release(host: Host) -> str:
+    try:
+        return read_text(f"{host.proc}/sys/kernel/osrelease")
+    except FileError:
+        return ""

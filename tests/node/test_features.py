@@ -1,0 +1,96 @@
+"""What a machine can do, by its files: each feature present, absent, and not to be seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from koordinator.node.cgroup_layout import CgroupDriver, CgroupVersion
+from koordinator.node.errors import Unavailable
+from koordinator.node.features import FeatureState, Undetermined, Works, probe_machine
+from koordinator.node.host import Host
+from tests.node.machine import FakeMachine
+
+CGROUP = "/sys/fs/cgroup"
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> FakeMachine:
+    return FakeMachine(tmp_path)
+
+
+def states(machine: FakeMachine) -> dict[str, FeatureState]:
+    return {feature.name: feature.state for feature in probe_machine(machine.host).features}
+
+
+def test_an_empty_folder_has_nothing_and_raises_nothing(machine: FakeMachine) -> None:
+    report = probe_machine(machine.host)
+    assert report.cgroup_version is None
+    assert report.cgroup_driver is None
+    by_name = {feature.name: feature.state for feature in report.features}
+    assert isinstance(by_name["cgroup controller cpu"], Unavailable)
+    assert isinstance(by_name["CPU topology"], Undetermined)
+    assert all(feature.used_by for feature in report.features)
+
+
+@pytest.mark.parametrize(
+    ("feature", "file"),
+    [
+        ("CPU burst", "cpu/kubepods.slice/cpu.cfs_burst_us"),
+        ("cpu.idle", "cpu/kubepods.slice/cpu.idle"),
+        ("group identity (BVT)", "cpu/kubepods.slice/cpu.bvt_warp_ns"),
+        ("memory protection (min, low, high)", "memory/kubepods.slice/memory.low"),
+        ("memory watermarks", "memory/kubepods.slice/memory.wmark_ratio"),
+        ("out-of-memory kills by group", "memory/kubepods.slice/memory.oom.group"),
+        ("memory by NUMA node", "memory/kubepods.slice/memory.numa_stat"),
+        ("pressure of cgroups (PSI)", "cpuacct/kubepods.slice/cpu.pressure"),
+        ("block I/O limits", "blkio/kubepods.slice/blkio.throttle.read_bps_device"),
+        ("block I/O weights (iocost)", "blkio/kubepods.slice/blkio.cost.weight"),
+        ("network classes", "net_cls/kubepods.slice/net_cls.classid"),
+    ],
+)
+def test_files_of_version_1(machine: FakeMachine, feature: str, file: str) -> None:
+    controller = file.partition("/")[0]
+    machine.write(f"{CGROUP}/{controller}/kubepods.slice/cgroup.procs", "")
+    machine.write(f"{CGROUP}/{controller}/aaa/cgroup.procs", "")
+    before = states(machine)[feature]
+    assert isinstance(before, Unavailable)
+    assert before.needs
+    machine.write(f"{CGROUP}/{file}", "0\n")
+    assert isinstance(states(machine)[feature], Works)
+
+
+def test_version_2_has_the_files_of_limits_below_the_root_only(machine: FakeMachine) -> None:
+    machine.write(f"{CGROUP}/cgroup.controllers", "cpu memory\n")
+    before = states(machine)
+    assert isinstance(before["CPU burst"], Undetermined)
+    assert before["cgroup controller cpu"] == Works("version 2")
+    assert isinstance(before["cgroup controller cpuset"], Unavailable)
+    assert isinstance(before["block I/O limits"], Unavailable)
+    machine.write(f"{CGROUP}/kubepods/cpu.max.burst", "0\n")
+    assert states(machine)["CPU burst"] == Works("cpu.max.burst")
+    report = probe_machine(machine.host)
+    assert (report.cgroup_version, report.cgroup_driver) == (CgroupVersion.V2, CgroupDriver.CGROUPFS)
+
+
+def test_a_file_that_is_not_in_its_format_is_one_unknown_line(machine: FakeMachine) -> None:
+    machine.write("/proc/pressure/cpu", "nonsense\n")
+    state = states(machine)["pressure of the machine (PSI)"]
+    assert isinstance(state, Undetermined)
+    assert "neither some nor full" in state.reason
+
+
+def test_devices_and_sockets_by_their_files(machine: FakeMachine) -> None:
+    machine.write("/sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n")
+    machine.write("/var/run/containerd/containerd.sock", "")
+    now = states(machine)
+    assert now["RDMA devices"] == Works("mlx5_0")
+    assert isinstance(now["containerd"], Works)
+    assert isinstance(now["NRI of containerd"], Unavailable)
+
+
+def test_this_machine() -> None:
+    report = probe_machine(Host())
+    assert report.kernel
+    assert isinstance({feature.name: feature.state for feature in report.features}["CPU topology"], Works)
