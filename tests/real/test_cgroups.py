@@ -1,0 +1,88 @@
+"""Readings of real cgroups: version 1 of this machine's kernel, version 2 of a kernel in a virtual machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koordinator.node.cgroup_layout import CgroupVersion, detect_version
+from koordinator.node.host import Host
+
+_REPOSITORY = Path(__file__).resolve().parents[2]
+_MEASUREMENT = [sys.executable, "-m", "tests.real.cgroup_measurement"]
+
+
+def _measured(command: list[str]) -> dict[str, Any]:
+    done = subprocess.run(command, cwd=_REPOSITORY, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+@pytest.fixture(scope="module")
+def version_1() -> dict[str, Any]:
+    if os.geteuid() != 0:
+        pytest.skip("making cgroups needs root")
+    if detect_version(Host()) is not CgroupVersion.V1:
+        pytest.skip("this machine's kernel runs cgroup version 2")
+    return _measured(_MEASUREMENT)
+
+
+@pytest.fixture(scope="module")
+def version_2() -> dict[str, Any]:
+    shared = Path(os.environ.get("KOORDINATOR_SHARED") or _REPOSITORY.parent / "shared")
+    runner = shared / "tools/cgroup2-run.sh"
+    if not runner.is_file():
+        pytest.skip("there is no program that runs a command on a kernel with cgroup version 2")
+    if shutil.which("linux.uml") is None:
+        pytest.skip("user-mode Linux is absent: apt-get install user-mode-linux")
+    return _measured([str(runner), *_MEASUREMENT])
+
+
+@pytest.fixture(params=["version_1", "version_2"])
+def readings(request: pytest.FixtureRequest) -> dict[str, Any]:
+    answer: dict[str, Any] = request.getfixturevalue(request.param)
+    return answer
+
+
+def test_cpu_time_is_that_of_the_process(readings: dict[str, Any]) -> None:
+    """But for what the process took before it entered the cgroup, and what a tick of 10 ms rounds."""
+    assert readings["cpuUsage"] / 1e9 == pytest.approx(readings["processSeconds"], rel=0.1, abs=0.03)
+
+
+def test_the_quota_and_its_periods(readings: dict[str, Any]) -> None:
+    assert (readings["cpuQuota"], readings["cpuPeriod"]) == (20000, 100000)
+    assert 0 < readings["throttledPeriods"] <= readings["periods"]
+
+
+def test_the_shares(readings: dict[str, Any]) -> None:
+    expected = {1: 2048, 2: 2046}  # one unit of version 2's weight is 26 shares
+    assert readings["cpuShares"] == expected[readings["version"]]
+
+
+def test_memory_that_was_touched_is_used(readings: dict[str, Any]) -> None:
+    touched = 32 << 20
+    assert touched <= readings["anonymous"] <= readings["usage"] <= readings["usageWithPageCache"]
+    assert readings["usage"] < touched * 2
+    assert readings["memoryUsage"] >= readings["anonymous"]
+    assert readings["memoryLimit"] == -1
+
+
+def test_the_processes(readings: dict[str, Any]) -> None:
+    assert readings["processes"] == [readings["pid"]]
+    assert readings["pid"] in readings["tasks"]
+
+
+def test_features_that_each_version_has(version_1: dict[str, Any], version_2: dict[str, Any]) -> None:
+    assert "block I/O limits" in version_1["works"]
+    assert "memory protection (min, low, high)" not in version_1["works"]
+    assert "memory protection (min, low, high)" in version_2["works"]
+    assert "out-of-memory kills by group" in version_2["works"]
+    assert "block I/O limits" not in version_2["works"]
