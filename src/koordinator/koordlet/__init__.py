@@ -1,0 +1,1 @@
+"""koordlet, the node agent: measures the node and its pods, remembers, predicts and reports."""
