@@ -93,15 +93,11 @@ class CgroupReader:
         if self._v1:
             return self._integer("cpuacct", relative, "cpuacct.usage")
         path, content = self._content("cpu", relative, "cpu.stat")
-        (usage,) = parse_keys(path, content, (b"usage_usec",))
-        return usage * 1000
+        return parse_usage(path, content)
 
     def cpu_stat(self, relative: str) -> CPUStat:
         path, content = self._content("cpu", relative, "cpu.stat")
-        if self._v1:
-            return CPUStat(*parse_keys(path, content, (b"nr_periods", b"nr_throttled", b"throttled_time")))
-        periods, throttled, time = parse_keys(path, content, (b"nr_periods", b"nr_throttled", b"throttled_usec"))
-        return CPUStat(periods, throttled, time * 1000)
+        return parse_cpu_stat(path, content, self._layout.version)
 
     def cpu_quota(self, relative: str) -> int:
         """Microseconds of CPU in each period; NO_LIMIT if there is no quota."""
@@ -139,21 +135,12 @@ class CgroupReader:
 
     def memory_stat(self, relative: str) -> MemoryStat:
         path, content = self._content("memory", relative, "memory.stat")
-        return MemoryStat(*parse_keys(path, content, _MEMORY_STAT_KEYS[self._layout.version]))
+        return parse_memory_stat(path, content, self._layout.version)
 
     def numa_memory(self, relative: str) -> tuple[int, ...]:
         """Bytes on each NUMA node, by its number; page cache included."""
         path, content = self._content("memory", relative, "memory.numa_stat")
-        lines = content.splitlines()
-        if self._v1:
-            pages = _numa_values(path, lines[0] if lines else b"", b"total=")
-            return tuple(count * self._page_size for count in pages)
-        anon, file = (
-            _numa_values(path, line, kind) for line, kind in zip(_two(path, lines), (b"anon", b"file"), strict=True)
-        )
-        if len(anon) != len(file):
-            raise MalformedFileError(path, f"anon has {len(anon)} NUMA nodes, file has {len(file)}")
-        return tuple(map(sum, zip(anon, file, strict=True)))
+        return parse_numa_memory(path, content, self._layout.version, self._page_size)
 
     def tasks(self, relative: str) -> list[int]:
         """The IDs of the threads in the cgroup itself."""
@@ -206,6 +193,39 @@ def weight_of_shares(shares: int) -> int:
         max(MIN_WEIGHT + (shares - MIN_SHARES) * (MAX_WEIGHT - MIN_WEIGHT) // (MAX_SHARES - MIN_SHARES), MIN_WEIGHT),
         MAX_WEIGHT,
     )
+
+
+def parse_usage(path: str, content: bytes) -> int:
+    """Nanoseconds of CPU in version 2's ``cpu.stat``."""
+    (microseconds,) = parse_keys(path, content, (b"usage_usec",))
+    return microseconds * 1000
+
+
+def parse_cpu_stat(path: str, content: bytes, version: CgroupVersion) -> CPUStat:
+    """The content of ``cpu.stat``."""
+    if version is CgroupVersion.V1:
+        return CPUStat(*parse_keys(path, content, (b"nr_periods", b"nr_throttled", b"throttled_time")))
+    periods, throttled, time = parse_keys(path, content, (b"nr_periods", b"nr_throttled", b"throttled_usec"))
+    return CPUStat(periods, throttled, time * 1000)
+
+
+def parse_memory_stat(path: str, content: bytes, version: CgroupVersion) -> MemoryStat:
+    """The content of ``memory.stat``."""
+    return MemoryStat(*parse_keys(path, content, _MEMORY_STAT_KEYS[version]))
+
+
+def parse_numa_memory(path: str, content: bytes, version: CgroupVersion, page_size: int) -> tuple[int, ...]:
+    """Bytes on each NUMA node in the content of ``memory.numa_stat``; version 1 counts in pages."""
+    lines = content.splitlines()
+    if version is CgroupVersion.V1:
+        pages = _numa_values(path, lines[0] if lines else b"", b"total=")
+        return tuple(count * page_size for count in pages)
+    anon, file = (
+        _numa_values(path, line, kind) for line, kind in zip(_two(path, lines), (b"anon", b"file"), strict=True)
+    )
+    if len(anon) != len(file):
+        raise MalformedFileError(path, f"anon has {len(anon)} NUMA nodes, file has {len(file)}")
+    return tuple(map(sum, zip(anon, file, strict=True)))
 
 
 def parse_keys(path: str, content: bytes, keys: tuple[bytes, ...]) -> tuple[int, ...]:

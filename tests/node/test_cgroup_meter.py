@@ -1,0 +1,81 @@
+"""Readings that are taken every second: the same as the reader's, with files that stay open."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from koordinator.node.cgroup_layout import CgroupVersion
+from koordinator.node.cgroup_meter import CgroupMeter, CgroupUsage
+from koordinator.node.cgroup_reader import CgroupReader
+from koordinator.node.errors import MalformedFileError, MissingFileError
+from tests.node.cgroup_files import POD, FakeCgroup
+
+
+@pytest.fixture(params=list(CgroupVersion), ids=lambda version: version.name)
+def cgroup(request: pytest.FixtureRequest, tmp_path: Path) -> FakeCgroup:
+    return FakeCgroup(tmp_path, request.param)
+
+
+@pytest.fixture
+def meter(cgroup: FakeCgroup) -> Iterator[CgroupMeter]:
+    meter = CgroupMeter(cgroup.layout, page_size=4096, descriptor_limit=100)
+    yield meter
+    meter.close()
+    assert meter.open_files == 0
+
+
+def test_the_readings_are_the_readers(cgroup: FakeCgroup, meter: CgroupMeter) -> None:
+    reader = CgroupReader(cgroup.layout, page_size=4096)
+    expected = CgroupUsage(reader.cpu_usage(POD), reader.cpu_stat(POD), reader.memory_stat(POD))
+    for _ in range(3):
+        assert meter.usage(POD) == expected
+        assert meter.numa_memory(POD) == reader.numa_memory(POD)
+
+
+def test_what_changes_is_seen_through_a_file_that_stays_open(cgroup: FakeCgroup, meter: CgroupMeter) -> None:
+    before = meter.usage(POD)
+    opened = meter.open_files
+    cgroup.replace_memory("inactive_anon", 100, 5000)
+    assert meter.usage(POD).memory.usage == before.memory.usage + 4900
+    assert meter.open_files == opened
+
+
+def test_files_of_cgroups_that_are_gone_are_closed(cgroup: FakeCgroup, meter: CgroupMeter) -> None:
+    meter.usage(POD)
+    descriptors = len(os.listdir("/proc/self/fd"))
+    meter.keep_only({"kubepods.slice/other"})
+    assert meter.open_files == 0
+    assert len(os.listdir("/proc/self/fd")) < descriptors
+
+
+def test_beyond_the_limit_files_are_opened_each_time(cgroup: FakeCgroup) -> None:
+    meter = CgroupMeter(cgroup.layout, page_size=4096, descriptor_limit=1)
+    descriptors = len(os.listdir("/proc/self/fd"))
+    first = meter.usage(POD)
+    assert meter.usage(POD) == first
+    assert len(os.listdir("/proc/self/fd")) == descriptors + 1
+    meter.close()
+    assert len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_a_cgroup_that_never_was(meter: CgroupMeter) -> None:
+    with pytest.raises(MissingFileError):
+        meter.usage("kubepods.slice/gone")
+
+
+def test_a_file_in_another_format(cgroup: FakeCgroup, meter: CgroupMeter) -> None:
+    for path in cgroup.files:
+        cgroup.write(path, "nonsense\n")
+    with pytest.raises(MalformedFileError):
+        meter.usage(POD)
+
+
+def test_a_cgroup_without_its_folder(cgroup: FakeCgroup, meter: CgroupMeter) -> None:
+    shutil.rmtree(cgroup.machine.root / "sys")
+    with pytest.raises(MissingFileError):
+        meter.numa_memory(POD)
