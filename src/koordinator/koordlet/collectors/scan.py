@@ -1,0 +1,113 @@
+"""One reading of everything that is measured every second. All collectors work on it, so that nothing is read twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from koordinator.base.clock import Clock
+from koordinator.koordlet.pods import NodePod
+from koordinator.node.cgroup_meter import CgroupMeter, CgroupUsage
+from koordinator.node.cpu_time import CPUTimes, read_cpu_times
+from koordinator.node.errors import FileError
+from koordinator.node.host import Host
+from koordinator.node.memory import MachineMemory, NUMANodeMemory, read_machine_memory, read_numa_memory
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When a reading was taken: ``wall`` in milliseconds since 1970, ``monotonic`` in seconds."""
+
+    wall: int
+    monotonic: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReading:
+    """``numa_memory`` is empty where the kernel does not tell."""
+
+    cpu: CPUTimes
+    memory: MachineMemory
+    numa_memory: Sequence[NUMANodeMemory] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CgroupReading:
+    """``monotonic`` is the second at which this one cgroup was read: a scan of many takes a while."""
+
+    monotonic: float
+    usage: CgroupUsage
+
+
+@dataclass(slots=True)
+class Scan:
+    """What could be read. What could not is absent, and ``errors`` says why, by file."""
+
+    at: Moment
+    node: NodeReading | None = None
+    cgroups: dict[str, CgroupReading] = field(default_factory=dict)
+    """By relative folder: pods, containers, host applications, and the folder of BestEffort pods."""
+    numa_memory: dict[str, Sequence[int]] = field(default_factory=dict)
+    """Bytes by NUMA node of pods, by relative folder."""
+    errors: dict[str, FileError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanTarget:
+    """What is to be read besides the node; folders are relative."""
+
+    pods: Sequence[NodePod] = ()
+    host_applications: Sequence[str] = ()
+    best_effort: str = ""
+    """The folder of all BestEffort pods."""
+    with_numa: bool = True
+
+
+class Scanner:
+    """Takes scans of one machine. Never raises for what the machine lacks: a container may end at any moment."""
+
+    def __init__(self, host: Host, meter: CgroupMeter, clock: Clock) -> None:
+        self._host = host
+        self._meter = meter
+        self._clock = clock
+
+    def scan(self, target: ScanTarget) -> Scan:
+        """Read everything once; files of cgroups that are no target any more are closed."""
+        scan = Scan(Moment(round(self._clock.now().timestamp() * 1000), self._clock.monotonic()))
+        scan.node = _attempt(scan, lambda: self._node(scan, target.with_numa))
+        for pod in target.pods:
+            self._cgroup(scan, pod.cgroup)
+            if target.with_numa and pod.cgroup in scan.cgroups:
+                memory = _attempt(scan, lambda folder=pod.cgroup: self._meter.numa_memory(folder))  # type: ignore[misc]
+                if memory is not None:
+                    scan.numa_memory[pod.cgroup] = memory
+            for container in pod.containers:
+                self._cgroup(scan, container.cgroup)
+        for relative in target.host_applications:
+            self._cgroup(scan, relative)
+        if target.best_effort:
+            self._cgroup(scan, target.best_effort)
+        self._meter.keep_only(scan.cgroups)
+        return scan
+
+    def _cgroup(self, scan: Scan, relative: str) -> None:
+        usage = _attempt(scan, lambda: self._meter.usage(relative))
+        if usage is not None:
+            scan.cgroups[relative] = CgroupReading(self._clock.monotonic(), usage)
+
+    def _node(self, scan: Scan, with_numa: bool) -> NodeReading:
+        cpu = read_cpu_times(self._host)
+        memory = read_machine_memory(self._host)
+        numa = _attempt(scan, lambda: read_numa_memory(self._host)) if with_numa else None
+        return NodeReading(cpu, memory, numa or ())
+
+
+def _attempt(scan: Scan, read: Callable[[], T]) -> T | None:
+    try:
+        return read()
+    except FileError as error:
+        scan.errors[error.path] = error
+        return None
