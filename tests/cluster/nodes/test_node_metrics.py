@@ -14,20 +14,19 @@ from koordinator.api.nodemetric import NodeMetricSpec, NodeMetricStatus
 from koordinator.api.priority import PriorityClass
 from koordinator.api.qos import QoSClass
 from koordinator.api.quantity import Quantity
-from koordinator.cluster.nodes.node_metrics import (
-    DEFAULT_DURATIONS,
-    CollectPolicy,
-    clearing,
-    collect_policy,
-    node_metric_statuses,
-    resource_map,
-)
+from koordinator.cluster.nodes.node_metrics import clearing, node_metric_statuses
 from koordinator.cluster.nodes.node_objects import expand
 from koordinator.cluster.nodes.noise import identity
 from koordinator.cluster.nodes.population import Population
 from koordinator.cluster.nodes.profile import PodProfile
 from koordinator.cluster.nodes.scenario import default_scenario, scale
 from koordinator.cluster.nodes.usage import Tier
+from koordinator.model.node_metric import (
+    DEFAULT_DURATIONS,
+    CollectPolicy,
+    collect_policy,
+    resource_map,
+)
 
 _UPDATED = datetime(2026, 1, 1, 12, 0, 0, 999_999, tzinfo=UTC)
 _POLICY = CollectPolicy()

@@ -19,13 +19,7 @@ from koordinator.api.nodemetric import NodeMetric
 from koordinator.base.clock import Clock
 from koordinator.cluster.nodes.fault_kinds import SILENT, Fault
 from koordinator.cluster.nodes.faults import Faults
-from koordinator.cluster.nodes.node_metrics import (
-    CollectPolicy,
-    clearing,
-    collect_policy,
-    default_spec,
-    node_metric_statuses,
-)
+from koordinator.cluster.nodes.node_metrics import clearing, default_spec, node_metric_statuses
 from koordinator.cluster.nodes.node_objects import node_owner
 from koordinator.cluster.nodes.population import Population
 from koordinator.cluster.nodes.rotation import Duty, each
@@ -33,6 +27,7 @@ from koordinator.cluster.nodes.scenario import Timing
 from koordinator.cluster.nodes.simulated_time import SimulatedTime
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType
+from koordinator.model.node_metric import CollectPolicy, collect_policy
 
 logger = logging.getLogger(__name__)
 

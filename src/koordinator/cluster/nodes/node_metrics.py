@@ -4,57 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 import numpy as np
 
-from koordinator.api.nodemetric import AVERAGE, P50, P90, P95, P99, USAGE_WITHOUT_PAGE_CACHE, NodeMetricSpec
-from koordinator.api.quantity import Format, Quantity
+from koordinator.api.nodemetric import AVERAGE, P50, P90, P95, P99, USAGE_WITHOUT_PAGE_CACHE
 from koordinator.api.timestamps import format_time
 from koordinator.base.durations import format_duration
 from koordinator.cluster.nodes.noise import Floats
 from koordinator.cluster.nodes.population import Population
 from koordinator.cluster.nodes.samples import Rows, SampleRing, Window
+from koordinator.model.node_metric import (
+    COLD_SHARE,
+    DEFAULT_AGGREGATE_SECONDS,
+    DEFAULT_DURATIONS,
+    CollectPolicy,
+    resource_map,
+)
 
 Document = dict[str, Any]
 
-DEFAULT_AGGREGATE_SECONDS: Final = 300
-DEFAULT_REPORT_SECONDS: Final = 60
-DEFAULT_DURATIONS: Final = (timedelta(minutes=5), timedelta(minutes=10), timedelta(minutes=30))
-_LEAST_AGGREGATE_SECONDS: Final = 60
-_LEAST_REPORT_SECONDS: Final = 30
 _PERCENTILES: Final = {P50: 50, P90: 90, P95: 95, P99: 99}
-_COLD_SHARE: Final = 0.5
-"""A window whose samples span less than this share of it says nothing about the window."""
-
-
-@dataclass(frozen=True, slots=True)
-class CollectPolicy:
-    """How a node is to be measured. ``durations`` is None when no percentiles are wanted."""
-
-    aggregate_seconds: int = DEFAULT_AGGREGATE_SECONDS
-    report_seconds: int = DEFAULT_REPORT_SECONDS
-    durations: tuple[timedelta, ...] | None = DEFAULT_DURATIONS
-
 
 _USAGES = ("nodeUsage", "systemUsage")
-
-
-def collect_policy(spec: NodeMetricSpec) -> CollectPolicy:
-    """The policy of a NodeMetric: what it leaves out has koordlet's defaults, what is too short its least values."""
-    given = spec.metric_collect_policy
-    if given is None:
-        return CollectPolicy()
-    aggregate = given.aggregate_duration_seconds
-    report = given.report_interval_seconds
-    percentiles = given.node_aggregate_policy
-    return CollectPolicy(
-        aggregate_seconds=max(_LEAST_AGGREGATE_SECONDS, DEFAULT_AGGREGATE_SECONDS if aggregate is None else aggregate),
-        report_seconds=max(_LEAST_REPORT_SECONDS, DEFAULT_REPORT_SECONDS if report is None else report),
-        durations=DEFAULT_DURATIONS if percentiles is None else tuple(percentiles.durations),
-    )
 
 
 def default_spec(report_seconds: int) -> Document:
@@ -138,7 +111,7 @@ def _aggregates(ring: SampleRing, rows: Rows, policy: CollectPolicy, time: float
     for duration in policy.durations:
         seconds = duration.total_seconds()
         window = ring.window(rows, time - seconds, time)
-        warm = window.spans() >= _COLD_SHARE * seconds
+        warm = window.spans() >= COLD_SHARE * seconds
         usages = {AVERAGE: _averages(window, warm)}
         for name, percent in _PERCENTILES.items():
             usages[name] = _resource_maps(*window.percentiles(percent), warm)
@@ -163,13 +136,3 @@ def _resource_maps(cpu: Floats, memory: Floats, valid: Sequence[bool] | np.ndarr
         resource_map(cores, size) if good and not math.isnan(cores) else {}
         for cores, size, good in zip(cpu.tolist(), memory.tolist(), valid, strict=True)
     ]
-
-
-def resource_map(cores: float, memory: float) -> Document:
-    """A usage on the wire: whole milli-CPU and whole bytes, both cut."""
-    return {
-        "resources": {
-            "cpu": str(Quantity.from_milli(int(cores * 1000))),
-            "memory": str(Quantity.from_value(int(memory), Format.BINARY_SI)),
-        }
-    }

@@ -1,0 +1,208 @@
+"""The status of this node's NodeMetric, made of the metric cache; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from koordinator.api.host_application import HostApplicationSpec
+from koordinator.api.nodemetric import (
+    AVERAGE,
+    P50,
+    P90,
+    P95,
+    P99,
+    USAGE_WITH_HOT_PAGE_CACHE,
+    USAGE_WITH_PAGE_CACHE,
+)
+from koordinator.api.priority import priority_class_with_default
+from koordinator.api.qos import qos_class_with_default
+from koordinator.api.timestamps import format_time
+from koordinator.base.durations import format_duration
+from koordinator.koordlet.metric_cache import kinds
+from koordinator.koordlet.metric_cache.kinds import MetricKind
+from koordinator.koordlet.metric_cache.samples import MetricCache, Samples
+from koordinator.koordlet.pods import NodePod
+from koordinator.model.node_metric import COLD_SHARE, CollectPolicy, resource_map
+
+Document = dict[str, Any]
+
+_FIGURES: Final[Mapping[str, Callable[[Samples], float]]] = {
+    AVERAGE: Samples.average,
+    P50: lambda samples: samples.percentile(50),
+    P90: lambda samples: samples.percentile(90),
+    P95: lambda samples: samples.percentile(95),
+    P99: lambda samples: samples.percentile(99),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMetricInput:
+    """What a report is made of, beside the metric cache."""
+
+    policy: CollectPolicy
+    pods: Sequence[NodePod] = ()
+    host_applications: Sequence[HostApplicationSpec] = ()
+    numa_nodes: Sequence[int] = ()
+    has_cold_pages: bool = False
+    """Whether the machine measures cold pages, so that the hot-page policy has something to go by."""
+    prod_reclaimable: Document = field(default_factory=lambda: {"resource": {}})
+    prod_peak: Document | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _MemoryKinds:
+    """Which kinds hold used memory under a policy."""
+
+    node: MetricKind
+    pod: MetricKind
+    host_application: MetricKind
+
+
+_WITHOUT_PAGE_CACHE: Final = _MemoryKinds(
+    kinds.NODE_MEMORY_USAGE, kinds.POD_MEMORY_USAGE, kinds.HOST_APPLICATION_MEMORY_USAGE
+)
+_WITH_PAGE_CACHE: Final = _MemoryKinds(
+    kinds.NODE_MEMORY_USAGE_WITH_PAGE_CACHE,
+    kinds.POD_MEMORY_USAGE_WITH_PAGE_CACHE,
+    kinds.HOST_APPLICATION_MEMORY_USAGE_WITH_PAGE_CACHE,
+)
+_WITH_HOT_PAGES: Final = _MemoryKinds(
+    kinds.MEMORY_WITH_HOT_PAGE_USAGE["node"],
+    kinds.MEMORY_WITH_HOT_PAGE_USAGE["pod"],
+    kinds.MEMORY_WITH_HOT_PAGE_USAGE["host_application"],
+)
+
+
+def node_metric_status(cache: MetricCache, given: NodeMetricInput, now: datetime) -> Document:
+    """The status to write. What has no samples in its window is ``{}``, or left out of its list."""
+    memory = _memory_kinds(given)
+    end = round(now.timestamp() * 1000)
+    window = _Window(cache, end - given.policy.aggregate_seconds * 1000, end)
+    info: Document = {
+        "nodeUsage": window.usage(kinds.NODE_CPU_USAGE, memory.node),
+        "systemUsage": window.usage(kinds.SYS_CPU_USAGE, kinds.SYS_MEMORY_USAGE),
+    }
+    if given.policy.durations is not None:
+        node_kinds = (kinds.NODE_CPU_USAGE, memory.node)
+        info["aggregatedNodeUsages"] = _aggregated(cache, node_kinds, given.policy.durations, end)
+        system_kinds = (kinds.SYS_CPU_USAGE, kinds.SYS_MEMORY_USAGE)
+        info["aggregatedSystemUsages"] = _aggregated(cache, system_kinds, given.policy.durations, end)
+    if numa := _numa_usages(window, sorted(given.numa_nodes)):
+        info["numaUsages"] = numa
+    status: Document = {
+        "updateTime": format_time(now),
+        "nodeMetric": info,
+        "podsMetric": _pods(window, given.pods, memory.pod),
+        "hostApplicationMetric": _host_applications(window, given.host_applications, memory.host_application),
+        "prodReclaimableMetric": given.prod_reclaimable,
+    }
+    if given.prod_peak is not None:
+        status["prodPeakMetric"] = given.prod_peak
+    return status
+
+
+def as_merge_patch(status: Document) -> Document:
+    """The status as a merge patch that also takes back what an earlier report said and this one does not."""
+    info = {
+        name: {"resources": None, "devices": None} if value == {} else value
+        for name, value in status["nodeMetric"].items()
+    }
+    absent: Document = {"aggregatedNodeUsages": None, "aggregatedSystemUsages": None, "numaUsages": None}
+    reclaimable = status["prodReclaimableMetric"]
+    if reclaimable == {"resource": {}}:
+        reclaimable = {"resource": {"resources": None}}
+    return {
+        "status": {
+            "prodPeakMetric": None,
+            **status,
+            "nodeMetric": absent | info,
+            "prodReclaimableMetric": reclaimable,
+        }
+    }
+
+
+class _Window:
+    """Averages of one window."""
+
+    def __init__(self, cache: MetricCache, start: int, end: int) -> None:
+        self._cache = cache
+        self._start = start
+        self._end = end
+
+    def usage(self, cpu: MetricKind, memory: MetricKind, **labels: str) -> Document:
+        """Both amounts, or ``{}`` if one has no samples."""
+        cores = self._cache.select(cpu, self._start, self._end, **labels)
+        size = self._cache.select(memory, self._start, self._end, **labels)
+        return resource_map(cores.average(), size.average()) if cores and size else {}
+
+
+def _memory_kinds(given: NodeMetricInput) -> _MemoryKinds:
+    if given.policy.memory == USAGE_WITH_PAGE_CACHE:
+        return _WITH_PAGE_CACHE
+    if given.policy.memory == USAGE_WITH_HOT_PAGE_CACHE and given.has_cold_pages:
+        return _WITH_HOT_PAGES
+    return _WITHOUT_PAGE_CACHE
+
+
+def _aggregated(
+    cache: MetricCache, usage: tuple[MetricKind, MetricKind], durations: Sequence[timedelta], end: int
+) -> list[Document]:
+    """For each window its figures; ``{}`` for all of them while samples cover less than half of the window."""
+    aggregated = []
+    for duration in durations:
+        seconds = duration.total_seconds()
+        cpu, memory = (cache.select(kind, end - round(seconds * 1000), end) for kind in usage)
+        is_warm = bool(cpu) and bool(memory) and cpu.duration() >= COLD_SHARE * seconds
+        figures = {
+            name: resource_map(figure(cpu), figure(memory)) if is_warm else {} for name, figure in _FIGURES.items()
+        }
+        aggregated.append({"usage": figures, "duration": format_duration(duration)})
+    return aggregated
+
+
+def _numa_usages(window: _Window, numbers: Sequence[int]) -> list[Document]:
+    usages = []
+    for number in numbers:
+        label = {"numa_node_id": str(number)}
+        node = window.usage(kinds.NODE_NUMA_CPU_USAGE, kinds.NODE_NUMA_MEMORY_USAGE, **label)
+        if not node:
+            continue
+        system = window.usage(kinds.SYS_NUMA_CPU_USAGE, kinds.SYS_NUMA_MEMORY_USAGE, **label)
+        usages.append({"numaNodeID": number, "nodeUsage": node, "systemUsage": system})
+    return usages
+
+
+def _pods(window: _Window, pods: Sequence[NodePod], memory: MetricKind) -> list[Document]:
+    """By namespace and name. Pods without samples are left out: nothing is known of them yet, or they have ended."""
+    reports = []
+    for node_pod in sorted(pods, key=lambda pod: (pod.pod.metadata.namespace, pod.pod.metadata.name)):
+        usage = window.usage(kinds.POD_CPU_USAGE, memory, pod_uid=node_pod.uid)
+        if not usage:
+            continue
+        pod = node_pod.pod
+        reports.append(
+            {
+                "name": pod.metadata.name,
+                "namespace": pod.metadata.namespace,
+                "podUsage": usage,
+                "priority": priority_class_with_default(pod).value,
+                "qos": qos_class_with_default(pod).value,
+            }
+        )
+    return reports
+
+
+def _host_applications(
+    window: _Window, applications: Sequence[HostApplicationSpec], memory: MetricKind
+) -> list[Document]:
+    reports = []
+    for application in sorted(applications, key=lambda application: application.name):
+        usage = window.usage(kinds.HOST_APPLICATION_CPU_USAGE, memory, host_app_name=application.name)
+        if usage:
+            reports.append(
+                {"name": application.name, "usage": usage, "priority": application.priority, "qos": application.qos}
+            )
+    return reports
