@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
+from koordinator.base.listen_address import ListenAddress
 from koordinator.manager.command_line import parse_options
-from koordinator.manager.listen_address import ListenAddress
 from koordinator.manager.options import Options
 
 CHART = (

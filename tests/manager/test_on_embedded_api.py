@@ -16,6 +16,7 @@ from koordinator.api.kinds import (
     VALIDATING_WEBHOOK_CONFIGURATIONS,
 )
 from koordinator.base.clock import SystemClock
+from koordinator.base.listen_address import NOWHERE
 from koordinator.base.metrics import Metrics
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
 from koordinator.kube.client import KubeClient
@@ -24,7 +25,6 @@ from koordinator.kube.leader_election import LeaderElectionConfig
 from koordinator.manager.environment import WebhookEnvironment
 from koordinator.manager.features import make_features
 from koordinator.manager.leadership import Leadership
-from koordinator.manager.listen_address import NOWHERE
 from koordinator.manager.options import Options
 from koordinator.manager.program import Manager, Surroundings
 from koordinator.manager.webhook.certificate_files import read_files

@@ -9,9 +9,9 @@ import aiohttp
 import pytest
 
 from koordinator.base.clock import ManualClock
+from koordinator.base.listen_address import NOWHERE, ListenAddress
 from koordinator.base.metrics import Metrics
 from koordinator.kube.serving import HealthServer
-from koordinator.manager.listen_address import NOWHERE, ListenAddress
 from koordinator.manager.serving import make_profile_server, make_servers, starts
 from tests.free_ports import free_ports
 

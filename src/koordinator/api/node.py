@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+import msgspec
+
 from koordinator.api.constraints import RequiredText
 from koordinator.api.meta import Object, WireStruct
 from koordinator.api.pod import ResourceList
@@ -42,12 +44,22 @@ class ContainerImage(WireStruct):
     size_bytes: int = 0
 
 
+class DaemonEndpoint(WireStruct):
+    port: int = msgspec.field(default=0, name="Port")
+    """The one field of Kubernetes that begins with a capital letter."""
+
+
+class NodeDaemonEndpoints(WireStruct):
+    kubelet_endpoint: DaemonEndpoint = DaemonEndpoint()
+
+
 class NodeStatus(WireStruct):
     capacity: ResourceList = {}
     allocatable: ResourceList = {}
     conditions: list[NodeCondition] = []
     addresses: list[NodeAddress] = []
     images: list[ContainerImage] = []
+    daemon_endpoints: NodeDaemonEndpoints = NodeDaemonEndpoints()
 
 
 class Node(Object):

@@ -7,7 +7,7 @@ import os
 import platform
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -45,8 +45,9 @@ class ClientOptions:
     """How to reach the API server, and how hard.
 
     ``kubeconfig`` is a path, ``context`` one of its contexts, ``master`` an address that replaces the server's; empty
-    means what ``connection.resolve`` finds. ``qps`` (requests a second; zero or less: no limit) and ``burst`` are those
-    of ``--kube-api-qps`` and ``--kube-api-burst``. ``timeout_seconds`` bounds each call with its retries. With
+    means what ``connection.resolve`` finds. With ``insecure`` the server's certificate is not verified: a kubelet's is
+    often signed by itself. ``qps`` (requests a second; zero or less: no limit) and ``burst`` are those of
+    ``--kube-api-qps`` and ``--kube-api-burst``. ``timeout_seconds`` bounds each call with its retries. With
     ``lists_in_slices`` a long list does not keep the event loop to itself while it is read. ``metrics`` get what the
     client counts.
     """
@@ -54,6 +55,7 @@ class ClientOptions:
     kubeconfig: str = ""
     context: str = ""
     master: str = ""
+    insecure: bool = False
     qps: float = 0.0
     burst: int = 0
     user_agent: str = field(default_factory=lambda: user_agent("koordinator"))
@@ -79,6 +81,8 @@ async def connect(options: ClientOptions) -> KubeClient:
         root=options.root,
     )
     limits = TimeLimits(options.clock)
+    if options.insecure and found.tls is not None:
+        found = replace(found, tls=replace(found.tls, authority_file="", authority=b"", insecure=True))
     tls = RotatingContext(found.tls, options.clock) if found.tls is not None else None
     transport = _transport(found, tls, options, limits)
     try:

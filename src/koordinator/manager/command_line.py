@@ -10,11 +10,11 @@ import koordinator
 from koordinator.base.durations import DurationError, parse_duration
 from koordinator.base.flag_types import Flag, FlagGroup
 from koordinator.base.flags import FlagSet, FlagValues
+from koordinator.base.listen_address import NOWHERE, ListenAddress, parse_listen_address
 from koordinator.base.unused_flags import UnusedFlags
 from koordinator.manager.command_line_parts import ControllerFlags, WebhookFlags
 from koordinator.manager.environment import read_environment
 from koordinator.manager.features import WITHOUT_EFFECT, make_features
-from koordinator.manager.listen_address import NOWHERE, ListenAddress, parse_listen_address
 from koordinator.manager.name_list import unknown_names
 from koordinator.manager.options import CONTROLLERS, Options
 from koordinator.manager.unused_flags import SWITCHES, UNUSED_FLAGS

@@ -12,7 +12,7 @@ from typing import Final
 
 from koordinator.api import installation
 from koordinator.base.errors import ConfigurationError
-from koordinator.manager.listen_address import LAST_PORT
+from koordinator.base.listen_address import LAST_PORT
 
 FILE_WRITER: Final = "fs"
 SECRET_WRITER: Final = "secret"  # noqa: S105 - a kind of writer

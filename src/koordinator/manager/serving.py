@@ -10,10 +10,10 @@ from typing import Final
 from aiohttp import web
 
 from koordinator.base.clock import Clock
+from koordinator.base.listen_address import ListenAddress
 from koordinator.base.metrics import Metrics
 from koordinator.kube.profile_pages import ProfilePages
 from koordinator.kube.serving import Check, Handler, HealthServer
-from koordinator.manager.listen_address import ListenAddress
 
 logger = logging.getLogger(__name__)
 

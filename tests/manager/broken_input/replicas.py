@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from random import Random
 
 from koordinator.base.clock import ManualClock
+from koordinator.base.listen_address import NOWHERE
 from koordinator.base.metrics import Metrics
 from koordinator.kube.leader_election import LeaderElectionConfig
 from koordinator.manager.features import WEBHOOK_FRAMEWORK, make_features
 from koordinator.manager.leadership import Leadership
-from koordinator.manager.listen_address import NOWHERE
 from koordinator.manager.options import Options
 from koordinator.manager.program import Manager, Surroundings
 from tests.kube.fake_client import as_client

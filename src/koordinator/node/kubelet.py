@@ -1,0 +1,96 @@
+"""Kubelet's own API: which pods it runs, and how it is configured."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from koordinator.api import codec
+from koordinator.api.meta import WireStruct
+from koordinator.api.node import Node
+from koordinator.api.pod import Pod
+from koordinator.node.cgroup_layout import CgroupDriver
+from koordinator.node.errors import NodeError
+
+ADDRESS_TYPES = ("Hostname", "InternalIP", "ExternalIP", "InternalDNS", "ExternalDNS")
+
+Get = Callable[[str], Awaitable[bytes]]
+"""Asks kubelet for a path; raises KoordinatorError if there is no answer, or an answer other than 200."""
+
+
+class KubeletAddressError(NodeError):
+    """The Node object does not say where its kubelet is."""
+
+
+class KubeletAnswerError(NodeError):
+    """Kubelet answered something that cannot be read."""
+
+
+class _PodList(WireStruct):
+    items: list[Pod] = []
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletConfiguration:
+    """What the agent reads of the configuration; ``document`` is all of it."""
+
+    cgroup_driver: CgroupDriver | None
+    document: dict[str, Any]
+
+
+class Kubelet:
+    """Asks one kubelet."""
+
+    def __init__(self, get: Get) -> None:
+        self._get = get
+        self._digest = b""
+        self._pods: tuple[Pod, ...] = ()
+
+    async def pods(self) -> Sequence[Pod]:
+        """The pods on the node, static ones with the UIDs that their cgroups have.
+
+        The same sequence as before while kubelet answers the same bytes. KubeletAnswerError if they cannot be read.
+        """
+        body = await self._get("/pods/")
+        digest = hashlib.blake2b(body, digest_size=16).digest()
+        if digest != self._digest:
+            try:
+                pods = codec.decode(body, _PodList)
+            except codec.DecodeError as error:
+                raise KubeletAnswerError(f"kubelet's /pods/: {error}") from error
+            self._pods = tuple(pods.items)
+            self._digest = digest
+        return self._pods
+
+    async def configuration(self) -> KubeletConfiguration:
+        """What ``/configz`` shows; KubeletAnswerError if it shows no configuration."""
+        try:
+            document = codec.decode_any(await self._get("/configz"))
+        except codec.DecodeError as error:
+            raise KubeletAnswerError(f"kubelet's /configz: {error}") from error
+        configuration = document.get("kubeletconfig") if isinstance(document, dict) else None
+        if not isinstance(configuration, dict):
+            raise KubeletAnswerError("kubelet's /configz has no kubeletconfig")
+        drivers = {driver.value: driver for driver in CgroupDriver}
+        return KubeletConfiguration(drivers.get(str(configuration.get("cgroupDriver"))), configuration)
+
+
+def kubelet_url(node: Node, address_type: str, read_only_port: int | None = None) -> str:
+    """Where to reach a node's kubelet: its secure port unless a read-only one is given.
+
+    KubeletAddressError if the node has no address of that type (InternalIP for a type that does not exist), or does not
+    say its port.
+    """
+    wanted = address_type if address_type in ADDRESS_TYPES else "InternalIP"
+    address = next((item.address for item in node.status.addresses if item.type == wanted), "")
+    if not address:
+        raise KubeletAddressError(f"node {node.metadata.name}: status.addresses has none of the type {wanted}")
+    host = f"[{address}]" if ":" in address else address
+    if read_only_port is not None:
+        return f"http://{host}:{read_only_port}"
+    port = node.status.daemon_endpoints.kubelet_endpoint.port
+    if not port:
+        raise KubeletAddressError(f"node {node.metadata.name}: status.daemonEndpoints.kubeletEndpoint.Port is not set")
+    return f"https://{host}:{port}"
