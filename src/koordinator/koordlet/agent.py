@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Final
 
 from koordinator.api.kinds import NODE_METRICS
+from koordinator.api.node import Node
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.loops import Loop, LoopSupervisor
@@ -22,8 +24,6 @@ from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
 from koordinator.koordlet.metrics_advisor import MetricsAdvisor
 from koordinator.koordlet.node_metric import NodeMetricInput, as_merge_patch, node_metric_status
 from koordinator.koordlet.states import StatesInformer
-from koordinator.kube.client import KubeClient
-from koordinator.kube.connect import ClientOptions, connect, user_agent
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.serving import HealthServer
@@ -32,7 +32,7 @@ from koordinator.node.cgroup_meter import CgroupMeter
 from koordinator.node.cpu_time import ticks_per_second
 from koordinator.node.cpu_topology import read_cpu_topology
 from koordinator.node.errors import FileError
-from koordinator.node.kubelet import Kubelet, kubelet_url
+from koordinator.node.kubelet import Get, Kubelet
 
 logger = logging.getLogger(__name__)
 
@@ -54,10 +54,19 @@ _RETENTIONS: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Dependencies:
-    """What an agent is given."""
+class KubeletConnection:
+    """How to ask one kubelet, and how to end that."""
 
-    client: KubeClient
+    get: Get
+    close: Callable[[], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """What an agent is given. ``connect_kubelet`` gets the Node, which says where its kubelet is."""
+
+    client: Client
+    connect_kubelet: Callable[[Node], Awaitable[KubeletConnection]]
     clock: Clock
     random: Random
     metrics: Metrics
@@ -99,10 +108,10 @@ class Agent:
         await health_server.run()
 
     async def _measure_and_report(self, version: CgroupVersion) -> None:
-        kubelet_client = await self._kubelet_client()
+        connection = await self._given.connect_kubelet(await self._states.wait_for_node())
         meter: CgroupMeter | None = None
         try:
-            kubelet = Kubelet(lambda path: kubelet_client.raw("GET", path))
+            kubelet = Kubelet(connection.get)
             driver = await self._cgroup_driver(kubelet, version)
             layout = CgroupLayout(self._options.host.cgroup, version, driver)
             logger.info("cgroup version %d, driver %s", version.value, driver)
@@ -112,7 +121,7 @@ class Agent:
         finally:
             if meter is not None:
                 meter.close()
-            await kubelet_client.close()
+            await connection.close()
 
     def _add_loops(self, kubelet: Kubelet, layout: CgroupLayout, meter: CgroupMeter) -> None:
         options = self._options
@@ -144,22 +153,7 @@ class Agent:
         self._loops.add(Loop("measure", measure, options.collect_interval, 30.0))
         if options.report:
             reporter = NodeMetricReporter(self._given.client, self._states, self._cache, self._given.clock)
-            self._loops.add(Loop("node metric", reporter.wait_and_report, 0.0, 86400.0))
-
-    async def _kubelet_client(self) -> KubeClient:
-        options = self._options
-        node = await self._states.wait_for_node()
-        port = options.kubelet.read_only_port if options.kubelet.insecure else None
-        return await connect(
-            ClientOptions(
-                kubeconfig=options.kubeconfig,
-                master=kubelet_url(node, options.kubelet.address_type, port),
-                insecure=True,
-                user_agent=user_agent("koordlet"),
-                timeout_seconds=options.kubelet.sync_timeout,
-                max_connections=2,
-            )
-        )
+            self._loops.add(Loop("node metric", reporter.report_when_due, 1.0, 60.0))
 
     async def _cgroup_driver(self, kubelet: Kubelet, version: CgroupVersion) -> CgroupDriver:
         """By the folders that kubelet has made, else as kubelet says, else systemd, which is what most have."""
@@ -183,13 +177,19 @@ class NodeMetricReporter:
         self._cache = cache
         self._clock = clock
         self._said_absent = False
+        self._last = clock.monotonic()
+        """When the last report was due; the first is due an interval after the start."""
 
-    async def wait_and_report(self) -> None:
-        """Wait for the interval that the NodeMetric asks for, and report. Errors are those of the API server."""
-        await self._clock.sleep(self._states.collect_policy.report_seconds)
+    async def report_when_due(self) -> None:
+        """Report if the interval that the NodeMetric asks for has passed. Errors are those of the API server."""
+        now = self._clock.monotonic()
+        if now - self._last < self._states.collect_policy.report_seconds:
+            return
+        self._last = now
         await self.report()
 
     async def report(self) -> None:
+        """Write the status as of now."""
         metric = self._states.node_metric
         if metric is None:
             if not self._said_absent:

@@ -7,20 +7,23 @@ import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Final
 
 import uvloop
 
 import koordinator
+from koordinator.api.node import Node
 from koordinator.base import logs
 from koordinator.base.clock import SystemClock
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.metrics import Metrics
 from koordinator.base.process import exit_status, stop_on_signals
-from koordinator.koordlet.agent import Agent, Dependencies
+from koordinator.koordlet.agent import Agent, Dependencies, KubeletConnection
 from koordinator.koordlet.command_line import Options, parse_options
 from koordinator.kube.connect import ClientOptions, connect, user_agent
+from koordinator.node.kubelet import kubelet_url
 
 logger = logging.getLogger(__name__)
 
@@ -56,10 +59,26 @@ async def _run(options: Options) -> None:
             metrics=metrics,
         )
     )
+    given = Dependencies(client, partial(_connect_kubelet, options), SystemClock(), Random(), metrics)
     try:
-        await Agent(options, Dependencies(client, SystemClock(), Random(), metrics)).run(stop)
+        await Agent(options, given).run(stop)
     finally:
         await client.close()
+
+
+async def _connect_kubelet(options: Options, node: Node) -> KubeletConnection:
+    port = options.kubelet.read_only_port if options.kubelet.insecure else None
+    client = await connect(
+        ClientOptions(
+            kubeconfig=options.kubeconfig,
+            master=kubelet_url(node, options.kubelet.address_type, port),
+            insecure=True,
+            user_agent=user_agent(_PROGRAM),
+            timeout_seconds=options.kubelet.sync_timeout,
+            max_connections=2,
+        )
+    )
+    return KubeletConnection(partial(client.raw, "GET"), client.close)
 
 
 if __name__ == "__main__":

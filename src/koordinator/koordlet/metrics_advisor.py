@@ -59,7 +59,7 @@ class MetricsAdvisor:
 
     def measure(self) -> None:
         """One round. Raises nothing for what cannot be read: it is left out of the round."""
-        pods = self._states.pods
+        pods = [pod for pod in self._states.pods if not pod.has_finished]
         scan = self._scanner.scan(ScanTarget(pods=pods))
         self._errors.told(scan)
         node = self._node.collect(scan, self.topology)

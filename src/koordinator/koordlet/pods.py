@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from koordinator.api.pod import Pod
+from koordinator.api.pod import Pod, is_finished
 from koordinator.api.qos import kubernetes_qos
 from koordinator.koordlet.metric_cache.kinds import MetricKind, Series
 from koordinator.node.cgroup_layout import CgroupLayout, ContainerIDError, parse_container_id
@@ -28,6 +28,8 @@ class NodePod:
     uid: str
     cgroup: str
     containers: tuple[PodContainer, ...]
+    has_finished: bool = False
+    """Succeeded or Failed: its cgroups are gone, or about to go."""
     _series: dict[tuple[MetricKind, str], Series] = field(default_factory=dict, compare=False, repr=False)
 
     def series(self, kind: MetricKind) -> Series:
@@ -53,7 +55,7 @@ def node_pods(pods: Iterable[Pod], layout: CgroupLayout) -> tuple[NodePod, ...]:
 
 def _node_pod(pod: Pod, layout: CgroupLayout) -> NodePod:
     cgroup = layout.pod(pod.metadata.uid, kubernetes_qos(pod))
-    containers = []
+    containers: list[PodContainer] = []
     for status in pod.status.container_statuses:
         if not status.container_id:
             continue
@@ -62,4 +64,4 @@ def _node_pod(pod: Pod, layout: CgroupLayout) -> NodePod:
         except ContainerIDError:
             continue
         containers.append(PodContainer(status.name, status.container_id, layout.container(cgroup, container_id)))
-    return NodePod(pod, pod.metadata.uid, cgroup, tuple(containers))
+    return NodePod(pod, pod.metadata.uid, cgroup, tuple(containers), is_finished(pod))

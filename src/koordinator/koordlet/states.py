@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Final
 
 from koordinator.api.kinds import NODE_METRICS, NODE_SLOS, NODES
 from koordinator.api.node import Node
@@ -21,6 +22,10 @@ from koordinator.node.cgroup_layout import CgroupLayout
 from koordinator.node.kubelet import Kubelet
 
 logger = logging.getLogger(__name__)
+
+_POLL: Final = 0.1
+_SAID_EVERY: Final = 30.0
+"""Seconds."""
 
 PodsCallback = Callable[[Sequence[NodePod]], None]
 
@@ -77,14 +82,12 @@ class StatesInformer:
     async def wait_for_node(self) -> Node:
         """The Node object, once it is there; what is missing is said every half minute."""
         while True:
-            node = self.node
-            if node is not None:
-                return node
+            for _ in range(round(_SAID_EVERY / _POLL)):
+                node = self.node
+                if node is not None:
+                    return node
+                await self._clock.sleep(_POLL)
             logger.warning("waiting for node %s: %s", self._name, "; ".join(self._informers.not_synced) or "not found")
-            for _ in range(300):
-                await self._clock.sleep(0.1)
-                if self.node is not None:
-                    break
 
     async def sync_pods(self, kubelet: Kubelet, layout: CgroupLayout) -> None:
         """Ask kubelet once. An error, and an answer without any pod, leave the pods as they were."""
