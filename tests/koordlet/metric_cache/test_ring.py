@@ -188,15 +188,15 @@ def test_as_a_list_of_samples_would_answer(rounds: list[tuple[int, dict[str, flo
     at = 10
     for step, samples in rounds:
         at = max(at + step, 0)
-        for name in expected:
-            expected[name] = {time: value for time, value in expected[name].items() if time <= at}
-        present = {name for name in samples if at in expected[name] and expected[name][at] != samples[name]}
+        conflicts = any(expected[name].get(at, value) != value for name, value in samples.items())
         batch = {pod(name): value for name, value in samples.items()}
-        if present:
+        if conflicts:
             with pytest.raises(ConflictingSampleError):
                 store.append(at, batch)
             continue
         store.append(at, batch)
+        for name in expected:
+            expected[name] = {time: value for time, value in expected[name].items() if time <= at}
         for name, value in samples.items():
             expected[name][at] = value
     for name, all_samples in expected.items():
