@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -11,6 +12,7 @@ import stat
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -99,6 +101,42 @@ def test_what_a_killed_one_has_left_is_cleaned_up_by_the_next(tmp_path: Path) ->
     is_left, output = asyncio.run(scenario())
     assert not is_left
     assert any(line.startswith("koord up: ending apiserver (process ") for line in output)
+
+
+def test_status_tells_a_healthy_cluster_from_a_sick_one_and_from_none(tmp_path: Path) -> None:
+    async def scenario() -> list[tuple[int | None, Any]]:
+        seen = []
+        async with koord_up(tmp_path, "--only=apiserver,nodes", "--nodes=2") as up:
+            seen.append(await _status(tmp_path))
+            (nodes,) = (
+                each
+                for each in psutil.Process(up.process.pid).children()
+                if "koordinator.cluster.nodes" in each.cmdline()
+            )
+            nodes.suspend()
+            while nodes.status() != psutil.STATUS_STOPPED:
+                await asyncio.sleep(0.01)
+            seen.append(await _status(tmp_path))
+        seen.append(await _status(tmp_path))
+        return seen
+
+    (healthy_status, healthy), (sick_status, sick), (none_status, none) = asyncio.run(scenario())
+    assert (healthy_status, sick_status, none_status) == (0, 1, 3)
+    assert healthy["nodes"] == {"total": 2, "ready": 2}
+    assert [program["healthy"] for program in healthy["programs"]] == [True, True]
+    assert sick["status"] == "unhealthy"
+    assert "halted by a signal" in sick["programs"][1]["error"]
+    assert none["status"] == "not running"
+
+
+async def _status(data: Path) -> tuple[int | None, Any]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "koordinator.cli.main", "status", f"--data={data}", "-o", "json"),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await process.communicate()
+    return process.returncode, json.loads(output)
 
 
 @pytest.mark.parametrize("halted", [False, True])

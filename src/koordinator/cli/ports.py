@@ -42,7 +42,7 @@ def check_ports(uses: Sequence[PortUse]) -> None:
             problems.append(f"port {use.port} ({use.what}) {reason}: choose another with {use.flag}")
     if problems:
         listed = "".join(f"\n  {problem}" for problem in problems)
-        raise PortsTaken(f"nothing was started; 0 in the place of a port takes any free one.{listed}")
+        raise PortsTaken(f"nothing was started, for want of ports (0 as a port takes any free one):{listed}")
 
 
 def free_ports(count: int) -> list[int]:

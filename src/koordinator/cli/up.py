@@ -19,6 +19,13 @@ from koordinator.cli.own_command import own_command
 from koordinator.cli.welcome import welcome
 from koordinator.kube.connect import ClientOptions, connect
 
+_DESCRIPTION = """\
+Start an embedded Kubernetes API, simulated nodes, koord-manager and koord-scheduler, and watch over them until Ctrl-C.
+Programs that end are started again; koord status, in another terminal, says how they are. 0 as a port takes a free one.
+
+exit status: 0 after Ctrl-C or SIGTERM; 1 when the cluster cannot be started; 130 or 143 when it was interrupted before
+it was up, or killed by a second signal.
+"""
 _EPILOG = """\
 examples:
   koord up                                     10 nodes, state kept in ~/.local/state/koordinator
@@ -26,6 +33,8 @@ examples:
   koord up --only apiserver                    the Kubernetes API alone
   koord up --only nodes,manager,scheduler --kubeconfig ~/.kube/config
                                                simulated nodes and the programs on a cluster that is there already
+  koord up --data /tmp/second --port 0 --scheduler-port 0 --manager-port 0 --manager-health-port 0 --webhook-port 0
+                                               a second cluster beside the first
 """
 
 
@@ -34,8 +43,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "up",
         help="start an embedded cluster with simulated nodes and the programs",
-        description="Start an embedded Kubernetes API, simulated nodes, koord-manager and koord-scheduler; stop them "
-        "with Ctrl-C.",
+        description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -49,19 +57,34 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--nodes", type=_positive, default=10, metavar="N", help="simulated nodes (default: 10)")
     parser.add_argument("--scenario", type=Path, metavar="FILE", help="sizes, zones, labels and usage of the nodes")
     parser.add_argument(
-        "--port", type=_port, default=6443, help="port of the API on 127.0.0.1; 0 takes a free one (default: 6443)"
+        "--port", type=_port, metavar="PORT", default=6443, help="port of the API on 127.0.0.1 (default: 6443)"
     )
     parser.add_argument(
-        "--scheduler-port", type=_port, default=10251, help="port of the scheduler's /metrics and /healthz"
+        "--scheduler-port",
+        type=_port,
+        default=10251,
+        help="port of the scheduler's /metrics and /healthz (default: 10251)",
     )
     parser.add_argument(
-        "--manager-port", type=_port, default=10261, help="port of the manager's /metrics (default: 10261)"
+        "--manager-port",
+        type=_port,
+        metavar="PORT",
+        default=10261,
+        help="port of the manager's /metrics (default: 10261)",
     )
     parser.add_argument(
-        "--manager-health-port", type=_port, default=10262, help="port of the manager's /readyz (default: 10262)"
+        "--manager-health-port",
+        type=_port,
+        metavar="PORT",
+        default=10262,
+        help="port of the manager's /readyz (default: 10262)",
     )
     parser.add_argument(
-        "--webhook-port", type=_port, default=9876, help="port of the manager's admission webhooks (default: 9876)"
+        "--webhook-port",
+        type=_port,
+        metavar="PORT",
+        default=9876,
+        help="port of the manager's admission webhooks (default: 9876)",
     )
     parser.add_argument(
         "--scheduler-config", type=Path, metavar="FILE", help="KubeSchedulerConfiguration (default: load-aware profile)"

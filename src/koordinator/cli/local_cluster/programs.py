@@ -70,14 +70,14 @@ def with_free_ports(options: LocalClusterOptions) -> LocalClusterOptions:
 
 
 def served(options: LocalClusterOptions, name: str) -> dict[str, str]:
-    """What a program other than the API server serves -> URL."""
+    """What a program other than the API server serves -> URL, without the path."""
     if name == "scheduler":
         address = f"http://{ADDRESS}:{options.scheduler_port}"
-        return {"health": address, "metrics": f"{address}/metrics"}
+        return {"health": address, "metrics": address}
     if name == "manager":
         return {
             "health": f"http://{ADDRESS}:{options.manager_health_port}",
-            "metrics": f"http://{ADDRESS}:{options.manager_port}/metrics",
+            "metrics": f"http://{ADDRESS}:{options.manager_port}",
             "webhooks": f"https://{ADDRESS}:{options.webhook_port}",
         }
     return {}
