@@ -20,9 +20,11 @@ def test_the_next_demonstration_starts_afresh_in_the_same_folder(tmp_path: Path)
     with demo_folder(tmp_path) as folder:
         (folder / "api").mkdir()
         (folder / "notes").touch()
+        (folder / "kubeconfig").touch()
     assert (tmp_path / "api").exists()
     with demo_folder(tmp_path):
         assert not (tmp_path / "api").exists()
+        assert not (tmp_path / "kubeconfig").exists()
         assert (tmp_path / "notes").exists()
 
 

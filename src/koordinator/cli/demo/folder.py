@@ -38,5 +38,7 @@ def demo_folder(folder: Path | None) -> Iterator[Path]:
             )
         for name in _OURS:
             shutil.rmtree(folder / name, ignore_errors=True)
+        # It names the port of the last time.
+        (folder / "kubeconfig").unlink(missing_ok=True)
         (folder / _MARK).touch()
         yield folder
