@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 TEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-real check format bench bench-scheduler bench-scheduler-perf manifests lock clean
+.PHONY: help setup demo up test test-real check format bench bench-scheduler bench-scheduler-perf manifests picture lock clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 24
@@ -20,7 +20,7 @@ $(STAMP): requirements/dev.txt pyproject.toml
 
 setup: $(STAMP) ## install the project and its tools into .venv
 
-demo: $(STAMP) ## a scripted day on 20 simulated nodes, in under a minute
+demo: $(STAMP) ## a scripted day on 20 simulated nodes, with a report; about a minute
 	$(BIN)/koord demo
 
 up: $(STAMP) ## start an embedded cluster and the programs; stop with Ctrl-C
@@ -45,6 +45,9 @@ manifests: $(STAMP) ## write config/crd and config/webhook
 format: $(STAMP) ## rewrite the sources in the project's format
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+picture: $(STAMP) ## play the day and write its report to docs/images/demo.svg
+	$(BIN)/koord demo --svg docs/images/demo.svg
 
 bench: $(STAMP) ## benchmarks that need nothing but Python; each prints one JSON line
 	$(BIN)/python -m benchmarks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -144,7 +145,9 @@ def test_help_shows_groups_defaults_and_choices(program: Program, capsys: pytest
 def test_version(program: Program, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         program.flags.parse_or_exit(["--version"])
-    assert capsys.readouterr().out == "koord-test 1.2.3\n"
+    assert re.fullmatch(
+        r"koord-test 1\.2\.3 \((commit [0-9a-f]{12}, )?Python 3\.[\d.a-z+]+\)\n", capsys.readouterr().out
+    )
 
 
 def test_wrong_command_line_ends_with_status_two(program: Program, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,10 +9,12 @@ import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from koordinator.base.clock import ManualClock, SystemClock
-from koordinator.cli.supervisor import Program, ProgramFailed, Supervisor
+from koordinator.cli.child_process import Program, last_line
+from koordinator.cli.supervisor import Condition, ProgramFailed, Supervisor
 
 
 def python(name: str, code: str, ready: Callable[[], Awaitable[bool]], stop_seconds: float = 10.0) -> Program:
@@ -81,13 +83,162 @@ def test_a_killed_program_is_started_again_after_the_back_off(tmp_path: Path) ->
         os.kill(first, signal.SIGKILL)
         await until(lambda: clock.sleepers > 0)
         await clock.advance(0.5)
-        await until(lambda: supervisor.process_id("worker") not in (None, first))
+        await until(lambda: supervisor.process_id("worker") not in (None, first) and not supervisor.unhealthy)
         await supervisor.stop()
         await watching
         return reports
 
-    reports = asyncio.run(scenario())
-    assert reports == [f"worker ended with signal SIGKILL; starting it again in 0.5 s (log: {tmp_path / 'worker.log'})"]
+    assert asyncio.run(scenario()) == [
+        f"worker ended with signal SIGKILL; starting it again in 0.5 s (log: {tmp_path / 'worker.log'})",
+        "worker runs again; the cluster is healthy",
+    ]
+
+
+def test_a_program_that_ends_again_and_again_is_reported_once_with_its_last_error_line(tmp_path: Path) -> None:
+    fault = tmp_path / "fault"
+    code = (
+        "import pathlib, signal, sys\n"
+        f"if pathlib.Path({str(fault)!r}).exists(): print('I said no'); sys.exit(1)\n"
+        "signal.pause()"
+    )
+
+    async def scenario() -> tuple[list[str], list[str], int]:
+        reports: list[str] = []
+        clock = ManualClock()
+        supervisor = Supervisor(tmp_path, clock, reports.append)
+        await supervisor.start(python("worker", code, at_once))
+        fault.touch()
+        os.kill(supervisor.process_id("worker") or 0, signal.SIGKILL)
+        (state,) = supervisor.states
+        for backoff in (0.5, 1.0, 2.0, 4.0):
+            await until(lambda: state.condition is Condition.RESTARTING and state.process_id is None)
+            if backoff == 4.0:
+                fault.unlink()
+            restarts = state.restarts
+            await until(lambda: clock.sleepers > 0)
+            await clock.advance(backoff)
+            await until(lambda restarts=restarts: state.restarts > restarts)  # type: ignore[misc]
+        before = list(reports)
+        await until(lambda: state.process_id is not None and clock.sleepers > 0)
+        assert supervisor.unhealthy == ["worker"]
+        await clock.advance(30.0)
+        await until(lambda: not supervisor.unhealthy)
+        await supervisor.stop()
+        return before, reports[len(before) :], state.restarts
+
+    before, after, restarts = asyncio.run(scenario())
+    assert [report for report in before if "status 1 (I said no)" in report] == before[-1:]
+    assert before[-1].startswith("the cluster is not healthy: worker ended again")
+    assert after == ["worker runs again after 4 restarts; the cluster is healthy"]
+    assert restarts == 4
+
+
+def test_a_program_that_no_longer_answers_is_reported_and_so_is_its_recovery(tmp_path: Path) -> None:
+    well = True
+
+    async def ready() -> bool:
+        return well
+
+    async def scenario() -> tuple[list[str], list[str]]:
+        nonlocal well
+        reports: list[str] = []
+        clock = ManualClock()
+        supervisor = Supervisor(tmp_path, clock, reports.append)
+        await supervisor.start(python("worker", "import signal; signal.pause()", ready))
+        probing = asyncio.ensure_future(supervisor.probe())
+        unhealthy = []
+        for answers in (True, False, False, False, True):
+            well = answers
+            await until(lambda: clock.sleepers > 0)
+            await clock.advance(10.0)
+            await until(lambda: clock.sleepers > 0)
+            unhealthy.append(",".join(supervisor.unhealthy))
+        probing.cancel()
+        await supervisor.stop()
+        return reports, unhealthy
+
+    reports, unhealthy = asyncio.run(scenario())
+    assert unhealthy == ["", "", "worker", "worker", ""]
+    assert len(reports) == 2
+    assert reports[0].startswith("the cluster is not healthy: worker (process ")
+    assert reports[1] == "worker answers again; the cluster is healthy"
+
+
+def test_a_program_halted_by_a_signal_does_not_answer(tmp_path: Path) -> None:
+    async def scenario() -> list[str]:
+        clock = ManualClock()
+        supervisor = Supervisor(tmp_path, clock, lambda text: None)
+        await supervisor.start(python("worker", "import signal; signal.pause()", at_once))
+        worker = psutil.Process(supervisor.process_id("worker"))
+        worker.suspend()
+        await until(lambda: worker.status() == psutil.STATUS_STOPPED)
+        probing = asyncio.ensure_future(supervisor.probe())
+        for _ in range(2):
+            await until(lambda: clock.sleepers > 0)
+            await clock.advance(10.0)
+            await until(lambda: clock.sleepers > 0)
+        unhealthy = list(supervisor.unhealthy)
+        probing.cancel()
+        await supervisor.stop()
+        return unhealthy
+
+    assert asyncio.run(scenario()) == ["worker"]
+
+
+def test_a_halted_program_ends_cleanly_like_any_other(tmp_path: Path) -> None:
+    flag, ended = tmp_path / "up", tmp_path / "ended"
+    code = (
+        "import pathlib, signal, sys, time\n"
+        f"signal.signal(signal.SIGTERM, lambda *_: (pathlib.Path({str(ended)!r}).touch(), sys.exit(0)))\n"
+        f"pathlib.Path({str(flag)!r}).touch()\n"
+        # Not pause(): a signal that comes just before it would be slept through.
+        "while True: time.sleep(0.01)"
+    )
+
+    async def scenario() -> list[str]:
+        reports: list[str] = []
+        supervisor = Supervisor(tmp_path, SystemClock(), reports.append)
+        await supervisor.start(python("worker", code, file_appears(flag)))
+        os.kill(supervisor.process_id("worker") or 0, signal.SIGSTOP)
+        await supervisor.stop()
+        return reports
+
+    assert asyncio.run(scenario()) == []
+    assert ended.exists()
+
+
+def test_killing_asks_nobody(tmp_path: Path) -> None:
+    flag = tmp_path / "up"
+    code = (
+        "import signal, pathlib\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        f"pathlib.Path({str(flag)!r}).touch()\n"
+        "while True: signal.pause()"
+    )
+
+    async def scenario() -> None:
+        supervisor = Supervisor(tmp_path, SystemClock(), print)
+        await supervisor.start(python("deaf", code, file_appears(flag)))
+        supervisor.kill()
+        await until(lambda: supervisor.process_id("deaf") is None)
+        await supervisor.stop()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("log", "line"),
+    [
+        ("", ""),
+        ("Traceback:\n  File x\nValueError: no\n", "ValueError: no"),
+        ("E1121 05:07:25.123456   4242 binder.py:17] cannot bind\n", "cannot bind"),
+        ("  | OSError: port taken\n  +------------------------------------\n\n", "OSError: port taken"),
+    ],
+)
+def test_the_last_line_of_a_log_is_the_one_that_says_something(tmp_path: Path, log: str, line: str) -> None:
+    path = tmp_path / "log"
+    path.write_text(log)
+    assert last_line(path) == line
 
 
 def test_programs_stop_in_reverse_order(tmp_path: Path) -> None:
@@ -142,7 +293,8 @@ def test_children_end_when_their_supervisor_is_killed(tmp_path: Path) -> None:
         "import asyncio, os, signal, sys\n"
         "from pathlib import Path\n"
         "from koordinator.base.clock import SystemClock\n"
-        "from koordinator.cli.supervisor import Program, Supervisor\n"
+        "from koordinator.cli.child_process import Program\n"
+        "from koordinator.cli.supervisor import Supervisor\n"
         "async def ready(): return True\n"
         "async def main():\n"
         f"    supervisor = Supervisor(Path({str(tmp_path)!r}), SystemClock(), print)\n"

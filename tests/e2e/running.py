@@ -34,24 +34,27 @@ class Up:
         return await connect(ClientOptions(kubeconfig=str(self.kubeconfig)))
 
 
-@asynccontextmanager
-async def koord_up(data: Path, *arguments: str) -> AsyncIterator[Up]:
-    """Start it on free ports, wait until it says that the cluster is up, interrupt it at the end."""
-    port, manager_port, health_port, webhook_port = free_ports(4)
-    ports = ["--port=0", f"--scheduler-port={port}", f"--manager-port={manager_port}"]
-    ports += [f"--manager-health-port={health_port}", f"--webhook-port={webhook_port}"]
-    command = ["up", f"--data={data}", *ports, *arguments]
-    process = await asyncio.create_subprocess_exec(
+async def start_koord_up(data: Path, *arguments: str, port: int = 0) -> asyncio.subprocess.Process:
+    """Start it on free ports, but for ``port`` of the API."""
+    zero = ["--scheduler-port=0", "--manager-port=0", "--manager-health-port=0", "--webhook-port=0"]
+    return await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "koordinator.cli.main", *command),
+        *("-m", "koordinator.cli.main", "up", f"--data={data}", f"--port={port}", *zero, *arguments),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
+
+
+@asynccontextmanager
+async def koord_up(data: Path, *arguments: str, port: int = 0) -> AsyncIterator[Up]:
+    """Start it, wait until it says that the cluster is up, interrupt it at the end."""
+    (scheduler_port,) = free_ports(1)
+    process = await start_koord_up(data, f"--scheduler-port={scheduler_port}", *arguments, port=port)
     output: list[str] = []
     try:
         async with asyncio.timeout(60):
             await _said(process, output, "The cluster is up")
-        yield Up(process, data / "kubeconfig", data, port, output)
+        yield Up(process, data / "kubeconfig", data, scheduler_port, output)
     finally:
         if process.returncode is None:
             process.send_signal(signal.SIGINT)

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 import signal
+import socket
 import stat
 import sys
+import time
 from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
 
 from koordinator.api.kinds import PODS
-from tests.e2e.running import eventually, koord_up, plain_pod
+from tests.e2e.running import eventually, koord_up, plain_pod, start_koord_up
+from tests.free_ports import free_ports
 
 
 def test_a_pod_is_placed_and_runs_and_survives_a_restart(tmp_path: Path) -> None:
@@ -45,19 +54,139 @@ def test_the_kubeconfig_is_for_its_owner_only(tmp_path: Path) -> None:
 
 
 def test_a_second_one_on_the_same_folder_is_refused(tmp_path: Path) -> None:
-    async def scenario() -> tuple[int | None, str]:
-        async with koord_up(tmp_path, "--only=apiserver"):
-            second = await asyncio.create_subprocess_exec(
-                sys.executable,
-                *("-m", "koordinator.cli.main", "up", f"--data={tmp_path}"),
-                stderr=asyncio.subprocess.PIPE,
-            )
-            _, error = await second.communicate()
-            return second.returncode, error.decode()
+    async def scenario() -> tuple[int, tuple[int | None, str]]:
+        async with koord_up(tmp_path, "--only=apiserver") as up:
+            return up.process.pid, await _koord_up_fails(f"--data={tmp_path}")
 
-    status, error = asyncio.run(scenario())
+    first, (status, error) = asyncio.run(scenario())
     assert status == 1
-    assert "is used by another koord" in error
+    assert error == (
+        f"koord: a koord up runs already on {tmp_path} (process {first}): stop it with Ctrl-C where it runs or with "
+        f"kill {first}, or choose another folder with --data\n"
+    )
+
+
+def test_taken_ports_are_named_before_anything_starts(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with socket.socket() as one, socket.socket() as other:
+        ports = []
+        for listener in (one, other):
+            listener.bind(("127.0.0.1", 0))
+            listener.listen()
+            ports.append(listener.getsockname()[1])
+        taken = [f"--port={ports[0]}", f"--webhook-port={ports[1]}"]
+        free = ["--scheduler-port=0", "--manager-port=0", "--manager-health-port=0"]
+        status, error = asyncio.run(_koord_up_fails(f"--data={data}", *taken, *free))
+    assert status == 1
+    for port, flag in zip(ports, ("--port", "--webhook-port"), strict=True):
+        assert re.search(
+            rf"port {port} \(.*\) is taken by process {os.getpid()} .*: choose another with {flag}\n", error
+        )
+    assert "starting" not in error
+    assert not (data / "logs").exists()
+
+
+def test_what_a_killed_one_has_left_is_cleaned_up_by_the_next(tmp_path: Path) -> None:
+    async def scenario() -> tuple[bool, list[str]]:
+        (port,) = free_ports(1)
+        async with koord_up(tmp_path, "--only=apiserver", port=port) as up:
+            (server,) = psutil.Process(up.process.pid).children()
+            # Halted, it sleeps through the signal that the kernel sends it when its parent dies, and keeps its port.
+            server.suspend()
+            up.process.kill()
+            await up.process.wait()
+        async with koord_up(tmp_path, "--only=apiserver", port=port) as up:
+            return server.is_running(), up.output
+
+    is_left, output = asyncio.run(scenario())
+    assert not is_left
+    assert any(line.startswith("koord up: ending apiserver (process ") for line in output)
+
+
+def test_status_tells_a_healthy_cluster_from_a_sick_one_and_from_none(tmp_path: Path) -> None:
+    async def scenario() -> list[tuple[int | None, Any]]:
+        seen = []
+        async with koord_up(tmp_path, "--only=apiserver,nodes", "--nodes=2") as up:
+            seen.append(await _status(tmp_path))
+            (nodes,) = (
+                each
+                for each in psutil.Process(up.process.pid).children()
+                if "koordinator.cluster.nodes" in each.cmdline()
+            )
+            nodes.suspend()
+            while nodes.status() != psutil.STATUS_STOPPED:
+                await asyncio.sleep(0.01)
+            seen.append(await _status(tmp_path))
+        seen.append(await _status(tmp_path))
+        return seen
+
+    (healthy_status, healthy), (sick_status, sick), (none_status, none) = asyncio.run(scenario())
+    assert (healthy_status, sick_status, none_status) == (0, 1, 3)
+    assert healthy["nodes"] == {"total": 2, "ready": 2}
+    assert [program["healthy"] for program in healthy["programs"]] == [True, True]
+    assert sick["status"] == "unhealthy"
+    assert "halted by a signal" in sick["programs"][1]["error"]
+    assert none["status"] == "not running"
+
+
+async def _status(data: Path) -> tuple[int | None, Any]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "koordinator.cli.main", "status", f"--data={data}", "-o", "json"),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await process.communicate()
+    return process.returncode, json.loads(output)
+
+
+@pytest.mark.parametrize("halted", [False, True])
+def test_ctrl_c_while_starting_ends_everything_without_a_traceback(tmp_path: Path, halted: bool) -> None:
+    async def scenario() -> tuple[int | None, str, list[psutil.Process]]:
+        process = await start_koord_up(tmp_path, "--only=apiserver")
+        assert process.stdout is not None
+        children: list[psutil.Process] = []
+        while not children:
+            await asyncio.sleep(0.01)
+            # Not before it is another program: until then, its parent is waiting for it in the middle of a system call.
+            each = psutil.Process(process.pid).children()
+            children = [child for child in each if "koordinator.cluster" in child.cmdline()]
+        if halted:
+            children[0].suspend()
+        process.send_signal(signal.SIGINT)
+        output, _ = await asyncio.wait_for(process.communicate(), 20)
+        return process.returncode, output.decode(), [child for child in children if child.is_running()]
+
+    status, output, left = asyncio.run(scenario())
+    assert (status, left) == (130, [])
+    assert "Traceback" not in output
+    assert "killed" not in output.partition("stopping;")[2].partition("\n")[2]
+
+
+def test_everything_ends_while_the_api_server_is_away(tmp_path: Path) -> None:
+    async def scenario() -> tuple[int | None, str, list[psutil.Process], float]:
+        async with koord_up(tmp_path, "--nodes=2") as up:
+            children = psutil.Process(up.process.pid).children()
+            for child in children:
+                if "koordinator.cluster" in child.cmdline():
+                    child.kill()
+            began = time.monotonic()
+            up.process.send_signal(signal.SIGTERM)
+            output, _ = await up.process.communicate()
+            took = time.monotonic() - began
+            return up.process.returncode, output.decode(), [each for each in children if each.is_running()], took
+
+    status, output, left, took = asyncio.run(scenario())
+    assert (status, left) == (0, [])
+    assert "Traceback" not in output
+    assert took < 12
+
+
+async def _koord_up_fails(*arguments: str) -> tuple[int | None, str]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *("-m", "koordinator.cli.main", "up", *arguments), stderr=asyncio.subprocess.PIPE
+    )
+    _, error = await process.communicate()
+    return process.returncode, error.decode()
 
 
 def test_a_killed_scheduler_comes_back_and_schedules(tmp_path: Path) -> None:
@@ -75,15 +204,5 @@ def test_a_killed_scheduler_comes_back_and_schedules(tmp_path: Path) -> None:
 
 
 def _kill_scheduler_of(parent: int) -> None:
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdigit():
-            continue
-        try:
-            command = (folder / "cmdline").read_bytes()
-            ancestor = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        if ancestor == parent and b"koordinator.scheduler" in command:
-            os.kill(int(folder.name), signal.SIGKILL)
-            return
-    raise AssertionError("no scheduler found")
+    (scheduler,) = (each for each in psutil.Process(parent).children() if "koordinator.scheduler" in each.cmdline())
+    scheduler.kill()

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any, NoReturn, TypeVar, cast
 
+from koordinator.base.build import version_line
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.flag_types import Flag, FlagError, FlagGroup, parse_switch
 
@@ -93,7 +94,7 @@ class FlagSet:
             sys.stdout.write(self.help())
             raise SystemExit(0)
         if any(argument in ("-version", "--version", "--version=true") for argument in named):
-            sys.stdout.write(f"{self._program} {self._version}\n")
+            sys.stdout.write(f"{version_line(self._program, self._version)}\n")
             raise SystemExit(0)
         try:
             values = self.parse(arguments)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +17,14 @@ MANAGER: Final = "manager"
 """The programs that others ask."""
 
 
-class DataFolderInUse(KoordinatorError):
+_LOCK: Final = "up.lock"
+
+
+class DataFolderError(KoordinatorError):
+    """The folder cannot be used."""
+
+
+class DataFolderInUse(DataFolderError):
     """Another process holds the folder."""
 
 
@@ -27,28 +35,63 @@ def default_data_folder() -> Path:
 
 
 @contextmanager
-def lock_data_folder(folder: Path) -> Iterator[None]:
-    """Hold the folder, made when it is missing, readable by its owner only.
+def lock_data_folder(folder: Path, command: str = "koord") -> Iterator[None]:
+    """Hold the folder for ``command``; one that is missing is made, readable by its owner only.
 
-    The lock is the kernel's and goes with the process, however that ends. Raises DataFolderInUse.
+    The lock is the kernel's and goes with the process, however that ends. Raises DataFolderInUse and DataFolderError.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)
-    path = folder / "up.lock"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise DataFolderError(
+            f"{folder} cannot be used: {error.strerror}; choose another folder with --data"
+        ) from error
+    try:
+        if not _take(descriptor):
+            pid, holder = _read_holder(descriptor)
             raise DataFolderInUse(
-                f"{folder} is used by another koord (process {holder}); stop it, or choose another folder with --data"
-            ) from None
+                f"a {holder} runs already on {folder} (process {pid}): stop it with Ctrl-C where it runs or with "
+                f"kill {pid}, or choose another folder with --data"
+            )
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        os.pwrite(descriptor, f"{os.getpid()} {command}\n".encode(), 0)
         yield
     finally:
         os.close(descriptor)
+
+
+def holder_of(folder: Path) -> int | None:
+    """The process that holds the folder; None when none does."""
+    try:
+        descriptor = os.open(folder / _LOCK, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return int(_read_holder(descriptor)[0])
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def _take(descriptor: int) -> bool:
+    for wait in (0.05, 0.1, 0.2, 0.0):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # ``holder_of`` of another process has it for a moment.
+            time.sleep(wait)
+        else:
+            return True
+    return False
+
+
+def _read_holder(descriptor: int) -> tuple[str, str]:
+    """Process and command."""
+    pid, _, command = os.pread(descriptor, 64, 0).decode(errors="replace").strip().partition(" ")
+    return pid if pid.isdigit() else "0", command or "koord"
 
 
 def publish_address(folder: Path, program: str, port: int) -> None:

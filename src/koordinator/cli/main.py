@@ -1,45 +1,82 @@
-"""``koord``: start a local cluster, play the demonstration, ask the scheduler why."""
+"""``koord``: start a local cluster, look at it, play the demonstration, ask the scheduler why.
+
+A command's module is loaded only when that command is given: some take a second, and ``koord --version`` should not.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from typing import Final
 
-from koordinator import __version__
+from koordinator.base.build import VersionAction
 from koordinator.base.errors import KoordinatorError
-from koordinator.cli import demo, doctor, explain, up
+
+COMMANDS: Final = {
+    "up": ("koordinator.cli.up", "start an embedded cluster with simulated nodes and the programs"),
+    "status": ("koordinator.cli.status", "say what runs, where, and whether it is healthy"),
+    "demo": ("koordinator.cli.demo", "play a scripted day on 20 simulated nodes and report what came of it"),
+    "explain": ("koordinator.cli.explain", "say why a pod is pending or where it is, or why a node takes no pods"),
+    "doctor": ("koordinator.cli.doctor", "say which kernel features this machine has for koordlet"),
+    "version": ("koordinator.cli.version", "show version, commit and Python"),
+    "completion": ("koordinator.cli.completion", "print the completion script of a shell"),
+}
+"""Command -> the module whose ``add_parser(commands)`` registers it, and what the list of commands says of it."""
 
 _DESCRIPTION = """\
 Try and inspect QoS-based co-location scheduling for Kubernetes.
 
   koord demo            play a scripted day on 20 simulated nodes and report what came of it
   koord up              start an embedded cluster that your own kubectl can talk to; Ctrl-C stops it
+  koord status          in another terminal: what runs, where, and whether it is healthy
   koord explain pod X   why is pod X pending, or on the node that it is on? (also: explain node N)
   koord doctor          which kernel features does this machine have for koordlet?
 
-The programs of a real cluster are commands of their own: koord-scheduler --help.
+koord COMMAND --help has examples. The programs of a real cluster are commands of their own: koord-scheduler --help.
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; returns its exit status."""
-    parser = argparse.ArgumentParser(
-        prog="koord", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--version", action="version", version=f"koord {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for command in (up, demo, explain, doctor):
-        command.add_parser(commands)
-    options = parser.parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
     try:
+        options = make_parser(_needed(given)).parse_args(given)
         status: int = options.run(options)
+        sys.stdout.flush()
     except KoordinatorError as error:
         print(f"koord: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:
+        # Whoever read the output, such as head, has seen enough. Nothing is left to be flushed at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     return status
+
+
+def make_parser(loaded: Iterable[str] = COMMANDS) -> argparse.ArgumentParser:
+    """The parser that knows all commands by name, and ``loaded`` with their options."""
+    parser = argparse.ArgumentParser(
+        prog="koord", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", action=VersionAction)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    wanted = set(loaded)
+    for name, (module, summary) in COMMANDS.items():
+        if name in wanted:
+            import_module(module).add_parser(commands)
+        else:
+            commands.add_parser(name, help=summary)
+    return parser
+
+
+def _needed(arguments: Sequence[str]) -> Iterable[str]:
+    """The command that is given; none, where the list of commands or the version is asked for."""
+    return [argument for argument in arguments[:1] if argument in COMMANDS]
 
 
 if __name__ == "__main__":

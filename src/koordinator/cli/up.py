@@ -4,26 +4,28 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shutil
 import sys
 from pathlib import Path
 
+from koordinator.api.kinds import PODS
 from koordinator.base.clock import SystemClock
-from koordinator.base.errors import ConfigurationError
-from koordinator.base.process import stop_on_signals
-from koordinator.cli.data_folder import (
-    MANAGER,
-    SCHEDULER,
-    default_data_folder,
-    lock_data_folder,
-    publish_address,
-    withdraw_address,
-)
-from koordinator.cli.local_cluster import programs
-from koordinator.cli.local_cluster.prepare import prepare
-from koordinator.cli.local_cluster.programs import PROGRAMS, LocalClusterOptions
-from koordinator.cli.supervisor import Supervisor
+from koordinator.base.errors import ConfigurationError, KoordinatorError
+from koordinator.cli.data_folder import default_data_folder, lock_data_folder
+from koordinator.cli.interruption import Interrupted, until_interrupted
+from koordinator.cli.local_cluster.programs import PROGRAMS, LocalClusterOptions, with_free_ports
+from koordinator.cli.local_cluster.running import LocalCluster, clear_the_way
+from koordinator.cli.own_command import own_command
+from koordinator.cli.welcome import welcome
 from koordinator.kube.connect import ClientOptions, connect
 
+_DESCRIPTION = """\
+Start an embedded Kubernetes API, simulated nodes, koord-manager and koord-scheduler, and watch over them until Ctrl-C.
+Programs that end are started again; koord status, in another terminal, says how they are. 0 as a port takes a free one.
+
+exit status: 0 after Ctrl-C or SIGTERM; 1 when the cluster cannot be started; 130 or 143 when it was interrupted before
+it was up, or killed by a second signal.
+"""
 _EPILOG = """\
 examples:
   koord up                                     10 nodes, state kept in ~/.local/state/koordinator
@@ -31,6 +33,8 @@ examples:
   koord up --only apiserver                    the Kubernetes API alone
   koord up --only nodes,manager,scheduler --kubeconfig ~/.kube/config
                                                simulated nodes and the programs on a cluster that is there already
+  koord up --data /tmp/second --port 0 --scheduler-port 0 --manager-port 0 --manager-health-port 0 --webhook-port 0
+                                               a second cluster beside the first
 """
 
 
@@ -39,8 +43,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser = commands.add_parser(
         "up",
         help="start an embedded cluster with simulated nodes and the programs",
-        description="Start an embedded Kubernetes API, simulated nodes, koord-manager and koord-scheduler; stop them "
-        "with Ctrl-C.",
+        description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -54,19 +57,34 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--nodes", type=_positive, default=10, metavar="N", help="simulated nodes (default: 10)")
     parser.add_argument("--scenario", type=Path, metavar="FILE", help="sizes, zones, labels and usage of the nodes")
     parser.add_argument(
-        "--port", type=_port, default=6443, help="port of the API on 127.0.0.1; 0 takes a free one (default: 6443)"
+        "--port", type=_port, metavar="PORT", default=6443, help="port of the API on 127.0.0.1 (default: 6443)"
     )
     parser.add_argument(
-        "--scheduler-port", type=_port, default=10251, help="port of the scheduler's /metrics and /healthz"
+        "--scheduler-port",
+        type=_port,
+        default=10251,
+        help="port of the scheduler's /metrics and /healthz (default: 10251)",
     )
     parser.add_argument(
-        "--manager-port", type=_port, default=10261, help="port of the manager's /metrics (default: 10261)"
+        "--manager-port",
+        type=_port,
+        metavar="PORT",
+        default=10261,
+        help="port of the manager's /metrics (default: 10261)",
     )
     parser.add_argument(
-        "--manager-health-port", type=_port, default=10262, help="port of the manager's /readyz (default: 10262)"
+        "--manager-health-port",
+        type=_port,
+        metavar="PORT",
+        default=10262,
+        help="port of the manager's /readyz (default: 10262)",
     )
     parser.add_argument(
-        "--webhook-port", type=_port, default=9876, help="port of the manager's admission webhooks (default: 9876)"
+        "--webhook-port",
+        type=_port,
+        metavar="PORT",
+        default=9876,
+        help="port of the manager's admission webhooks (default: 9876)",
     )
     parser.add_argument(
         "--scheduler-config", type=Path, metavar="FILE", help="KubeSchedulerConfiguration (default: load-aware profile)"
@@ -111,72 +129,72 @@ def run(options: argparse.Namespace) -> int:
         seed=options.seed,
         verbosity=options.verbosity,
     )
-    with lock_data_folder(data), asyncio.Runner() as runner:
-        return runner.run(_serve(cluster, options.only))
+    with lock_data_folder(data, "koord up"):
+        clear_the_way(cluster, options.only, _say)
+        with asyncio.Runner() as runner:
+            return runner.run(_serve(with_free_ports(cluster), options.only))
 
 
-async def _serve(cluster: LocalClusterOptions, only: tuple[str, ...]) -> int:
-    stop = asyncio.Event()
-    stop_on_signals(stop)
-    supervisor = Supervisor(cluster.data / "logs", SystemClock(), _say)
-    serving = asyncio.ensure_future(_start_and_watch(supervisor, cluster, only))
-    stopping = asyncio.ensure_future(stop.wait())
+async def _serve(options: LocalClusterOptions, only: tuple[str, ...]) -> int:
+    """0 when a signal ended it once it was up; as shells have it when that was before."""
+    cluster = LocalCluster(options, only, SystemClock(), _say, "koord up")
+    was_up = False
+
+    def stopping() -> None:
+        nonlocal was_up
+        was_up = cluster.is_up
+        _say("stopping; Ctrl-C once more kills everything at once")
+
     try:
-        await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-        if stopping.done():
-            _say("stopping")
-            return 0
-        await serving
-        return 0
+        await until_interrupted(_start_and_watch(cluster), kill=cluster.supervisor.kill, on_interrupt=stopping)
+    except Interrupted as interrupted:
+        return 0 if was_up else interrupted.exit_status
+    return 0
+
+
+async def _start_and_watch(cluster: LocalCluster) -> None:
+    options = cluster.options
+    texts = {
+        "apiserver": f"starting the API (state: {options.data})",
+        "nodes": f"starting {options.nodes} simulated nodes",
+        "manager": "starting koord-manager",
+        "scheduler": "starting koord-scheduler",
+    }
+    try:
+        if "apiserver" in cluster.names:
+            # An old kubeconfig would name the port of an earlier run.
+            options.kubeconfig.unlink(missing_ok=True)
+        for name in cluster.names:
+            _say(texts[name])
+            await cluster.start(name)
+        print(await _welcome(cluster), flush=True)
+        await cluster.watch()
     finally:
-        for program in (SCHEDULER, MANAGER):
-            withdraw_address(cluster.data, program)
-        await supervisor.stop()
-        for task in (serving, stopping):
-            task.cancel()
-        await asyncio.gather(serving, stopping, return_exceptions=True)
+        await cluster.stop()
 
 
-async def _start_and_watch(supervisor: Supervisor, cluster: LocalClusterOptions, only: tuple[str, ...]) -> None:
-    if "apiserver" in only:
-        _say(f"starting the API (state: {cluster.data})")
-        # An old kubeconfig would name the port of an earlier run.
-        cluster.kubeconfig.unlink(missing_ok=True)
-        await supervisor.start(programs.api_server(cluster))
-        client = await connect(ClientOptions(kubeconfig=str(cluster.kubeconfig)))
-        try:
-            await prepare(client, with_webhooks="manager" in only)
-        finally:
-            await client.close()
-    if "nodes" in only:
-        _say(f"starting {cluster.nodes} simulated nodes")
-        await supervisor.start(programs.simulated_nodes(cluster))
-    if "manager" in only:
-        _say("starting koord-manager")
-        await supervisor.start(programs.manager(cluster))
-        publish_address(cluster.data, MANAGER, cluster.manager_port)
-    if "scheduler" in only:
-        _say("starting koord-scheduler")
-        await supervisor.start(programs.scheduler(cluster))
-        publish_address(cluster.data, SCHEDULER, cluster.scheduler_port)
-    print(_welcome(cluster, only), flush=True)
-    await supervisor.run()
+async def _welcome(cluster: LocalCluster) -> str:
+    taken = {"web"} if await _has_pod(cluster, "web") else set()
+    return welcome(
+        cluster.options,
+        cluster.names,
+        koord=own_command(),
+        has_kubectl=shutil.which("kubectl") is not None,
+        taken_pod_names=taken,
+        unhealthy=cluster.supervisor.unhealthy,
+    )
 
 
-def _welcome(cluster: LocalClusterOptions, only: tuple[str, ...]) -> str:
-    lines = [
-        "",
-        f"The cluster is up ({', '.join(only)}). Talk to it with kubectl:",
-        "",
-        f"  export KUBECONFIG={cluster.kubeconfig}",
-        "  kubectl get nodes",
-        '  kubectl run web --image=nginx --overrides=\'{"spec":{"priorityClassName":"koord-prod"}}\'',
-        "  kubectl get pods -o wide",
-        f"  koord explain pod web{'' if cluster.data == default_data_folder() else f' --data {cluster.data}'}",
-        "",
-        f"Logs are in {cluster.data / 'logs'}. Ctrl-C stops everything; the state is kept for the next start.",
-    ]
-    return "\n".join(lines)
+async def _has_pod(cluster: LocalCluster, name: str) -> bool:
+    """Whether namespace default has it; what cannot be asked is not there."""
+    client = await connect(ClientOptions(kubeconfig=str(cluster.options.kubeconfig), timeout_seconds=5.0))
+    try:
+        await client.get(PODS, name, "default")
+    except KoordinatorError:
+        return False
+    finally:
+        await client.close()
+    return True
 
 
 def _say(text: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import uvloop
 
+from koordinator.base.build import VersionAction
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.process import stop_on_signals
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
@@ -37,6 +38,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--kubeconfig", type=Path, help="file to write access for kubectl and other clients to")
     parser.add_argument("-v", type=int, default=1, dest="verbosity", metavar="LEVEL", help="log level (default: 1)")
+    parser.add_argument("--version", action=VersionAction)
     return parser
 
 

@@ -4,17 +4,37 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shlex
 import sys
-import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
-from koordinator.cli.demo.play import play
-from koordinator.cli.demo.report import claims, print_report
+from rich.console import Console
 
-_DESCRIPTION = """\
-Play a day on 20 simulated nodes in under a minute: online services first, then batch pods offered into what they leave
-idle. The API server, the scheduler and everything between them are real; the nodes and what their pods use are
-simulated. Ends with status 1 if one of the report's claims does not hold.
+from koordinator.base.clock import Clock, SystemClock
+from koordinator.cli.cluster_record import read_record
+from koordinator.cli.data_folder import DataFolderInUse
+from koordinator.cli.demo import day as script
+from koordinator.cli.demo.folder import demo_folder, kept_folder
+from koordinator.cli.demo.picture import save_picture
+from koordinator.cli.demo.play import make_cluster, play, running
+from koordinator.cli.demo.report import Claim, claims, print_report
+from koordinator.cli.interruption import Interrupted, until_interrupted
+from koordinator.cli.local_cluster.running import LocalCluster, clear_the_way
+from koordinator.cli.own_command import data_option, own_command
+
+_DESCRIPTION = f"""\
+Play a day on {script.NODES} simulated nodes: online services first, then batch pods offered into what they leave idle.
+The API server, the scheduler and everything between them are real; the nodes and what their pods use are simulated.
+The day takes {script.DAY_SECONDS:.0f} seconds, starting the programs before it another 10 to 30, by the machine.
+Ends with status 1 if one of the report's claims does not hold.
+"""
+_EPILOG = """\
+examples:
+  koord demo                                   play, report, and leave nothing behind
+  koord demo --keep                            the cluster runs on afterwards, until Ctrl-C: look around in it
+  koord demo --data /tmp/day                   stop the cluster, but keep its logs and its state
+  koord demo --svg report.svg                  write the report as a picture, too
 """
 
 
@@ -24,21 +44,121 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "demo",
         help="play a scripted day on 20 simulated nodes and report what came of it",
         description=_DESCRIPTION,
+        epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the simulated usage (default: 0)")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep logs and state in this folder")
+    parser.add_argument("--keep", action="store_true", help="leave the cluster running at the end, until Ctrl-C")
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help=f"keep logs and state in this folder (default: a temporary one; with --keep {kept_folder()})",
+    )
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="also write the report to this file, as a picture")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Play, report, judge."""
-    with tempfile.TemporaryDirectory(prefix="koord-demo-") as folder, asyncio.Runner() as runner:
-        data = options.keep.expanduser().absolute() if options.keep else Path(folder)
-        day = runner.run(play(data, options.seed))
-    judged = claims(day)
-    print_report(day, judged)
-    failed = [claim for claim in judged if not claim.holds]
-    if failed:
-        print(f"koord demo: {len(failed)} of {len(judged)} claims do not hold", file=sys.stderr)
-    return 1 if failed else 0
+    chosen = options.data.expanduser().absolute() if options.data else kept_folder() if options.keep else None
+    console = Console(stderr=True)
+
+    def say(text: str) -> None:
+        console.print(f"koord demo: {text}", highlight=False, markup=False, soft_wrap=True)
+
+    try:
+        with demo_folder(chosen) as data:
+            cluster = make_cluster(data, options.seed, SystemClock(), say)
+            clear_the_way(cluster.options, cluster.names, say)
+            demonstration = _Demonstration(options, cluster, console, say)
+            with asyncio.Runner() as runner:
+                return runner.run(demonstration.run())
+    except DataFolderInUse as error:
+        if chosen is None or not _runs_already(chosen):
+            raise
+        print(f"koord demo: {error}\n\nIt can be used as it is:\n\n{_things_to_do(chosen)}", file=sys.stderr)
+        return 1
+
+
+class _Demonstration:
+    """One run of the command."""
+
+    def __init__(
+        self, options: argparse.Namespace, cluster: LocalCluster, console: Console, say: Callable[[str], None]
+    ) -> None:
+        self._options = options
+        self._cluster = cluster
+        self._console = console
+        self._say = say
+        self._judged: list[Claim] | None = None
+
+    async def run(self) -> int:
+        """1 when a claim does not hold; as shells have it when a signal came before the report."""
+        try:
+            await until_interrupted(
+                self._play(SystemClock()), kill=self._cluster.supervisor.kill, on_interrupt=self._stopping
+            )
+        except Interrupted as interrupted:
+            if self._judged is None:
+                return interrupted.exit_status
+            print(_what_next(self._cluster.options.data), flush=True)
+        return 1 if any(not claim.holds for claim in self._judged or ()) else 0
+
+    async def _play(self, clock: Clock) -> None:
+        began = clock.monotonic()
+        self._say(
+            f"the day takes {script.DAY_SECONDS:.0f} seconds; starting the programs before it takes 10 to 30, "
+            "by the machine"
+        )
+        async with running(self._cluster, self._say) as client:
+            day = await play(self._cluster, client, clock, self._console)
+            judged = claims(day)
+            print_report(day, judged)
+            print(f"\nPlayed in {clock.monotonic() - began:.0f} s.", flush=True)
+            if self._options.svg is not None:
+                save_picture(day, judged, self._options.svg)
+            self._judged = judged
+            if failed := [claim for claim in judged if not claim.holds]:
+                self._say(f"{len(failed)} of {len(judged)} claims do not hold")
+            if self._options.keep:
+                things = _things_to_do(self._cluster.options.data)
+                print(f"\nThe cluster runs on until Ctrl-C. Meanwhile, in another terminal:\n\n{things}", flush=True)
+                await self._cluster.watch()
+        print(f"\n{_what_next(self._cluster.options.data if self._options.data else None)}", flush=True)
+
+    def _stopping(self) -> None:
+        self._say("stopping; Ctrl-C once more kills everything at once")
+
+
+def _runs_already(data: Path) -> bool:
+    """Whether what holds the folder is a demonstration that has come to its end."""
+    record = read_record(data)
+    return record is not None and record.command == "koord demo" and record.phase == "up"
+
+
+def _things_to_do(data: Path) -> str:
+    """Commands that work while the cluster of the demonstration runs."""
+    koord, folder = own_command(), data_option(data)
+    commands = [
+        f"export KUBECONFIG={shlex.quote(str(data / 'kubeconfig'))}",
+        "kubectl get pods -o wide",
+        f"{koord} explain pod {script.TOO_LARGE}{folder}",
+        f"{koord} explain node {script.FAULTY}{folder}",
+        f"{koord} status{folder}",
+    ]
+    return "\n".join(f"  {command}" for command in commands)
+
+
+def _what_next(kept: Path | None) -> str:
+    """What can be done when the cluster is gone."""
+    koord = own_command()
+    lines = []
+    if kept is not None:
+        lines.append(f"Logs and state are in {shlex.quote(str(kept))}, until the next koord demo there.")
+    lines += [
+        "Next:",
+        f"  {koord} demo --keep    the same day, and the cluster stays for you to look around in",
+        f"  {koord} up             a cluster of your own",
+    ]
+    return "\n".join(lines)

@@ -158,6 +158,8 @@ def _all_placed(what: str, pods: Sequence[PlacedPod]) -> Claim:
 def print_report(day: Day, judged: Sequence[Claim], console: Console | None = None) -> None:
     """Write the report to the terminal."""
     console = console or Console()
+    # A terminal's lines are broken between words; those of a file are not broken at all.
+    wide = not console.is_terminal
     before, _ = utilisation(day, 4.0, FIRST_BATCH_HOUR)
     alone, together = utilisation(day, FIRST_BATCH_HOUR + 1, 21.0)
     console.print()
@@ -169,23 +171,37 @@ def print_report(day: Day, judged: Sequence[Claim], console: Console | None = No
     console.print(table)
     console.print(_by_class(day))
     console.print(
-        f"{day.kept_off_hot_nodes} pods were placed while the load-aware filter kept them off at least one node."
+        f"{day.kept_off_hot_nodes} pods were placed while the load-aware filter kept them off at least one node.",
+        soft_wrap=wide,
     )
     requested = sum(
         pod.requested.get("cpu", 0) for pod in day.pods.values() if pod.priority_class is PriorityClass.PROD
     )
     console.print(
         f"Online pods request {requested // 1000} CPUs and use few of them; koord-manager offered what they left idle, "
-        f"{offered_at(day, min)} CPUs at their quietest and {offered_at(day, max)} at their busiest, to batch pods."
+        f"{offered_at(day, min)} CPUs at their quietest and {offered_at(day, max)} at their busiest, to batch pods.",
+        soft_wrap=wide,
     )
     for name, marks in day.marks.items():
-        console.print(_set_aside(name, marks))
+        console.print(_set_aside(name, marks), soft_wrap=wide)
     console.print("Nodes and usage are simulated; everything that decides is not.")
     if day.explained is not None:
         _print_explained(day.explained, console)
     console.print()
-    for claim in judged:
-        console.print(f"  [green]✓[/green] {claim.text}" if claim.holds else f"  [red]✗ {claim.text}[/red]")
+    _print_claims(judged, console)
+
+
+def _print_claims(judged: Sequence[Claim], console: Console) -> None:
+    rows = [("[green]✓[/green]" if claim.holds else "[red]✗[/red]", escape(claim.text)) for claim in judged]
+    if not console.is_terminal:
+        for mark, text in rows:
+            console.print(f"  {mark} {text}", soft_wrap=True)
+        return
+    # Long claims go on below their first word, not below their mark.
+    table = Table.grid(padding=(0, 1, 0, 0))
+    for mark, text in rows:
+        table.add_row(" ", mark, text)
+    console.print(table)
 
 
 def _set_aside(name: str, marks: Sequence[Mark]) -> str:
@@ -202,12 +218,14 @@ def _clock(hour: float) -> str:
 
 
 def _print_explained(explained: Explained, console: Console) -> None:
+    wide = not console.is_terminal
     console.print()
-    console.print(f"[bold]{explained.name} is pending[/bold]; koord explain pod {explained.name} says why:")
-    console.print(f"  {escape(explained.message)}", highlight=False, soft_wrap=True)
-    console.print(f"  Closest is {escape(explained.closest)}", highlight=False, soft_wrap=True)
+    title = f"[bold]{explained.name} was pending all day[/bold]; koord explain pod {explained.name} said why:"
+    console.print(title, soft_wrap=wide)
+    console.print(f"  {escape(explained.message)}", highlight=False, soft_wrap=wide)
+    console.print(f"  Closest is {escape(explained.closest)}", highlight=False, soft_wrap=wide)
     for sentence in explained.advice:
-        console.print(f"  {escape(sentence)}", highlight=False, soft_wrap=True)
+        console.print(f"  {escape(sentence)}", highlight=False, soft_wrap=wide)
 
 
 def _by_class(day: Day) -> Table:

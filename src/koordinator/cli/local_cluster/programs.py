@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Final
 
 from koordinator.api.kinds import NODES
 from koordinator.base.errors import KoordinatorError
-from koordinator.cli.supervisor import Program
+from koordinator.cli.child_process import Program
+from koordinator.cli.ports import ADDRESS, PortUse, free_ports
 from koordinator.cluster.nodes.node_objects import FLEET_ANNOTATION
 from koordinator.kube.connect import ClientOptions, connect
 
@@ -40,6 +41,46 @@ class LocalClusterOptions:
     speed: float | None = None
     """None: as the scenario says."""
     verbosity: int = 1
+
+
+def port_uses(options: LocalClusterOptions, names: Iterable[str]) -> list[PortUse]:
+    """The ports that these programs serve on, each with the option of ``koord up`` that changes it."""
+    uses = {
+        "apiserver": [PortUse(options.port, "the Kubernetes API", "--port")],
+        "manager": [
+            PortUse(options.manager_port, "koord-manager's metrics", "--manager-port"),
+            PortUse(options.manager_health_port, "koord-manager's health", "--manager-health-port"),
+            PortUse(options.webhook_port, "koord-manager's webhooks", "--webhook-port"),
+        ],
+        "scheduler": [PortUse(options.scheduler_port, "koord-scheduler's metrics and health", "--scheduler-port")],
+    }
+    return [use for name in names for use in uses.get(name, ())]
+
+
+def with_free_ports(options: LocalClusterOptions) -> LocalClusterOptions:
+    """A free port for each program that was given 0; the API server finds one itself."""
+    free = iter(free_ports(4))
+    return replace(
+        options,
+        scheduler_port=options.scheduler_port or next(free),
+        manager_port=options.manager_port or next(free),
+        manager_health_port=options.manager_health_port or next(free),
+        webhook_port=options.webhook_port or next(free),
+    )
+
+
+def served(options: LocalClusterOptions, name: str) -> dict[str, str]:
+    """What a program other than the API server serves -> URL, without the path."""
+    if name == "scheduler":
+        address = f"http://{ADDRESS}:{options.scheduler_port}"
+        return {"health": address, "metrics": address}
+    if name == "manager":
+        return {
+            "health": f"http://{ADDRESS}:{options.manager_health_port}",
+            "metrics": f"http://{ADDRESS}:{options.manager_port}",
+            "webhooks": f"https://{ADDRESS}:{options.webhook_port}",
+        }
+    return {}
 
 
 def api_server(options: LocalClusterOptions) -> Program:

@@ -13,6 +13,7 @@ from random import Random
 import msgspec
 import uvloop
 
+from koordinator.base.build import VersionAction
 from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.base.process import stop_on_signals
 from koordinator.cluster.nodes.fleet import Fleet
@@ -120,4 +121,5 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--kube-api-burst", type=int, default=600, metavar="N", help="requests at once (%(default)s)")
     parser.add_argument("-v", type=int, default=1, dest="verbosity", metavar="LEVEL", help="log level (default: 1)")
+    parser.add_argument("--version", action=VersionAction)
     return parser

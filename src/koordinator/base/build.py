@@ -1,0 +1,74 @@
+"""Which build this is: version, commit where it can be known, Python."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from koordinator import __version__
+
+_DISTRIBUTION: Final = "koordinator"
+_GIT_SECONDS: Final = 2.0
+
+
+def version_line(program: str, version: str = __version__) -> str:
+    """``koord 0.1.0 (commit 1a2b3c4d5e6f, Python 3.11.7)``."""
+    known = commit()
+    details = f"commit {known}, " if known else ""
+    return f"{program} {version} ({details}Python {platform.python_version()})"
+
+
+class VersionAction(argparse.Action):
+    """``--version`` of a program that argparse reads the command line of; finds out only when it is asked."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, **options: Any) -> None:
+        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help="show the version and exit")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        print(version_line(parser.prog.removeprefix("python -m ")))  # noqa: T201  the program's answer to its user
+        parser.exit()
+
+
+def commit() -> str:
+    """The first twelve digits: of a checkout that this runs from, or of what was installed from a repository.
+
+    Empty when neither is the case.
+    """
+    source = Path(__file__).parents[3]
+    # Not any repository that happens to be around an installed package.
+    if (source / ".git").exists() and (source / "pyproject.toml").exists():
+        return _head(source)
+    return _installed_commit()
+
+
+def _head(checkout: Path) -> str:
+    # Loaded here: with it, --version would take a third longer.
+    import subprocess
+
+    try:
+        found = subprocess.run(
+            ["git", "-C", str(checkout), "rev-parse", "--short=12", "HEAD"],
+            capture_output=True,
+            text=True,
+            timeout=_GIT_SECONDS,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return found.stdout.strip()
+
+
+def _installed_commit() -> str:
+    """As installers write it down: PEP 610."""
+    # Loaded here: with it, --version would take twice as long.
+    import json
+    from importlib import metadata
+
+    try:
+        text = metadata.distribution(_DISTRIBUTION).read_text("direct_url.json")
+        return str(json.loads(text or "{}").get("vcs_info", {}).get("commit_id", ""))[:12]
+    except (metadata.PackageNotFoundError, ValueError, AttributeError):
+        return ""

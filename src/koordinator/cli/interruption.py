@@ -1,0 +1,63 @@
+"""Ctrl-C and its like: the first asks the work to end in order, the second ends everything at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, NoReturn, TypeVar
+
+from koordinator.base.errors import KoordinatorError
+
+T = TypeVar("T")
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""SIGHUP comes when the terminal is closed."""
+
+
+class Interrupted(KoordinatorError):
+    """A signal ended the work."""
+
+    def __init__(self, number: signal.Signals) -> None:
+        super().__init__(f"ended by {number.name}")
+        self.exit_status = 128 + number
+        """As shells have it: 130 after Ctrl-C."""
+
+
+async def until_interrupted(
+    work: Coroutine[Any, Any, T], *, kill: Callable[[], None], on_interrupt: Callable[[], None]
+) -> T:
+    """Run ``work`` and return its result. Raises Interrupted when a signal came first.
+
+    The first signal calls ``on_interrupt`` and cancels ``work``, which is waited for while it cleans up. One more calls
+    ``kill`` and ends this process at once.
+    """
+    task = asyncio.ensure_future(work)
+    seen: list[signal.Signals] = []
+
+    def on_signal(number: signal.Signals) -> None:
+        if seen:
+            kill()
+            _end_process(number)
+        seen.append(number)
+        on_interrupt()
+        task.cancel()
+
+    loop = asyncio.get_running_loop()
+    # nohup has SIGHUP ignored, and means it.
+    handled = [each for each in _SIGNALS if each is not signal.SIGHUP or signal.getsignal(each) is not signal.SIG_IGN]
+    for each in handled:
+        loop.add_signal_handler(each, on_signal, each)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if seen:
+            raise Interrupted(seen[0]) from None
+        raise
+    finally:
+        for each in handled:
+            loop.remove_signal_handler(each)
+
+
+def _end_process(number: signal.Signals) -> NoReturn:
+    os._exit(128 + number)
