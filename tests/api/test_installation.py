@@ -23,6 +23,7 @@ from koordinator.scheduler.options import parse_options as scheduler_options
 from koordinator.scheduler.plugins.table import BUILT_IN
 
 Document = dict[str, Any]
+REPOSITORY = Path(__file__).resolve().parents[2]
 HOME = "koordinator-system"
 CLUSTER_SCOPED = {
     "Namespace",
@@ -267,6 +268,13 @@ def test_the_scheduler_can_use_all_of_its_configuration(tmp_path: Path) -> None:
     path.write_text(named("ConfigMap", "koord-scheduler-config")["data"]["koord-scheduler-config"])
     configuration = load_configuration(path)
     assert (configuration.warnings, not_built(configuration, BUILT_IN)) == ((), ())
+
+
+def test_the_example_of_the_documentation_schedules_as_the_installation_does() -> None:
+    installed = yaml.safe_load(named("ConfigMap", "koord-scheduler-config")["data"]["koord-scheduler-config"])
+    example = yaml.safe_load((REPOSITORY / "docs/examples/scheduler.yaml").read_text())
+    # Profiles of a program in a pod are for everybody who reaches it.
+    assert {**example, "enableProfiling": False} == installed
 
 
 def test_the_controllers_can_use_the_slo_configuration() -> None:

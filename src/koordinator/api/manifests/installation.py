@@ -45,7 +45,7 @@ class Installation:
     replicas: int = 2
     """Of each program; one of them leads."""
     failure_policy: str = "Ignore"
-    """Of webhooks for pods and quotas: Ignore lets them in as they are while no koord-manager answers, Fail refuses them."""
+    """Of the webhooks of pods and quotas: while no koord-manager answers, Ignore lets these in, Fail refuses them."""
 
 
 def manifest_files(installation: Installation, parts: Collection[str] = PARTS) -> dict[str, str]:
