@@ -146,6 +146,20 @@ def test_a_cluster_without_a_manager_takes_pods(policy: str, empty: ControlPlane
     assert shell(CO_LOCATION, empty.kubeconfig).splitlines() == ["pod/web created", "pod/report created"]
 
 
+@pytest.mark.parametrize("name", ["koord-manager", "koord-scheduler"])
+def test_pods_are_let_into_a_namespace_with_the_restricted_security_standard(
+    name: str, real_control_plane: ControlPlane
+) -> None:
+    namespace = f"restricted-{name}"
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    metadata = {"name": namespace, "labels": labels}
+    assert real_control_plane.request("POST", f"{CORE}/namespaces", {"metadata": metadata})[0] == 201
+    deployment = next(yaml.safe_load_all((REPOSITORY / f"config/deployments/{name}.yaml").read_text()))
+    pod = {"metadata": {"name": name}, "spec": deployment["spec"]["template"]["spec"]}
+    code, answer = real_control_plane.request("POST", f"{CORE}/namespaces/{namespace}/pods", pod)
+    assert code == 201, answer.get("message")
+
+
 def test_what_is_removed_leaves_no_webhooks_and_keeps_custom_resources(empty: ControlPlane) -> None:
     shell(APPLY, empty.kubeconfig)
     shell("koord manifests --without namespace,crd --for-deletion | kubectl delete -f -", empty.kubeconfig)
