@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,14 +49,19 @@ def empty(real_programs: RealPrograms, tmp_path: Path) -> Iterator[ControlPlane]
     plane.stop()
 
 
-def start_scheduler(running: ExitStack, plane: ControlPlane, folder: Path) -> Path:
+def container_of(name: str) -> dict[str, Any]:
+    deployment = next(yaml.safe_load_all((REPOSITORY / f"config/deployments/{name}.yaml").read_text()))
+    container: dict[str, Any] = deployment["spec"]["template"]["spec"]["containers"][0]
+    return container
+
+
+def start_scheduler(running: ExitStack, plane: ControlPlane, folder: Path, port: int) -> Path:
     """With the arguments of the Deployment, but for a port that is free, under its service account. Returns its log."""
-    documents = list(yaml.safe_load_all((REPOSITORY / "config/deployments/koord-scheduler.yaml").read_text()))
-    (container,) = documents[0]["spec"]["template"]["spec"]["containers"]
+    folder.mkdir(exist_ok=True)
+    container = container_of("koord-scheduler")
     config_map = plane.request("GET", f"{CORE}/namespaces/{NAMESPACE}/configmaps/koord-scheduler-config")[1]
     configuration = folder / "koord-scheduler.config"
     configuration.write_text(config_map["data"]["koord-scheduler-config"])
-    (port,) = free_ports(1)
     replaced = {
         "--config=/config/koord-scheduler.config": f"--config={configuration}",
         "--port=10251": f"--port={port}",
@@ -70,6 +77,7 @@ def start_scheduler(running: ExitStack, plane: ControlPlane, folder: Path) -> Pa
 
 def start_manager(running: ExitStack, plane: ControlPlane, folder: Path) -> ManagerProcess:
     """Under its service account, with its webhooks on loopback."""
+    folder.mkdir(exist_ok=True)
     kubeconfig = account_kubeconfig(plane, "koord-manager", folder)
     return running.enter_context(manager(OURS, kubeconfig, folder / "manager"))
 
@@ -95,12 +103,35 @@ def test_on_an_empty_cluster_pods_are_placed_with_the_rights_that_are_installed(
 ) -> None:
     shell(recipe, empty.kubeconfig)
     with ExitStack() as running:
-        log = start_scheduler(running, empty, tmp_path)
+        log = start_scheduler(running, empty, tmp_path, *free_ports(1))
         served = start_manager(running, empty, tmp_path)
         served.wait_ready()
         use_it(empty, log, served.log)
         assert {entry["name"] for entry in entries(empty)} >= {"mpod-create.koordinator.sh", "vpod.koordinator.sh"}
     assert "forbidden" not in log.read_text() + served.log.read_text()
+
+
+def answers(port: int, path: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return int(answer.status) == 200
+    except OSError:
+        return False
+
+
+def test_both_replicas_pass_their_probes_though_one_leads(empty: ControlPlane, tmp_path: Path) -> None:
+    """Otherwise a Deployment with two replicas would never be complete."""
+    shell(APPLY, empty.kubeconfig)
+    with ExitStack() as running:
+        ports = free_ports(2)
+        logs = [start_scheduler(running, empty, tmp_path / f"scheduler-{port}", port) for port in ports]
+        managers = [start_manager(running, empty, tmp_path / f"manager-{number}") for number in range(2)]
+        asked = [("koord-scheduler", port) for port in ports]
+        asked += [("koord-manager", served.health_port) for served in managers]
+        for name, port in asked:
+            for probe in ("readinessProbe", "livenessProbe"):
+                path = container_of(name)[probe]["httpGet"]["path"]
+                eventually(partial(answers, port, path), f"{path} of {name}", *logs, *(each.log for each in managers))
 
 
 def versions(plane: ControlPlane) -> dict[str, str]:
