@@ -39,7 +39,7 @@ check: $(STAMP) ## format, lint, strict types, layers, generated files
 	$(BIN)/lint-imports
 	$(BIN)/python -m koordinator.api.manifests --check
 
-manifests: $(STAMP) ## write config/crd and config/webhook
+manifests: $(STAMP) ## write config/, which `koord manifests` prints
 	$(BIN)/python -m koordinator.api.manifests
 
 format: $(STAMP) ## rewrite the sources in the project's format

@@ -133,3 +133,7 @@ POD_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 
 # Custom resource definitions.
 API_APPROVED: Final = "api-approved.kubernetes.io"
+
+# Webhook configurations.
+WEBHOOK_TEMPLATE: Final = "template"
+"""A JSON list of webhooks: koord-manager makes the entries of the configuration from it."""

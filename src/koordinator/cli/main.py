@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "demo": ("koordinator.cli.demo", "play a scripted day on 20 simulated nodes and report what came of it"),
     "explain": ("koordinator.cli.explain", "say why a pod is pending or where it is, or why a node takes no pods"),
     "doctor": ("koordinator.cli.doctor", "say which kernel features this machine has for koordlet"),
+    "manifests": ("koordinator.cli.manifests", "print what a real cluster needs, for kubectl apply"),
     "version": ("koordinator.cli.version", "show version, commit and Python"),
     "completion": ("koordinator.cli.completion", "print the completion script of a shell"),
 }
@@ -34,6 +35,7 @@ Try and inspect QoS-based co-location scheduling for Kubernetes.
   koord status          in another terminal: what runs, where, and whether it is healthy
   koord explain pod X   why is pod X pending, or on the node that it is on? (also: explain node N)
   koord doctor          which kernel features does this machine have for koordlet?
+  koord manifests       print what a real cluster needs: koord manifests | kubectl apply -f -
 
 koord COMMAND --help has examples. The programs of a real cluster are commands of their own: koord-scheduler --help.
 """

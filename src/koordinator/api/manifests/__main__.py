@@ -1,26 +1,13 @@
-"""``python -m koordinator.api.manifests [--check] [DIRECTORY]``: write crd and webhook below config, or say what is out
-of date there."""
+"""``python -m koordinator.api.manifests [--check] [DIRECTORY]``: write everything that an installation consists of
+below config, or say what is out of date there."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
-import yaml
-
-from koordinator.api.manifests import custom_resource_definitions
-from koordinator.api.manifests.webhooks import webhook_configurations, webhook_service
-
-_FOLDERS = ("crd", "webhook")
-
-
-class _Dumper(yaml.SafeDumper):
-    """Writes shared parts out every time: kubectl reads anchors, people do not."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
+from koordinator.api.manifests.installation import KUSTOMIZATION, Installation, kustomization, manifest_files
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -29,30 +16,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("directory", type=Path, nargs="?", default=Path("config"))
     parser.add_argument("--check", action="store_true", help="change nothing; fail when a file is out of date")
     options = parser.parse_args(arguments)
-    wanted = manifest_files()
+    wanted = manifest_files(Installation())
+    wanted[KUSTOMIZATION] = kustomization(wanted)
     if options.check:
         return _check(options.directory, wanted)
-    for folder in _FOLDERS:
-        (options.directory / folder).mkdir(parents=True, exist_ok=True)
     for name in _surplus(options.directory, wanted):
         (options.directory / name).unlink()
     for name, text in wanted.items():
-        (options.directory / name).write_text(text)
+        path = options.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
     return 0
-
-
-def manifest_files() -> dict[str, str]:
-    """Path -> text: one file for each definition, one for all that webhooks need."""
-    definitions = {
-        f"crd/{definition['spec']['group']}_{definition['spec']['names']['plural']}.yaml": _to_yaml(definition)
-        for definition in custom_resource_definitions()
-    }
-    return definitions | {"webhook/manifests.yaml": _to_yaml(webhook_service(), *webhook_configurations())}
-
-
-def _to_yaml(*documents: dict[str, Any]) -> str:
-    body: str = yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, width=120)
-    return f"# Written by `make manifests` from koordinator.api; change the types instead.\n{body}"
 
 
 def _check(directory: Path, wanted: dict[str, str]) -> int:
@@ -67,7 +41,7 @@ def _check(directory: Path, wanted: dict[str, str]) -> int:
 
 
 def _surplus(directory: Path, wanted: dict[str, str]) -> list[str]:
-    found = (str(path.relative_to(directory)) for folder in _FOLDERS for path in (directory / folder).glob("*.yaml"))
+    found = (str(path.relative_to(directory)) for path in directory.rglob("*.yaml"))
     return [name for name in found if name not in wanted]
 
 

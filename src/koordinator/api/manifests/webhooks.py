@@ -1,14 +1,17 @@
 """The webhook configurations of koord-manager, as they are installed; it fills in certificates and addresses.
 
-Names, rules and failure policies are the original's (config/webhook/manifests.yaml). The manager's own namespace is
-left out, so that it can come back whatever its webhooks do; so are namespaces with the label ``control-plane``.
+Names, rules and failure policies are the original's (config/webhook/manifests.yaml). The manager's own namespace and
+kube-system are left out, so that the manager and what a cluster runs on can come back whatever its webhooks do; so are
+namespaces with the label ``control-plane``.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, Final
 
+from koordinator.api.annotations import WEBHOOK_TEMPLATE
 from koordinator.api.installation import (
     MUTATING_CONFIGURATION,
     NAMESPACE,
@@ -27,51 +30,71 @@ _WRITE: Final = ("CREATE", "UPDATE")
 _ALL: Final = ("CREATE", "UPDATE", "DELETE")
 
 
-def webhook_service() -> Document:
+def webhook_service(namespace: str = NAMESPACE) -> Document:
     """Through which the API server reaches every replica."""
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": {"name": WEBHOOK_SERVICE, "namespace": NAMESPACE},
+        "metadata": {"name": WEBHOOK_SERVICE, "namespace": namespace},
         "spec": {"ports": [{"port": 443, "targetPort": WEBHOOK_PORT}], "selector": {"koord-app": "koord-manager"}},
     }
 
 
-def webhook_configurations() -> list[Document]:
-    """The mutating one, then the validating one."""
+def webhook_configurations(namespace: str = NAMESPACE, failure_policy: str = "Fail") -> list[Document]:
+    """The mutating one, then the validating one. ``failure_policy`` is that of pods, quotas and reservations."""
+    elsewhere = _elsewhere(namespace)
     updatable = _matches("pod.koordinator.sh/mutating-update", "In", "true")
     configurable = _matches("koordinator.sh/configmap-type", "In", "slo-controller-config")
+
+    def entry(
+        name: str, path: str, resource: tuple[str, str, str], operations: Sequence[str], policy: str, **more: Any
+    ) -> Document:
+        return _entry(namespace, name, path, resource, operations, policy, **more)
+
     mutating = [
-        _entry("melasticquota", f"/mutate-{_QUOTA_PATH}", _QUOTAS, _CREATE, namespaceSelector=_ELSEWHERE),
-        _entry("mnode-status", "/mutate-node-status", ("", "v1", "nodes/status"), _WRITE, policy="Ignore"),
-        _entry("mpod-create", "/mutate-pod", ("", "v1", "pods"), _CREATE, namespaceSelector=_ELSEWHERE),
-        _entry(
+        entry("melasticquota", f"/mutate-{_QUOTA_PATH}", _QUOTAS, _CREATE, failure_policy, namespaceSelector=elsewhere),
+        entry("mnode-status", "/mutate-node-status", ("", "v1", "nodes/status"), _WRITE, "Ignore"),
+        entry("mpod-create", "/mutate-pod", ("", "v1", "pods"), _CREATE, failure_policy, namespaceSelector=elsewhere),
+        entry(
             "mpod-update",
             "/mutate-pod",
             ("", "v1", "pods"),
             ("UPDATE",),
-            namespaceSelector=_ELSEWHERE,
+            failure_policy,
+            namespaceSelector=elsewhere,
             objectSelector={"matchExpressions": [updatable]},
         ),
-        _entry("mreservation-create", "/mutate-reservation", _RESERVATIONS, _CREATE),
+        entry("mreservation-create", "/mutate-reservation", _RESERVATIONS, _CREATE, failure_policy),
     ]
     validating = [
-        _entry(
+        entry(
             "vconfigmap",
             "/validate-configmap",
             ("", "v1", "configmaps"),
             _ALL,
+            "Fail",
             objectSelector={"matchExpressions": [configurable]},
         ),
-        _entry("velasticquota", f"/validate-{_QUOTA_PATH}", _QUOTAS, _ALL, namespaceSelector=_ELSEWHERE),
-        _entry("vnode", "/validate-node", ("", "v1", "nodes"), _WRITE, policy="Ignore"),
-        _entry("vpod", "/validate-pod", ("", "v1", "pods"), _WRITE, namespaceSelector=_ELSEWHERE),
-        _entry("vpodbinding", "/validate-pod-binding", ("", "v1", "pods/binding"), _CREATE, policy="Ignore"),
+        entry("velasticquota", f"/validate-{_QUOTA_PATH}", _QUOTAS, _ALL, failure_policy, namespaceSelector=elsewhere),
+        entry("vnode", "/validate-node", ("", "v1", "nodes"), _WRITE, "Ignore"),
+        entry("vpod", "/validate-pod", ("", "v1", "pods"), _WRITE, failure_policy, namespaceSelector=elsewhere),
+        entry("vpodbinding", "/validate-pod-binding", ("", "v1", "pods/binding"), _CREATE, "Ignore"),
     ]
     return [
         _configuration("MutatingWebhookConfiguration", MUTATING_CONFIGURATION, mutating),
         _configuration("ValidatingWebhookConfiguration", VALIDATING_CONFIGURATION, validating),
     ]
+
+
+def until_served(configuration: Document) -> Document:
+    """The configuration with its entries in the annotation from which koord-manager makes them, the original too.
+
+    Until a koord-manager serves the webhooks and has said so, an API server has nobody to ask: a configuration that is
+    installed first, or without a manager that ever starts, delays and refuses nothing.
+    """
+    template = json.dumps(configuration["webhooks"], indent=2) + "\n"
+    metadata = {**configuration["metadata"], "annotations": {WEBHOOK_TEMPLATE: template}}
+    return {"apiVersion": configuration["apiVersion"], "kind": configuration["kind"], "metadata": metadata}
 
 
 def _configuration(kind: str, name: str, webhooks: list[Document]) -> Document:
@@ -84,12 +107,12 @@ def _configuration(kind: str, name: str, webhooks: list[Document]) -> Document:
 
 
 def _entry(
+    namespace: str,
     name: str,
     path: str,
     resource: tuple[str, str, str],
     operations: Sequence[str],
-    *,
-    policy: str = "Fail",
+    policy: str,
     **more: Any,
 ) -> Document:
     group, version, plural = resource
@@ -97,7 +120,7 @@ def _entry(
     return {
         "name": f"{name}.koordinator.sh",
         "admissionReviewVersions": ["v1", "v1beta1"],
-        "clientConfig": {"service": {"name": WEBHOOK_SERVICE, "namespace": NAMESPACE, "path": path}},
+        "clientConfig": {"service": {"name": WEBHOOK_SERVICE, "namespace": namespace, "path": path}},
         "failurePolicy": policy,
         "rules": [rule],
         "sideEffects": "None",
@@ -109,9 +132,11 @@ def _matches(key: str, operator: str, *values: str) -> Document:
     return {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
 
 
-_ELSEWHERE: Final = {
-    "matchExpressions": [
-        _matches("control-plane", "DoesNotExist"),
-        _matches("kubernetes.io/metadata.name", "NotIn", NAMESPACE),
-    ]
-}
+def _elsewhere(namespace: str) -> Document:
+    """Everywhere but where the cluster itself, or the manager, runs."""
+    return {
+        "matchExpressions": [
+            _matches("control-plane", "DoesNotExist"),
+            _matches("kubernetes.io/metadata.name", "NotIn", "kube-system", namespace),
+        ]
+    }

@@ -18,6 +18,7 @@ from koordinator.api.kinds import (
     Kind,
 )
 from koordinator.api.manifests import custom_resource_definitions
+from koordinator.api.manifests.installation import Installation, manifest_files
 from koordinator.api.manifests.webhooks import webhook_configurations
 from koordinator.cli.local_cluster.programs import shipped_file
 from koordinator.kube.errors import ApiStatusError
@@ -34,8 +35,9 @@ async def prepare(client: Client, *, with_webhooks: bool = True) -> None:
     for definition in custom_resource_definitions():
         await _ensure(client, CUSTOM_RESOURCE_DEFINITIONS, definition, update=True)
     await _ensure(client, NAMESPACES, {"metadata": {"name": NAMESPACE}})
-    for document in yaml.safe_load_all(shipped_file("priority-classes.yaml").read_text()):
-        await _ensure(client, PRIORITY_CLASSES, document)
+    for text in manifest_files(Installation(), ("priority-classes",)).values():
+        for document in yaml.safe_load_all(text):
+            await _ensure(client, PRIORITY_CLASSES, document)
     if with_webhooks:
         for kind, configuration in zip(_WEBHOOK_KINDS, webhook_configurations(), strict=True):
             await _ensure(client, kind, _never_in_the_way(configuration))

@@ -19,11 +19,11 @@ from urllib.parse import urlsplit
 import msgspec
 
 from koordinator.api.admission_registration import WebhookConfiguration
+from koordinator.api.annotations import WEBHOOK_TEMPLATE
 from koordinator.api.codec import DecodeError, decode
 from koordinator.base.errors import ConfigurationError
 from koordinator.manager.webhook.admission import Document
 
-TEMPLATE: Final = "template"
 _CERTIFICATE: Final = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----\n?", re.DOTALL)
 _MOST_AUTHORITIES: Final = 4
 
@@ -69,7 +69,7 @@ def rewrite(configuration: WebhookConfiguration, target: Target) -> Rewrite:
             left_out.append(path)
     patch: Document = {}
     if annotation is not None:
-        patch["metadata"] = {"annotations": {TEMPLATE: annotation}}
+        patch["metadata"] = {"annotations": {WEBHOOK_TEMPLATE: annotation}}
     if list(map(with_defaults, wanted)) != list(map(with_defaults, configuration.webhooks)):
         patch["webhooks"] = wanted
     if not patch:
@@ -80,13 +80,13 @@ def rewrite(configuration: WebhookConfiguration, target: Target) -> Rewrite:
 
 def _template(configuration: WebhookConfiguration) -> tuple[list[Document], str | None]:
     """The entries as they were installed, and the annotation that has to be written, if any."""
-    text = configuration.metadata.annotations.get(TEMPLATE, "")
+    text = configuration.metadata.annotations.get(WEBHOOK_TEMPLATE, "")
     if not text:
         return configuration.webhooks, msgspec.json.encode(configuration.webhooks).decode()
     try:
         return decode(text, list[dict[str, Any]]), None
     except DecodeError as error:
-        field = f"{configuration.metadata.name}: annotation {TEMPLATE}"
+        field = f"{configuration.metadata.name}: annotation {WEBHOOK_TEMPLATE}"
         allowed = f"a JSON list of webhooks, or empty to take the current ones anew: {error}"
         raise ConfigurationError(field, text[:100], allowed) from error
 

@@ -1,0 +1,32 @@
+# The image of the Deployments in config/deployments: koord-scheduler, koord-manager and koord, one image for all.
+#
+#   docker build --tag koordinator:0.1.0 .
+#   docker tag koordinator:0.1.0 REGISTRY/koordinator:0.1.0 && docker push REGISTRY/koordinator:0.1.0
+#   koord manifests --image=REGISTRY/koordinator:0.1.0 | kubectl apply -f -
+#
+# Not tested: this file has been linted, but neither built nor run, since the project's tests have no container engine.
+# What it does is tested step by step: the wheel in an empty environment (tests/e2e/test_wheel.py), and the Deployments'
+# arguments, under the roles of their service accounts, against a real API server (tests/real/test_installation.py).
+ARG PYTHON=3.13
+
+FROM python:${PYTHON}-slim AS build
+WORKDIR /source
+# The locked, hashed dependencies first: they change more seldom than the sources.
+COPY requirements/runtime.txt requirements/
+RUN python -m venv --without-pip /opt/koordinator \
+ && pip --python /opt/koordinator install --no-cache-dir --no-compile --require-hashes --only-binary=:all: -r requirements/runtime.txt
+COPY pyproject.toml README.md LICENSE ./
+COPY src src
+RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels . \
+ && pip --python /opt/koordinator install --no-cache-dir --no-deps --no-index /wheels/*.whl \
+ && python -m compileall -q /opt/koordinator
+
+# The same base, since the environment refers to its interpreter. Nothing is built here.
+FROM python:${PYTHON}-slim
+COPY --from=build /opt/koordinator /opt/koordinator
+# The original's manifests start /koord-scheduler and /koord-manager.
+RUN ln -s /opt/koordinator/bin/koord-scheduler /opt/koordinator/bin/koord-manager /
+ENV PATH=/opt/koordinator/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
+# Without a name, so that Kubernetes can tell that it is not root.
+USER 65532:65532
+CMD ["koord", "--help"]

@@ -1,0 +1,95 @@
+"""Everything that a real cluster is given: the files of an installation, by part and in an order that can be applied.
+
+CustomResourceDefinitions and webhooks are made from the types; the rest are templates beside this module, in which each
+``${…}`` stands for one whole value. ``config/`` is written from here with the defaults, `koord manifests` from here
+with whatever is asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from importlib import resources
+from typing import Final
+
+import koordinator
+from koordinator.api.installation import NAMESPACE
+from koordinator.api.manifests import custom_resource_definitions
+from koordinator.api.manifests.webhooks import until_served, webhook_configurations, webhook_service
+from koordinator.api.manifests.yaml_text import generated_text, scalar_text
+
+KUSTOMIZATION: Final = "kustomization.yaml"
+_PLACEHOLDER: Final = re.compile(r"\$\{(\w+)\}")
+_TEMPLATES: Final = {
+    "namespace": ("namespace.yaml",),
+    "priority-classes": ("priority-classes.yaml",),
+    "rbac": ("rbac/koord-manager.yaml", "rbac/koord-scheduler.yaml"),
+    "config-maps": ("config-maps/koord-scheduler-config.yaml", "config-maps/slo-controller-config.yaml"),
+    "scheduler": ("deployments/koord-scheduler.yaml",),
+    "manager": ("deployments/koord-manager.yaml",),
+}
+PARTS: Final = ("namespace", "crd", "priority-classes", "rbac", "config-maps", "webhook", "scheduler", "manager")
+"""In the order in which they are applied: what something needs comes before it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Installation:
+    """What differs between clusters."""
+
+    namespace: str = NAMESPACE
+    """Of the programs, their Leases and their ConfigMaps."""
+    image: str = f"koordinator:{koordinator.__version__}"
+    """One image has all programs. The default is the name under which the Dockerfile's head builds it; there is no
+    published one."""
+    replicas: int = 2
+    """Of each program; one of them leads."""
+    failure_policy: str = "Ignore"
+    """Of the webhooks of pods and quotas: while no koord-manager answers, Ignore lets these in, Fail refuses them."""
+
+
+def manifest_files(installation: Installation, parts: Collection[str] = PARTS) -> dict[str, str]:
+    """Path -> YAML text of the named parts, in the order in which they are applied."""
+    files: dict[str, str] = {}
+    for part in PARTS:
+        if part in parts:
+            files |= _files_of(part, installation)
+    return files
+
+
+def kustomization(paths: Collection[str]) -> str:
+    """The file that makes a folder of ``paths`` fit for ``kubectl apply -k``."""
+    document = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": list(paths),
+    }
+    return generated_text(document)
+
+
+def deletion_order(files: dict[str, str]) -> dict[str, str]:
+    """The same files in the order in which ``kubectl delete`` takes them: webhooks first, since a webhook that nobody
+    answers any more may refuse what follows, then from the programs back to the namespace."""
+    webhooks = [path for path in files if path.startswith("webhook/")]
+    others = [path for path in reversed(files) if path not in webhooks]
+    return {path: files[path] for path in (*webhooks, *others)}
+
+
+def _files_of(part: str, installation: Installation) -> dict[str, str]:
+    if part == "crd":
+        return {
+            f"crd/{definition['spec']['group']}_{definition['spec']['names']['plural']}.yaml": generated_text(
+                definition
+            )
+            for definition in custom_resource_definitions()
+        }
+    if part == "webhook":
+        configurations = webhook_configurations(installation.namespace, installation.failure_policy)
+        service = webhook_service(installation.namespace)
+        return {"webhook/manifests.yaml": generated_text(service, *map(until_served, configurations))}
+    return {path: _filled(path, installation) for path in _TEMPLATES[part]}
+
+
+def _filled(path: str, installation: Installation) -> str:
+    template = (resources.files(__package__) / "templates" / path).read_text("utf-8")
+    return _PLACEHOLDER.sub(lambda found: scalar_text(getattr(installation, found[1])), template)

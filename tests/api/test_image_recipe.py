@@ -1,0 +1,55 @@
+"""The Dockerfile and what the Deployments expect of its image; nothing here can build it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from koordinator.api.manifests.installation import Installation, manifest_files
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+DOCKERFILE = (REPOSITORY / "Dockerfile").read_text()
+DEPLOYMENTS = [
+    next(yaml.safe_load_all(text)) for text in manifest_files(Installation(), ("scheduler", "manager")).values()
+]
+PODS = [deployment["spec"]["template"]["spec"] for deployment in DEPLOYMENTS]
+NAMES = [deployment["metadata"]["name"] for deployment in DEPLOYMENTS]
+
+
+def test_its_head_builds_the_image_that_is_installed_by_default() -> None:
+    assert f"docker build --tag {Installation().image} ." in DOCKERFILE
+
+
+def test_what_it_copies_exists_and_reaches_the_builder() -> None:
+    copied = [
+        source
+        for sources in re.findall(r"^COPY (?!--)(.+) \S+$", DOCKERFILE, re.MULTILINE)
+        for source in sources.split()
+    ]
+    ignored, *let_in = (REPOSITORY / ".dockerignore").read_text().splitlines()
+    assert ignored == "*"
+    assert all((REPOSITORY / source).exists() for source in copied)
+    assert {f"!{source.split('/')[0]}" for source in copied} <= set(let_in)
+
+
+@pytest.mark.parametrize("pod", PODS, ids=NAMES)
+def test_its_user_is_that_of_the_pods(pod: dict[str, dict[str, int]]) -> None:
+    context = pod["securityContext"]
+    assert f"USER {context['runAsUser']}:{context['runAsGroup']}\n" in DOCKERFILE
+
+
+@pytest.mark.parametrize("pod", PODS, ids=NAMES)
+def test_the_commands_of_the_pods_are_those_of_the_package(pod: dict[str, list[dict[str, list[str]]]]) -> None:
+    scripts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["scripts"]
+    assert {container["command"][0] for container in pod["containers"]} <= set(scripts)
+
+
+def test_the_interpreter_of_the_build_is_that_of_the_image() -> None:
+    # The environment refers to it.
+    bases = re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE)
+    assert len(bases) == 2
+    assert len(set(bases)) == 1

@@ -1,0 +1,317 @@
+"""What an installation consists of: complete, consistent in itself, and safe to apply."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import koordinator
+from koordinator.api.manifests.installation import PARTS, Installation, deletion_order, kustomization, manifest_files
+from koordinator.api.priority import PRIORITY_RANGES, PriorityClass
+from koordinator.manager.command_line import parse_options as manager_options
+from koordinator.manager.environment import read_environment
+from koordinator.manager.webhook.admission import ALLOWED, AdmissionRequest
+from koordinator.manager.webhook.config_map.validating import ConfigMapValidatingHandler
+from koordinator.model.slo_configuration.configuration import SLOConfiguration
+from koordinator.scheduler.configuration import load_configuration, not_built
+from koordinator.scheduler.options import parse_options as scheduler_options
+from koordinator.scheduler.plugins.table import BUILT_IN
+
+Document = dict[str, Any]
+REPOSITORY = Path(__file__).resolve().parents[2]
+HOME = "koordinator-system"
+CLUSTER_SCOPED = {
+    "Namespace",
+    "CustomResourceDefinition",
+    "PriorityClass",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "MutatingWebhookConfiguration",
+    "ValidatingWebhookConfiguration",
+}
+
+
+def documents(installation: Installation | None = None, *parts: str) -> list[Document]:
+    files = manifest_files(installation or Installation(), parts or PARTS)
+    return list(itertools.chain.from_iterable(yaml.safe_load_all(text) for text in files.values()))
+
+
+def named(kind: str, name: str, installation: Installation | None = None) -> Document:
+    (found,) = [each for each in documents(installation) if (each["kind"], each["metadata"]["name"]) == (kind, name)]
+    return found
+
+
+def deployment(program: str) -> Document:
+    return named("Deployment", program)
+
+
+def container(program: str) -> Document:
+    (only,) = deployment(program)["spec"]["template"]["spec"]["containers"]
+    assert isinstance(only, dict)
+    return only
+
+
+def arguments(program: str) -> list[str]:
+    return [argument.replace("$(POD_NAMESPACE)", HOME) for argument in container(program)["args"]]
+
+
+def webhooks(configuration: Document) -> list[Document]:
+    entries: list[Document] = json.loads(configuration["metadata"]["annotations"]["template"])
+    return entries
+
+
+def test_what_something_needs_comes_before_it() -> None:
+    kinds = [document["kind"] for document in documents()]
+    assert list(dict.fromkeys(kinds)) == [
+        "Namespace",
+        "CustomResourceDefinition",
+        "PriorityClass",
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Role",
+        "RoleBinding",
+        "ConfigMap",
+        "Service",
+        "MutatingWebhookConfiguration",
+        "ValidatingWebhookConfiguration",
+        "Deployment",
+        "PodDisruptionBudget",
+    ]
+
+
+def test_webhooks_are_deleted_first_and_the_namespace_last() -> None:
+    paths = list(deletion_order(manifest_files(Installation())))
+    assert (paths[0], paths[-1]) == ("webhook/manifests.yaml", "namespace.yaml")
+
+
+def test_a_deletion_leaves_nothing_out() -> None:
+    files = manifest_files(Installation())
+    assert deletion_order(files) == files
+
+
+def test_a_kustomization_lists_every_file() -> None:
+    files = manifest_files(Installation())
+    assert yaml.safe_load(kustomization(files))["resources"] == list(files)
+
+
+@pytest.mark.parametrize("name", [HOME, "colocation", "123", "null"])
+def test_all_that_is_in_a_namespace_is_in_the_one_that_was_asked_for(name: str) -> None:
+    found = {
+        document["metadata"].get("namespace")
+        for document in documents(Installation(namespace=name))
+        if document["kind"] not in CLUSTER_SCOPED
+    }
+    assert found == {name}
+
+
+def test_a_namespace_that_kubectl_would_take_for_a_number_is_quoted() -> None:
+    text = "".join(manifest_files(Installation(namespace="1e3")).values())
+    assert ": 1e3\n" not in text
+
+
+def test_nothing_names_the_usual_namespace_when_another_was_asked_for() -> None:
+    assert HOME not in "".join(manifest_files(Installation(namespace="colocation")).values())
+
+
+def test_the_lease_of_the_scheduler_is_in_the_namespace_of_the_installation() -> None:
+    config_map = named("ConfigMap", "koord-scheduler-config", Installation(namespace="123"))
+    configuration = yaml.safe_load(config_map["data"]["koord-scheduler-config"])
+    assert configuration["leaderElection"]["resourceNamespace"] == "123"
+
+
+def test_image_and_replicas_are_those_that_were_asked_for() -> None:
+    asked = Installation(image="registry.example/koordinator@sha256:0123", replicas=3)
+    specs = [document["spec"] for document in documents(asked) if document["kind"] == "Deployment"]
+    images = {each["image"] for spec in specs for each in spec["template"]["spec"]["containers"]}
+    assert (images, {spec["replicas"] for spec in specs}) == ({asked.image}, {3})
+
+
+def test_the_usual_image_has_the_version_of_the_package() -> None:
+    assert Installation().image == f"koordinator:{koordinator.__version__}"
+
+
+@pytest.mark.parametrize("entry", [PriorityClass.PROD, PriorityClass.MID, PriorityClass.BATCH, PriorityClass.FREE])
+def test_priority_classes_begin_their_bands(entry: PriorityClass) -> None:
+    assert named("PriorityClass", entry.value)["value"] == PRIORITY_RANGES[entry].start
+
+
+def test_the_priority_class_of_the_programs_is_above_all_bands() -> None:
+    classes = {
+        document["spec"]["template"]["spec"]["priorityClassName"]
+        for document in documents()
+        if document["kind"] == "Deployment"
+    }
+    assert classes == {"system-cluster-critical"}
+
+
+@pytest.mark.parametrize("program", ["koord-manager", "koord-scheduler"])
+def test_a_program_runs_under_the_account_that_the_roles_are_bound_to(program: str) -> None:
+    account = {
+        "kind": "ServiceAccount",
+        "name": deployment(program)["spec"]["template"]["spec"]["serviceAccountName"],
+        "namespace": HOME,
+    }
+    bindings = [named("ClusterRoleBinding", program), named("RoleBinding", program)]
+    assert [binding["subjects"] for binding in bindings] == [[account], [account]]
+
+
+@pytest.mark.parametrize("program", ["koord-manager", "koord-scheduler"])
+def test_bindings_refer_to_roles_that_exist(program: str) -> None:
+    references = [named(f"{kind}Binding", program)["roleRef"] for kind in ("ClusterRole", "Role")]
+    assert [named(each["kind"], each["name"])["kind"] for each in references] == ["ClusterRole", "Role"]
+
+
+@pytest.mark.parametrize("program", ["koord-manager", "koord-scheduler"])
+def test_no_role_grants_everything(program: str) -> None:
+    roles = [named("ClusterRole", program), named("Role", program)]
+    granted = [word for role in roles for rule in role["rules"] for values in rule.values() for word in values]
+    assert "*" not in granted
+
+
+@pytest.mark.parametrize("program", ["koord-manager", "koord-scheduler"])
+def test_pods_meet_the_restricted_security_standard(program: str) -> None:
+    pod, own = deployment(program)["spec"]["template"]["spec"]["securityContext"], container(program)["securityContext"]
+    assert (pod["runAsNonRoot"], pod["seccompProfile"], own["allowPrivilegeEscalation"], own["capabilities"]) == (
+        True,
+        {"type": "RuntimeDefault"},
+        False,
+        {"drop": ["ALL"]},
+    )
+
+
+@pytest.mark.parametrize("program", ["koord-manager", "koord-scheduler"])
+def test_budget_spread_and_deployment_mean_the_same_pods(program: str) -> None:
+    spec = deployment(program)["spec"]
+    selectors = [
+        spec["selector"],
+        named("PodDisruptionBudget", program)["spec"]["selector"],
+        *(constraint["labelSelector"] for constraint in spec["template"]["spec"]["topologySpreadConstraints"]),
+    ]
+    assert {json.dumps(selector) for selector in selectors} == {
+        json.dumps({"matchLabels": spec["template"]["metadata"]["labels"]})
+    }
+
+
+def test_the_scheduler_understands_its_arguments() -> None:
+    options = scheduler_options(arguments("koord-scheduler"))
+    assert options.without_effect == ()
+
+
+def test_the_manager_understands_its_arguments() -> None:
+    options = manager_options(arguments("koord-manager"), {"POD_NAMESPACE": HOME})
+    assert options.remarks == ()
+
+
+def test_the_manager_keeps_everything_in_its_own_namespace() -> None:
+    given = [argument.replace("$(POD_NAMESPACE)", "colocation") for argument in container("koord-manager")["args"]]
+    options = manager_options(given, {"POD_NAMESPACE": "colocation"})
+    assert {
+        options.leader_election_namespace,
+        options.config_namespace,
+        options.pod_enhanced_validator.config_namespace,
+        options.environment.namespace,
+    } == {"colocation"}
+
+
+def ports(program: str) -> dict[str, int]:
+    return {port["name"]: port["containerPort"] for port in container(program)["ports"]}
+
+
+def test_the_scheduler_is_probed_where_it_serves() -> None:
+    options = scheduler_options(arguments("koord-scheduler"))
+    assert ports("koord-scheduler") == {"metrics": options.port}
+
+
+def test_the_manager_is_probed_and_asked_where_it_serves() -> None:
+    options = manager_options(arguments("koord-manager"), {})
+    assert ports("koord-manager") == {
+        "webhook-server": read_environment({}).port,
+        "metrics": options.metrics_address.port,
+        "health": options.health_address.port,
+    }
+
+
+@pytest.mark.parametrize("program", ["koord-manager", "koord-scheduler"])
+def test_probes_name_ports_of_the_container(program: str) -> None:
+    probes = [container(program)[probe]["httpGet"]["port"] for probe in ("readinessProbe", "livenessProbe")]
+    assert set(probes) <= set(ports(program))
+
+
+def test_the_service_leads_to_the_webhooks_of_the_manager() -> None:
+    spec = named("Service", "koordinator-webhook-service")["spec"]
+    labels = deployment("koord-manager")["spec"]["template"]["metadata"]["labels"]
+    assert (spec["selector"], spec["ports"][0]["targetPort"]) == (labels, ports("koord-manager")["webhook-server"])
+
+
+def test_the_manager_writes_its_certificates_where_it_may() -> None:
+    mounts = [Path(mount["mountPath"]) for mount in container("koord-manager")["volumeMounts"]]
+    assert container("koord-manager")["securityContext"]["readOnlyRootFilesystem"]
+    assert any(read_environment({}).certificate_folder.is_relative_to(mount) for mount in mounts)
+
+
+def test_the_scheduler_reads_the_config_map_where_it_is_mounted(tmp_path: Path) -> None:
+    (volume,) = deployment("koord-scheduler")["spec"]["template"]["spec"]["volumes"]
+    (mount,) = container("koord-scheduler")["volumeMounts"]
+    (item,) = volume["configMap"]["items"]
+    assert item["key"] in named("ConfigMap", volume["configMap"]["name"])["data"]
+    assert f"--config={mount['mountPath']}/{item['path']}" in arguments("koord-scheduler")
+
+
+def test_the_scheduler_can_use_all_of_its_configuration(tmp_path: Path) -> None:
+    path = tmp_path / "scheduler.yaml"
+    path.write_text(named("ConfigMap", "koord-scheduler-config")["data"]["koord-scheduler-config"])
+    configuration = load_configuration(path)
+    assert (configuration.warnings, not_built(configuration, BUILT_IN)) == ((), ())
+
+
+def test_the_example_of_the_documentation_schedules_as_the_installation_does() -> None:
+    installed = yaml.safe_load(named("ConfigMap", "koord-scheduler-config")["data"]["koord-scheduler-config"])
+    example = yaml.safe_load((REPOSITORY / "docs/examples/scheduler.yaml").read_text())
+    # Profiles of a program in a pod are for everybody who reaches it.
+    assert {**example, "enableProfiling": False} == installed
+
+
+def test_the_controllers_can_use_the_slo_configuration() -> None:
+    configuration, problems = SLOConfiguration().updated(named("ConfigMap", "slo-controller-config")["data"])
+    assert (problems, configuration.colocation.strategies.cluster.enable) == ((), True)
+
+
+def test_the_webhook_lets_the_slo_configuration_in() -> None:
+    config_map = named("ConfigMap", "slo-controller-config")
+    handler = ConfigMapValidatingHandler(HOME, "slo-controller-config", lambda: (), names_required=True)
+    assert handler.handle(AdmissionRequest("CREATE", "", "v1", "configmaps", object=config_map)) is ALLOWED
+
+
+def configurations(installation: Installation | None = None) -> list[Document]:
+    return [each for each in documents(installation, "webhook") if each["kind"].endswith("WebhookConfiguration")]
+
+
+def test_no_api_server_asks_a_webhook_before_a_manager_serves_it() -> None:
+    assert [configuration.get("webhooks", []) for configuration in configurations()] == [[], []]
+
+
+def test_pods_are_let_in_while_no_manager_answers() -> None:
+    policies = {entry["name"]: entry["failurePolicy"] for each in configurations() for entry in webhooks(each)}
+    assert [name for name, policy in policies.items() if policy == "Fail"] == ["vconfigmap.koordinator.sh"]
+
+
+def test_pods_and_quotas_are_refused_while_no_manager_answers_where_that_was_asked_for() -> None:
+    entries = [entry for each in configurations(Installation(failure_policy="Fail")) for entry in webhooks(each)]
+    ignored = [entry["name"] for entry in entries if entry["failurePolicy"] == "Ignore"]
+    assert ignored == ["mnode-status.koordinator.sh", "vnode.koordinator.sh", "vpodbinding.koordinator.sh"]
+
+
+@pytest.mark.parametrize("name", ["mpod-create", "mpod-update", "vpod", "melasticquota", "velasticquota"])
+def test_the_cluster_and_the_manager_itself_can_come_back_without_the_webhooks(name: str) -> None:
+    (entry,) = [
+        entry for each in configurations() for entry in webhooks(each) if entry["name"] == f"{name}.koordinator.sh"
+    ]
+    by_key = {rule["key"]: rule.get("values") for rule in entry["namespaceSelector"]["matchExpressions"]}
+    assert by_key == {"control-plane": None, "kubernetes.io/metadata.name": ["kube-system", HOME]}
+    assert "control-plane" in named("Namespace", HOME)["metadata"]["labels"]
