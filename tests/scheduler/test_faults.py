@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.node import Node
-from koordinator.scheduler.decision_limit import DecisionLimit
+from koordinator.scheduler.decision_limit import DecisionLimit, packages_of
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.framework import FilterPlugin, Observer, Plugin, PluginError, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -105,7 +105,7 @@ def test_a_decision_that_never_ends_is_ended() -> None:
     world = World(two_nodes(), with_odd)
     engine, state = world.scheduler.engines["koord-scheduler"], world.scheduler.state
     state.set_node(make_node("a"))
-    limit = DecisionLimit(0.05, lambda: state.is_whole)
+    limit = DecisionLimit(0.05, packages_of([engine.profile]))
     with pytest.raises(PluginError, match=r"no decision within 0\.05 s; it was in .*Odd\.filter"), limit:
         engine.decide(describe(make_pod("p", labels={"odd": "loop"})), world.clock.now())
     with limit:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
@@ -24,7 +24,7 @@ from koordinator.scheduler.binding import Binder
 from koordinator.scheduler.cluster_writer import ApiWriter
 from koordinator.scheduler.controllers import make_controllers
 from koordinator.scheduler.debug_output import DebugOutput, DebugSettings
-from koordinator.scheduler.decision_limit import DecisionLimit
+from koordinator.scheduler.decision_limit import DecisionLimit, packages_of
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import DecisionLog
 from koordinator.scheduler.engine.engine import Engine
@@ -115,11 +115,11 @@ class Scheduler:
             hints.may_help,
             hints.promised_to,
         )
-        limit = (
-            DecisionLimit(seconds, lambda: self.state.is_whole)
-            if (seconds := self._options.decision_seconds)
-            else nullcontext()
-        )
+        limit: AbstractContextManager[object] = nullcontext()
+        if self._options.decision_seconds:
+            limit = decision_limit = DecisionLimit(self._options.decision_seconds, packages_of(profiles))
+            for engine in self.engines.values():
+                engine.check_time = decision_limit.check
         self._loop = SchedulingLoop(self.engines, self.queue, self.decisions, metrics, view, errors, clock, limit)
         self.feed = Feed(
             self.state,

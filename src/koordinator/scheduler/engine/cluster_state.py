@@ -44,7 +44,6 @@ class ClusterState:
         self.view = view
         self._columns = view.columns
         self._observers = Observers(on_error)
-        self._changing = 0
         self._placed: dict[str, _Placed] = {}
         self._without_node: dict[str, dict[str, _Placed]] = {}
         self._node_objects: dict[str, dict[str, Object]] = {}
@@ -53,11 +52,6 @@ class ClusterState:
     def add_observers(self, observers: Iterable[Observer]) -> None:
         """Whom to tell; to be called before the first event."""
         self._observers.add(observers)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether no change is half done."""
-        return not self._changing
 
     @property
     def pod_count(self) -> int:
@@ -194,29 +188,19 @@ class ClusterState:
         taken = [self._placed[pod.uid] for pod in removed]
         come = [pod for pod in added if pod.uid not in self._placed]
         node_name = self._columns.names[row]
-        with self._change():
-            for placed in taken:
-                self._remove(placed)
+        for placed in taken:
+            self._remove(placed)
+        for pod in come:
+            self._place(pod, node_name, assumed=True)
+        try:
+            yield
+        finally:
             for pod in come:
-                self._place(pod, node_name, assumed=True)
-        try:
-            yield
-        finally:
-            with self._change():
-                for pod in come:
-                    self._remove(self._placed[pod.uid])
-                for placed in taken:
-                    self._placed[placed.pod.uid] = placed
-                    self._priorities[placed.pod.priority] += 1
-                    self._occupy(placed, row)
-
-    @contextmanager
-    def _change(self) -> Iterator[None]:
-        self._changing += 1
-        try:
-            yield
-        finally:
-            self._changing -= 1
+                self._remove(self._placed[pod.uid])
+            for placed in taken:
+                self._placed[placed.pod.uid] = placed
+                self._priorities[placed.pod.priority] += 1
+                self._occupy(placed, row)
 
     def remove_pod(self, uid: str) -> PodInfo | None:
         """The pod is deleted or finished; returns it if it was on a node."""

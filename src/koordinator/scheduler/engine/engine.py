@@ -56,6 +56,8 @@ class Engine:
         self._cells = cells
         self.refresh: Callable[[Evaluation], None] = Evaluation.refresh
         """Brings an evaluation up to date before it decides; may be replaced by one that measures what that takes."""
+        self.check_time: Callable[[], None] = lambda: None
+        """Called where a decision may take long, and nothing is half done; raises PluginError to end it."""
         self.times: PointTimes = UNTIMED
         """Is told how long the other extension points take."""
         self._classes: OrderedDict[Hashable, _PodClass] = OrderedDict()
@@ -147,7 +149,7 @@ class Engine:
     def _judge(self, pod_class: _PodClass, pod: PodInfo, only: str | None) -> Placement | Rejection:
         evaluation = pod_class.evaluation
         self.refresh(evaluation)
-        attempt = Attempt(self._state, evaluation, pod, pod_class.memory)
+        attempt = Attempt(self._state, evaluation, pod, pod_class.memory, self.check_time)
         if only is not None:
             attempt.only = only
             row = self._chooser.take(evaluation, pod, attempt, only)
