@@ -25,11 +25,16 @@ class PluginErrors:
         if self._is_due(str(error)):
             logger.error("pod %s could not be decided about: %s", key, error, exc_info=error.__cause__ or error)
 
-    def of_observer(self, plugin: str, point: str, error: Exception) -> None:
-        """A plugin failed to take note of an event; what it knows may be out of date."""
+    def of_plugin(self, plugin: str, point: str, error: Exception) -> None:
+        """A plugin failed where the attempt, or the process, goes on without its answer."""
         self._count(plugin, point)
         if self._is_due(f"{plugin} {point} {error}"):
-            logger.error("plugin %s failed in %s and may be out of date: %s", plugin, point, error, exc_info=error)
+            logger.error("plugin %s failed in %s: %s", plugin, point, _text(error), exc_info=error)
+
+    def of_ours(self, what: str, error: Exception) -> None:
+        """An error that nobody foresaw, a defect of this package; ``what`` it has kept from being done."""
+        if self._is_due(f"{what} {error}"):
+            logger.error("%s failed, and is done again: %s", what, _text(error), exc_info=error)
 
     def _is_due(self, text: str) -> bool:
         now = self._monotonic()
@@ -39,3 +44,7 @@ class PluginErrors:
             self._logged.clear()
         self._logged[text] = now
         return True
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
