@@ -94,11 +94,10 @@ def test_an_observer_that_raises_leaves_the_others_and_the_state_intact() -> Non
         world.api.put(make_node("c", labels={"odd": "", "rank": "9"}))
         world.api.put(make_pod("p"))
         await world.settle()
+        labels = {"plugin": "Odd", "method": "on_node"}
+        assert world.registry.get_sample_value("scheduler_plugin_errors_total", labels) == 1
 
-    world = end(story)
-    assert world.api.placed() == {"p": "c"}
-    labels = {"plugin": "Odd", "method": "on_node"}
-    assert world.registry.get_sample_value("scheduler_plugin_errors_total", labels) == 1
+    assert end(story).api.placed() == {"p": "c"}
 
 
 def test_a_decision_that_never_ends_is_ended() -> None:

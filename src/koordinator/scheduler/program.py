@@ -33,6 +33,7 @@ from koordinator.scheduler.engine.framework import PluginError, is_built_in
 from koordinator.scheduler.engine.observers import OnError
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.resync import Resync
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.evictions import Evictions
 from koordinator.scheduler.explain.sources import Sources
@@ -49,6 +50,7 @@ from koordinator.scheduler.preparation import Preparation
 from koordinator.scheduler.queue.scheduling_queue import QueueOptions, SchedulingQueue
 from koordinator.scheduler.queue.sort_keys import checked_sort_key
 from koordinator.scheduler.rejected_pods import RejectedPods
+from koordinator.scheduler.resynchronisation import Resynchronisation
 from koordinator.scheduler.watching import add_informers
 
 logger = logging.getLogger(__name__)
@@ -98,8 +100,8 @@ class Scheduler:
         self._clock = clock
         self._client = client
         self._random = random
-        errors = PluginErrors(clock.monotonic, metrics.plugin_error)
-        self.state = ClusterState(view, errors.of_plugin)
+        errors = PluginErrors(clock.monotonic, metrics.plugin_error, metrics.plugin_resync)
+        self.state = ClusterState(view, self._observer_failed)
         self.decisions = DecisionLog()
         profiles = build_profiles(view)
         for profile in profiles:
@@ -111,6 +113,8 @@ class Scheduler:
             times = PluginTimes(name, metrics, clock.monotonic)
             engine.refresh, engine.times, engine.on_error = times.refresh, times, errors.of_plugin
         self._errors = errors
+        resync = Resync(self.state, errors.of_observer)
+        self._resynchronisation = Resynchronisation(resync, errors, self._try_parked, clock, random)
         hints = Hints(self.state, lambda name: self.engines[name].profile, errors)
         self.queue = SchedulingQueue(
             _sort_key(profiles, errors.of_plugin),
@@ -198,6 +202,7 @@ class Scheduler:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(spare_initial_lists(self.informers.wait_synced, self._clock), name="garbage-collection")
             tasks.create_task(self.informers.run(), name="informers")
+            tasks.create_task(self._resynchronisation.run(), name="resynchronisation")
 
     async def schedule(self, stop: asyncio.Event) -> None:
         """Wait for the initial lists, then schedule until ``stop``; returns when no binding is under way."""
@@ -230,6 +235,14 @@ class Scheduler:
             binder.cancel()
             for task in beside:
                 task.cancel()
+
+    def _observer_failed(self, plugin: str, method: str, error: Exception) -> None:
+        self._errors.of_observer(plugin, method, error)
+        self._resynchronisation.wake()
+
+    def _try_parked(self) -> None:
+        self.queue.wake_parked()
+        self._loop.wake()
 
     def _treats_equals_alike(self, scheduler_name: str) -> bool:
         engine = self.engines.get(scheduler_name)

@@ -7,7 +7,7 @@ are on it and come back, and the API may bind a pod elsewhere than we assumed. T
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +20,7 @@ from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import Observer
 from koordinator.scheduler.engine.node_changes import node_changes
-from koordinator.scheduler.engine.observers import STATUS, Observers, OnError
+from koordinator.scheduler.engine.observers import STATUS, Observers, OnError, Stale
 from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
 from koordinator.scheduler.engine.view import ClusterView
 
@@ -52,6 +52,11 @@ class ClusterState:
     def add_observers(self, observers: Iterable[Observer]) -> None:
         """Whom to tell; to be called before the first event."""
         self._observers.add(observers)
+
+    @property
+    def stale_observers(self) -> dict[Observer, Stale]:
+        """The observers that failed on an event, with what they have missed."""
+        return self._observers.stale
 
     @property
     def pod_count(self) -> int:
@@ -147,6 +152,10 @@ class ClusterState:
         row = self._columns.row_of.get(name)
         if row is not None:
             self._observers.tell("on_node_object", row, kind, obj)
+
+    def node_objects(self, name: str) -> Mapping[str, Object]:
+        """The objects that bear the node's name, by kind."""
+        return self._node_objects.get(name, {})
 
     # Other objects.
 

@@ -183,6 +183,11 @@ class SchedulingQueue:
         for entry in self._parked.freed_by(event):
             self._wake(entry, of_event(event.kind))
 
+    def wake_parked(self) -> None:
+        """Something that no event tells may have changed for every parked pod."""
+        for entry in self._parked.pods():
+            self._wake(entry, Cause.ACTIVATED)
+
     def flush(self) -> None:
         """Move on the pods whose back-off or longest time of parking is over, and ask gates again that failed."""
         now = self._monotonic()
