@@ -17,7 +17,6 @@ from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.logs import verbosity
 from koordinator.scheduler.binding import Binder, Binding, Outcome, Result
-from koordinator.scheduler.cluster_writer import ApiWriter
 from koordinator.scheduler.debug_output import DebugOutput
 from koordinator.scheduler.engine.decision import Attempt, DecisionLog, Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
@@ -59,7 +58,6 @@ class LoopParts:
     rejected: RejectedPods
     reporter: FailureReporter
     events: Events
-    writer: ApiWriter
     debug: DebugOutput
     monitor: SchedulerMonitor
 
@@ -99,7 +97,6 @@ class SchedulingLoop:
     def wake(self) -> None:
         """There may be something to do."""
         self._work.set()
-        self._parts.writer.notify()
 
     async def run(self) -> None:
         while True:

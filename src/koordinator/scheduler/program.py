@@ -130,6 +130,7 @@ class Scheduler:
             for engine in self.engines.values():
                 engine.check_time = decision_limit.check
         self._loop = SchedulingLoop(self.engines, self.queue, self.decisions, metrics, view, errors, clock, limit)
+        self._writer = ApiWriter(client, clock)
         self.feed = Feed(
             self.state,
             self.queue,
@@ -137,6 +138,7 @@ class Scheduler:
             self.engines.__contains__,
             self._loop.wake,
             clock.now,
+            self._writer.notify,
             foreign_nominations=self._options.foreign_nominations,
         )
         self._binder = Binder(
@@ -148,7 +150,6 @@ class Scheduler:
             concurrency=self._options.bind_concurrency,
         )
         self._reporter = FailureReporter(client, events, clock)
-        self._writer = ApiWriter(client, clock)
         self.debug = DebugOutput(view, self._options.debug, clock.now, queue_size=self._options.diagnosis_queue)
         self.monitor = SchedulerMonitor(self.queue, metrics, clock, self._options.monitor)
         self._preparation = Preparation(self._writer, self._binder.submit, self._loop.finished, clock)
@@ -162,7 +163,6 @@ class Scheduler:
                 rejected,
                 self._reporter,
                 events,
-                self._writer,
                 self.debug,
                 self.monitor,
             )
