@@ -16,7 +16,7 @@ from typing import Any
 
 from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock
-from koordinator.base.deadline import within
+from koordinator.base.deadline import unless, within
 from koordinator.base.garbage_collection import spare_initial_lists
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
@@ -206,7 +206,8 @@ class Scheduler:
 
     async def schedule(self, stop: asyncio.Event) -> None:
         """Wait for the initial lists, then schedule until ``stop``; returns when no binding is under way."""
-        await self.informers.wait_synced()
+        if not await unless(stop, self.informers.wait_synced()):
+            return
         self._is_scheduling = True
         logger.info("in sync: %s", ", ".join(f"{count} {name}" for name, count in self._cache_sizes().items()))
         async with asyncio.TaskGroup() as tasks:
