@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from koordinator.base.clock import ManualClock, SystemClock
-from koordinator.base.deadline import within
+from koordinator.base.deadline import unless, within
 
 
 async def forever() -> None:
@@ -52,3 +52,31 @@ def test_cancellation_from_outside_is_no_timeout() -> None:
             await waiting
 
     asyncio.run(scenario())
+
+
+async def failure() -> None:
+    raise KeyError("work")
+
+
+def test_work_ends_before_the_stop() -> None:
+    async def scenario() -> bool:
+        return await unless(asyncio.Event(), value())
+
+    assert asyncio.run(scenario())
+
+
+def test_work_is_cancelled_at_the_stop() -> None:
+    async def scenario() -> bool:
+        stop = asyncio.Event()
+        stop.set()
+        return await unless(stop, forever())
+
+    assert not asyncio.run(scenario())
+
+
+def test_what_the_work_raises_comes_out() -> None:
+    async def scenario() -> bool:
+        return await unless(asyncio.Event(), failure())
+
+    with pytest.raises(KeyError):
+        asyncio.run(scenario())

@@ -13,7 +13,7 @@ from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.base.process import allow_many_open_files, exit_status
 
 _STOPPING = """
-import asyncio
+import asyncio, uvloop
 from koordinator.base.process import stop_on_signals
 
 async def work():
@@ -24,29 +24,51 @@ async def work():
     print("stopping", flush=True)
     await asyncio.sleep({pause})
 
-asyncio.run(work())
+{run}(work())
+"""
+_STUCK = """
+import asyncio, signal, uvloop
+from koordinator.base.process import stop_on_signals
+
+async def work():
+    stop_on_signals(asyncio.Event())
+    first = signal.getsignal(signal.SIGINT)
+    signal.signal(signal.SIGINT, lambda *arguments: (first(*arguments), print("stopping", flush=True)))
+    print("working", flush=True)
+    while True:
+        pass
+
+{run}(work())
 """
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_asks_to_stop(number: signal.Signals) -> None:
-    assert _signalled(0, number) == (0, b"")
+@pytest.mark.parametrize("run", ["asyncio.run", "uvloop.run"])
+def test_a_signal_asks_to_stop(number: signal.Signals, run: str) -> None:
+    assert _signalled(_STOPPING.format(pause=0, run=run), number) == (0, b"")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_the_same_signal_once_more_ends_at_once(number: signal.Signals) -> None:
-    status, told = _signalled(60, number, number)
+    status, told = _signalled(_STOPPING.format(pause=60, run="uvloop.run"), number, number)
     assert status == 1
     assert told == f"{number.name} for the second time: ending at once\n".encode()
 
 
+@pytest.mark.parametrize("run", ["asyncio.run", "uvloop.run"])
+def test_the_second_signal_ends_what_gives_the_event_loop_no_turn_any_more(run: str) -> None:
+    status, told = _signalled(_STUCK.format(run=run), signal.SIGINT, signal.SIGINT)
+    assert status == 1
+    assert told == b"SIGINT for the second time: ending at once\n"
+
+
 def test_a_terminal_and_a_supervisor_may_both_ask_to_stop() -> None:
-    assert _signalled(0.2, signal.SIGINT, signal.SIGTERM) == (0, b"")
+    assert _signalled(_STOPPING.format(pause=0.2, run="uvloop.run"), signal.SIGINT, signal.SIGTERM) == (0, b"")
 
 
-def _signalled(pause: float, *numbers: signal.Signals) -> tuple[int, bytes]:
-    """Exit status and stderr of a process that stops for ``pause`` seconds and is sent these signals."""
-    command = [sys.executable, "-c", _STOPPING.format(pause=pause)]
+def _signalled(program: str, *numbers: signal.Signals) -> tuple[int, bytes]:
+    """Exit status and stderr of a process that is sent these signals, one for each line that it prints."""
+    command = [sys.executable, "-c", program]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.node import Node
-from koordinator.scheduler.decision_limit import DecisionLimit
+from koordinator.scheduler.decision_limit import DecisionLimit, packages_of
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.framework import FilterPlugin, Observer, Plugin, PluginError, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -94,18 +94,17 @@ def test_an_observer_that_raises_leaves_the_others_and_the_state_intact() -> Non
         world.api.put(make_node("c", labels={"odd": "", "rank": "9"}))
         world.api.put(make_pod("p"))
         await world.settle()
+        labels = {"plugin": "Odd", "method": "on_node"}
+        assert world.registry.get_sample_value("scheduler_plugin_errors_total", labels) == 1
 
-    world = end(story)
-    assert world.api.placed() == {"p": "c"}
-    labels = {"plugin": "Odd", "method": "on_node"}
-    assert world.registry.get_sample_value("scheduler_plugin_errors_total", labels) == 1
+    assert end(story).api.placed() == {"p": "c"}
 
 
 def test_a_decision_that_never_ends_is_ended() -> None:
     world = World(two_nodes(), with_odd)
     engine, state = world.scheduler.engines["koord-scheduler"], world.scheduler.state
     state.set_node(make_node("a"))
-    limit = DecisionLimit(0.05, lambda: state.is_whole)
+    limit = DecisionLimit(0.05, packages_of([engine.profile]))
     with pytest.raises(PluginError, match=r"no decision within 0\.05 s; it was in .*Odd\.filter"), limit:
         engine.decide(describe(make_pod("p", labels={"odd": "loop"})), world.clock.now())
     with limit:

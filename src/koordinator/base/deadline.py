@@ -27,6 +27,21 @@ async def within(clock: Clock, seconds: float, work: Coroutine[Any, Any, T]) -> 
             timer.cancel()
 
 
+async def unless(stop: asyncio.Event, work: Coroutine[Any, Any, object]) -> bool:
+    """Await ``work`` and cancel it when ``stop`` is set; whether it came to its end."""
+    tasks = [asyncio.create_task(work), asyncio.create_task(stop.wait())]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    if tasks[0].cancelled():
+        return False
+    tasks[0].result()
+    return True
+
+
 async def _expire(clock: Clock, seconds: float, scope: asyncio.Timeout) -> None:
     await clock.sleep(seconds)
     scope.reschedule(asyncio.get_running_loop().time())

@@ -8,6 +8,7 @@ import resource
 import signal
 import sys
 from collections.abc import Iterator
+from types import FrameType
 from typing import Final, NoReturn
 
 from koordinator.base.errors import KoordinatorError
@@ -22,18 +23,23 @@ def end_process() -> NoReturn:
 
 
 def stop_on_signals(stop: asyncio.Event) -> None:
-    """Have SIGTERM and SIGINT set ``stop``; the same signal once more ends the process at once, as in Go programs."""
-    loop = asyncio.get_running_loop()
+    """Have SIGTERM and SIGINT set ``stop``; the same signal once more ends the process at once, as in Go programs.
+
+    For the main thread. Not a handler of the event loop: that would not be called while something keeps the loop to
+    itself, which is when one wants to end the process.
+    """
+    loop, seen = asyncio.get_running_loop(), set[int]()
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if number in seen:
+            os.write(2, f"{signal.Signals(number).name} for the second time: ending at once\n".encode())
+            end_process()
+        seen.add(number)
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(stop.set)
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _on_signal, number, stop, set())
-
-
-def _on_signal(number: signal.Signals, stop: asyncio.Event, seen: set[signal.Signals]) -> None:
-    if number in seen:
-        os.write(2, f"{number.name} for the second time: ending at once\n".encode())
-        end_process()
-    seen.add(number)
-    stop.set()
+        signal.signal(number, on_signal)
 
 
 def exit_status(program: str, error: Exception) -> int:

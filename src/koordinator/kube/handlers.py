@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from koordinator.api.meta import Object
 from koordinator.kube.interface import Malformed
@@ -14,6 +15,10 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=Object)
 T_contra = TypeVar("T_contra", bound=Object, contravariant=True)
+
+
+TRIES: Final = 8
+"""So often a handler that failed on an object is told of it again."""
 
 
 class AddHandler(Protocol[T_contra]):
@@ -41,15 +46,33 @@ class Registration(Generic[T]):
     on_malformed: MalformedHandler | None
 
 
+@dataclass(slots=True)
+class _Missed(Generic[T]):
+    """What a handler failed to take note of, the last time that it was told of the object."""
+
+    seen: T | None
+    """The object as the handler knew it before; None when it did not know it."""
+    last: T
+    initial: bool
+    tries: int = 0
+
+
 class HandlerSet(Generic[T]):
-    """All handlers of one informer. ``errors`` counts those that raised."""
+    """All handlers of one informer. ``errors`` counts the calls that raised.
+
+    Handlers that failed on an object are told of it again by ``retry``, and of its next change as one that goes back to
+    what they knew, so that none of them stays out of date.
+    """
 
     def __init__(self, kind_name: str) -> None:
         self._kind_name = kind_name
         self._registrations: list[Registration[T]] = []
-        self._on_add: list[tuple[str, AddHandler[T]]] = []
-        self._on_update: list[tuple[str, UpdateHandler[T]]] = []
-        self._on_delete: list[tuple[str, DeleteHandler[T]]] = []
+        self._on_add: list[tuple[Registration[T], AddHandler[T]]] = []
+        self._on_update: list[tuple[Registration[T], UpdateHandler[T]]] = []
+        self._on_delete: list[tuple[Registration[T], DeleteHandler[T]]] = []
+        self._missed: dict[tuple[Registration[T], str], _Missed[T]] = {}
+        self.failed = asyncio.Event()
+        """Set while there is something to tell again."""
         self.errors = 0
 
     def add(self, registration: Registration[T]) -> None:
@@ -59,44 +82,116 @@ class HandlerSet(Generic[T]):
     def remove(self, registration: Registration[T]) -> None:
         """Raises ValueError when it is not registered."""
         self._registrations.remove(registration)
+        self._missed = {pair: missed for pair, missed in self._missed.items() if pair[0] is not registration}
         self._rebuild()
 
     def added(self, key: str, obj: T, initial: bool) -> None:
-        for name, handler in self._on_add:
+        for registration, handler in self._on_add:
             try:
                 handler(obj, initial)
             except Exception:
-                self._failed(name, key)
+                self._failed(registration, key, None, obj, initial=initial)
+            else:
+                if self._missed:
+                    self._missed.pop((registration, key), None)
 
     def updated(self, key: str, old: T, new: T) -> None:
-        for name, handler in self._on_update:
+        if self._missed:
+            self._updated_after_failure(key, old, new)
+            return
+        for registration, handler in self._on_update:
             try:
                 handler(old, new)
             except Exception:
-                self._failed(name, key)
+                self._failed(registration, key, old, new)
 
     def deleted(self, key: str, obj: T) -> None:
-        for name, handler in self._on_delete:
-            self.call(name, key, handler, obj)
+        for registration, handler in self._on_delete:
+            try:
+                handler(obj)
+            except Exception:
+                self._failed(registration, key, obj, obj)
+            else:
+                if self._missed:
+                    self._missed.pop((registration, key), None)
+
+    def added_before(self, registration: Registration[T], key: str, obj: T) -> None:
+        """Tell of an object that was there before the handlers were registered."""
+        if registration.on_add is not None:
+            try:
+                registration.on_add(obj, True)
+            except Exception:
+                self._failed(registration, key, None, obj, initial=True)
 
     def malformed(self, key: str, broken: Malformed) -> None:
         for registration in tuple(self._registrations):
-            if registration.on_malformed is not None:
-                self.call(registration.name, key, registration.on_malformed, broken)
+            self.tell_malformed(registration, key, broken)
 
-    def call(self, name: str, key: str, handler: Callable[..., None], *arguments: object) -> None:
-        """Call one handler; what it raises is logged with the object's key and counted."""
+    def tell_malformed(self, registration: Registration[T], key: str, broken: Malformed) -> None:
+        """Tell one handler of an object that cannot be read."""
+        if registration.on_malformed is not None:
+            try:
+                registration.on_malformed(broken)
+            except Exception:
+                self.errors += 1
+                logger.exception("handler %s failed on %s %s", registration.name, self._kind_name, key)
+
+    def retry(self, now: Callable[[str], T | None]) -> None:
+        """Tell handlers what they have missed, as it is ``now`` by key; each thing a limited number of times."""
+        for pair, missed in list(self._missed.items()):
+            if self._missed.get(pair) is missed:
+                registration, key = pair
+                missed.tries += 1
+                self._tell_again(registration, key, missed, now(key))
+        if not self._missed:
+            self.failed.clear()
+
+    def _updated_after_failure(self, key: str, old: T, new: T) -> None:
+        for registration in tuple(self._registrations):
+            missed = self._missed.get((registration, key))
+            if missed is not None:
+                missed.last = new
+                self._tell_again(registration, key, missed, new)
+            elif registration.on_update is not None:
+                try:
+                    registration.on_update(old, new)
+                except Exception:
+                    self._failed(registration, key, old, new)
+
+    def _tell_again(self, registration: Registration[T], key: str, missed: _Missed[T], obj: T | None) -> None:
         try:
-            handler(*arguments)
+            if obj is None:
+                if registration.on_delete is not None:
+                    registration.on_delete(missed.last)
+            elif missed.seen is None:
+                if registration.on_add is not None:
+                    registration.on_add(obj, missed.initial)
+            elif registration.on_update is not None:
+                registration.on_update(missed.seen, obj)
         except Exception:
-            self._failed(name, key)
+            self.errors += 1
+            if missed.tries < TRIES:
+                return
+            logger.exception(
+                "handler %s failed on %s %s %d more times and is not told again before its next change",
+                *(registration.name, self._kind_name, key, missed.tries),
+            )
+        else:
+            logger.info("handler %s has taken note of %s %s", registration.name, self._kind_name, key)
+        self._missed.pop((registration, key), None)
 
-    def _failed(self, name: str, key: str) -> None:
+    def _failed(
+        self, registration: Registration[T], key: str, seen: T | None, last: T, *, initial: bool = False
+    ) -> None:
         self.errors += 1
-        logger.exception("handler %s failed on %s %s", name, self._kind_name, key)
+        known = self._missed.get((registration, key))
+        self._missed[registration, key] = _Missed(seen, last, initial, known.tries if known is not None else 0)
+        self.failed.set()
+        if known is None:
+            logger.exception("handler %s failed on %s %s", registration.name, self._kind_name, key)
 
     def _rebuild(self) -> None:
         # New lists: a handler may register or remove others while the old list is being walked.
-        self._on_add = [(r.name, r.on_add) for r in self._registrations if r.on_add]
-        self._on_update = [(r.name, r.on_update) for r in self._registrations if r.on_update]
-        self._on_delete = [(r.name, r.on_delete) for r in self._registrations if r.on_delete]
+        self._on_add = [(r, r.on_add) for r in self._registrations if r.on_add]
+        self._on_update = [(r, r.on_update) for r in self._registrations if r.on_update]
+        self._on_delete = [(r, r.on_delete) for r in self._registrations if r.on_delete]

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from random import Random
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
+from koordinator.base.backoff import Backoff, BackoffPolicy
 from koordinator.base.clock import Clock, SystemClock
 from koordinator.base.deadline import within
 from koordinator.kube.handlers import (
@@ -28,6 +29,7 @@ from koordinator.kube.reflector import Reflector, ReflectorOptions, ReflectorSta
 from koordinator.kube.store import IndexFunction, Store
 
 T = TypeVar("T", bound=Object)
+_TELL_AGAIN: Final = BackoffPolicy(initial=1.0, maximum=60.0, jitter=0.25)
 
 
 class Informer(Generic[T]):
@@ -60,6 +62,7 @@ class Informer(Generic[T]):
         self.selection = Selection(kind, namespace, label_selector, field_selector)
         self.store: Store[T] = Store(indexes)
         self._clock = clock or SystemClock()
+        self._random = random or Random()
         self.transform = transform
         self._resync_period = resync_period
         self._after = after
@@ -70,7 +73,7 @@ class Informer(Generic[T]):
             self.selection,
             self.cache,
             clock=self._clock,
-            random=random or Random(),
+            random=self._random,
             options=options,
             absent_is_empty=absent_is_empty,
         )
@@ -144,10 +147,10 @@ class Informer(Generic[T]):
         if on_add:
             for key, obj in [(key, self.store.get(key)) for key in self.store]:
                 if obj is not None:
-                    self.cache.handlers.call(registration.name, key, on_add, obj, True)
+                    self.cache.handlers.added_before(registration, key, obj)
         if on_malformed:
             for malformed in self.malformed:
-                self.cache.handlers.call(registration.name, malformed.name, on_malformed, malformed)
+                self.cache.handlers.tell_malformed(registration, malformed.name, malformed)
         return registration
 
     def remove_handlers(self, registration: Registration[T]) -> None:
@@ -160,8 +163,19 @@ class Informer(Generic[T]):
             await self._after.wait_synced()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._reflector.run(), name=f"reflector {self.selection}")
+            tasks.create_task(self._tell_again(), name=f"handlers {self.selection}")
             if self._resync_period > 0:
                 tasks.create_task(self._resync(), name=f"resync {self.selection}")
+
+    async def _tell_again(self) -> None:
+        """Handlers that have failed, of what they have missed: soon, and then less and less often."""
+        handlers = self.cache.handlers
+        while True:
+            await handlers.failed.wait()
+            backoff = Backoff(_TELL_AGAIN, self._clock, self._random)
+            while handlers.failed.is_set():
+                await self._clock.sleep(backoff.next())
+                handlers.retry(self.store.get)
 
     async def _resync(self) -> None:
         while True:

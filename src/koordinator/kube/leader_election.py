@@ -14,7 +14,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from enum import Enum, auto
 from random import Random
-from typing import Any
+from typing import Any, Final
 
 from koordinator.api.node import LeaseSpec
 from koordinator.api.timestamps import format_micro_time
@@ -29,6 +29,10 @@ from koordinator.kube.leader_election_config import make_identity as make_identi
 from koordinator.kube.lease_lock import LeaseLock
 
 logger = logging.getLogger(__name__)
+
+
+_RELEASE_SECONDS: Final = 2.0
+"""A lease that is not released expires by itself; a program that is told to end must not wait for a server for long."""
 
 
 class _Attempt(Enum):
@@ -252,7 +256,7 @@ class LeaderElector:
 
     async def _release(self) -> None:
         try:
-            await within(self._clock, self._config.renew_deadline, self._give_up())
+            await within(self._clock, min(_RELEASE_SECONDS, self._config.renew_deadline), self._give_up())
         except (KubeError, TimeoutError) as error:
             logger.warning("lease %s could not be released, it will expire: %s", self._lock, error)
 

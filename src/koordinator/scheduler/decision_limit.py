@@ -1,32 +1,44 @@
 """Ends a decision that takes far too long: a plugin that loops for ever costs its pod an attempt, not the cluster its
 scheduler.
 
-Decisions are plain code in the main thread, which nothing but a signal interrupts. A timer raises inside whatever runs
-when the time is up; the engine treats that as any other error of a plugin.
+Decisions are plain code in the main thread, which nothing but a signal interrupts. When the time is up, a timer raises
+inside whatever a plugin of another package runs at that moment. Such a plugin may raise anything at any time, so that
+all who call it are prepared. The code of this package is never interrupted: it changes columns, caches and the books of
+the built-in plugins in several steps, and all decisions share these. What of it may take long calls ``check``.
 """
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+import sys
+from collections.abc import Collection, Iterable
 from types import FrameType, TracebackType
 from typing import Final, Self
 
-from koordinator.scheduler.engine.framework import PluginError
+from koordinator.scheduler.engine.engine import Engine
+from koordinator.scheduler.engine.framework import PluginError, is_built_in
+from koordinator.scheduler.engine.observers import Observers
+from koordinator.scheduler.engine.profile import Profile
 
+_OURS: Final = __name__.partition(".")[0]
+_NOTING: Final = frozenset({Observers.tell.__code__, Engine._notify.__code__})
+"""Whatever is called by these changes what a plugin knows of the cluster."""
 _AGAIN: Final = 0.05
+"""Seconds. Where the time was up in code that must not be interrupted, and for a plugin that catches the error."""
 
 
 class DecisionLimit:
     """``with limit:`` around a decision. To be made in the main thread, once a process, as it owns SIGALRM.
 
-    ``is_safe`` tells whether the cluster state is whole at the moment; while it is being changed, the end is put off.
+    ``packages`` are the top-level packages whose code may be interrupted, see ``packages_of``.
     """
 
-    def __init__(self, seconds: float, is_safe: Callable[[], bool]) -> None:
+    def __init__(self, seconds: float, packages: Collection[str]) -> None:
         self._seconds = seconds
-        self._is_safe = is_safe
+        self._packages = frozenset(packages)
         self._armed = False
+        self._over_in = ""
+        """What ran when the time was up; empty before."""
         signal.signal(signal.SIGALRM, self._time_is_up)
 
     def __enter__(self) -> Self:
@@ -38,11 +50,45 @@ class DecisionLimit:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._armed = False
+        self._over_in = ""
         signal.setitimer(signal.ITIMER_REAL, 0)
 
+    def check(self) -> None:
+        """Raises PluginError when the time is up. For code of this package, where nothing is half done."""
+        if self._over_in:
+            raise self._error()
+
     def _time_is_up(self, number: int, frame: FrameType | None) -> None:
-        if not self._armed or not self._is_safe():
+        if not self._armed or frame is None:
             return
-        self._armed = False
-        place = f"{frame.f_globals.get('__name__')}.{frame.f_code.co_qualname}" if frame is not None else "unknown code"
-        raise PluginError(f"no decision within {self._seconds:g} s; it was in {place}")
+        self._over_in = f"{_module_of(frame)}.{frame.f_code.co_qualname}"
+        if self._is_interruptible(frame):
+            raise self._error()
+
+    def _is_interruptible(self, frame: FrameType | None) -> bool:
+        """Whether ``frame`` is of a plugin of another package, or of a library that such a plugin calls, and the plugin
+        is not taking note of an event."""
+        while frame is not None and (package := _module_of(frame).partition(".")[0]) not in self._packages:
+            if package == _OURS:
+                return False
+            frame = frame.f_back
+        if frame is None:
+            return False
+        while (frame := frame.f_back) is not None:
+            if frame.f_code in _NOTING:
+                return False
+        return True
+
+    def _error(self) -> PluginError:
+        return PluginError(f"no decision within {self._seconds:g} s; it was in {self._over_in}")
+
+
+def packages_of(profiles: Iterable[Profile]) -> frozenset[str]:
+    """The top-level packages of all plugins that do not come with this one."""
+    plugins = [plugin for profile in profiles for plugin in profile.plugins.values() if not is_built_in(plugin)]
+    packages = {base.__module__.partition(".")[0] for plugin in plugins for base in type(plugin).__mro__}
+    return frozenset(packages - {_OURS} - sys.stdlib_module_names)
+
+
+def _module_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__"))

@@ -84,7 +84,13 @@ class Evictions:
     async def _work(self) -> None:
         while True:
             eviction, victim = await self._arrived.get()
-            if await self._evict(eviction, victim):
+            try:
+                is_leaving = await self._evict(eviction, victim)
+            except Exception:
+                # The preemptor must not wait for ever for a victim that nobody has told to leave.
+                logger.exception("pod %s could not be evicted from %s", victim.key, eviction.node_name)
+                is_leaving = False
+            if is_leaving:
                 self._told.put_nowait((self._clock.monotonic() + _PATIENCE, victim.uid))
             else:
                 self._view.departures.seen(victim.uid)

@@ -113,6 +113,8 @@ class FailureReporter:
         except KubeError as error:
             # The next attempt says it again; a pod that is gone needs no condition.
             logger.debug("condition of pod %s was not written: %s", metadata.key, error)
+        except Exception:
+            logger.exception("condition of pod %s was not written", metadata.key)
 
     def _is_said(self, failure: Failure) -> bool:
         condition = scheduled_condition(failure.pod)

@@ -18,8 +18,9 @@ from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 
 
 class Feed:
-    """``is_ours`` tells by scheduler name which pods to queue; ``wake`` is called when there may be work. With
-    ``foreign_nominations``, nodes that other schedulers have promised to their pods are kept for these."""
+    """``is_ours`` tells by scheduler name which pods to queue; ``wake`` is called when there may be work, and
+    ``on_change`` with each event that the cluster state shows by then. With ``foreign_nominations``, nodes that other
+    schedulers have promised to their pods are kept for these."""
 
     def __init__(
         self,
@@ -29,6 +30,7 @@ class Feed:
         is_ours: Callable[[str], bool],
         wake: Callable[[], None],
         now: Callable[[], datetime],
+        on_change: Callable[[ClusterEvent], None] = lambda event: None,
         *,
         foreign_nominations: bool = False,
     ) -> None:
@@ -38,6 +40,7 @@ class Feed:
         self._is_ours = is_ours
         self._wake = wake
         self._now = now
+        self._on_change = on_change
         self._foreign_nominations = foreign_nominations
 
     def set_pod(self, pod: Pod) -> None:
@@ -157,6 +160,7 @@ class Feed:
 
     def _announce(self, event: ClusterEvent) -> None:
         self._queue.on_event(event)
+        self._on_change(event)
         self._wake()
 
 

@@ -36,13 +36,11 @@ class Hints:
                 plugin = plugins.get(name)
                 if plugin is None:
                     return True
-                if event.kind not in plugin.wakes_on():
-                    continue
                 try:
-                    if plugin.may_help(entry.pod, event):
+                    if event.kind in plugin.wakes_on() and plugin.may_help(entry.pod, event):
                         return True
                 except Exception as error:
-                    self._errors.of_observer(name, "may_help", error)
+                    self._errors.of_plugin(name, "may_help", error)
                     return True
         return not entry.plugins
 

@@ -17,7 +17,6 @@ from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.logs import verbosity
 from koordinator.scheduler.binding import Binder, Binding, Outcome, Result
-from koordinator.scheduler.cluster_writer import ApiWriter
 from koordinator.scheduler.debug_output import DebugOutput
 from koordinator.scheduler.engine.decision import Attempt, DecisionLog, Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
@@ -35,7 +34,7 @@ from koordinator.scheduler.next_pod import NextPod
 from koordinator.scheduler.passing_time import PassingTime
 from koordinator.scheduler.plugin_errors import PluginErrors
 from koordinator.scheduler.preparation import Preparation
-from koordinator.scheduler.queue.queued_pod import QueuedPod
+from koordinator.scheduler.queue.queued_pod import UNDER_WAY, QueuedPod
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 from koordinator.scheduler.rejected_pods import RejectedPods
 from koordinator.scheduler.waiting_room import WaitingRoom
@@ -45,6 +44,8 @@ logger = logging.getLogger(__name__)
 _EACH_DECISION: Final = verbosity(5)
 _SLICE_SECONDS: Final = 0.004
 _LONGEST_PAUSE: Final = 30.0
+_AFTER_ERROR: Final = 1.0
+"""Seconds to wait after an error that nobody foresaw: it may come back at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,6 @@ class LoopParts:
     rejected: RejectedPods
     reporter: FailureReporter
     events: Events
-    writer: ApiWriter
     debug: DebugOutput
     monitor: SchedulerMonitor
 
@@ -97,19 +97,30 @@ class SchedulingLoop:
     def wake(self) -> None:
         """There may be something to do."""
         self._work.set()
-        self._parts.writer.notify()
 
     async def run(self) -> None:
         while True:
             self._work.clear()
-            more = self._slice()
-            if more:
-                await asyncio.sleep(0)
-            else:
-                await self._pause()
+            try:
+                if self._slice():
+                    await asyncio.sleep(0)
+                else:
+                    await self._pause()
+            except Exception as error:
+                # Whatever it was: pods that wait must not wait for ever.
+                self._errors.of_ours("taking the next pod", error)
+                await self._clock.sleep(_AFTER_ERROR)
 
     def finished(self, binding: Binding, outcome: Outcome) -> None:
         """A binding has ended; called by the binder."""
+        try:
+            self._finish(binding, outcome)
+        except Exception as error:
+            self._unexpected(binding.entry, error)
+        if self._parts.binder.has_room:
+            self._work.set()
+
+    def _finish(self, binding: Binding, outcome: Outcome) -> None:
         entry, placement = binding.entry, binding.placement
         pod = placement.pod
         if outcome.result is Result.BOUND:
@@ -123,8 +134,6 @@ class SchedulingLoop:
             else:
                 logger.info("pod %s was not bound to %s: %s", pod.key, placement.node_name, outcome.result.value)
                 self._queue.remove(pod.uid)
-        if self._parts.binder.has_room:
-            self._work.set()
 
     def _slice(self) -> bool:
         """Decide about pods until the time is up; returns whether there are more."""
@@ -154,19 +163,24 @@ class SchedulingLoop:
             return
 
     def _attempt(self, entry: QueuedPod) -> None:
+        try:
+            self._decide(entry)
+        except Exception as error:
+            self._unexpected(entry, error)
+
+    def _decide(self, entry: QueuedPod) -> None:
         pod, started, now = entry.pod, self._clock.monotonic(), self._clock.now()
         engine = self._engines[pod.pod.spec.scheduler_name]
         waits: Mapping[str, float] | Rejection = {}
         try:
             with self._limit:
                 result = engine.decide(pod, now)
-            decided = self._clock.monotonic()
-            self._metrics.algorithm(decided - started)
-            if self._parts.debug.settings.active:
-                self._parts.debug.decided(pod, engine.profile, result)
-            if isinstance(result, Placement):
-                engine.assume(result)
-                waits = self._permit(engine, result)
+                self._metrics.algorithm(self._clock.monotonic() - started)
+                if self._parts.debug.settings.active:
+                    self._parts.debug.decided(pod, engine.profile, result)
+                if isinstance(result, Placement):
+                    engine.assume(result)
+                    waits = self._permit(engine, result)
         except PluginError as error:
             self._errors.of_pod(pod.key, error)
             self._failed(entry, started, "SchedulerError", str(error))
@@ -179,10 +193,14 @@ class SchedulingLoop:
             return
         self._decisions.add(pod.key, Attempt(now, entry.attempts, placement=result))
         binding = Binding(entry, result, engine, started)
-        if waits:
-            self._waiting_room.hold(binding, waits)
-        else:
+        if not waits:
             self._bind(binding)
+            return
+        try:
+            self._waiting_room.hold(binding, waits)
+        except Exception:
+            engine.forget(result)
+            raise
 
     def _permit(self, engine: Engine, placement: Placement) -> Mapping[str, float] | Rejection:
         try:
@@ -196,6 +214,14 @@ class SchedulingLoop:
 
     def _allowed(self, binding: Binding, verdict: Verdict) -> None:
         """A pod that waited may be bound now, or must not."""
+        try:
+            self._end_waiting(binding, verdict)
+        except Exception as error:
+            # Who has allowed or rejected the pod is a plugin, or an event of the pod: neither must suffer for it.
+            self._unexpected(binding.entry, error)
+        self._work.set()
+
+    def _end_waiting(self, binding: Binding, verdict: Verdict) -> None:
         self._metrics.waited(verdict.allowed, self._clock.monotonic() - binding.started)
         if verdict.allowed:
             self._bind(binding)
@@ -204,14 +230,30 @@ class SchedulingLoop:
             profile, node_name = binding.engine.profile, binding.placement.node_name
             rejection = refused_on_node(profile, verdict.plugin, Reason(verdict.message), node_name)
             self._rejected(binding.entry, binding.started, rejection)
-        self._work.set()
 
     def _bind(self, binding: Binding) -> None:
         parts = self._parts
-        if parts.preparation.is_needed(binding):
+        try:
+            is_needed = parts.preparation.is_needed(binding)
+        except Exception as error:
+            self._forget(binding)
+            self._errors.of_pod(binding.placement.pod.key, error)
+            self._failed(binding.entry, binding.started, "SchedulerError", str(error))
+            return
+        if is_needed:
             parts.preparation.submit(binding)
         else:
             parts.binder.submit(binding)
+
+    def _unexpected(self, entry: QueuedPod, error: Exception) -> None:
+        """An error that nobody foresaw has ended the attempt, wherever that was: the pod must not be lost with it."""
+        pod, text = entry.pod, f"{type(error).__name__}: {error}"
+        self._errors.of_ours(f"scheduling pod {pod.key}", error)
+        if entry.pool not in UNDER_WAY:
+            return
+        if self._queue.get(pod.uid) is entry:
+            self._parts.reporter.report(Failure(pod.pod, "SchedulerError", text))
+        self._queue.retry(entry, text)
 
     def _forget(self, binding: Binding) -> None:
         """The pod does not take its room: others may."""
@@ -222,20 +264,19 @@ class SchedulingLoop:
         pod, after = entry.pod, rejection.after
         self._decisions.add(pod.key, Attempt(self._clock.now(), entry.attempts, rejection=rejection))
         logger.log(_EACH_DECISION, "pod %s fits nowhere: %s", pod.key, rejection.message)
-        handlers = self._engines[pod.pod.spec.scheduler_name].profile.failure_handlers
-        if any(handler.before_failure(pod, rejection.message) for handler in handlers):
+        engine = self._engines[pod.pod.spec.scheduler_name]
+        if engine.before_failure(pod, rejection.message):
             return
         if after != NO_PLAN:
             self._metrics.preemption_tried()
         self._parts.rejected.settle(entry, rejection)
         self._tell(entry, started, "Unschedulable", rejection.message, after.nominated_node)
-        for handler in handlers:
-            handler.after_failure(pod, rejection.message)
+        engine.after_failure(pod, rejection.message)
 
     def _bound(self, binding: Binding, outcome: Outcome) -> None:
         entry, placement = binding.entry, binding.placement
         pod = placement.pod
-        self._post_bind(binding.engine, placement)
+        binding.engine.post_bind(placement)
         if self._queue.remove(pod.uid) is not None:
             # The watch has not shown it yet. When it does, nothing is new any more: parked pods hear of it now.
             self._queue.on_event(ClusterEvent(EventKind.POD_ADD, None, pod))
@@ -254,22 +295,14 @@ class SchedulingLoop:
         self._parts.events.pod_event(pod.pod, "Normal", "Scheduled", "Binding", note)
         logger.log(_EACH_DECISION, "%s", note)
 
-    def _post_bind(self, engine: Engine, placement: Placement) -> None:
-        if engine.profile.post_bind:
-            begun = engine.times.begin()
-            for plugin in engine.profile.post_bind:
-                plugin.post_bind(placement.pod, placement.node_name)
-            engine.times.end("PostBind", begun)
-
     def _failed(self, entry: QueuedPod, started: float, reason: FailureReason, message: str) -> None:
-        handlers = self._engines[entry.pod.pod.spec.scheduler_name].profile.failure_handlers
-        if any(handler.before_failure(entry.pod, message) for handler in handlers):
+        engine = self._engines[entry.pod.pod.spec.scheduler_name]
+        if engine.before_failure(entry.pod, message):
             return
         self._decisions.add(entry.pod.key, Attempt(self._clock.now(), entry.attempts, error=message))
         self._queue.retry(entry, message)
         self._tell(entry, started, reason, message)
-        for handler in handlers:
-            handler.after_failure(entry.pod, message)
+        engine.after_failure(entry.pod, message)
 
     def _tell(
         self, entry: QueuedPod, started: float, reason: FailureReason, message: str, nominated_node: str | None = None

@@ -68,8 +68,13 @@ class SchedulerMetrics:
         )
         self._plugin_errors = metrics.tally(
             "scheduler_plugin_errors_total",
-            "Events that a plugin failed to take note of, by plugin and method.",
+            "Calls of a plugin that failed while scheduling went on without their answer, by plugin and method.",
             ("plugin", "method"),
+        )
+        self._plugin_resyncs = metrics.tally(
+            "scheduler_plugin_resyncs_total",
+            "How often a plugin that had missed events was brought up to date, or was not, by plugin and result.",
+            ("plugin", "result"),
         )
         self._evaluated = metrics.distribution(
             "scheduler_pod_scheduling_evaluated_nodes",
@@ -176,8 +181,12 @@ class SchedulerMetrics:
         self._attempt_duration.labels(*labels).observe(attempt)
 
     def plugin_error(self, plugin: str, method: str) -> None:
-        """A plugin failed to take note of an event."""
+        """A plugin failed where scheduling goes on without its answer."""
         self._plugin_errors.labels(plugin, method).inc()
+
+    def plugin_resync(self, plugin: str, result: str) -> None:
+        """A plugin that had missed events knows them now ("success"), or is not told again ("error")."""
+        self._plugin_resyncs.labels(plugin, result).inc()
 
     def malformed(self, kind: str) -> None:
         self._malformed.labels(kind).inc()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from koordinator.scheduler.engine.extender import NextPodPlugin
+from koordinator.scheduler.engine.framework import PluginError
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.plugin_errors import PluginErrors
 from koordinator.scheduler.queue.queued_pod import QueuedPod
@@ -31,8 +32,13 @@ class NextPod:
 
     def _ask(self, plugin: NextPodPlugin) -> str | None:
         try:
-            return plugin.next_pod()
+            uid: object = plugin.next_pod()
         except Exception as error:
             # A plugin may raise anything; pods are tried in their order then.
-            self._errors.of_observer(plugin.name, "next_pod", error)
+            self._errors.of_plugin(plugin.name, "next_pod", error)
             return None
+        if uid is None or isinstance(uid, str):
+            return uid
+        nonsense = PluginError(f"it answers {uid!r}; expected is the uid of a pod, or None")
+        self._errors.of_plugin(plugin.name, "next_pod", nonsense)
+        return None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from koordinator.base.clock import Clock
 from koordinator.scheduler.engine.events import ClusterEvent
-from koordinator.scheduler.engine.framework import Observer
+from koordinator.scheduler.engine.framework import Observer, Plugin
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.plugin_errors import PluginErrors
 
@@ -26,25 +26,28 @@ class PassingTime:
     def announce(self) -> None:
         """Tell what is due by now."""
         for observer in self._observers:
+            point = "wakes_at"
             try:
                 moment = observer.wakes_at()
                 if moment is not None and moment <= (now := self._clock.now()).timestamp():
+                    point = "passed_by_time"
                     for event in observer.passed_by_time(now):
                         self._tell(event)
             except Exception as error:
-                self._failed(observer, "passed_by_time", error)
+                self._failed(observer, point, error)
 
     def next_deadline(self) -> float | None:
         """In monotonic seconds; None when nothing is to be expected."""
         moments = []
         for observer in self._observers:
             try:
-                moments.append(observer.wakes_at())
+                if (moment := observer.wakes_at()) is not None:
+                    moments.append(float(moment))
             except Exception as error:
                 self._failed(observer, "wakes_at", error)
-        known = [moment for moment in moments if moment is not None]
-        return self._clock.monotonic() + min(known) - self._clock.now().timestamp() if known else None
+        return self._clock.monotonic() + min(moments) - self._clock.now().timestamp() if moments else None
 
     def _failed(self, observer: Observer, point: str, error: Exception) -> None:
         """A plugin may raise anything; the others, and scheduling, go on."""
-        self._errors.of_observer(type(observer).__name__, point, error)
+        name = observer.name if isinstance(observer, Plugin) else type(observer).__name__
+        self._errors.of_plugin(name, point, error)

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
+from koordinator.scheduler.engine.resync import TRIES
+
 logger = logging.getLogger(__name__)
 
 _SAME_ERROR_SECONDS: Final = 60.0
@@ -15,9 +17,16 @@ _ERRORS_REMEMBERED: Final = 100
 class PluginErrors:
     """A plugin that fails does so for one pod after the other: the same text is logged once a minute."""
 
-    def __init__(self, monotonic: Callable[[], float], count: Callable[[str, str], None]) -> None:
+    def __init__(
+        self,
+        monotonic: Callable[[], float],
+        count: Callable[[str, str], None],
+        count_resync: Callable[[str, str], None] = lambda plugin, result: None,
+    ) -> None:
         self._monotonic = monotonic
         self._count = count
+        self._count_resync = count_resync
+        self._stale: set[str] = set()
         self._logged: dict[str, float] = {}
 
     def of_pod(self, key: str, error: Exception) -> None:
@@ -25,11 +34,39 @@ class PluginErrors:
         if self._is_due(str(error)):
             logger.error("pod %s could not be decided about: %s", key, error, exc_info=error.__cause__ or error)
 
-    def of_observer(self, plugin: str, point: str, error: Exception) -> None:
-        """A plugin failed to take note of an event; what it knows may be out of date."""
+    def of_plugin(self, plugin: str, point: str, error: Exception) -> None:
+        """A plugin failed where the attempt, or the process, goes on without its answer."""
         self._count(plugin, point)
         if self._is_due(f"{plugin} {point} {error}"):
-            logger.error("plugin %s failed in %s and may be out of date: %s", plugin, point, error, exc_info=error)
+            logger.error("plugin %s failed in %s: %s", plugin, point, _text(error), exc_info=error)
+
+    def of_observer(self, plugin: str, point: str, error: Exception) -> None:
+        """A plugin failed to take note of an event, and is told again: logged once until it has been."""
+        self._count(plugin, point)
+        if plugin not in self._stale:
+            self._stale.add(plugin)
+            text = _text(error)
+            logger.error("plugin %s failed in %s and is told again later: %s", plugin, point, text, exc_info=error)
+
+    def recovered(self, plugin: str) -> None:
+        """The plugin knows all that it had missed."""
+        self._stale.discard(plugin)
+        self._count_resync(plugin, "success")
+        logger.info("plugin %s has been told all that it had missed", plugin)
+
+    def given_up(self, plugin: str) -> None:
+        """The plugin goes on failing on something that it has missed."""
+        self._stale.discard(plugin)
+        self._count_resync(plugin, "error")
+        logger.error(
+            "plugin %s failed %d more times and is not told again: it may be out of date until the next event",
+            *(plugin, TRIES),
+        )
+
+    def of_ours(self, what: str, error: Exception) -> None:
+        """An error that nobody foresaw, a defect of this package; ``what`` it has kept from being done."""
+        if self._is_due(f"{what} {error}"):
+            logger.error("%s failed, and is done again: %s", what, _text(error), exc_info=error)
 
     def _is_due(self, text: str) -> bool:
         now = self._monotonic()
@@ -39,3 +76,7 @@ class PluginErrors:
             self._logged.clear()
         self._logged[text] = now
         return True
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

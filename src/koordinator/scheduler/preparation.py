@@ -42,10 +42,15 @@ class Preparation:
         self._room = asyncio.Semaphore(_AT_ONCE)
 
     def is_needed(self, binding: Binding) -> bool:
-        """Whether any plugin has something to do before the binding, or wants to do the binding itself."""
+        """Whether any plugin has something to do before the binding, or wants to do the binding itself. Raises
+        PluginError."""
         profile, placement = binding.engine.profile, binding.placement
-        if any(plugin.pre_binds(placement.pod, placement.node_name) for plugin in profile.pre_bind):
-            return True
+        for plugin in profile.pre_bind:
+            try:
+                if plugin.pre_binds(placement.pod, placement.node_name):
+                    return True
+            except Exception as error:
+                raise PluginError(f"plugin {plugin.name} failed in pre_binds: {_text(error)}") from error
         if stands_for_a_reservation(profile, placement.pod):
             return True
         return any(not isinstance(plugin, DefaultBinder) for plugin in profile.bind)
@@ -66,10 +71,13 @@ class Preparation:
         placement = binding.placement
         try:
             outcome = await self._run_plugins(binding.engine, placement.pod, placement.node_name)
+        except asyncio.CancelledError:
+            if is_being_cancelled():
+                raise
+            self._refuse(binding, "a plugin's own work was cancelled")
         except Exception as error:
             # A plugin may raise anything; its pod is tried again, and says why.
-            logger.warning("pod %s cannot be bound to %s: %s", placement.pod.key, placement.node_name, error)
-            self._finished(binding, Outcome(Result.REFUSED, str(error)))
+            self._refuse(binding, str(error) or type(error).__name__)
         else:
             if outcome is BindOutcome.BOUND:
                 self._finished(binding, Outcome(Result.BOUND))
@@ -77,6 +85,11 @@ class Preparation:
                 self._ready(binding)
         finally:
             self._room.release()
+
+    def _refuse(self, binding: Binding, why: str) -> None:
+        placement = binding.placement
+        logger.warning("pod %s cannot be bound to %s: %s", placement.pod.key, placement.node_name, why)
+        self._finished(binding, Outcome(Result.REFUSED, why))
 
     async def _run_plugins(self, engine: Engine, pod: PodInfo, node_name: str) -> BindOutcome:
         profile, times, begun = engine.profile, engine.times, engine.times.begin()
@@ -146,3 +159,13 @@ class Preparation:
             return await within(self._clock, seconds, work)
         except TimeoutError as error:
             raise PluginError(f"plugin {name} did not finish within {seconds:.0f} s") from error
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def is_being_cancelled() -> bool:
+    """Whether somebody cancels this task: not so where a plugin has awaited something else that was cancelled."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0

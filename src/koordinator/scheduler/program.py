@@ -9,32 +9,35 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
 from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock
-from koordinator.base.deadline import within
+from koordinator.base.deadline import unless, within
 from koordinator.base.garbage_collection import spare_initial_lists
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
 from koordinator.scheduler.binding import Binder
 from koordinator.scheduler.cluster_writer import ApiWriter
-from koordinator.scheduler.controllers import make_controllers
+from koordinator.scheduler.controllers import make_controllers, run_controller
 from koordinator.scheduler.debug_output import DebugOutput, DebugSettings
-from koordinator.scheduler.decision_limit import DecisionLimit
+from koordinator.scheduler.decision_limit import DecisionLimit, packages_of
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import DecisionLog
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.extender import Controller
+from koordinator.scheduler.engine.framework import PluginError, is_built_in
+from koordinator.scheduler.engine.observers import OnError
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.resync import Resync
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.evictions import Evictions
 from koordinator.scheduler.explain.sources import Sources
-from koordinator.scheduler.failure_report import Events, FailureReporter
+from koordinator.scheduler.failure_report import Events, Failure, FailureReporter
 from koordinator.scheduler.feed import Feed
 from koordinator.scheduler.hints import Hints
 from koordinator.scheduler.loop import LoopParts, SchedulingLoop
@@ -45,7 +48,9 @@ from koordinator.scheduler.plugin_times import PluginTimes
 from koordinator.scheduler.pod_facts import PodFacts
 from koordinator.scheduler.preparation import Preparation
 from koordinator.scheduler.queue.scheduling_queue import QueueOptions, SchedulingQueue
+from koordinator.scheduler.queue.sort_keys import checked_sort_key
 from koordinator.scheduler.rejected_pods import RejectedPods
+from koordinator.scheduler.resynchronisation import Resynchronisation
 from koordinator.scheduler.watching import add_informers
 
 logger = logging.getLogger(__name__)
@@ -90,11 +95,13 @@ class Scheduler:
         options: SchedulerOptions | None = None,
     ) -> None:
         self._options = options or SchedulerOptions()
+        self._is_scheduling = False
+        """Rather than waiting to lead, when nothing is written."""
         self._clock = clock
         self._client = client
         self._random = random
-        errors = PluginErrors(clock.monotonic, metrics.plugin_error)
-        self.state = ClusterState(view, errors.of_observer)
+        errors = PluginErrors(clock.monotonic, metrics.plugin_error, metrics.plugin_resync)
+        self.state = ClusterState(view, self._observer_failed)
         self.decisions = DecisionLog()
         profiles = build_profiles(view)
         for profile in profiles:
@@ -104,23 +111,26 @@ class Scheduler:
         }
         for name, engine in self.engines.items():
             times = PluginTimes(name, metrics, clock.monotonic)
-            engine.refresh, engine.times = times.refresh, times
+            engine.refresh, engine.times, engine.on_error = times.refresh, times, errors.of_plugin
         self._errors = errors
+        resync = Resync(self.state, errors.of_observer)
+        self._resynchronisation = Resynchronisation(resync, errors, self._try_parked, clock, random)
         hints = Hints(self.state, lambda name: self.engines[name].profile, errors)
         self.queue = SchedulingQueue(
-            _sort_key(profiles),
+            _sort_key(profiles, errors.of_plugin),
             self._gate,
             clock.monotonic,
             self._options.queue,
             hints.may_help,
             hints.promised_to,
         )
-        limit = (
-            DecisionLimit(seconds, lambda: self.state.is_whole)
-            if (seconds := self._options.decision_seconds)
-            else nullcontext()
-        )
+        limit: AbstractContextManager[object] = nullcontext()
+        if self._options.decision_seconds:
+            limit = decision_limit = DecisionLimit(self._options.decision_seconds, packages_of(profiles))
+            for engine in self.engines.values():
+                engine.check_time = decision_limit.check
         self._loop = SchedulingLoop(self.engines, self.queue, self.decisions, metrics, view, errors, clock, limit)
+        self._writer = ApiWriter(client, clock)
         self.feed = Feed(
             self.state,
             self.queue,
@@ -128,6 +138,7 @@ class Scheduler:
             self.engines.__contains__,
             self._loop.wake,
             clock.now,
+            self._writer.notify,
             foreign_nominations=self._options.foreign_nominations,
         )
         self._binder = Binder(
@@ -139,7 +150,6 @@ class Scheduler:
             concurrency=self._options.bind_concurrency,
         )
         self._reporter = FailureReporter(client, events, clock)
-        self._writer = ApiWriter(client, clock)
         self.debug = DebugOutput(view, self._options.debug, clock.now, queue_size=self._options.diagnosis_queue)
         self.monitor = SchedulerMonitor(self.queue, metrics, clock, self._options.monitor)
         self._preparation = Preparation(self._writer, self._binder.submit, self._loop.finished, clock)
@@ -153,7 +163,6 @@ class Scheduler:
                 rejected,
                 self._reporter,
                 events,
-                self._writer,
                 self.debug,
                 self.monitor,
             )
@@ -193,10 +202,13 @@ class Scheduler:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(spare_initial_lists(self.informers.wait_synced, self._clock), name="garbage-collection")
             tasks.create_task(self.informers.run(), name="informers")
+            tasks.create_task(self._resynchronisation.run(), name="resynchronisation")
 
     async def schedule(self, stop: asyncio.Event) -> None:
         """Wait for the initial lists, then schedule until ``stop``; returns when no binding is under way."""
-        await self.informers.wait_synced()
+        if not await unless(stop, self.informers.wait_synced()):
+            return
+        self._is_scheduling = True
         logger.info("in sync: %s", ", ".join(f"{count} {name}" for name, count in self._cache_sizes().items()))
         async with asyncio.TaskGroup() as tasks:
             binder = tasks.create_task(self._binder.run(), name="binder")
@@ -208,7 +220,10 @@ class Scheduler:
                 tasks.create_task(self.debug.run(), name="diagnoses"),
             ]
             beside += [
-                tasks.create_task(controller.run(), name=f"{plugin}/{controller.name}")
+                tasks.create_task(
+                    run_controller(plugin, controller, self._clock, self._random, self._errors.of_plugin),
+                    name=f"{plugin}/{controller.name}",
+                )
                 for plugin, controller in self._controllers()
             ]
             loop = tasks.create_task(self._loop.run(), name="scheduling-loop")
@@ -222,16 +237,31 @@ class Scheduler:
             for task in beside:
                 task.cancel()
 
+    def _observer_failed(self, plugin: str, method: str, error: Exception) -> None:
+        self._errors.of_observer(plugin, method, error)
+        self._resynchronisation.wake()
+
+    def _try_parked(self) -> None:
+        self.queue.wake_parked()
+        self._loop.wake()
+
     def _treats_equals_alike(self, scheduler_name: str) -> bool:
         engine = self.engines.get(scheduler_name)
         return engine is not None and engine.profile.treats_equals_alike
 
     def _controllers(self) -> list[tuple[str, Controller]]:
         profiles = [engine.profile for engine in self.engines.values()]
-        return make_controllers(profiles, self._options.controller_plugins, self._writer)
+        selection = self._options.controller_plugins
+        return make_controllers(profiles, selection, self._writer, self._errors.of_plugin)
 
     def _gate(self, pod: PodInfo) -> str | None:
-        gated = self.engines[pod.pod.spec.scheduler_name].profile.gate(pod.pod)
+        try:
+            gated = self.engines[pod.pod.spec.scheduler_name].profile.gate(pod.pod)
+        except PluginError as error:
+            self._errors.of_pod(pod.key, error)
+            if self._is_scheduling:
+                self._reporter.report(Failure(pod.pod, "SchedulerError", str(error)))
+            raise
         return f"{gated[0]}: {gated[1]}" if gated else None
 
     def _cache_sizes(self) -> dict[str, int]:
@@ -242,9 +272,10 @@ class Scheduler:
         }
 
 
-def _sort_key(profiles: Sequence[Profile]) -> Callable[[PodInfo, float], tuple[Any, ...]]:
+def _sort_key(profiles: Sequence[Profile], on_error: OnError) -> Callable[[PodInfo, float], tuple[Any, ...]]:
     """The order of the one queue that all profiles share."""
     for profile in profiles:
-        if profile.queue_sort is not None:
-            return profile.queue_sort.sort_key
+        plugin = profile.queue_sort
+        if plugin is not None:
+            return plugin.sort_key if is_built_in(plugin) else checked_sort_key(plugin, on_error)
     return lambda pod, queued_at: (-pod.priority, queued_at)

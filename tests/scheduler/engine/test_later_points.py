@@ -185,5 +185,5 @@ def test_controllers_run_where_the_flag_says_so(selection: list[str], expected: 
 def test_one_instance_of_a_plugin_speaks_for_all_profiles() -> None:
     engine, _, _ = engine_with(Providing)
     writer: Any = None
-    found = make_controllers([engine.profile, engine.profile], ["*"], writer)
+    found = make_controllers([engine.profile, engine.profile], ["*"], writer, engine.on_error)
     assert [(plugin, controller.name) for plugin, controller in found] == [("Providing", "work")]

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordinator.scheduler.queue.active_pods import ActivePods
+from koordinator.scheduler.queue.backing_off import BackingOff
 from koordinator.scheduler.queue.queued_pod import QueuedPod
 from tests.scheduler.fakes import describe, make_pod
 
@@ -38,3 +39,25 @@ def test_the_first_of_those_that_wait_is_taken(steps: list[tuple[str, int, int]]
             first = min(waiting, key=lambda number: (*waiting[number], number), default=None)
             assert active.pop() is (entries[first] if first is not None else None)
             waiting.pop(first or 0, None)
+
+
+def test_pods_that_come_and_go_without_being_taken_are_forgotten() -> None:
+    """As on a standby, which sees every pod of the cluster and schedules none."""
+    active, staying = ActivePods(), QueuedPod(POD, 0, 0, ticket=1)
+    active.push((0, 0), staying)
+    for ticket in range(2, 10_000):
+        entry = QueuedPod(POD, ticket, ticket, ticket=ticket)
+        active.push((0, ticket), entry)
+        entry.ticket = 0
+    assert len(active) <= 300
+    assert active.pop() is staying
+
+
+def test_pods_whose_pause_is_cut_short_are_forgotten() -> None:
+    backing_off = BackingOff()
+    for ticket in range(1, 10_000):
+        entry = QueuedPod(POD, 0, 0, ticket=ticket, backoff_until=ticket)
+        backing_off.push(entry)
+        entry.ticket = 0
+    assert len(backing_off) <= 300
+    assert backing_off.first is None

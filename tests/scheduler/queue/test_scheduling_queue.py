@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
+from koordinator.scheduler.engine.framework import PluginError
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
 from koordinator.scheduler.queue.scheduling_queue import QueueOptions, SchedulingQueue
@@ -270,3 +271,41 @@ def test_room_beyond_what_was_promised_wakes_all(clock: Clock) -> None:
     clock.now += 5
     queue.on_event(ClusterEvent(EventKind.POD_DELETE))
     assert sorted(names(queue)) == ["a", "b"]
+
+
+def test_a_pod_whose_gate_cannot_be_asked_is_asked_about_again(clock: Clock) -> None:
+    errors = iter([PluginError("no answer"), PluginError("no answer")])
+
+    def broken(pod: PodInfo) -> str | None:
+        error = next(errors, None)
+        if error is not None:
+            raise error
+        return None
+
+    queue = SchedulingQueue(by_priority, broken, clock, QueueOptions())
+    add(queue, "p")
+    entry = queue.get("uid-p")
+    assert entry is not None
+    assert (entry.pool, entry.reason, queue.size(Pool.GATED)) == (Pool.GATED, "no answer", 1)
+    assert queue.pop() is None
+    assert queue.next_deadline() == clock.now + 1
+    clock.now += 1
+    assert queue.pop() is None
+    assert queue.next_deadline() == clock.now + 2
+    clock.now += 2
+    assert pop(queue) is entry
+
+
+def test_a_change_of_a_pod_whose_gate_cannot_be_asked_asks_it_at_once(clock: Clock) -> None:
+    def broken(pod: PodInfo) -> str | None:
+        if "fixed" not in pod.pod.metadata.labels:
+            raise PluginError("no answer")
+        return None
+
+    queue = SchedulingQueue(by_priority, broken, clock, QueueOptions())
+    add(queue, "p")
+    add(queue, "p", labels={"fixed": ""})
+    clock.now += 1
+    assert names(queue) == ["p"]
+    clock.now += 60
+    assert names(queue) == []

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import TracebackType
 
 from koordinator.scheduler.engine.columns import NodeColumns
+from koordinator.scheduler.engine.framework import PluginError
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import PODS
 
@@ -34,15 +35,43 @@ def difference(removed: Iterable[PodInfo], added: Iterable[PodInfo]) -> Adjustme
     return Adjustment(amounts, (cpu, memory))
 
 
-@contextmanager
-def adjusted(columns: NodeColumns, adjustments: Mapping[int, Adjustment]) -> Iterator[None]:
+class adjusted:
     """``requested`` is as ``adjustments`` (row -> adjustment) say, until the end of the block. Nobody is told: what is
-    computed meanwhile belongs to whoever asked."""
-    _shift(columns, adjustments, 1)
-    try:
-        yield
-    finally:
-        _shift(columns, adjustments, -1)
+    computed meanwhile belongs to whoever asked.
+
+    A class, and not a generator: a plugin that uses it may be interrupted between the block and its end, and a
+    generator would not be resumed then.
+    """
+
+    __slots__ = ("_adjustments", "_columns")
+
+    def __init__(self, columns: NodeColumns, adjustments: Mapping[int, Adjustment]) -> None:
+        self._columns = columns
+        self._adjustments = adjustments
+
+    def __enter__(self) -> None:
+        _shift(self._columns, self._adjustments, 1)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        _shift(self._columns, self._adjustments, -1)
+
+
+def checked(columns: NodeColumns, adjustments: Mapping[int, Adjustment], plugin: str) -> Mapping[int, Adjustment]:
+    """``adjustments`` that a plugin has made, if the columns can be shifted by them; raises PluginError otherwise. A
+    mistake that showed only in the middle of the shift would leave the columns half shifted for all decisions."""
+    for row, adjustment in adjustments.items():
+        amounts = adjustment.amounts
+        if not 0 <= row < columns.size:
+            raise PluginError(f"plugin {plugin} adjusts row {row}, which does not exist: there are {columns.size} rows")
+        for column, amount in (*amounts.items(), *enumerate(adjustment.non_zero)):
+            if not 0 <= column < len(columns.resources) or not isinstance(amount, int):
+                raise PluginError(
+                    f"plugin {plugin} adjusts column {column!r} of row {row} by {amount!r}: "
+                    f"allowed are columns 0 to {len(columns.resources) - 1} and whole numbers"
+                )
+    return adjustments
 
 
 def shift(columns: NodeColumns, row: int, pod: PodInfo, sign: int) -> None:

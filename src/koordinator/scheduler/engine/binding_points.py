@@ -6,7 +6,7 @@ What plugins do here that takes time or needs the API goes through ClusterWriter
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
@@ -59,8 +59,15 @@ class ClusterWriter(Protocol):
     async def patch(self, kind: Kind[Any], name: str, namespace: str, patch: Mapping[str, Any]) -> None:
         """A JSON merge patch; with ``metadata.resourceVersion`` in it, only of that version."""
 
-    async def until(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Wait until ``condition``, asked after every event, holds; False when the time is up first."""
+    async def until(
+        self,
+        condition: Callable[[], bool],
+        seconds: float,
+        objects: Callable[[], Iterable[tuple[Kind[Any], str]]] | None = None,
+    ) -> bool:
+        """Wait until ``condition`` holds; False when the time is up first. It is asked after each event about one of
+        ``objects`` (kind and ``namespace/name``; asked for anew whenever ``condition`` does not hold), which may be
+        nodes, pods and what plugins watch; without them after any event, ten times a second at most."""
 
 
 class PreBindPlugin(Plugin):

@@ -7,7 +7,7 @@ are on it and come back, and the API may bind a pod elsewhere than we assumed. T
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +20,7 @@ from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import Observer
 from koordinator.scheduler.engine.node_changes import node_changes
-from koordinator.scheduler.engine.observers import STATUS, Observers, OnError
+from koordinator.scheduler.engine.observers import STATUS, Observers, OnError, Stale
 from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
 from koordinator.scheduler.engine.view import ClusterView
 
@@ -44,7 +44,6 @@ class ClusterState:
         self.view = view
         self._columns = view.columns
         self._observers = Observers(on_error)
-        self._changing = 0
         self._placed: dict[str, _Placed] = {}
         self._without_node: dict[str, dict[str, _Placed]] = {}
         self._node_objects: dict[str, dict[str, Object]] = {}
@@ -55,9 +54,9 @@ class ClusterState:
         self._observers.add(observers)
 
     @property
-    def is_whole(self) -> bool:
-        """Whether no change is half done."""
-        return not self._changing
+    def stale_observers(self) -> dict[Observer, Stale]:
+        """The observers that failed on an event, with what they have missed."""
+        return self._observers.stale
 
     @property
     def pod_count(self) -> int:
@@ -154,6 +153,10 @@ class ClusterState:
         if row is not None:
             self._observers.tell("on_node_object", row, kind, obj)
 
+    def node_objects(self, name: str) -> Mapping[str, Object]:
+        """The objects that bear the node's name, by kind."""
+        return self._node_objects.get(name, {})
+
     # Other objects.
 
     def set_object(self, kind: Kind[Any], key: str, obj: Object | None) -> Object | None:
@@ -194,29 +197,19 @@ class ClusterState:
         taken = [self._placed[pod.uid] for pod in removed]
         come = [pod for pod in added if pod.uid not in self._placed]
         node_name = self._columns.names[row]
-        with self._change():
-            for placed in taken:
-                self._remove(placed)
+        for placed in taken:
+            self._remove(placed)
+        for pod in come:
+            self._place(pod, node_name, assumed=True)
+        try:
+            yield
+        finally:
             for pod in come:
-                self._place(pod, node_name, assumed=True)
-        try:
-            yield
-        finally:
-            with self._change():
-                for pod in come:
-                    self._remove(self._placed[pod.uid])
-                for placed in taken:
-                    self._placed[placed.pod.uid] = placed
-                    self._priorities[placed.pod.priority] += 1
-                    self._occupy(placed, row)
-
-    @contextmanager
-    def _change(self) -> Iterator[None]:
-        self._changing += 1
-        try:
-            yield
-        finally:
-            self._changing -= 1
+                self._remove(self._placed[pod.uid])
+            for placed in taken:
+                self._placed[placed.pod.uid] = placed
+                self._priorities[placed.pod.priority] += 1
+                self._occupy(placed, row)
 
     def remove_pod(self, uid: str) -> PodInfo | None:
         """The pod is deleted or finished; returns it if it was on a node."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeVar
 
 from koordinator.scheduler.engine.binding_points import Wait
 from koordinator.scheduler.engine.choice import Chooser, RandomSource
@@ -25,6 +25,7 @@ from koordinator.scheduler.engine.extender import (
 from koordinator.scheduler.engine.failed_attempt import Attempt
 from koordinator.scheduler.engine.findings import SharedFindings
 from koordinator.scheduler.engine.framework import Observer, PluginError, Reason
+from koordinator.scheduler.engine.observers import OnError
 from koordinator.scheduler.engine.panel import Panel
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.point_times import UNTIMED, PointTimes
@@ -32,6 +33,7 @@ from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.rejection import no_nodes, refused_everywhere, refused_on_node, reject
 from koordinator.scheduler.engine.row_memory import RowMemory
 
+T = TypeVar("T")
 _TOP_NODES: Final = 3
 
 
@@ -56,6 +58,10 @@ class Engine:
         self._cells = cells
         self.refresh: Callable[[Evaluation], None] = Evaluation.refresh
         """Brings an evaluation up to date before it decides; may be replaced by one that measures what that takes."""
+        self.check_time: Callable[[], None] = lambda: None
+        """Called where a decision may take long, and nothing is half done; raises PluginError to end it."""
+        self.on_error: OnError = _raise
+        """Is told what a plugin raises where the attempt goes on all the same."""
         self.times: PointTimes = UNTIMED
         """Is told how long the other extension points take."""
         self._classes: OrderedDict[Hashable, _PodClass] = OrderedDict()
@@ -64,7 +70,11 @@ class Engine:
         self._width = 0
         """The sum of the widths of all classes."""
         self._numbers = itertools.count(1)
-        self._timed = [observer for observer in profile.observers if type(observer).on_time is not Observer.on_time]
+        self._timed = [
+            (name, plugin)
+            for name, plugin in profile.plugins.items()
+            if isinstance(plugin, Observer) and type(plugin).on_time is not Observer.on_time
+        ]
         self._finder = profile.first(FindOneNodePlugin)
         self._preferring = profile.first(PreferNodesPlugin)
         self._nominator = profile.first(ReservationNominator)
@@ -78,8 +88,8 @@ class Engine:
         """
         view = self._state.view
         view.now = now
-        for observer in self._timed:
-            observer.on_time(now)
+        for name, observer in self._timed:
+            self._notify(name, observer.on_time, now)
         if not view.columns.row_of:
             return no_nodes()
         with _as_plugin_error:
@@ -112,7 +122,7 @@ class Engine:
             self.forget(placement)
             raise
         if self._nominator is not None:
-            self._nominator.forget_nomination(placement.pod)
+            self._notify(self._nominator.name, self._nominator.forget_nomination, placement.pod)
 
     def permit(self, placement: Placement) -> dict[str, float] | Rejection:
         """Ask the Permit plugins about an assumed pod: those that want it to wait, and for how many seconds at most
@@ -126,7 +136,7 @@ class Engine:
                 for plugin in self.profile.permit:
                     answer = plugin.permit(placement.pod, placement.row)
                     if isinstance(answer, Wait):
-                        waits[plugin.name] = answer.seconds
+                        waits[plugin.name] = float(answer.seconds)
                     elif answer is not None:
                         self.times.end("Permit", begun, "Unschedulable")
                         return refused_on_node(self.profile, plugin.name, answer, placement.node_name)
@@ -137,17 +147,43 @@ class Engine:
         return waits
 
     def forget(self, placement: Placement) -> None:
-        """Undo ``assume``; nothing but the plugins' reservation when the API has the pod on a node by now."""
+        """Undo ``assume``; nothing but the plugins' reservation when the API has the pod on a node by now. A plugin
+        that fails keeps nothing else from being undone."""
         for plugin in reversed(self.profile.reserve):
-            plugin.unreserve(placement.pod, placement.row)
+            self._notify(plugin.name, plugin.unreserve, placement.pod, placement.row)
         self._state.forget(placement.pod.uid)
         for handler in self._forgetting:
-            handler.forget_pod(placement.pod)
+            self._notify(handler.name, handler.forget_pod, placement.pod)
+
+    def post_bind(self, placement: Placement) -> None:
+        """Tell the PostBind plugins: the pod is bound, whatever they make of it."""
+        if self.profile.post_bind:
+            begun = self.times.begin()
+            for plugin in self.profile.post_bind:
+                self._notify(plugin.name, plugin.post_bind, placement.pod, placement.node_name)
+            self.times.end("PostBind", begun)
+
+    def before_failure(self, pod: PodInfo, message: str) -> bool:
+        """Whether a plugin has taken care of the failed attempt; one that fails has not."""
+        return any(self._notify(each.name, each.before_failure, pod, message) for each in self.profile.failure_handlers)
+
+    def after_failure(self, pod: PodInfo, message: str) -> None:
+        """Tell the plugins that the pod waits again."""
+        for handler in self.profile.failure_handlers:
+            self._notify(handler.name, handler.after_failure, pod, message)
+
+    def _notify(self, plugin: str, method: Callable[..., T], *arguments: object) -> T | None:
+        """Call a plugin whose error ends nothing; None is its answer then."""
+        try:
+            return method(*arguments)
+        except Exception as error:
+            self.on_error(plugin, method.__name__, error)
+            return None
 
     def _judge(self, pod_class: _PodClass, pod: PodInfo, only: str | None) -> Placement | Rejection:
         evaluation = pod_class.evaluation
         self.refresh(evaluation)
-        attempt = Attempt(self._state, evaluation, pod, pod_class.memory)
+        attempt = Attempt(self._state, evaluation, pod, pod_class.memory, self.check_time)
         if only is not None:
             attempt.only = only
             row = self._chooser.take(evaluation, pod, attempt, only)
@@ -222,6 +258,10 @@ class Engine:
             best_scores=tuple([evaluation.scores_of(each) for each in rows]),
             plugins=evaluation.score_names,
         )
+
+
+def _raise(plugin: str, method: str, error: Exception) -> None:
+    raise error
 
 
 class _AsPluginError:

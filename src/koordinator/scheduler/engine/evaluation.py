@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from koordinator.scheduler.engine.adjustment import adjusted
+from koordinator.scheduler.engine.adjustment import adjusted, checked
 from koordinator.scheduler.engine.board import Board
 from koordinator.scheduler.engine.class_plan import plan_class
 from koordinator.scheduler.engine.columns import Aspect, NodeColumns, Rows
@@ -196,10 +196,12 @@ class Evaluation(Board):
         """The same with the columns as transformers show them."""
         with ExitStack() as seen:
             for transformer in self._filter_transformers:
-                seen.enter_context(adjusted(self._columns, transformer.before_filter(self.pod, rows)))
+                adjustments = transformer.before_filter(self.pod, rows)
+                seen.enter_context(adjusted(self._columns, checked(self._columns, adjustments, transformer.name)))
             self._judge(self._filters, aspects, rows)
             for scorer in self._score_transformers:
-                seen.enter_context(adjusted(self._columns, scorer.before_score(self.pod, rows)))
+                adjustments = scorer.before_score(self.pod, rows)
+                seen.enter_context(adjusted(self._columns, checked(self._columns, adjustments, scorer.name)))
             self._judge(self._scores, aspects, rows)
 
     def _reached(self, aspects: int, alive: Rows, gone: Rows) -> tuple[list[tuple[FilterFindings, Rows]], bool]:

@@ -25,7 +25,15 @@ T = TypeVar("T")
 class Attempt:
     """Implements FailedAttempt for one pod and the evaluation of its class."""
 
-    def __init__(self, state: ClusterState, evaluation: Evaluation, pod: PodInfo, memory: RowMemory) -> None:
+    def __init__(
+        self,
+        state: ClusterState,
+        evaluation: Evaluation,
+        pod: PodInfo,
+        memory: RowMemory,
+        check_time: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``check_time`` raises when the decision has taken too long: to look for room on thousands of nodes may."""
         self.kept_for_others: list[int] = []
         """The rows where the pod would fit if nobody had been promised room there."""
         self.only: str | None = None
@@ -34,6 +42,7 @@ class Attempt:
         self._evaluation = evaluation
         self._pod = pod
         self._memory = memory
+        self._check_time = check_time
 
     @cached_property
     def statuses(self) -> Sequence[NodeStatus]:
@@ -64,6 +73,7 @@ class Attempt:
 
     def fits(self, row: int, without: Sequence[PodInfo]) -> bool:
         """See FailedAttempt."""
+        self._check_time()
         added = nominated_before(self._state, self._pod, row)
         questions = self._evaluation.open_questions(row, added=bool(added))
         if questions is None:
@@ -75,6 +85,7 @@ class Attempt:
 
     def least(self, row: int, candidates: Sequence[PodInfo]) -> list[PodInfo] | None:
         """See FailedAttempt."""
+        self._check_time()
         added = nominated_before(self._state, self._pod, row)
         questions = self._evaluation.open_questions(row, added=bool(added))
         if questions is None:
@@ -92,6 +103,7 @@ class Attempt:
 
     def reasons(self, row: int, without: Sequence[PodInfo]) -> Sequence[Reason]:
         """See FailedAttempt."""
+        self._check_time()
         failure = self._failure(row, without, nominated_before(self._state, self._pod, row))
         return failure.plugin.reasons(self._pod, failure.state, failure.code) if failure is not None else ()
 
@@ -117,15 +129,16 @@ class Attempt:
                 return None
             back: list[PodInfo] = []
             gone: list[PodInfo] = []
-            for pod in candidates:
-                shift(columns, row, pod, 1)
-                if self._passes(questions, row):
+            try:
+                for pod in candidates:
                     back.append(pod)
-                else:
+                    shift(columns, row, pod, 1)
+                    if not self._passes(questions, row):
+                        shift(columns, row, back.pop(), -1)
+                        gone.append(pod)
+            finally:
+                for pod in back:
                     shift(columns, row, pod, -1)
-                    gone.append(pod)
-            for pod in back:
-                shift(columns, row, pod, -1)
         return gone
 
     def _passes(self, questions: Sequence[FilterFindings], row: int) -> bool:
@@ -140,6 +153,7 @@ class Attempt:
         self._evaluation.refresh()
 
     def _tried(self, row: int, without: Sequence[PodInfo], added: Sequence[PodInfo]) -> bool:
+        self._check_time()
         with self._supposing(row, without, added):
             return bool(self._evaluation.feasible[row])
 

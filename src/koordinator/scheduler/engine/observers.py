@@ -1,8 +1,12 @@
-"""The plugins that keep columns of their own, told of every event; one that fails keeps nobody else from noting it."""
+"""The plugins that keep columns of their own, told of every event; one that fails keeps nobody else from noting it.
+
+What an observer failed to take note of is remembered, so that it can be brought to the truth later (see ``resync``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
 from typing import Final
 
 from koordinator.scheduler.engine.framework import Observer, Plugin
@@ -14,13 +18,43 @@ STATUS: Final = "on_pod_status"
 _POINTS: Final = ("on_node", "on_node_removed", "on_pod_assigned", "on_pod_removed", "on_node_object", "on_object")
 
 
+@dataclass(slots=True)
+class Missed:
+    """A call of ``point`` that an observer failed in, the last one about its subject."""
+
+    point: str
+    arguments: tuple[object, ...]
+    tries: int = 0
+    """How often it was in vain to tell it anew."""
+
+
+class Stale:
+    """What one observer has missed, by subject: a row, a pod on it, an object."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.missed: dict[Hashable, Missed] = {}
+
+    def add(self, point: str, arguments: tuple[object, ...]) -> None:
+        subject = _subject(point, arguments)
+        known = self.missed.get(subject)
+        if known is not None and point == "on_object":
+            # Of what was told before, the observer knows what was there before the first event that it missed.
+            arguments = (*arguments[:2], known.arguments[2], arguments[3])
+        self.missed[subject] = Missed(point, arguments, known.tries if known is not None else 0)
+
+
 class Observers:
     """Only methods that a plugin has of its own are called. Without ``on_error``, errors are the caller's."""
 
     def __init__(self, on_error: OnError | None = None) -> None:
         self._on_error = on_error
         self._told: set[Observer] = set()
-        self._listeners: dict[str, list[tuple[str, Callable[..., None]]]] = {point: [] for point in (*_POINTS, STATUS)}
+        self._listeners: dict[str, list[tuple[str, Observer, Callable[..., None]]]] = {
+            point: [] for point in (*_POINTS, STATUS)
+        }
+        self.stale: dict[Observer, Stale] = {}
+        """Those that have missed something."""
 
     def add(self, observers: Iterable[Observer]) -> None:
         for observer in (each.told for each in observers):
@@ -30,16 +64,34 @@ class Observers:
             name = observer.name if isinstance(observer, Plugin) else type(observer).__name__
             for point in _POINTS:
                 if getattr(type(observer), point) is not getattr(Observer, point):
-                    self._listeners[point].append((name, getattr(observer, point)))
+                    self._listeners[point].append((name, observer, getattr(observer, point)))
             if observer.follows_status and type(observer).on_pod_assigned is not Observer.on_pod_assigned:
-                self._listeners[STATUS].append((name, observer.on_pod_assigned))
+                self._listeners[STATUS].append((name, observer, observer.on_pod_assigned))
 
     def tell(self, point: str, *arguments: object) -> None:
         """Call the method ``point`` of all who have it."""
-        for name, listener in self._listeners[point]:
+        for name, observer, listener in self._listeners[point]:
             try:
                 listener(*arguments)
             except Exception as error:
                 if self._on_error is None:
                     raise
+                stale = self.stale.get(observer)
+                if stale is None:
+                    stale = self.stale[observer] = Stale(name)
+                stale.add(listener.__name__, arguments)
                 self._on_error(name, listener.__name__, error)
+
+
+def _subject(point: str, arguments: tuple[object, ...]) -> Hashable:
+    """Equal for calls of which the later one says all that the earlier one did."""
+    match point, arguments:
+        case "on_node_removed", (row, name):
+            return point, row, name
+        case "on_pod_assigned" | "on_pod_removed", (row, pod, *_):
+            return "pod", row, getattr(pod, "uid", None)
+        case "on_node_object", (row, kind, _):
+            return point, row, kind
+        case "on_object", (kind, key, *_):
+            return point, getattr(kind, "name", None), key
+    return point, arguments[0]

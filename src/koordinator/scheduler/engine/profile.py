@@ -30,6 +30,7 @@ from koordinator.scheduler.engine.framework import (
     FilterPlugin,
     Observer,
     Plugin,
+    PluginError,
     PreEnqueuePlugin,
     PreFilterPlugin,
     QueueSortPlugin,
@@ -192,11 +193,16 @@ class Profile:
         return own, tuple([plugin.context_key(pod) for plugin in self._with_context])
 
     def gate(self, pod: Pod) -> tuple[str, str] | None:
-        """The plugin that keeps the pod out of the queue, and why; None lets it in."""
+        """The plugin that keeps the pod out of the queue, and why; None lets it in. Raises PluginError when a plugin
+        cannot tell."""
         for plugin in self.pre_enqueue:
-            reason = plugin.pre_enqueue(pod)
-            if reason is not None:
-                return plugin.name, reason.text
+            try:
+                reason = plugin.pre_enqueue(pod)
+                if reason is not None:
+                    return plugin.name, reason.text
+            except Exception as error:
+                text = f"plugin {plugin.name} failed in pre_enqueue: {type(error).__name__}: {error}"
+                raise PluginError(text) from error
         return None
 
     def _at(self, names: Iterable[str], point: type[P]) -> tuple[P, ...]:

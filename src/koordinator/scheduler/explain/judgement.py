@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from koordinator.scheduler.engine.adjustment import Adjustment, adjusted, difference
+from koordinator.scheduler.engine.adjustment import Adjustment, adjusted, checked, difference
 from koordinator.scheduler.engine.class_plan import ClassPlan, plan_class
 from koordinator.scheduler.engine.columns import Ints, Mask, Rows
 from koordinator.scheduler.engine.findings import FilterFindings
@@ -81,7 +81,8 @@ def _as_filters_see(profile: Profile, view: ClusterView, pod: PodInfo, rows: Row
     with ExitStack() as seen:
         seen.enter_context(adjusted(view.columns, _promised(view, pod)))
         for transformer in profile.filter_transformers:
-            seen.enter_context(adjusted(view.columns, transformer.before_filter(pod, rows)))
+            adjustments = checked(view.columns, transformer.before_filter(pod, rows), transformer.name)
+            seen.enter_context(adjusted(view.columns, adjustments))
         yield
 
 

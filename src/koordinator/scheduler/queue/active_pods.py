@@ -7,10 +7,11 @@ ten thousand pods that fail again and again must not keep the single pod of anot
 from __future__ import annotations
 
 import heapq
-from typing import Any
+from typing import Any, Final
 
 from koordinator.scheduler.queue.queued_pod import QueuedPod
 
+_SPARE: Final = 256
 _Heap = list[tuple[tuple[Any, ...], int, QueuedPod]]
 
 
@@ -19,12 +20,24 @@ class ActivePods:
 
     def __init__(self) -> None:
         self._heaps: dict[str, _Heap] = {}
+        self._limits: dict[str, int] = {}
+        """By profile: with more entries, the void ones are thrown away."""
         self._served: dict[str, int] = {}
         self._turn = 0
 
+    def __len__(self) -> int:
+        """The entries that are held, void ones included."""
+        return sum(map(len, self._heaps.values()))
+
     def push(self, key: tuple[Any, ...], entry: QueuedPod) -> None:
         profile = entry.pod.pod.spec.scheduler_name
-        heapq.heappush(self._heaps.setdefault(profile, []), (key, entry.ticket, entry))
+        heap = self._heaps.setdefault(profile, [])
+        heapq.heappush(heap, (key, entry.ticket, entry))
+        if len(heap) > self._limits.get(profile, _SPARE):
+            # A standby takes no pods, but sees them come and go.
+            heap[:] = [each for each in heap if each[1] == each[2].ticket]
+            heapq.heapify(heap)
+            self._limits[profile] = 2 * len(heap) + _SPARE
 
     def pop(self) -> QueuedPod | None:
         """The next pod; None when there is none."""

@@ -34,6 +34,10 @@ class ParkingLot:
         """The pod that was parked first."""
         return next(iter(self._pods.values()), None)
 
+    def pods(self) -> list[QueuedPod]:
+        """All of them."""
+        return list(self._pods.values())
+
     def add(self, entry: QueuedPod) -> None:
         uid, group = entry.pod.uid, _group(entry)
         self._pods[uid] = entry

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from koordinator.scheduler.engine.events import ClusterEvent
+from koordinator.scheduler.engine.framework import PluginError
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.queue.active_pods import ActivePods
 from koordinator.scheduler.queue.backing_off import BackingOff
@@ -23,7 +24,7 @@ from koordinator.scheduler.queue.recent_events import RecentEvents
 
 SortKey = Callable[[PodInfo, float], tuple[Any, ...]]
 Gate = Callable[[PodInfo], str | None]
-"""Why the pod must not be queued yet; None lets it in."""
+"""Why the pod must not be queued yet; None lets it in. Raises PluginError when nobody can tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,11 +183,19 @@ class SchedulingQueue:
         for entry in self._parked.freed_by(event):
             self._wake(entry, of_event(event.kind))
 
+    def wake_parked(self) -> None:
+        """Something that no event tells may have changed for every parked pod."""
+        for entry in self._parked.pods():
+            self._wake(entry, Cause.ACTIVATED)
+
     def flush(self) -> None:
-        """Move on the pods whose back-off or longest time of parking is over."""
+        """Move on the pods whose back-off or longest time of parking is over, and ask gates again that failed."""
         now = self._monotonic()
         while (entry := self._backoff.first) is not None and entry.backoff_until <= now:
-            self._activate(entry, Cause.BACKED_OFF)
+            if entry.pool is Pool.GATED:
+                self._ask_again(entry)
+            else:
+                self._activate(entry, Cause.BACKED_OFF)
         while (oldest := self._parked.oldest) is not None:
             if oldest.queued_at + self._options.max_in_unschedulable > now:
                 break
@@ -225,8 +234,23 @@ class SchedulingQueue:
         if not self._gated(entry, cause):
             self._to_backoff_or_active(entry, cause)
 
+    def _ask_again(self, entry: QueuedPod) -> None:
+        """The gate could not be asked, and may be now."""
+        if not self._gated(entry, Cause.BACKED_OFF):
+            entry.errors = 0
+            self._activate(entry, Cause.BACKED_OFF)
+
     def _gated(self, entry: QueuedPod, cause: str) -> bool:
-        reason = self._gate(entry.pod)
+        try:
+            reason = self._gate(entry.pod)
+        except PluginError as error:
+            # No change of the pod would bring it back: it is asked about again after a back-off.
+            entry.errors += 1
+            entry.reason = str(error)
+            self._set_backoff(entry, entry.errors)
+            self._enter(entry, Pool.GATED, cause)
+            self._backoff.push(entry)
+            return True
         if reason is None:
             return False
         entry.reason = reason

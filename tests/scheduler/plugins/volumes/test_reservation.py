@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -58,13 +58,29 @@ class FakeWriter:
         if self.shows_writes:
             self.storage.add(merged(stored, patch))
 
-    async def until(self, condition: Callable[[], bool], seconds: float) -> bool:
+    async def until(
+        self,
+        condition: Callable[[], bool],
+        seconds: float,
+        objects: Callable[[], Iterable[tuple[Kind[Any], str]]] | None = None,
+    ) -> bool:
+        """Asks again only after events about ``objects``, as the real one does."""
+        assert objects is not None
         self.seconds = seconds
         while not condition():
-            if not self.events:
-                return False
-            self.events.pop(0)()
+            wanted, before = {(kind.name, key) for kind, key in objects()}, self._seen()
+            while not wanted & {key for key, obj in (before.items() ^ self._seen().items())}:
+                if not self.events:
+                    return False
+                self.events.pop(0)()
         return True
+
+    def _seen(self) -> dict[tuple[str, str], int]:
+        """What the cluster state shows, by kind and key."""
+        view = self.storage.view
+        seen = {(kind, key): id(obj) for kind, objects in view.objects.items() for key, obj in objects.items()}
+        seen |= {("Node", name): id(view.columns.nodes[row]) for name, row in view.columns.row_of.items()}
+        return seen | {("Pod", pod.key): row for row, pods in view.pods_on.items() for pod in pods.values()}
 
 
 def merged(stored: Object, patch: Mapping[str, Any]) -> Object:

@@ -8,7 +8,6 @@ has a row computed anew.
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Sequence
 from functools import lru_cache
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from koordinator.scheduler.engine.columns import EXACT_BELOW, Ints, Mask
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
+from koordinator.scheduler.plugins.load_aware.expirations import Expirations
 from koordinator.scheduler.plugins.load_aware.node_load import NodeLoad, Report
 from koordinator.scheduler.plugins.load_aware.remainders import Left, Remainders
 from koordinator.scheduler.plugins.load_aware.settings import (
@@ -95,7 +95,8 @@ class LoadColumns:
         scored = SCORE_AGGREGATED if settings.score_aggregation is not None else USAGE
         self._scored = scored, PROD if settings.scores_prod_usage else scored
         """The kind of load that the score looks at, by sort of pods."""
-        self._expiry: list[tuple[float, int]] = []
+        self.expirations = Expirations()
+        """When reports expire that have not yet."""
 
     def ensure(self, row: int) -> None:
         """Make room for ``row``."""
@@ -136,8 +137,10 @@ class LoadColumns:
         self.ensure(row)
         expires = (since or 0.0) + self._settings.expiration_seconds
         self.expired[row] = since is None or expires <= now
-        if not self.expired[row]:
-            heapq.heappush(self._expiry, (expires, row))
+        if self.expired[row]:
+            self.expirations.discard(row)
+        else:
+            self.expirations.set(row, expires)
 
     def write_expired(self, row: int, expired: bool) -> bool:
         """Whether the report counts as expired; returns whether that is news."""
@@ -167,6 +170,7 @@ class LoadColumns:
         """The node is gone."""
         self.ensure(row)
         self.expired[row] = False
+        self.expirations.discard(row)
         self.conclude(row, None)
 
     def loads(self, row: int, node: NodeLoad) -> Sequence[Load]:
@@ -187,18 +191,6 @@ class LoadColumns:
             else:
                 loads.append(Load(by_pods[OF_ESTIMATES], OF_ESTIMATES))
         return loads
-
-    @property
-    def next_expiry(self) -> float | None:
-        """When a report may expire next, in seconds since the epoch."""
-        return self._expiry[0][0] if self._expiry else None
-
-    def due(self, now: float) -> list[int]:
-        """The rows that may have expired by ``now``, each once for every report that is that old."""
-        rows = []
-        while self._expiry and self._expiry[0][0] <= now:
-            rows.append(heapq.heappop(self._expiry)[1])
-        return rows
 
     def compared(self, row: int, *, prod: bool) -> int:
         """The kind of load that the filter looks at when a pod comes that is of the prod class, or is not."""

@@ -63,6 +63,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
         super().__init__(args, view)
         self._settings = Settings(args)
         self._columns = LoadColumns(self._settings)
+        self.expirations = self._columns.expirations
         self._judge = Judge(self._settings, self._columns)
         self._nodes: dict[int, NodeLoad] = {}
         self._thresholds: dict[int, Thresholds] = {}
@@ -112,7 +113,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
 
     def on_time(self, now: datetime) -> None:
         moment = now.timestamp()
-        for row in self._columns.due(moment):
+        for row in self.expirations.due(moment):
             node = self._nodes.get(row)
             if node is not None and node.metric is not None:
                 since = node.metric.expires_from
@@ -126,7 +127,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
     def wakes_at(self) -> float | None:
         if not self._settings.waits_for_expiry:
             return None
-        return _LONG_AGO if self._freed else self._columns.next_expiry
+        return _LONG_AGO if self._freed else self.expirations.next
 
     def passed_by_time(self, now: datetime) -> Sequence[ClusterEvent]:
         self.on_time(now)

@@ -119,7 +119,11 @@ class VolumeBinding(VolumePlugin, ReservePlugin, PreBindPlugin):
         reservation = self._reservations[pod.uid]
         await reservation.write(writer)
         try:
-            bound = await writer.until(lambda: reservation.is_fulfilled(self.index), self._bind_seconds)
+            bound = await writer.until(
+                lambda: reservation.is_fulfilled(self.index),
+                self._bind_seconds,
+                lambda: reservation.objects(self.index),
+            )
         except PluginError as error:
             raise PluginError(f"binding volumes: {error}") from error
         if not bound:

@@ -7,10 +7,11 @@ drivers have to make it true, which they may also refuse to do.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from koordinator.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
+from koordinator.api.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, Kind
 from koordinator.api.volume import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
 from koordinator.scheduler.engine.binding_points import ClusterWriter
 from koordinator.scheduler.engine.framework import PluginError
@@ -99,6 +100,18 @@ class Reservation:
         bound = [self._is_bound(index, binding, row) for binding in self.bindings]
         made = [self._is_made(index, provision, row) for provision in self.provisions]
         return all((*bound, *made))
+
+    def objects(self, index: VolumeIndex) -> list[tuple[Kind[Any], str]]:
+        """Everything that ``is_fulfilled`` looks at."""
+        volumes = [binding.volume.metadata.name for binding in self.bindings]
+        keys = [provision.claim.metadata.key for provision in self.provisions]
+        made = [claim.spec.volume_name for key in keys if (claim := index.claims.stored(key)) is not None]
+        return [
+            (NODES, self.node_name),
+            (PODS, self.pod.key),
+            *((PERSISTENT_VOLUMES, name) for name in (*volumes, *made) if name),
+            *((PERSISTENT_VOLUME_CLAIMS, key) for key in (*keys, *(binding.claim for binding in self.bindings))),
+        ]
 
     def _is_bound(self, index: VolumeIndex, binding: _Binding, row: int) -> bool:
         name = binding.volume.metadata.name

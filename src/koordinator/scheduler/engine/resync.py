@@ -1,0 +1,106 @@
+"""Brings an observer that failed on an event to the truth: it is told anew how the subject of that event looks now.
+
+Observers are told of a change by how things look after it, so that telling the present state again does no harm where
+they know it, and mends what they have missed where they do not. A node whose event was missed is told with all that is
+on it: who did not know the node may have passed over its pods without an error.
+"""
+
+from __future__ import annotations
+
+from typing import Final, cast
+
+from koordinator.api.kinds import Kind
+from koordinator.api.meta import Object
+from koordinator.scheduler.engine.cluster_state import ClusterState
+from koordinator.scheduler.engine.columns import Aspect
+from koordinator.scheduler.engine.framework import Observer
+from koordinator.scheduler.engine.observers import Missed, OnError, Stale
+from koordinator.scheduler.engine.pod_info import PodInfo
+
+TRIES: Final = 8
+"""After so many the observer is left as it is, until the next event of the same subject."""
+_REMOVALS_FIRST: Final = ("on_node_removed", "on_node")
+
+
+class Resync:
+    """``run`` tells all stale observers what they have missed."""
+
+    def __init__(self, state: ClusterState, on_error: OnError) -> None:
+        self._state = state
+        self._on_error = on_error
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether some observer has missed something."""
+        return bool(self._state.stale_observers)
+
+    def run(self) -> tuple[list[str], list[str]]:
+        """Tell them once; returns the names of the observers that know all again, and of those that will not be told
+        something any more as they have failed too often."""
+        recovered, given_up = [], []
+        for observer, stale in list(self._state.stale_observers.items()):
+            if not self._tell(observer, stale):
+                given_up.append(stale.name)
+            if not stale.missed:
+                del self._state.stale_observers[observer]
+                recovered.append(stale.name)
+        # What was judged meanwhile was judged by an observer that did not know better.
+        for row in list(self._state.view.columns.row_of.values()):
+            for aspect in Aspect:
+                self._state.view.columns.touch(row, aspect)
+        return [name for name in recovered if name not in given_up], given_up
+
+    def _tell(self, observer: Observer, stale: Stale) -> bool:
+        """Whether everything is still worth another try."""
+        missed, stale.missed = stale.missed, {}
+        given_up = False
+        for subject, call in sorted(missed.items(), key=_order):
+            try:
+                self._tell_anew(observer, call)
+            except Exception as error:
+                self._on_error(stale.name, call.point, error)
+                call.tries += 1
+                if call.tries < TRIES:
+                    stale.missed[subject] = call
+                else:
+                    given_up = True
+        return not given_up
+
+    def _tell_anew(self, observer: Observer, call: Missed) -> None:
+        view = self._state.view
+        match call.point, call.arguments:
+            case "on_node" | "on_node_removed", (int(row), *rest):
+                if call.point == "on_node_removed":
+                    observer.on_node_removed(row, str(rest[0]))
+                self._tell_row(observer, row)
+            case "on_pod_assigned" | "on_pod_removed", (int(row), PodInfo() as pod, *_):
+                known = view.pods_on.get(row, {}).get(pod.uid)
+                if known is None:
+                    observer.on_pod_removed(row, pod)
+                else:
+                    observer.on_pod_assigned(row, known, self._state.is_assumed(pod.uid))
+            case "on_node_object", (int(row), str(kind), _):
+                if view.columns.alive[row]:
+                    objects = self._state.node_objects(view.columns.names[row])
+                    observer.on_node_object(row, kind, objects.get(kind))
+            case "on_object", (Kind() as kind, str(key), old, _):
+                new = view.objects.get(kind.name, {}).get(key)
+                if old is not None or new is not None:
+                    observer.on_object(kind, key, cast("Object | None", old), new)
+
+    def _tell_row(self, observer: Observer, row: int) -> None:
+        view = self._state.view
+        node = view.columns.nodes[row]
+        if node is None:
+            return
+        observer.on_node(row, node)
+        for kind, obj in self._state.node_objects(view.columns.names[row]).items():
+            observer.on_node_object(row, kind, obj)
+        for pod in list(view.pods_on[row].values()):
+            observer.on_pod_assigned(row, pod, self._state.is_assumed(pod.uid))
+
+
+def _order(item: tuple[object, Missed]) -> int:
+    """Nodes that are gone before nodes that are there, these before what is on them."""
+    point = item[1].point
+    return _REMOVALS_FIRST.index(point) if point in _REMOVALS_FIRST else len(_REMOVALS_FIRST)

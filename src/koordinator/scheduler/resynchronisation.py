@@ -1,0 +1,52 @@
+"""When observers that have failed are told again what they have missed: soon, and then less and less often."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+from koordinator.base.backoff import Backoff, BackoffPolicy
+from koordinator.base.clock import Clock
+from koordinator.scheduler.engine.resync import Resync
+from koordinator.scheduler.plugin_errors import PluginErrors
+
+_PAUSES: Final = BackoffPolicy(initial=1.0, maximum=60.0, jitter=0.25)
+
+
+class Resynchronisation:
+    """``run`` until cancelled, also while another instance leads. ``on_recovered`` is called when an observer may judge
+    otherwise than before."""
+
+    def __init__(
+        self, resync: Resync, errors: PluginErrors, on_recovered: Callable[[], None], clock: Clock, random: Random
+    ) -> None:
+        self._resync = resync
+        self._errors = errors
+        self._on_recovered = on_recovered
+        self._clock = clock
+        self._random = random
+        self._failed = asyncio.Event()
+
+    def wake(self) -> None:
+        """An observer has failed."""
+        self._failed.set()
+
+    async def run(self) -> None:
+        while True:
+            await self._failed.wait()
+            self._failed.clear()
+            backoff = Backoff(_PAUSES, self._clock, self._random)
+            while self._resync.is_needed:
+                await self._clock.sleep(backoff.next())
+                self._tell()
+
+    def _tell(self) -> None:
+        recovered, given_up = self._resync.run()
+        for name in recovered:
+            self._errors.recovered(name)
+        for name in given_up:
+            self._errors.given_up(name)
+        if recovered:
+            self._on_recovered()

@@ -1,0 +1,152 @@
+"""Waiting for what others make of objects: whom an event wakes, and how often."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import pytest
+
+from koordinator.api.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PODS, Kind
+from koordinator.api.meta import Object, ObjectMeta
+from koordinator.base.clock import ManualClock
+from koordinator.scheduler.cluster_writer import ApiWriter
+from koordinator.scheduler.engine.events import ClusterEvent, object_event
+from tests.kube.fake_client import as_client
+from tests.scheduler.fakes import describe, make_node, make_pod
+
+WAITERS = 500
+Objects = Callable[[], Iterable[tuple[Kind[Any], str]]]
+
+
+def claim_event(name: str) -> ClusterEvent:
+    claim = Object(metadata=ObjectMeta(name=name, namespace="default"))
+    return ClusterEvent(object_event(PERSISTENT_VOLUME_CLAIMS, claim, claim), claim, claim)
+
+
+class Waiting:
+    """Many who wait each for a claim of their own."""
+
+    def __init__(self, *, named: bool) -> None:
+        self.clock = ManualClock()
+        self.writer = ApiWriter(as_client(None), self.clock)
+        self.asked = [0] * WAITERS
+        self.bound: set[int] = set()
+        self.named = named
+
+    async def wait(self, number: int, seconds: float = 600.0) -> bool:
+        def is_bound() -> bool:
+            self.asked[number] += 1
+            return number in self.bound
+
+        def objects() -> Iterable[tuple[Kind[Any], str]]:
+            return [(PERSISTENT_VOLUME_CLAIMS, f"default/c{number}")]
+
+        return await self.writer.until(is_bound, seconds, objects if self.named else None)
+
+    def play(self, story: Callable[[list[asyncio.Task[bool]]], Awaitable[None]]) -> None:
+        async def run() -> None:
+            tasks = [asyncio.create_task(self.wait(number)) for number in range(WAITERS)]
+            await self.clock.advance(0)
+            await story(tasks)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        asyncio.run(run())
+
+
+def test_an_event_wakes_who_waits_for_its_object_and_nobody_else() -> None:
+    waiting = Waiting(named=True)
+
+    async def story(tasks: list[asyncio.Task[bool]]) -> None:
+        for _ in range(20):
+            waiting.writer.notify(claim_event("c7"))
+            waiting.writer.notify(claim_event("of-nobody"))
+            await waiting.clock.advance(0)
+        assert waiting.asked[7] == 1 + 20
+        assert sum(waiting.asked) == WAITERS + 20
+        waiting.bound.add(7)
+        waiting.writer.notify(claim_event("c7"))
+        await waiting.clock.advance(0)
+        assert [number for number, task in enumerate(tasks) if task.done()] == [7]
+        assert tasks[7].result() is True
+
+    waiting.play(story)
+    assert not waiting.writer.waiting
+
+
+def test_who_names_no_objects_is_asked_ten_times_a_second_at_most() -> None:
+    waiting = Waiting(named=False)
+
+    async def story(tasks: list[asyncio.Task[bool]]) -> None:
+        for _ in range(100):
+            waiting.writer.notify(claim_event("c7"))
+            await waiting.clock.advance(0.01)
+        assert max(waiting.asked) <= 1 + 2 * 10 + 1
+        waiting.bound.update(range(WAITERS))
+        waiting.writer.notify(claim_event("c7"))
+        await waiting.clock.advance(0.1)
+        assert all(task.done() and task.result() for task in tasks)
+
+    waiting.play(story)
+
+
+def test_without_events_nobody_is_asked_again_before_the_end() -> None:
+    waiting = Waiting(named=True)
+
+    async def story(tasks: list[asyncio.Task[bool]]) -> None:
+        await waiting.clock.advance(599)
+        assert sum(waiting.asked) == WAITERS
+        await waiting.clock.advance(2)
+        assert not any(task.result() for task in tasks)
+
+    waiting.play(story)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "event"),
+    [
+        ((NODES, "a"), ClusterEvent("Node/Delete", make_node("a"))),
+        ((NODES, "a"), ClusterEvent("Node/UpdateNodeLabel", make_node("a"), make_node("a"))),
+        ((PODS, "default/p"), ClusterEvent("Pod/Delete", describe(make_pod("p")))),
+    ],
+)
+def test_nodes_and_pods_count_as_objects(wanted: tuple[Kind[Any], str], event: ClusterEvent) -> None:
+    async def run() -> bool:
+        writer, answers = ApiWriter(as_client(None), ManualClock()), iter([False, True])
+        waiting = asyncio.create_task(writer.until(lambda: next(answers), 60, lambda: [wanted]))
+        await asyncio.sleep(0)
+        writer.notify(event)
+        async with asyncio.timeout(5):
+            return await waiting
+
+    assert asyncio.run(run())
+
+
+def test_what_is_waited_for_may_turn_out_on_the_way() -> None:
+    """A claim names its volume only when it is bound."""
+
+    async def run() -> list[int]:
+        writer, asked = ApiWriter(as_client(None), ManualClock()), list[int]()
+        names = iter(["c1", "c2"])
+
+        def condition() -> bool:
+            asked.append(len(asked))
+            return len(asked) == 3
+
+        waiting = asyncio.create_task(
+            writer.until(condition, 60, lambda: [(PERSISTENT_VOLUME_CLAIMS, f"default/{next(names)}")])
+        )
+        counts = []
+        for name in ("c2", "c1", "c1", "c2"):
+            await asyncio.sleep(0)
+            writer.notify(claim_event(name))
+            for _ in range(5):
+                await asyncio.sleep(0)
+            counts.append(len(asked))
+        assert waiting.done()
+        return counts
+
+    assert asyncio.run(run()) == [1, 2, 2, 3]

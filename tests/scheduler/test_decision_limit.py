@@ -1,0 +1,236 @@
+"""A decision that takes too long is ended, and never in the middle of a change of what all decisions share."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from koordinator.api.kinds import NODE_METRICS
+from koordinator.api.meta import ObjectMeta
+from koordinator.api.nodemetric import NodeMetric, NodeMetricStatus
+from koordinator.scheduler.configuration.arguments import LoadAwareSchedulingArgs
+from koordinator.scheduler.decision_limit import DecisionLimit, packages_of
+from koordinator.scheduler.engine.adjustment import Adjustment
+from koordinator.scheduler.engine.cluster_state import ClusterState
+from koordinator.scheduler.engine.columns import Aspect, Ints, NodeColumns, Rows
+from koordinator.scheduler.engine.decision import Placement
+from koordinator.scheduler.engine.engine import Engine
+from koordinator.scheduler.engine.extender import FilterTransformer
+from koordinator.scheduler.engine.framework import FilterPlugin, Observer, Plugin, PluginError, Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
+from tests.scheduler.fakes import FirstChoice, describe, make_node, make_pod, make_profile
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+CHANGING = {
+    *("columns", "row_numbers", "row_amounts", "cluster_state", "label_groups", "adjustment", "findings"),
+    *("load_columns", "node_load", "failed_attempt", "contextlib", "fakes", Path(__file__).stem),
+}
+"""The modules that change what all decisions share, or call and are called by those in the middle of it."""
+NODES = 3
+VIP = describe(make_pod("vip", cpu="2", priority=10))
+Location = tuple[CodeType, int]
+
+
+class Foreign(FilterPlugin, FilterTransformer, Observer):
+    """Of another package than the scheduler: looks at pods, counts them by itself, and shows nodes a little fuller."""
+
+    name = "Foreign"
+    reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS)
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        self.pods: dict[int, set[str]] = {}
+
+    def class_key(self, pod: PodInfo) -> Hashable:
+        return None
+
+    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        codes = np.zeros(rows.shape[0], dtype=np.int64)
+        for index, row in enumerate(rows.tolist()):
+            codes[index] = len(self.pods.get(row, ())) > 2
+        return codes
+
+    def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
+        return (Reason("too many pods for Foreign"),)
+
+    def before_filter(self, pod: PodInfo, rows: Rows) -> Mapping[int, Adjustment]:
+        return {row: Adjustment({CPU: 100}, (100, 0)) for row in rows.tolist()}
+
+    def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
+        self.pods.setdefault(row, set()).add(pod.uid)
+
+    def on_pod_removed(self, row: int, pod: PodInfo) -> None:
+        self.pods[row].discard(pod.uid)
+
+
+class Cluster:
+    """Full nodes, one of which has just become too old to be trusted, and a pod that has to preempt others."""
+
+    def __init__(self) -> None:
+        view = ClusterView(NodeColumns())
+        self.state = ClusterState(view, self._failed)
+        base = make_profile(view, preempts=True)
+        extra: dict[str, Plugin] = {
+            "Foreign": Foreign(None, view),
+            "LoadAwareScheduling": LoadAwareScheduling(LoadAwareSchedulingArgs(), view),
+        }
+        order = replace(base.order, filter=(*base.order.filter, *extra))
+        self.profile = Profile(base.scheduler_name, {**base.plugins, **extra}, order)
+        self.state.add_observers(self.profile.observers)
+        self.foreign = extra["Foreign"]
+        self.failures: list[Exception] = []
+        view.now = NOW
+        for number in range(NODES):
+            self.state.set_node(make_node(f"n{number}"))
+            metric = NodeMetric(metadata=ObjectMeta(name=f"n{number}"), status=NodeMetricStatus(update_time=NOW))
+            self.state.set_node_object(NODE_METRICS.name, f"n{number}", metric)
+            for pod in range(3):
+                self.state.set_pod(describe(make_pod(f"p{number}-{pod}", cpu="1")), f"n{number}")
+        self.new_engine()
+
+    def new_engine(self, limit: DecisionLimit | None = None) -> None:
+        self.engine = Engine(self.profile, self.state, FirstChoice())
+        if limit is not None:
+            self.engine.check_time = limit.check
+
+    def _failed(self, plugin: str, method: str, error: Exception) -> None:
+        self.failures.append(error)
+
+    def decide(self) -> str:
+        result = self.engine.decide(replace(VIP, memo={}), NOW)
+        if isinstance(result, Placement):
+            return f"placed on {result.node_name}"
+        victims = ", ".join(sorted(victim.key for victim in result.after.victims))
+        return f"{result.message} {result.after.nominated_node} {victims}"
+
+    def books(self) -> dict[str, Any]:
+        """All numbers that decisions of all pods share."""
+        columns = self.state.view.columns
+        machines = columns._machines
+        return {
+            "requested": columns.requested[:NODES].tolist(),
+            "non-zero": columns.non_zero_requested[:NODES].tolist(),
+            "unused": columns._unused[:NODES].tolist(),
+            "machines": [machines.requested[:, :NODES].tolist(), machines.non_zero_requested[:, :NODES].tolist()],
+            "numbers": [[each.requested, each.counted, each.unused] for each in columns.numbers],
+            "pods": {row: sorted(pods) for row, pods in self.state.view.pods_on.items()},
+            "placed": sorted(self.state._placed),
+            "priorities": dict(self.state._priorities),
+            "foreign": {row: sorted(pods) for row, pods in vars(self.foreign)["pods"].items()},
+        }
+
+
+@contextmanager
+def tracing(seen: Callable[[FrameType], None], code: CodeType | None = None) -> Iterator[None]:
+    """Call ``seen`` at every line of Python that runs, of ``code`` alone if given; what it raises is raised there."""
+
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        if event == "line":
+            seen(frame)
+        return trace if code in (None, frame.f_code) else None
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
+
+
+def locations(decide: Callable[[], object]) -> list[Location]:
+    """Every line that a decision runs through in ``CHANGING``."""
+    found: dict[Location, None] = {}
+    with tracing(lambda frame: found.setdefault((frame.f_code, frame.f_lineno))):
+        decide()
+    return [where for where in found if Path(where[0].co_filename).stem in CHANGING]
+
+
+def struck_at(where: Location, limit: DecisionLimit, decide: Callable[[], object]) -> bool:
+    """Whether the decision ends where the time is up at ``where``."""
+    handler: Any = signal.getsignal(signal.SIGALRM)
+    strikes = iter([True])
+
+    def seen(frame: FrameType) -> None:
+        if (frame.f_code, frame.f_lineno) == where and next(strikes, False):
+            handler(signal.SIGALRM, frame)
+
+    try:
+        with limit, tracing(seen, where[0]):
+            decide()
+    except PluginError:
+        return True
+    return False
+
+
+def test_wherever_the_time_is_up_nothing_is_left_half_changed() -> None:
+    """One cluster lives through all strikes, so that nothing may add up either; each finds an engine without caches."""
+    cluster = Cluster()
+    books, expected = cluster.books(), cluster.decide()
+    assert "n0" in expected
+    cluster.new_engine()
+    places = locations(lambda: cluster.decide())
+    limit = DecisionLimit(3600, packages_of([cluster.profile]))
+    ended = 0
+    for where in places:
+        cluster.new_engine(limit)
+        ended += struck_at(where, limit, lambda: cluster.decide())
+        assert cluster.books() == books, f"after a strike in {where[0].co_qualname}, line {where[1]}"
+        assert cluster.decide() == expected, f"after a strike in {where[0].co_qualname}, line {where[1]}"
+        assert not cluster.failures
+    assert ended > 10
+
+
+class Endless(FilterPlugin):
+    """Never answers, and catches what it can to go on."""
+
+    name = "Endless"
+    reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
+
+    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        caught = 0
+        while caught < 2:
+            try:
+                while True:
+                    np.union1d(rows, rows)
+            except PluginError:
+                caught += 1
+        raise KeyError("caught twice")
+
+    def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
+        return ()
+
+
+def test_a_plugin_that_catches_the_end_of_its_time_is_ended_again() -> None:
+    cluster = Cluster()
+    base = make_profile(cluster.state.view)
+    endless = Endless(None, cluster.state.view)
+    order = replace(base.order, filter=(*base.order.filter, "Endless"))
+    profile = Profile(base.scheduler_name, {**base.plugins, "Endless": endless}, order)
+    engine = Engine(profile, cluster.state, FirstChoice())
+    with pytest.raises(PluginError, match="caught twice"), DecisionLimit(0.02, packages_of([profile])):
+        engine.decide(describe(make_pod("p")), NOW)
+
+
+def test_code_of_this_package_is_ended_only_where_it_looks_itself() -> None:
+    limit = DecisionLimit(3600, {"elsewhere"})
+    handler: Any = signal.getsignal(signal.SIGALRM)
+    with limit:
+        limit.check()
+        handler(signal.SIGALRM, sys._getframe())
+        with pytest.raises(PluginError, match="no decision within 3600 s"):
+            limit.check()
+    limit.check()

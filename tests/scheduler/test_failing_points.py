@@ -1,0 +1,450 @@
+"""A plugin that raises, at each extension point: it costs its pod an attempt at most, and the scheduler nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, ClassVar
+
+import pytest
+
+from koordinator.api.node import Node
+from koordinator.api.pod import Pod
+from koordinator.scheduler.engine.binding_points import (
+    BindOutcome,
+    BindPlugin,
+    ClusterWriter,
+    PermitPlugin,
+    PodChanges,
+    PostBindPlugin,
+    PreBindPlugin,
+    ReservePlugin,
+    Wait,
+)
+from koordinator.scheduler.engine.events import ClusterEvent
+from koordinator.scheduler.engine.extender import (
+    Controller,
+    ControllerProvider,
+    FailureHandler,
+    FindOneNodePlugin,
+    ForgetHandler,
+    NextPodPlugin,
+    PodPatcher,
+    PostFilterTransformer,
+    PreferNodesPlugin,
+    ReservationNominator,
+    ResizePodPlugin,
+)
+from koordinator.scheduler.engine.framework import Observer, PreEnqueuePlugin, PreFilterPlugin, PreFilterResult, Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.queue.queued_pod import Pool
+from tests.scheduler.fakes import make_node, make_pod, make_profile
+from tests.scheduler.recording import one_node
+from tests.scheduler.world import World, check, simulate
+
+
+class Boom(Exception):
+    """What the plugin raises."""
+
+
+class _Before(
+    ReservePlugin, PermitPlugin, PreBindPlugin, BindPlugin, PostBindPlugin, PodPatcher, FailureHandler, ForgetHandler
+):
+    """The points from Reserve on."""
+
+
+class Breaking(
+    _Before,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    FindOneNodePlugin,
+    PreferNodesPlugin,
+    NextPodPlugin,
+    ResizePodPlugin,
+    ReservationNominator,
+    PostFilterTransformer,
+    Observer,
+):
+    """Raises at the point that ``broken`` names, for the pod ``p``, and keeps books of what it has reserved."""
+
+    name = "Breaking"
+    broken: ClassVar[str] = ""
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        self.reserved: set[str] = set()
+        self.forgotten: list[str] = []
+        self.unreserved: list[str] = []
+        self.raised = 0
+
+    def at(self, point: str, pod: PodInfo | None = None) -> None:
+        if point == self.broken and (pod is None or pod.pod.metadata.name == "p"):
+            self.raised += 1
+            raise Boom(point)
+
+    def class_key(self, pod: PodInfo) -> Hashable:
+        self.at("class_key", pod)
+        return pod.pod.metadata.name
+
+    def context_key(self, pod: PodInfo) -> Hashable:
+        self.at("context_key", pod)
+        return None
+
+    def pre_enqueue(self, pod: Pod) -> Reason | None:
+        if pod.metadata.name == "p":
+            self.at("pre_enqueue")
+        return None
+
+    def next_pod(self) -> str | None:
+        self.at("next_pod")
+        return ["not", "a", "uid"] if self.broken == "next_pod answers nonsense" else None  # type: ignore[return-value]
+
+    def pre_filter(self, pod: PodInfo) -> PreFilterResult:
+        self.at("pre_filter", pod)
+        return PreFilterResult(skip=True)
+
+    def find_one_node(self, pod: PodInfo) -> str | Reason | None:
+        self.at("find_one_node", pod)
+        return None
+
+    def prefer_nodes(self, pod: PodInfo) -> Sequence[str]:
+        self.at("prefer_nodes", pod)
+        return ()
+
+    def resize_pod(self, pod: PodInfo, row: int) -> PodInfo | Reason | None:
+        self.at("resize_pod", pod)
+        return None
+
+    def nominate(self, pod: PodInfo, row: int) -> Reason | None:
+        self.at("nominate", pod)
+        return None
+
+    def forget_nomination(self, pod: PodInfo) -> None:
+        self.at("forget_nomination", pod)
+
+    def after_post_filter(self, pod: PodInfo, rejection: Any) -> None:
+        self.at("after_post_filter", pod)
+
+    def reserve(self, pod: PodInfo, row: int) -> None:
+        self.reserved.add(pod.key)
+        self.at("reserve", pod)
+
+    def unreserve(self, pod: PodInfo, row: int) -> None:
+        self.unreserved.append(pod.key)
+        self.reserved.discard(pod.key)
+        self.at("unreserve", pod)
+
+    def permit(self, pod: PodInfo, row: int) -> Reason | Wait | None:
+        self.at("permit", pod)
+        if pod.pod.metadata.name == "p":
+            if self.broken == "permit answers nonsense":
+                return Wait("long")  # type: ignore[arg-type]
+            if self.broken in ("unreserve", "forget_pod", "before_failure", "after_failure"):
+                return Reason("not yet")
+            if self.broken.startswith("allowed:"):
+                return Wait(5)
+        return None
+
+    def pre_binds(self, pod: PodInfo, node_name: str) -> bool:
+        self.at("pre_binds", pod)
+        self.at("allowed: pre_binds", pod)
+        return pod.pod.metadata.name == "p"
+
+    async def pre_bind(self, pod: PodInfo, node_name: str, changes: PodChanges, writer: ClusterWriter) -> None:
+        self.at("pre_bind", pod)
+        if self.broken == "pre_bind is cancelled":
+            raise asyncio.CancelledError
+
+    async def bind(self, pod: PodInfo, node_name: str, writer: ClusterWriter) -> BindOutcome:
+        self.at("bind", pod)
+        return BindOutcome.SKIPPED
+
+    def post_bind(self, pod: PodInfo, node_name: str) -> None:
+        self.at("post_bind", pod)
+
+    async def apply_changes(self, pod: PodInfo, changes: PodChanges, writer: ClusterWriter) -> bool:
+        return True
+
+    def forget_pod(self, pod: PodInfo) -> None:
+        self.forgotten.append(pod.key)
+        self.at("forget_pod", pod)
+
+    def before_failure(self, pod: PodInfo, message: str) -> bool:
+        self.at("before_failure", pod)
+        return False
+
+    def after_failure(self, pod: PodInfo, message: str) -> None:
+        self.at("after_failure", pod)
+
+    def on_node(self, row: int, node: Node) -> None:
+        return
+
+    def on_time(self, now: datetime) -> None:
+        self.at("on_time")
+
+    def wakes_at(self) -> float | None:
+        self.at("wakes_at")
+        return "soon" if self.broken == "wakes_at answers nonsense" else 0.0  # type: ignore[return-value]
+
+    def passed_by_time(self, now: datetime) -> Sequence[ClusterEvent]:
+        self.at("passed_by_time")
+        return ()
+
+    def wakes_on(self) -> frozenset[str]:
+        self.at("wakes_on")
+        return frozenset()
+
+
+class Second(ReservePlugin, ForgetHandler):
+    """Behind the broken one: what is to be done for it is done all the same."""
+
+    name = "Second"
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        self.reserved: set[str] = set()
+        self.forgotten: list[str] = []
+
+    def class_key(self, pod: PodInfo) -> Hashable:
+        return None
+
+    def reserve(self, pod: PodInfo, row: int) -> None:
+        self.reserved.add(pod.key)
+
+    def unreserve(self, pod: PodInfo, row: int) -> None:
+        self.reserved.discard(pod.key)
+
+    def forget_pod(self, pod: PodInfo) -> None:
+        self.forgotten.append(pod.key)
+
+
+def breaking(view: ClusterView) -> Profile:
+    base = make_profile(view)
+    here = ("Second", "Breaking")
+    order = replace(
+        base.order,
+        reserve=here,
+        permit=here,
+        pre_bind=here,
+        bind=here,
+        post_bind=here,
+        pre_enqueue=("Breaking",),
+        pre_filter=(*base.order.pre_filter, "Breaking"),
+        post_filter=here,
+    )
+    plugins = {**base.plugins, "Breaking": Breaking(None, view), "Second": Second(None, view)}
+    return Profile(base.scheduler_name, plugins, order)
+
+
+def plugins_of(world: World) -> tuple[Breaking, Second]:
+    plugins = world.scheduler.engines["koord-scheduler"].profile.plugins
+    first, second = plugins["Breaking"], plugins["Second"]
+    assert isinstance(first, Breaking)
+    assert isinstance(second, Second)
+    return first, second
+
+
+FAILS_THE_ATTEMPT = (
+    *("class_key", "context_key", "pre_filter", "find_one_node", "prefer_nodes", "resize_pod", "nominate"),
+    *("reserve", "permit", "permit answers nonsense", "pre_binds", "allowed: pre_binds", "pre_bind", "bind"),
+    *("pre_bind is cancelled",),
+)
+IS_COUNTED = ("post_bind", "forget_nomination", "next_pod", "on_time", "wakes_at", "passed_by_time")
+
+
+@pytest.mark.parametrize("point", FAILS_THE_ATTEMPT)
+def test_the_attempt_fails_and_is_made_again(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(world: World) -> None:
+        monkeypatch.setattr(Breaking, "broken", point)
+        world.api.put(make_pod("p"))
+        world.api.put(make_pod("other"))
+        await world.settle()
+        if point.startswith("allowed:"):
+            waiting = world.scheduler.state.view.waiting.get("uid-p")
+            assert waiting is not None
+            waiting.allow("Breaking")
+            await world.settle()
+        assert world.api.placed() == {"other": "a"}
+        assert world.scheduler.queue.size(Pool.BACKOFF) == 1
+        assert world.scheduler.state.assumed_count == 0
+        first, second = plugins_of(world)
+        assert first.reserved == second.reserved == {"default/other"}
+        reached = "default/p" in first.unreserved
+        assert second.forgotten.count("default/p") == reached
+        monkeypatch.setattr(Breaking, "broken", "")
+        await world.settle(2)
+
+    world = simulate(story, one_node, breaking)
+    assert world.api.placed() == {"p": "a", "other": "a"}
+    assert [reason for name, reason, _ in world.api.conditions if name == "p"] == ["SchedulerError"]
+
+
+@pytest.mark.parametrize("point", IS_COUNTED)
+def test_the_error_is_counted_and_the_pod_placed(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(world: World) -> None:
+        monkeypatch.setattr(Breaking, "broken", point)
+        world.api.put(make_pod("p"))
+        world.api.put(make_pod("other"))
+        await world.settle()
+
+    world = simulate(story, one_node, breaking)
+    assert world.api.placed() == {"p": "a", "other": "a"}
+    labels = {"plugin": "Breaking", "method": point}
+    assert (world.registry.get_sample_value("scheduler_plugin_errors_total", labels) or 0) > 0
+
+
+@pytest.mark.parametrize("point", ["unreserve", "forget_pod", "before_failure", "after_failure"])
+def test_what_follows_a_refusal_is_done_all_the_same(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(world: World) -> None:
+        monkeypatch.setattr(Breaking, "broken", point)
+        world.api.put(make_pod("p"))
+        await world.settle()
+        first, second = plugins_of(world)
+        assert first.raised
+        assert first.reserved == second.reserved == set()
+        assert first.forgotten == second.forgotten == ["default/p"]
+        assert world.scheduler.queue.size(Pool.UNSCHEDULABLE) == 1
+        monkeypatch.setattr(Breaking, "broken", "")
+        world.api.put(make_pod("p", labels={"changed": ""}))
+        await world.settle(2)
+
+    world = simulate(story, one_node, breaking)
+    assert world.api.placed() == {"p": "a"}
+    assert world.api.conditions[0] == ("p", "Unschedulable", "0/1 nodes are available: 1 not yet.")
+    labels = {"plugin": "Breaking", "method": point}
+    assert world.registry.get_sample_value("scheduler_plugin_errors_total", labels) == 1
+
+
+@pytest.mark.parametrize("point", ["after_post_filter", "wakes_on"])
+def test_a_pod_that_fits_nowhere_is_tried_again(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(world: World) -> None:
+        monkeypatch.setattr(Breaking, "broken", point)
+        world.api.put(make_pod("p", cpu="9"))
+        await world.settle()
+        monkeypatch.setattr(Breaking, "broken", "")
+        world.api.put(make_node("large", cpu="16"))
+        await world.settle(2)
+
+    assert simulate(story, one_node, breaking).api.placed() == {"p": "large"}
+
+
+@pytest.mark.parametrize("nonsense", ["next_pod answers nonsense", "wakes_at answers nonsense"])
+def test_an_answer_that_means_nothing_is_passed_over(nonsense: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(world: World) -> None:
+        monkeypatch.setattr(Breaking, "broken", nonsense)
+        world.api.put(make_pod("p"))
+        await world.settle()
+
+    assert simulate(story, one_node, breaking).api.placed() == {"p": "a"}
+
+
+def test_a_pod_that_cannot_be_let_into_the_queue_says_so_and_is_let_in_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(world: World) -> None:
+        monkeypatch.setattr(Breaking, "broken", "pre_enqueue")
+        world.api.put(make_pod("p"))
+        world.api.put(make_pod("other"))
+        await world.settle()
+        assert world.api.placed() == {"other": "a"}
+        assert world.scheduler.queue.size(Pool.GATED) == 1
+        monkeypatch.setattr(Breaking, "broken", "")
+        await world.settle(2)
+
+    world = simulate(story, one_node, breaking)
+    message = "plugin Breaking failed in pre_enqueue: Boom: pre_enqueue"
+    assert world.api.placed() == {"p": "a", "other": "a"}
+    assert world.api.conditions == [("p", "SchedulerError", message)]
+    assert ("p", "FailedScheduling", message) in world.events.notes
+
+
+def test_who_waits_to_lead_says_nothing_about_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> World:
+        monkeypatch.setattr(Breaking, "broken", "pre_enqueue")
+        world = World(one_node(), breaking)
+        watching = asyncio.create_task(world.scheduler.watch())
+        world.api.put(make_pod("p"))
+        await world.settle()
+        watching.cancel()
+        return world
+
+    world = asyncio.run(run())
+    assert world.scheduler.queue.size(Pool.GATED) == 1
+    assert world.events.notes == []
+
+
+class Restless(ControllerProvider):
+    """Its controller fails the first two times, and its sibling cannot even be made."""
+
+    name = "Restless"
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        self.runs = 0
+
+    def controllers(self, writer: ClusterWriter) -> Sequence[Controller]:
+        plugin = self
+
+        class Once:
+            name = "once"
+
+            async def run(self) -> None:
+                plugin.runs += 1
+                if plugin.runs < 3:
+                    raise Boom("controller")
+
+        return (Once(),)
+
+
+class Unmade(ControllerProvider):
+    name = "Unmade"
+
+    def controllers(self, writer: ClusterWriter) -> Sequence[Controller]:
+        raise Boom("controllers")
+
+
+def test_a_controller_that_fails_is_run_again() -> None:
+    def restless(view: ClusterView) -> Profile:
+        base = make_profile(view)
+        plugins = {**base.plugins, "Unmade": Unmade(None, view), "Restless": Restless(None, view)}
+        return Profile(base.scheduler_name, plugins, base.order)
+
+    async def story(world: World) -> None:
+        world.api.put(make_pod("p"))
+        await world.settle()
+        for _ in range(4):
+            await world.settle(20)
+        plugin = world.scheduler.engines["koord-scheduler"].profile.plugins["Restless"]
+        assert isinstance(plugin, Restless)
+        assert plugin.runs == 3
+
+    world = simulate(story, one_node, restless)
+    assert world.api.placed() == {"p": "a"}
+    for plugin, method, count in (("Restless", "controller once", 2), ("Unmade", "controllers", 1)):
+        labels = {"plugin": plugin, "method": method}
+        assert world.registry.get_sample_value("scheduler_plugin_errors_total", labels) == count
+
+
+def test_an_error_of_our_own_costs_an_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> World:
+        world = World(one_node())
+        broken = iter([True])
+        decide = world.scheduler.engines["koord-scheduler"].decide
+
+        def decide_badly(pod: PodInfo, now: datetime) -> Any:
+            if next(broken, False):
+                raise Boom("a defect")
+            return decide(pod, now)
+
+        monkeypatch.setattr(world.scheduler.engines["koord-scheduler"], "decide", decide_badly)
+        async with world.running():
+            world.api.put(make_pod("p"))
+            await world.settle(2)
+        check(world)
+        return world
+
+    world = asyncio.run(run())
+    assert world.api.placed() == {"p": "a"}
+    assert world.api.conditions == [("p", "SchedulerError", "Boom: a defect")]
