@@ -16,7 +16,8 @@ from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
 from koordinator.kube.serving import Handler
-from koordinator.manager.controller_table import BUILT, GATES
+from koordinator.manager.colocation_profile.profile_review import are_profiles_read
+from koordinator.manager.controller_table import ALWAYS, BUILT, GATES
 from koordinator.manager.controllers import ControllerContext, make_controllers, run_controllers
 from koordinator.manager.features import WEBHOOK_FRAMEWORK
 from koordinator.manager.leadership import Leadership
@@ -68,19 +69,18 @@ class Manager:
             metrics=around.metrics,
         )
         self.webhooks = self._make_webhooks(options, around)
-        self._controllers = make_controllers(
-            ControllerContext(
-                client=around.leader_client,
-                informers=self._informers,
-                events=self._events,
-                options=options,
-                metrics=around.metrics,
-                clock=around.clock,
-                random=around.random,
-            ),
-            BUILT,
-            GATES,
+        context = ControllerContext(
+            client=around.leader_client,
+            informers=self._informers,
+            events=self._events,
+            options=options,
+            metrics=around.metrics,
+            clock=around.clock,
+            random=around.random,
         )
+        self._controllers = make_controllers(context, BUILT, GATES)
+        if are_profiles_read(options):
+            self._controllers |= {name: make(context) for name, make in ALWAYS.items()}
         export_unreadable(self._informers, around.metrics)
         self._servers = make_servers(
             around.metrics,
