@@ -79,7 +79,7 @@ class HandlerEntry:
 def _pod_mutating(context: HandlerContext) -> AdmissionHandler:
     return PodMutatingHandler(
         KnownProfiles(context.informers),
-        KnownQuotaTrees(context.informers, context.options.namespace),
+        KnownQuotaTrees(context.informers, context.options.namespace, context.quotas),
         context.draw,
         PodMutationSettings.from_gates(context.options.features),
         context.timer(MUTATE, "pod"),
