@@ -32,13 +32,13 @@ from koordinator.manager.webhook.known_cluster import (
     KnownQuotaTrees,
     forget_weights,
 )
-from koordinator.manager.webhook.known_rules import follow_rules
+from koordinator.manager.webhook.known_rules import ConfiguredRules
 from koordinator.manager.webhook.known_slo_configuration import KnownNodes, KnownSLOConfiguration
 from koordinator.manager.webhook.metrics import MUTATE, VALIDATE, StepTimer, WebhookMetrics
 from koordinator.manager.webhook.node.status_mutating import NodeStatusMutatingHandler
 from koordinator.manager.webhook.node.validating import NodeValidatingHandler
 from koordinator.manager.webhook.pod.binding import BindingAdmissionHandler
-from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRules
+from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRule, no_rules
 from koordinator.manager.webhook.pod.mutating import PodMutatingHandler, PodMutationSettings
 from koordinator.manager.webhook.pod.validating import PodValidatingHandler, PodValidationSettings
 from koordinator.manager.webhook.quota_accounts import StoredAccounts
@@ -88,9 +88,9 @@ def _pod_mutating(context: HandlerContext) -> AdmissionHandler:
 
 def _pod_validating(context: HandlerContext) -> AdmissionHandler:
     settings = PodValidationSettings.from_gates(context.options.features)
-    rules = EnhancedRules()
+    rules: Callable[[], tuple[EnhancedRule, ...]] = no_rules
     if settings.enhanced_rules:
-        follow_rules(context.informers, context.options.pod_enhanced_validator, rules)
+        rules = ConfiguredRules(context.informers, context.options.pod_enhanced_validator, context.clock)
     quota_check = QuotaPodCheck(context.quotas, QuotaSettings.from_gates(context.options.features))
     handler = PodValidatingHandler(rules, (quota_check,), settings, context.timer(VALIDATE, "pod"))
     return _counting(context, handler) if context.options.features.enabled(features.ENABLE_QUOTA_ADMISSION) else handler
