@@ -128,7 +128,7 @@ def our_webhooks() -> dict[str, Webhook]:
         PodMutatingHandler(cluster, NoQuotaTrees(), lambda: 0),
         PodValidatingHandler(settings=PodValidationSettings(device_resources=True)),
         ReservationMutatingHandler(cluster, lambda: 0),
-        BindingAdmissionHandler(_BINDING, pod_metadata, lambda decision: None),
+        BindingAdmissionHandler(_BINDING, pod_metadata, lambda decision, request: None),
     ]
     metrics = WebhookMetrics(Metrics())
     return {handler.path: Webhook(handler, metrics, ManualClock()) for handler in handlers}

@@ -5,6 +5,7 @@ A path whose gate is off is neither served nor installed: the API server is told
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -15,7 +16,7 @@ from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
 from koordinator.manager import features
 from koordinator.manager.options import Options
-from koordinator.manager.webhook.admission import AdmissionHandler
+from koordinator.manager.webhook.admission import AdmissionHandler, AdmissionRequest
 from koordinator.manager.webhook.config_map.validating import ConfigMapValidatingHandler
 from koordinator.manager.webhook.elastic_quota.changes import QuotaChanges
 from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
@@ -37,13 +38,21 @@ from koordinator.manager.webhook.known_slo_configuration import KnownNodes, Know
 from koordinator.manager.webhook.metrics import MUTATE, VALIDATE, StepTimer, WebhookMetrics
 from koordinator.manager.webhook.node.status_mutating import NodeStatusMutatingHandler
 from koordinator.manager.webhook.node.validating import NodeValidatingHandler
-from koordinator.manager.webhook.pod.binding import BindingAdmissionHandler
+from koordinator.manager.webhook.pod.binding import DENIED, DRY_RUN, BindingAdmissionHandler
 from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRule, no_rules
 from koordinator.manager.webhook.pod.mutating import PodMutatingHandler, PodMutationSettings
 from koordinator.manager.webhook.pod.validating import PodValidatingHandler, PodValidationSettings
 from koordinator.manager.webhook.quota_accounts import StoredAccounts
 from koordinator.manager.webhook.quota_batches import QuotaBatches
 from koordinator.manager.webhook.reservation.mutating import ReservationMutatingHandler
+
+logger = logging.getLogger(__name__)
+
+_BINDING_LOG: Final = {
+    DENIED: "denied, since --binding-admission-user-name does not name the user",
+    DRY_RUN: "allowed by --binding-admission-dry-run, and would be denied without it, since "
+    "--binding-admission-user-name does not name the user",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +120,17 @@ def _counting(context: HandlerContext, inner: AdmissionHandler) -> AdmissionHand
 
 def _pod_binding(context: HandlerContext) -> AdmissionHandler:
     decisions = context.metrics.binding_decisions
+
+    def record(decision: str, request: AdmissionRequest) -> None:
+        decisions.labels(decision).inc()
+        if decision in _BINDING_LOG:
+            pod = f"{request.namespace}/{request.name}"
+            logger.warning("binding of pod %s by %s: %s", pod, request.user_name, _BINDING_LOG[decision])
+
     return BindingAdmissionHandler(
         context.options.binding_admission,
         KnownPods(context.informers, context.options.namespace).metadata,
-        lambda decision: decisions.labels(decision).inc(),
+        record,
     )
 
 
