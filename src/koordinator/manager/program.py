@@ -33,6 +33,7 @@ from koordinator.manager.webhook.metrics import WebhookMetrics
 from koordinator.manager.webhook.program import Webhooks
 from koordinator.manager.webhook.quota_page import PATH as QUOTA_PAGE
 from koordinator.manager.webhook.quota_page import quota_page
+from koordinator.model.slo_configuration.extensions import NodeSLOExtension
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +53,8 @@ class Surroundings:
     metrics: Metrics
     instance: str
     """Who writes events: the program and the host that it runs on."""
+    extensions: tuple[NodeSLOExtension, ...] = ()
+    """What other packages add to NodeSLOs."""
 
 
 class Manager:
@@ -77,6 +80,7 @@ class Manager:
             metrics=around.metrics,
             clock=around.clock,
             random=around.random,
+            extensions=around.extensions,
         )
         self._controllers = make_controllers(context, BUILT, GATES)
         if are_profiles_read(options):

@@ -15,6 +15,7 @@ from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
 from koordinator.manager.options import Options
 from koordinator.model.slo_configuration.configuration import ConfigurationProblem, SLOConfiguration
+from koordinator.model.slo_configuration.extensions import NodeSLOExtension
 
 logger = logging.getLogger(__name__)
 
@@ -24,8 +25,15 @@ _RECORDER: Final = "slo-controller"
 class SLOConfigurationSource:
     """``current`` is the configuration in force. Whoever deletes the ConfigMap leaves the last one in force."""
 
-    def __init__(self, informers: InformerSet, options: Options, events: EventBroadcaster, metrics: Metrics) -> None:
-        self.current = SLOConfiguration()
+    def __init__(
+        self,
+        informers: InformerSet,
+        options: Options,
+        events: EventBroadcaster,
+        metrics: Metrics,
+        extensions: tuple[NodeSLOExtension, ...] = (),
+    ) -> None:
+        self.current = SLOConfiguration.with_extensions(extensions)
         self._listeners: list[Callable[[], None]] = []
         self._recorder = events.recorder(_RECORDER)
         self._in_error = metrics.gauge(
