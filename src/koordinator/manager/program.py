@@ -150,6 +150,9 @@ class Manager:
         return {PATH: explain_handler(controller.explain)}
 
     async def _control(self) -> None:
+        if self.webhooks is not None:
+            # What controllers write passes the webhooks: before these answer, API servers would refuse it.
+            await self.webhooks.sync.succeeded.wait()
         await run_controllers(self._informers, self._controllers)
 
 

@@ -15,11 +15,23 @@ from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
 from koordinator.manager.options import Options
 from koordinator.model.slo_configuration.configuration import ConfigurationProblem, SLOConfiguration
+from koordinator.model.slo_configuration.configuration_keys import (
+    COLOCATION_UNMARSHAL_FAILED,
+    CPU_NORMALIZATION_UNMARSHAL_FAILED,
+    RESOURCE_AMPLIFICATION_UNMARSHAL_FAILED,
+    SLO_UNMARSHAL_FAILED,
+)
 from koordinator.model.slo_configuration.extensions import NodeSLOExtension
 
 logger = logging.getLogger(__name__)
 
-_RECORDER: Final = "slo-controller"
+_SOURCES: Final = {
+    COLOCATION_UNMARSHAL_FAILED: "noderesource-controller",
+    SLO_UNMARSHAL_FAILED: "nodeslo-controller",
+    CPU_NORMALIZATION_UNMARSHAL_FAILED: "noderesource",
+    RESOURCE_AMPLIFICATION_UNMARSHAL_FAILED: "noderesource",
+}
+"""By the reason of an event, the component that writes it in the original."""
 
 
 class SLOConfigurationSource:
@@ -35,7 +47,7 @@ class SLOConfigurationSource:
     ) -> None:
         self.current = SLOConfiguration.with_extensions(extensions)
         self._listeners: list[Callable[[], None]] = []
-        self._recorder = events.recorder(_RECORDER)
+        self._recorders = {reason: events.recorder(source) for reason, source in _SOURCES.items()}
         self._in_error = metrics.gauge(
             "koord_manager_slo_configuration_in_error",
             "1 while something in a key of the SLO ConfigMap cannot be used; what was in force before then is",
@@ -96,7 +108,8 @@ class SLOConfigurationSource:
         about = reference_to(CONFIG_MAPS, config_map)
         for key, found in by_key.items():
             text = "; ".join(problem.message for problem in found)
-            self._recorder.event(about, "Warning", found[0].reason, f"Read {key}", f"{key}: {text}")
+            reason = found[0].reason
+            self._recorders[reason].event(about, "Warning", reason, f"Read {key}", f"{key}: {text}")
 
     def _take(self, configuration: SLOConfiguration, problems: Iterable[ConfigurationProblem]) -> None:
         broken = {problem.key for problem in problems}

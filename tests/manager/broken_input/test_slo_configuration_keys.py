@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODE_SLOS, NODES
+from koordinator.kube.event_series import EVENTS_V1
 from tests.manager.broken_input.bench import COLOCATION, CONFIG, SYSTEM, ManagerBench
 from tests.manager.broken_input.cluster_in_memory import ClusterInMemory, Document
 from tests.manager.broken_input.documents import BAD, bad_metric, bad_node, bad_topology
@@ -282,6 +283,27 @@ def test_every_broken_key_is_told_when_all_are_broken_at_once() -> None:
         }
         assert told == {key.name for key in KEYS}
         assert [key.in_force(bench.cluster) for key in KEYS[:-2]] == [key.amounts_to(FIRST) for key in KEYS[:-2]]
+
+    run(bench, story)
+
+
+SOURCES = {
+    "ColocationCfgUnmarshalFailed": "noderesource-controller",
+    "SLOCfgUnmarshalFailed": "nodeslo-controller",
+    "CPUNormalizationCfgUnmarshalFailed": "noderesource",
+    "ResourceAmplificationCfgUnmarshalFailed": "noderesource",
+}
+"""Who says so in the original: people select events by it."""
+
+
+@pytest.mark.parametrize("key", KEYS, ids=repr)
+def test_the_event_comes_from_the_component_that_it_comes_from_in_the_original(key: Key) -> None:
+    bench = ManagerBench()
+    bench.configure({key.name: "{"})
+
+    async def story() -> None:
+        (event,) = [each for each in bench.cluster.all(EVENTS_V1) if each["reason"] == key.reason]
+        assert event["reportingController"] == SOURCES[key.reason]
 
     run(bench, story)
 
