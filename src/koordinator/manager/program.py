@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from random import Random
 from typing import Final
 
+from koordinator.api.installation import MANAGER_LEASE
+from koordinator.api.kinds import LEASES
+from koordinator.api.meta import ObjectReference
 from koordinator.base.clock import Clock
+from koordinator.base.deadline import within
 from koordinator.base.garbage_collection import BRIEFLY, spare_initial_lists
 from koordinator.base.metrics import Metrics
 from koordinator.kube.events import EventBroadcaster
@@ -37,6 +42,7 @@ from koordinator.model.slo_configuration.extensions import NodeSLOExtension
 
 logger = logging.getLogger(__name__)
 
+_RELEASE_SECONDS: Final = 1.5
 _FLUSH_SECONDS: Final = 2.0
 """With what the webhooks take to stop this stays below ten seconds, the grace of the original's Deployment."""
 
@@ -71,6 +77,7 @@ class Manager:
             random=around.random,
             metrics=around.metrics,
         )
+        leadership.announce = self._announcer(options)
         self.webhooks = self._make_webhooks(options, around)
         context = ControllerContext(
             client=around.leader_client,
@@ -94,6 +101,15 @@ class Manager:
             self._routes(),
         )
         self._profile_server = make_profile_server(around.metrics, options.profile_address, around.clock)
+
+    def _announcer(self, options: Options) -> Callable[[str], None]:
+        """Writes who leads as events on the Lease, where people look for it."""
+        recorder = self._events.recorder(MANAGER_LEASE)
+        namespace = options.leader_election_namespace
+        lease = ObjectReference(
+            api_version=LEASES.api_version, kind=LEASES.name, namespace=namespace, name=MANAGER_LEASE
+        )
+        return lambda text: recorder.event(lease, "Normal", "LeaderElection", "Elect", text)
 
     def _make_webhooks(self, options: Options, around: Surroundings) -> Webhooks | None:
         if not options.features.enabled(WEBHOOK_FRAMEWORK):
@@ -131,16 +147,26 @@ class Manager:
                     spare_initial_lists(self._informers.wait_synced, self._clock, BRIEFLY), name="collector"
                 ),
             ]
-            working = [tasks.create_task(self._leadership.run(self._control), name="controllers")]
+            leading = tasks.create_task(self._leadership.run(self._control), name="controllers")
+            serving = []
             if self.webhooks is not None:
-                working.append(tasks.create_task(self.webhooks.run(), name="webhooks"))
+                serving.append(tasks.create_task(self.webhooks.run(), name="webhooks"))
             await stop.wait()
             logger.info("stopping")
-            await _end(working)
+            await asyncio.gather(self._end_leadership(leading), _end(serving))
             left = await self._events.flush(_FLUSH_SECONDS)
             if left:
                 logger.warning("%d events could not be written before the end", left)
             await _end(background)
+
+    async def _end_leadership(self, leading: asyncio.Task[None]) -> None:
+        """An API server that answers takes the lease back within milliseconds; from one that is away it expires."""
+        try:
+            await within(self._clock, _RELEASE_SECONDS, _end([leading]))
+        except TimeoutError:
+            # That has cancelled the task a second time, so that it waits for no answer any more.
+            logger.warning("the lease could not be given up within %gs: it will expire", _RELEASE_SECONDS)
+            await asyncio.wait({leading})
 
     def _routes(self) -> dict[str, Handler]:
         """What people may ask, beside the metrics."""
