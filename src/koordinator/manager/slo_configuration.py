@@ -9,10 +9,12 @@ from typing import Final
 
 from koordinator.api.core import ConfigMap
 from koordinator.api.kinds import CONFIG_MAPS
+from koordinator.api.slo_controller_config import DEFAULT_NAME
 from koordinator.base.metrics import Metrics
 from koordinator.kube.event_series import reference_to
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
+from koordinator.manager.missing import missing_slo_configuration
 from koordinator.manager.options import Options
 from koordinator.model.slo_configuration.configuration import ConfigurationProblem, SLOConfiguration
 from koordinator.model.slo_configuration.configuration_keys import (
@@ -57,6 +59,7 @@ class SLOConfigurationSource:
         self._seen = False
         self._in_charge = 0
         self._untold: tuple[ConfigMap, tuple[ConfigurationProblem, ...]] | None = None
+        self._missing = missing_slo_configuration(options.slo_config_name, DEFAULT_NAME, options.config_namespace)
         self._informer = informers.informer(
             CONFIG_MAPS, namespace=options.config_namespace, field_selector=f"metadata.name={options.slo_config_name}"
         )
@@ -86,6 +89,7 @@ class SLOConfigurationSource:
         """Everything that exists is known: without a ConfigMap by now, the defaults are what is wanted."""
         if not self._seen:
             self._seen = True
+            logger.warning("%s", self._missing)
             self._take(*self.current.updated(None))
 
     def _follow(self, config_map: ConfigMap) -> None:
