@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import shlex
 from dataclasses import fields
 from datetime import timedelta
 from pathlib import Path
@@ -190,3 +191,15 @@ def test_every_option_is_read_by_the_program() -> None:
         if isinstance(node, ast.Attribute)
     }
     assert [name for options in OPTIONS for name in _fields(options) if name not in read] == []
+
+
+def test_every_example_of_the_help_is_understood(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse_options(["--help"], {})
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    examples = [shlex.split(line) for line in lines if "koord-manager " in line and " --" in line]
+    assert len(examples) == 4
+    for example in examples:
+        start = example.index("koord-manager")
+        variables = dict(each.split("=", 1) for each in example[:start])
+        assert parse_options(example[start + 1 :], variables).remarks == ()

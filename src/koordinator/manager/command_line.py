@@ -33,12 +33,14 @@ Every replica answers webhooks; the leader alone runs controllers. Where webhook
   MUTATING_WEBHOOK_NAME (koordinator-mutating-webhook-configuration),
   VALIDATING_WEBHOOK_NAME (koordinator-validating-webhook-configuration).
 
-Examples:
+Examples, on a cluster that has its definitions, namespace and webhook configurations (docs/manager.md says how):
   koord-manager --metrics-addr=:8080 --health-probe-addr=:8000
       In a pod: metrics and health for whoever asks.
-  WEBHOOK_HOST=127.0.0.1 koord-manager --kubeconfig=$HOME/.kube/config --enable-leader-election=false
+  koord-manager --kubeconfig="$HOME/.kube/config" --feature-gates=WebhookFramework=false
+      Outside of the cluster, the controllers alone.
+  WEBHOOK_HOST=127.0.0.1 koord-manager --kubeconfig="$HOME/.kube/config" --enable-leader-election=false
       Beside an API server of this machine, which then asks https://127.0.0.1:9876.
-  koord-manager --controllers=*,-noderesource --feature-gates=NodeMutatingWebhook=true
+  koord-manager '--controllers=*,-noderesource' --feature-gates=NodeMutatingWebhook=true
       All controllers but one, and one webhook more than usual."""
 
 
