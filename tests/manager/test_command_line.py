@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+import ast
+import shlex
+from dataclasses import fields
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+import koordinator.manager
 from koordinator.base.listen_address import ListenAddress
 from koordinator.manager.command_line import parse_options
-from koordinator.manager.options import Options
+from koordinator.manager.environment import WebhookEnvironment
+from koordinator.manager.options import (
+    ColocationProfileOptions,
+    Options,
+    PodEnhancedValidatorOptions,
+    QuotaUpdateOptions,
+)
+from koordinator.manager.webhook.pod.binding import BindingAdmissionSettings
 
+OPTIONS = (
+    Options,
+    PodEnhancedValidatorOptions,
+    QuotaUpdateOptions,
+    BindingAdmissionSettings,
+    ColocationProfileOptions,
+    WebhookEnvironment,
+)
+_WRITERS_OF_OPTIONS = {"command_line.py", "command_line_parts.py"}
 CHART = (
     "--enable-leader-election",
     "--metrics-addr=:8080",
@@ -130,3 +152,54 @@ def test_the_options_of_each_part_are_read() -> None:
 )
 def test_profiles_have_an_address_of_their_own(arguments: list[str], expected: ListenAddress) -> None:
     assert parse_options(arguments, {}).profile_address == expected
+
+
+NOBODY_NAMED = (
+    "feature gate BindingAdmissionWebhook refuses nobody: --binding-admission-user-name names no user, so everybody "
+    "may bind pods"
+)
+NOWHERE_CHECKED = (
+    "feature gate BindingAdmissionWebhook refuses nobody: --binding-admission-namespaces names no namespace; write * "
+    "for all of them"
+)
+
+
+@pytest.mark.parametrize(
+    ("flags", "remarks"),
+    [
+        ([], (NOBODY_NAMED,)),
+        (["--binding-admission-user-name=koord"], (NOWHERE_CHECKED,)),
+        (["--binding-admission-user-name=koord", "--binding-admission-namespaces=*"], ()),
+    ],
+)
+def test_binding_admission_that_refuses_nobody_is_said(flags: list[str], remarks: tuple[str, ...]) -> None:
+    assert parse_options(["--feature-gates=BindingAdmissionWebhook=true", *flags], {}).remarks == remarks
+
+
+def _fields(options: type[Any]) -> list[str]:
+    return [field.name for field in fields(options)]
+
+
+def test_every_option_is_read_by_the_program() -> None:
+    """A flag that nobody reads does nothing, whatever its help says."""
+    folder = Path(koordinator.manager.__file__).parent
+    sources = [path for path in folder.rglob("*.py") if path.name not in _WRITERS_OF_OPTIONS]
+    read = {
+        node.attr
+        for path in sources
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute)
+    }
+    assert [name for options in OPTIONS for name in _fields(options) if name not in read] == []
+
+
+def test_every_example_of_the_help_is_understood(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse_options(["--help"], {})
+    lines = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    examples = [shlex.split(line) for line in lines if "koord-manager " in line and " --" in line]
+    assert len(examples) == 4
+    for example in examples:
+        start = example.index("koord-manager")
+        variables = dict(each.split("=", 1) for each in example[:start])
+        assert parse_options(example[start + 1 :], variables).remarks == ()

@@ -26,5 +26,5 @@ def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
         main(["--help"], {})
     assert ended.value.code == 0
     text = capsys.readouterr().out
-    for word in ("WEBHOOK_HOST", "--controllers", "WebhookFramework=true|false (BETA - default=true)", "Examples:"):
+    for word in ("WEBHOOK_HOST", "--controllers", "WebhookFramework=true|false (BETA - default=true)", "Examples, "):
         assert word in text

@@ -9,12 +9,16 @@ from pathlib import Path
 from random import Random
 
 from koordinator.api.kinds import (
+    CUSTOM_RESOURCE_DEFINITIONS,
     LEASES,
     MUTATING_WEBHOOK_CONFIGURATIONS,
     NAMESPACES,
+    NODE_SLOS,
+    NODES,
     SECRETS,
     VALIDATING_WEBHOOK_CONFIGURATIONS,
 )
+from koordinator.api.manifests import custom_resource_definitions
 from koordinator.base.clock import SystemClock
 from koordinator.base.listen_address import NOWHERE
 from koordinator.base.metrics import Metrics
@@ -104,6 +108,24 @@ def test_from_start_to_stop(tmp_path: Path) -> None:
                     await asyncio.sleep(0.01)
             lease = await client.get(LEASES, "koordinator-manager", NAMESPACE)
             assert not lease.spec.holder_identity
+
+    asyncio.run(scenario())
+
+
+def test_controllers_write_once_the_webhooks_answer(tmp_path: Path) -> None:
+    """Otherwise what they write is refused, since API servers would ask webhooks that nobody serves yet."""
+
+    async def scenario() -> None:
+        async with asyncio.timeout(60), installed(tmp_path) as client:
+            for definition in custom_resource_definitions():
+                await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
+            await client.create(NODES, {"metadata": {"name": "n1"}})
+            async with running(make_manager(client, tmp_path / "certificates", "")):
+                configuration = await client.get(MUTATING_WEBHOOK_CONFIGURATIONS, MUTATING)
+                while not (written := (await client.list(NODE_SLOS)).items):
+                    await asyncio.sleep(0.01)
+            rewritten = int(configuration.metadata.resource_version)
+            assert int(written[0].metadata.resource_version) > rewritten
 
     asyncio.run(scenario())
 

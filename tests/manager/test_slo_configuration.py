@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from koordinator.api.kinds import CONFIG_MAPS, EVENTS
 from koordinator.kube.interface import PatchType
 from koordinator.manager.slo_configuration import SLOConfigurationSource
@@ -42,6 +44,25 @@ def test_without_a_config_map_the_defaults_are_in_force(tmp_path: Path) -> None:
                 assert (before.available, now.available, now.strategies.cluster.enable) == (False, True, False)
 
     asyncio.run(scenario())
+
+
+def test_a_config_map_that_does_not_exist_is_named_once_with_the_command_that_installs_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with controller_bench(tmp_path) as made:
+            source = source_of(made)
+            async with made.working():
+                for _ in range(2):
+                    with source.in_charge():
+                        pass
+
+    asyncio.run(scenario())
+    (said,) = [record.getMessage() for record in caplog.records if "does not exist" in record.getMessage()]
+    assert said == (
+        "ConfigMap koordinator-system/slo-controller-config does not exist, so that no node lends anything: "
+        "koord manifests --only config-maps | kubectl apply -f -"
+    )
 
 
 def test_what_is_written_is_in_force(tmp_path: Path) -> None:

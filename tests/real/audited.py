@@ -52,9 +52,12 @@ class Audited:
         for document in (*self._documents, *more):
             self.create(_PATHS[document["kind"]], document)
 
-    def granted(self) -> set[Right]:
+    def granted(self, but_for: str = "") -> set[Right]:
+        """All rights, without those of the ClusterRole that is named."""
         rights = set()
         for document in self._documents:
+            if but_for and document["metadata"]["name"] == but_for:
+                continue
             for rule in document.get("rules", ()):
                 for group in rule["apiGroups"]:
                     rights |= {(verb, group, resource) for verb in rule["verbs"] for resource in rule["resources"]}
@@ -69,9 +72,9 @@ class Audited:
                 rights.add((entry["verb"], about.get("apiGroup", ""), about["resource"] + subresource))
         return rights
 
-    def idle(self) -> set[Right]:
+    def idle(self, but_for: str = "") -> set[Right]:
         """What nobody has made use of yet. A watch is in the books once it has ended: with the process."""
-        return {right for right in self.granted() - self.used() if right[0] != "watch"}
+        return {right for right in self.granted(but_for) - self.used() if right[0] != "watch"}
 
     def refused(self) -> list[str]:
         return [

@@ -132,7 +132,7 @@ def test_a_configuration_that_is_missing_is_named_until_it_is_there_again(
     cluster: Cluster, serving: ManagerProcess
 ) -> None:
     cluster.request("DELETE", f"{REGISTRATION}/mutatingwebhookconfigurations/{MUTATING}")
-    said = f"not found MutatingWebhookConfiguration {MUTATING}: install it first"
+    said = f"MutatingWebhookConfiguration {MUTATING} does not exist: koord manifests --only webhook"
     serving.wait(lambda: said in serving.log.read_text(), "warning")
     assert serving.ready(), "the other configuration is served as before"
     create(cluster.plane, f"{REGISTRATION}/mutatingwebhookconfigurations", mutating())

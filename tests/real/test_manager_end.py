@@ -17,6 +17,8 @@ from tests.real.programs import RealPrograms
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/koordinator-system/leases/koordinator-manager"
 RENEW_SECONDS = 10.0
+AT_ONCE_SECONDS = 5.0
+"""On a busy machine."""
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +50,24 @@ def test_asked_to_stop_it_gives_up_its_lease_and_succeeds(cluster: ControlPlane,
     assert leader.stop() == 0
     assert not lease(cluster).get("holderIdentity")
     assert "Traceback" not in leader.log.read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("away", ["silent", "gone"])
+def test_a_leader_whose_api_server_is_away_ends_at_once(
+    plane: ControlPlane, tmp_path: Path, away: str, number: signal.Signals
+) -> None:
+    """Its lease cannot be given up; it expires, and nobody waits for an answer that may never come."""
+    prepare(plane)
+    install(plane)
+    with manager(OURS, plane.kubeconfig, tmp_path / "manager", arguments=(gates(),)) as running:
+        running.wait_ready()
+        running.wait(lambda: "koordinator_manager_is_leader 1.0" in running.metrics(), "leader")
+        plane.pause_api_server() if away == "silent" else plane.kill_api_server()
+        running.process.send_signal(number)
+        assert running.process.wait(AT_ONCE_SECONDS) == 0
+        plane.resume_api_server() if away == "silent" else plane.start_api_server()
+        assert "Traceback" not in running.log.read_text()
 
 
 def test_a_leader_that_stood_still_past_its_term_ends_when_it_goes_on(

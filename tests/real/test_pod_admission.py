@@ -27,7 +27,6 @@ from koordinator.manager.webhook.admission import AdmissionHandler
 from koordinator.manager.webhook.dispatch import Webhook
 from koordinator.manager.webhook.metrics import WebhookMetrics
 from koordinator.manager.webhook.pod.binding import BindingAdmissionHandler, BindingAdmissionSettings
-from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRules
 from koordinator.manager.webhook.pod.mutating import PodMutatingHandler
 from koordinator.manager.webhook.pod.validating import PodValidatingHandler, PodValidationSettings
 from koordinator.manager.webhook.reservation.mutating import ReservationMutatingHandler
@@ -127,9 +126,9 @@ def our_webhooks() -> dict[str, Webhook]:
         cluster.add_priority_class(document)
     handlers: list[AdmissionHandler] = [
         PodMutatingHandler(cluster, NoQuotaTrees(), lambda: 0),
-        PodValidatingHandler(EnhancedRules(), settings=PodValidationSettings(device_resources=True)),
+        PodValidatingHandler(settings=PodValidationSettings(device_resources=True)),
         ReservationMutatingHandler(cluster, lambda: 0),
-        BindingAdmissionHandler(_BINDING, pod_metadata, lambda decision: None),
+        BindingAdmissionHandler(_BINDING, pod_metadata, lambda decision, request: None),
     ]
     metrics = WebhookMetrics(Metrics())
     return {handler.path: Webhook(handler, metrics, ManualClock()) for handler in handlers}

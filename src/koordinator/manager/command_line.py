@@ -14,7 +14,7 @@ from koordinator.base.listen_address import NOWHERE, ListenAddress, parse_listen
 from koordinator.base.unused_flags import UnusedFlags
 from koordinator.manager.command_line_parts import ControllerFlags, WebhookFlags
 from koordinator.manager.environment import read_environment
-from koordinator.manager.features import WITHOUT_EFFECT, make_features
+from koordinator.manager.features import BINDING_ADMISSION_WEBHOOK, WITHOUT_EFFECT, make_features
 from koordinator.manager.name_list import unknown_names
 from koordinator.manager.options import CONTROLLERS, Options
 from koordinator.manager.unused_flags import SWITCHES, UNUSED_FLAGS
@@ -33,12 +33,14 @@ Every replica answers webhooks; the leader alone runs controllers. Where webhook
   MUTATING_WEBHOOK_NAME (koordinator-mutating-webhook-configuration),
   VALIDATING_WEBHOOK_NAME (koordinator-validating-webhook-configuration).
 
-Examples:
+Examples, on a cluster that has its definitions, namespace and webhook configurations (docs/manager.md says how):
   koord-manager --metrics-addr=:8080 --health-probe-addr=:8000
       In a pod: metrics and health for whoever asks.
-  WEBHOOK_HOST=127.0.0.1 koord-manager --kubeconfig=$HOME/.kube/config --enable-leader-election=false
+  koord-manager --kubeconfig="$HOME/.kube/config" --feature-gates=WebhookFramework=false
+      Outside of the cluster, the controllers alone.
+  WEBHOOK_HOST=127.0.0.1 koord-manager --kubeconfig="$HOME/.kube/config" --enable-leader-election=false
       Beside an API server of this machine, which then asks https://127.0.0.1:9876.
-  koord-manager --controllers=*,-noderesource --feature-gates=NodeMutatingWebhook=true
+  koord-manager '--controllers=*,-noderesource' --feature-gates=NodeMutatingWebhook=true
       All controllers but one, and one webhook more than usual."""
 
 
@@ -66,7 +68,11 @@ class _Flags:
         )
         self.qps = group.integer("rest-config-qps", _DEFAULTS.qps, "Requests a second; 0 or less: no limit.")
         self.burst = group.integer("rest-config-burst", _DEFAULTS.burst, "Requests at once.")
-        self.namespace = group.string("namespace", "", "Watch this namespace only; empty: all of them.")
+        self.namespace = group.string(
+            "namespace",
+            "",
+            "Of pods, quotas and quota profiles watch those of this namespace only; empty: those of all.",
+        )
         self.sync_period = group.string(
             "sync-period",
             "",
@@ -118,7 +124,9 @@ class _Flags:
         self.pprof_address = self._address(
             group, "pprof-addr", _DEFAULTS.profile_address, "Where to serve them. No authentication."
         )
-        self.verbosity = group.integer("v", 2, "How much to log; from 4 on each decision.", minimum=0)
+        self.verbosity = group.integer(
+            "v", 2, "How much to log; from 4 on also which requests are sent again.", minimum=0
+        )
 
     def _address(self, group: FlagGroup, name: str, default: ListenAddress, help_text: str) -> Flag[ListenAddress]:
         flag = Flag(name, default, help_text, parse_listen_address, "host:port", str(default))
@@ -170,11 +178,25 @@ def _remarks(flags: _Flags, given: FlagValues) -> list[str]:
         if name in WITHOUT_EFFECT
     ]
     remarks += _sync_period_remark(given[flags.sync_period])
+    remarks += _binding_remarks(flags, given)
     controllers = given[flags.controllers.controllers]
     remarks += [f"--controllers: {text}" for text in unknown_names(controllers, CONTROLLERS)]
     plugins = given[flags.controllers.node_resource_plugins]
     remarks += [f"--noderesource-plugins: {text}" for text in unknown_names(plugins, PLUGINS)]
     return remarks
+
+
+def _binding_remarks(flags: _Flags, given: FlagValues) -> list[str]:
+    settings, gate = flags.webhooks.binding_admission(given), BINDING_ADMISSION_WEBHOOK
+    if not flags.features.enabled(gate):
+        return []
+    if not settings.user_names:
+        nobody = "--binding-admission-user-name names no user, so everybody may bind pods"
+        return [f"feature gate {gate} refuses nobody: {nobody}"]
+    if not settings.namespaces:
+        nowhere = "--binding-admission-namespaces names no namespace; write * for all of them"
+        return [f"feature gate {gate} refuses nobody: {nowhere}"]
+    return []
 
 
 def _sync_period_remark(text: str) -> list[str]:

@@ -37,26 +37,34 @@ class ControllerFlags:
         self._by_default = group.boolean(
             "colocation-profile-reconcile-by-default",
             _PROFILE.reconcile_by_default,
-            "Bring existing pods in line with every ClusterColocationProfile, not only with those that ask for it.",
+            "Bring existing pods in line with every ClusterColocationProfile, not only with those that are labelled "
+            "config.koordinator.sh/controller-managed=true (feature ColocationProfileController).",
         )
         self._interval = group.duration(
-            "colocation-profile-reconcile-interval", _PROFILE.reconcile_interval, "How often to do so."
+            "colocation-profile-reconcile-interval",
+            _PROFILE.reconcile_interval,
+            "How often to do so; 0: only when a profile changes.",
         )
         self._force_update = group.duration(
             "colocation-profile-force-update-pod-duration",
             _PROFILE.force_update_pod_duration,
-            "Write a pod again after so long even if it looks in line.",
+            "Look again after so long at a pod that a profile has been applied to, and write it if it is not in line; "
+            "0: not until the profile changes.",
         )
         self._expire = group.duration(
             "colocation-profile-expire-pod-cache-duration",
             _PROFILE.expire_pod_cache_duration,
-            "Forget after so long which pods were in line.",
+            "How often to drop from memory the pods that are gone or are to be looked at again.",
         )
         self._qps = group.number(
-            "colocation-profile-update-pod-qps", _PROFILE.update_pod_qps, "Pods to write a second."
+            "colocation-profile-update-pod-qps",
+            _PROFILE.update_pod_qps,
+            "Pods to write a second; 0: the burst and no more.",
         )
         self._burst = group.integer(
-            "colocation-profile-update-pod-qps-burst", _PROFILE.update_pod_qps_burst, "Pods to write at once."
+            "colocation-profile-update-pod-qps-burst",
+            _PROFILE.update_pod_qps_burst,
+            "Pods to write at once, after a pause.",
         )
 
     def colocation_profile(self, given: FlagValues) -> ColocationProfileOptions:
@@ -91,22 +99,28 @@ class WebhookFlags:
         )
         self._validator_name = group.string("pod-enhanced-validator-config-name", _VALIDATOR.config_name, "Its name.")
         self._validator_interval = group.duration(
-            "pod-enhanced-validator-reconcile-interval", _VALIDATOR.reconcile_interval, "How often it is read anew."
+            "pod-enhanced-validator-reconcile-interval",
+            _VALIDATOR.reconcile_interval,
+            "A change of it is in force after so long at most; 0: at once.",
         )
 
     def _quota(self, group: FlagGroup) -> None:
         self._retries = group.integer(
             "quota-update-max-retries",
             _QUOTA.max_retries,
-            "How often to try to write what a quota has used; more for many pods at once, up to this many.",
+            "How often to try again to write what a quota has used (feature EnableQuotaAdmission): three times, and "
+            "once more for each doubling of the pods that are counted together, up to this many; less than 3 means 3.",
         )
         self._jitter = group.duration(
             "quota-update-retry-jitter",
             _QUOTA.retry_jitter,
-            "Wait up to so long after a conflict with another replica; 50ms suits several replicas.",
+            "Wait for half of this to all of it after a conflict with another replica; 0: do not wait. 50ms suits "
+            "several replicas.",
         )
         self._total_jitter = group.duration(
-            "quota-update-max-total-jitter", _QUOTA.max_total_jitter, "The longest that such waits add up to."
+            "quota-update-max-total-jitter",
+            _QUOTA.max_total_jitter,
+            "The longest that such waits add up to for one write.",
         )
         self._fresh_get = group.boolean(
             "quota-update-conflict-fresh-get",
@@ -122,17 +136,19 @@ class WebhookFlags:
             "BindingAdmissionWebhook).",
         )
         self._dry_run = group.boolean(
-            "binding-admission-dry-run", _BINDING.dry_run, "Let everybody, but log and count who would be refused."
+            "binding-admission-dry-run",
+            _BINDING.dry_run,
+            "Let everybody bind, but log and count who would be refused.",
         )
         self._namespaces = group.strings(
             "binding-admission-namespaces",
             _BINDING.namespaces,
-            "The namespaces where this is checked; * is all of them, empty does not look at the namespace.",
+            "The namespaces where this is checked; * is all of them, empty is none, where everybody may bind.",
         )
         self._exclude_namespaces = group.strings(
             "binding-admission-exclude-namespaces",
             _BINDING.excluded_namespaces,
-            "The namespaces where everybody may bind.",
+            "The namespaces where everybody may bind; they win over --binding-admission-namespaces.",
         )
         self._bypass_labels = group.strings(
             "binding-admission-bypass-labels", _BINDING.bypass_labels, "Pods with such a label may be bound by anybody."

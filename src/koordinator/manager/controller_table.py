@@ -7,6 +7,7 @@ from typing import Final
 
 from koordinator.manager import features
 from koordinator.manager.colocation_profile.controller import ColocationProfileController
+from koordinator.manager.colocation_profile.profile_review import ProfileReview
 from koordinator.manager.controllers import ControllerMaker
 from koordinator.manager.node_policy.node_metric import NodeMetricController
 from koordinator.manager.node_policy.node_slo import NodeSLOController
@@ -20,5 +21,7 @@ BUILT: Final[Mapping[str, ControllerMaker]] = {
     NodeSLOController.name: NodeSLOController,
     QuotaProfileController.name: QuotaProfileController,
 }
+ALWAYS: Final[Mapping[str, ControllerMaker]] = {ProfileReview.name: ProfileReview}
+"""Those that no flag names, since the original has none: they run on the leader where there is something for them."""
 GATES: Final[Mapping[str, str]] = {ColocationProfileController.name: features.COLOCATION_PROFILE_CONTROLLER}
 """The feature gates of controllers that have one."""

@@ -19,6 +19,7 @@ from koordinator.kube.interface import Client
 from koordinator.manager.options import CONTROLLERS, Options
 from koordinator.manager.slo_configuration import SLOConfigurationSource
 from koordinator.manager.turns import Turns
+from koordinator.model.slo_configuration.extensions import NodeSLOExtension
 
 logger = logging.getLogger(__name__)
 
@@ -36,11 +37,13 @@ class ControllerContext:
     metrics: Metrics
     clock: Clock
     random: Random
+    extensions: tuple[NodeSLOExtension, ...] = ()
+    """What other packages add to NodeSLOs."""
 
     @cached_property
     def slo_configuration(self) -> SLOConfigurationSource:
         """The SLO ConfigMap, followed once for all controllers."""
-        return SLOConfigurationSource(self.informers, self.options, self.events, self.metrics)
+        return SLOConfigurationSource(self.informers, self.options, self.events, self.metrics, self.extensions)
 
     @cached_property
     def turns(self) -> Turns:

@@ -16,6 +16,8 @@ from koordinator.base.listen_address import LAST_PORT
 
 FILE_WRITER: Final = "fs"
 SECRET_WRITER: Final = "secret"  # noqa: S105 - a kind of writer
+MUTATING_VARIABLE: Final = "MUTATING_WEBHOOK_NAME"
+VALIDATING_VARIABLE: Final = "VALIDATING_WEBHOOK_NAME"
 _WRITERS: Final = ("", FILE_WRITER, SECRET_WRITER)
 
 
@@ -62,8 +64,8 @@ def read_environment(variables: Mapping[str, str]) -> WebhookEnvironment:
         namespace=text("POD_NAMESPACE", default.namespace),
         service=text("SERVICE_NAME", default.service),
         secret=text("SECRET_NAME", default.secret),
-        mutating_configuration=text("MUTATING_WEBHOOK_NAME", default.mutating_configuration),
-        validating_configuration=text("VALIDATING_WEBHOOK_NAME", default.validating_configuration),
+        mutating_configuration=text(MUTATING_VARIABLE, default.mutating_configuration),
+        validating_configuration=text(VALIDATING_VARIABLE, default.validating_configuration),
     )
 
 

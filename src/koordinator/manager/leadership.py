@@ -28,13 +28,16 @@ class Leadership:
         metrics: Metrics,
         on_overrun: Callable[[], None],
     ) -> None:
-        """``on_overrun`` ends the process: work goes on that should have stopped, and another replica leads."""
+        """``on_overrun`` ends the process: work goes on that should have stopped, and another replica leads.
+
+        Set ``announce`` before ``run`` to be given the texts of LeaderElection events."""
         self._client = client
         self._config = config
         self._clock = clock
         self._random = random
         self._metrics = metrics
         self._on_overrun = on_overrun
+        self.announce: Callable[[str], None] | None = None
         self._elector: LeaderElector | None = None
         self._is_leader = metrics.gauge("koordinator_manager_is_leader", "Whether this replica runs the controllers.")
 
@@ -70,6 +73,7 @@ class Leadership:
                 clock=self._clock,
                 random=self._random,
                 metrics=self._metrics,
+                announce=self.announce,
                 on_overrun=self._on_overrun,
             )
             self._elector = elector

@@ -26,8 +26,10 @@ from koordinator.kube.leader_election import LeaderElectionConfig, make_identity
 from koordinator.kube.suspension import end_when_resumed_too_late
 from koordinator.manager.command_line import parse_options
 from koordinator.manager.leadership import Leadership
+from koordinator.manager.node_policy.installed_extensions import installed_extensions
 from koordinator.manager.options import Options
 from koordinator.manager.program import Manager, Surroundings
+from koordinator.model.slo_configuration.extensions import NodeSLOExtension
 
 logger = logging.getLogger(__name__)
 
@@ -41,14 +43,15 @@ def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] 
         options = parse_options(sys.argv[1:] if arguments is None else arguments, variables)
         logs.configure(options.verbosity)
         _greet(options)
+        extensions = _extensions()
         allow_many_open_files()
-        uvloop.run(_run(options))
+        uvloop.run(_run(options, extensions))
     except (KoordinatorError, OSError, ExceptionGroup) as error:
         return exit_status(_PROGRAM, error)
     return 0
 
 
-async def _run(options: Options) -> None:
+async def _run(options: Options, extensions: tuple[NodeSLOExtension, ...]) -> None:
     stop = asyncio.Event()
     stop_on_signals(stop)
     metrics = Metrics()
@@ -65,12 +68,14 @@ async def _run(options: Options) -> None:
     try:
         metrics.add_process_metrics()
         options.features.export(metrics)
-        await _make_manager(options, client, metrics).run(stop)
+        await _make_manager(options, client, metrics, extensions).run(stop)
     finally:
         await client.close()
 
 
-def _make_manager(options: Options, client: KubeClient, metrics: Metrics) -> Manager:
+def _make_manager(
+    options: Options, client: KubeClient, metrics: Metrics, extensions: tuple[NodeSLOExtension, ...]
+) -> Manager:
     host, clock, random = socket.gethostname(), SystemClock(), Random()
     leadership = Leadership(
         client, _election(options, host), clock=clock, random=random, metrics=metrics, on_overrun=end_process
@@ -84,6 +89,7 @@ def _make_manager(options: Options, client: KubeClient, metrics: Metrics) -> Man
         random=random,
         metrics=metrics,
         instance=f"{_PROGRAM}-{host}",
+        extensions=extensions,
     )
     return Manager(options, leadership, around)
 
@@ -97,6 +103,13 @@ def _election(options: Options, host: str) -> LeaderElectionConfig | None:
         identity=make_identity(host),
         release_on_cancel=True,
     )
+
+
+def _extensions() -> tuple[NodeSLOExtension, ...]:
+    extensions = installed_extensions()
+    if extensions:
+        logger.info("extensions of NodeSLOs: %s", ", ".join(extension.key for extension in extensions))
+    return extensions
 
 
 def _greet(options: Options) -> None:

@@ -9,25 +9,47 @@ from typing import Final
 
 from koordinator.api.core import ConfigMap
 from koordinator.api.kinds import CONFIG_MAPS
+from koordinator.api.slo_controller_config import DEFAULT_NAME
 from koordinator.base.metrics import Metrics
 from koordinator.kube.event_series import reference_to
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
+from koordinator.manager.missing import missing_slo_configuration
 from koordinator.manager.options import Options
 from koordinator.model.slo_configuration.configuration import ConfigurationProblem, SLOConfiguration
+from koordinator.model.slo_configuration.configuration_keys import (
+    COLOCATION_UNMARSHAL_FAILED,
+    CPU_NORMALIZATION_UNMARSHAL_FAILED,
+    RESOURCE_AMPLIFICATION_UNMARSHAL_FAILED,
+    SLO_UNMARSHAL_FAILED,
+)
+from koordinator.model.slo_configuration.extensions import NodeSLOExtension
 
 logger = logging.getLogger(__name__)
 
-_RECORDER: Final = "slo-controller"
+_SOURCES: Final = {
+    COLOCATION_UNMARSHAL_FAILED: "noderesource-controller",
+    SLO_UNMARSHAL_FAILED: "nodeslo-controller",
+    CPU_NORMALIZATION_UNMARSHAL_FAILED: "noderesource",
+    RESOURCE_AMPLIFICATION_UNMARSHAL_FAILED: "noderesource",
+}
+"""By the reason of an event, the component that writes it in the original."""
 
 
 class SLOConfigurationSource:
     """``current`` is the configuration in force. Whoever deletes the ConfigMap leaves the last one in force."""
 
-    def __init__(self, informers: InformerSet, options: Options, events: EventBroadcaster, metrics: Metrics) -> None:
-        self.current = SLOConfiguration()
+    def __init__(
+        self,
+        informers: InformerSet,
+        options: Options,
+        events: EventBroadcaster,
+        metrics: Metrics,
+        extensions: tuple[NodeSLOExtension, ...] = (),
+    ) -> None:
+        self.current = SLOConfiguration.with_extensions(extensions)
         self._listeners: list[Callable[[], None]] = []
-        self._recorder = events.recorder(_RECORDER)
+        self._recorders = {reason: events.recorder(source) for reason, source in _SOURCES.items()}
         self._in_error = metrics.gauge(
             "koord_manager_slo_configuration_in_error",
             "1 while something in a key of the SLO ConfigMap cannot be used; what was in force before then is",
@@ -37,6 +59,7 @@ class SLOConfigurationSource:
         self._seen = False
         self._in_charge = 0
         self._untold: tuple[ConfigMap, tuple[ConfigurationProblem, ...]] | None = None
+        self._missing = missing_slo_configuration(options.slo_config_name, DEFAULT_NAME, options.config_namespace)
         self._informer = informers.informer(
             CONFIG_MAPS, namespace=options.config_namespace, field_selector=f"metadata.name={options.slo_config_name}"
         )
@@ -66,6 +89,7 @@ class SLOConfigurationSource:
         """Everything that exists is known: without a ConfigMap by now, the defaults are what is wanted."""
         if not self._seen:
             self._seen = True
+            logger.warning("%s", self._missing)
             self._take(*self.current.updated(None))
 
     def _follow(self, config_map: ConfigMap) -> None:
@@ -88,7 +112,8 @@ class SLOConfigurationSource:
         about = reference_to(CONFIG_MAPS, config_map)
         for key, found in by_key.items():
             text = "; ".join(problem.message for problem in found)
-            self._recorder.event(about, "Warning", found[0].reason, f"Read {key}", f"{key}: {text}")
+            reason = found[0].reason
+            self._recorders[reason].event(about, "Warning", reason, f"Read {key}", f"{key}: {text}")
 
     def _take(self, configuration: SLOConfiguration, problems: Iterable[ConfigurationProblem]) -> None:
         broken = {problem.key for problem in problems}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -39,7 +40,7 @@ GROUPS = {
 class Admission:
     """All webhooks, with every gate on, over what a cluster holds."""
 
-    def __init__(self, bench: ManagerBench) -> None:
+    def __init__(self, bench: ManagerBench, options: Options | None = None) -> None:
         gates = make_features()
         gates.set(dict.fromkeys(GATES, True))
         client, clock, random = as_client(ClientInMemory(bench.cluster)), bench.clock, Random(1)
@@ -47,7 +48,9 @@ class Admission:
         self.metrics = Metrics()
         metrics, quotas = WebhookMetrics(self.metrics), ExpectedQuotas(clock.monotonic)
         follow_quotas(self.informers, "", quotas)
-        context = HandlerContext(client, self.informers, Options(features=gates), metrics, clock, random, quotas)
+        context = HandlerContext(
+            client, self.informers, replace(options or Options(), features=gates), metrics, clock, random, quotas
+        )
         self.webhooks = {each.path: Webhook(each, metrics, clock) for each in make_handlers(context)}
 
     async def ask(self, resource: str, document: Document, operation: str, **more: Any) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from koordinator.base.metrics import Metrics
 from koordinator.kube.event_series import EVENTS_V1
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
-from koordinator.manager.controller_table import BUILT
+from koordinator.manager.controller_table import ALWAYS, BUILT
 from koordinator.manager.controllers import ControllerContext, run_controllers
 from koordinator.manager.node_resource.controller import NodeResourceController
 from koordinator.manager.options import Options
@@ -46,7 +46,7 @@ class ManagerBench:
         self.context = ControllerContext(
             client, self.informers, self.events, Options(), self.metrics, self.clock, random
         )
-        self.controllers = {name: make(self.context) for name, make in BUILT.items()}
+        self.controllers = {name: make(self.context) for name, make in {**BUILT, **ALWAYS}.items()}
 
     @property
     def node_resource(self) -> NodeResourceController:

@@ -201,8 +201,8 @@ def test_of_two_replicas_one_tells_of_a_broken_configuration() -> None:
         async with settled(world, one, two):
             world.configure({"colocation-config": "{"})
             await world.pass_by(5)
-            about = [each["reportingInstance"] for each in world.cluster.all(EVENTS_V1)]
-            assert about == ["one"]
+            events = [each for each in world.cluster.all(EVENTS_V1) if each["regarding"]["kind"] == "ConfigMap"]
+            assert [each["reportingInstance"] for each in events] == ["one"]
             for replica in (one, two):
                 assert replica.sample("koord_manager_slo_configuration_in_error", key="colocation-config") == 1
 
@@ -249,3 +249,17 @@ def test_two_replicas_come_out_of_an_outage_with_one_leader() -> None:
             assert world.writes() - before == {("patch", "nodes"): 1}
 
     run(story)
+
+
+def test_an_event_on_the_lease_says_who_leads() -> None:
+    world = World()
+
+    async def story() -> None:
+        async with world.replica("one").running():
+            await world.pass_by(5)
+        (began,) = [each for each in world.cluster.all(EVENTS_V1) if each["note"] == "one became leader"]
+        assert (began["type"], began["reason"]) == ("Normal", "LeaderElection")
+        about = (began["regarding"]["kind"], began["regarding"]["namespace"], began["regarding"]["name"])
+        assert about == ("Lease", "koordinator-system", "koordinator-manager")
+
+    asyncio.run(story())

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODE_SLOS, NODES
-from tests.manager.broken_input.bench import CONFIG, SYSTEM, ManagerBench
+from koordinator.kube.event_series import EVENTS_V1
+from tests.manager.broken_input.bench import COLOCATION, CONFIG, SYSTEM, ManagerBench
 from tests.manager.broken_input.cluster_in_memory import ClusterInMemory, Document
 from tests.manager.broken_input.documents import BAD, bad_metric, bad_node, bad_topology
 
@@ -45,8 +46,11 @@ def at(document: Any, path: str) -> Any:
     return document
 
 
-def annotation(name: str) -> Callable[[ClusterInMemory], Any]:
-    return lambda cluster: (cluster.found(NODES, BAD) or {})["metadata"]["annotations"].get(name)
+CPU_NORMALIZATION = "node.koordinator.sh/cpu-normalization-ratio"
+
+
+def annotation(name: str, node: str = BAD) -> Callable[[ClusterInMemory], Any]:
+    return lambda cluster: (cluster.found(NODES, node) or {})["metadata"]["annotations"].get(name)
 
 
 def report_interval(cluster: ClusterInMemory) -> Any:
@@ -96,7 +100,7 @@ KEYS = (
         "cpu-normalization-config",
         "CPUNormalizationCfgUnmarshalFailed",
         lambda number: {"enable": True, "defaultRatio": 1 + number / 100},
-        annotation("node.koordinator.sh/cpu-normalization-ratio"),
+        annotation(CPU_NORMALIZATION),
         lambda number: f"1.{number}",
     ),
     Key(
@@ -213,6 +217,37 @@ def test_a_replica_that_starts_with_a_broken_key_leaves_what_was_in_force(key: K
     run(second, story)
 
 
+def test_a_replica_that_starts_with_a_broken_normalization_key_takes_no_batch_cpu_away() -> None:
+    """What a core is worth stays on the node, so batch CPU goes on being counted with it."""
+    cluster = ClusterInMemory()
+    first = ManagerBench(cluster)
+    first.add_node("n1", labels={"node.koordinator.sh/cpu-normalization-enabled": "true"})
+    first.cluster.put(
+        NODE_RESOURCE_TOPOLOGIES, {**bad_topology(), "metadata": {**bad_topology()["metadata"], "name": "n1"}}
+    )
+    good = {"colocation-config": COLOCATION, "cpu-normalization-config": {"enable": True, "defaultRatio": 1.2}}
+    first.configure(good)
+    first.report("n1")
+    offered: list[int | None] = []
+
+    async def until_scaled() -> None:
+        await first.settle()
+        assert annotation(CPU_NORMALIZATION, "n1")(cluster) == "1.20"
+        offered.append(first.offered("n1"))
+
+    run(first, until_scaled)
+    first.configure(good | {"cpu-normalization-config": "{"})
+    second = ManagerBench(cluster)
+
+    async def nothing_is_shrunk() -> None:
+        second.report("n1")
+        await second.settle()
+        assert second.offered("n1") == offered[0]
+        assert annotation(CPU_NORMALIZATION, "n1")(cluster) == "1.20"
+
+    run(second, nothing_is_shrunk)
+
+
 @pytest.mark.parametrize("key", KEYS, ids=repr)
 def test_a_config_map_that_is_deleted_and_made_anew(key: Key) -> None:
     bench = ManagerBench()
@@ -248,6 +283,27 @@ def test_every_broken_key_is_told_when_all_are_broken_at_once() -> None:
         }
         assert told == {key.name for key in KEYS}
         assert [key.in_force(bench.cluster) for key in KEYS[:-2]] == [key.amounts_to(FIRST) for key in KEYS[:-2]]
+
+    run(bench, story)
+
+
+SOURCES = {
+    "ColocationCfgUnmarshalFailed": "noderesource-controller",
+    "SLOCfgUnmarshalFailed": "nodeslo-controller",
+    "CPUNormalizationCfgUnmarshalFailed": "noderesource",
+    "ResourceAmplificationCfgUnmarshalFailed": "noderesource",
+}
+"""Who says so in the original: people select events by it."""
+
+
+@pytest.mark.parametrize("key", KEYS, ids=repr)
+def test_the_event_comes_from_the_component_that_it_comes_from_in_the_original(key: Key) -> None:
+    bench = ManagerBench()
+    bench.configure({key.name: "{"})
+
+    async def story() -> None:
+        (event,) = [each for each in bench.cluster.all(EVENTS_V1) if each["reason"] == key.reason]
+        assert event["reportingController"] == SOURCES[key.reason]
 
     run(bench, story)
 

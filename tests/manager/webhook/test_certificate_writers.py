@@ -13,6 +13,7 @@ import pytest
 from koordinator.api.kinds import SECRETS
 from koordinator.base.clock import ManualClock
 from koordinator.kube.errors import ApiStatusError
+from koordinator.manager.missing import NotInstalledError
 from koordinator.manager.webhook.certificate_files import from_files, to_files, write_files
 from koordinator.manager.webhook.certificate_writers import FileWriter, SecretWriter
 from koordinator.manager.webhook.certificates import Certificates, fault
@@ -47,6 +48,21 @@ def test_without_a_secret_one_is_made() -> None:
     made = asyncio.run(writer(client).ensure())
     assert stored(client) == made
     assert fault(made, NAME, NOW) == ""
+
+
+def test_a_namespace_that_does_not_exist_is_named_with_the_command_that_makes_it() -> None:
+    client = MemoryClient()
+
+    async def refuse(verb: str, name: str) -> None:
+        if verb == "create":
+            raise ApiStatusError(404, "NotFound", 'namespaces "system" not found')
+
+    client.before = refuse
+    with pytest.raises(NotInstalledError) as raised:
+        asyncio.run(writer(client).ensure())
+    assert str(raised.value) == (
+        "namespace system, where the Secret certificates is kept, does not exist: kubectl create namespace system"
+    )
 
 
 def test_a_good_secret_is_left_alone() -> None:

@@ -21,15 +21,19 @@ from koordinator.base.metrics import Metrics
 from koordinator.kube.errors import TransportError
 from koordinator.kube.informer_set import InformerSet
 from koordinator.manager.environment import WebhookEnvironment
+from koordinator.manager.missing import NotInstalledError
 from koordinator.manager.webhook.certificate_files import read_files
 from koordinator.manager.webhook.certificates import Certificates
-from koordinator.manager.webhook.configuration_sync import ConfigurationSync, OvertakenError, WebhookSetupError
+from koordinator.manager.webhook.configuration_sync import ConfigurationSync, OvertakenError
 from tests.kube.fake_client import MemoryClient, ScriptedClient, as_client
 from tests.manager.webhook.installed import MUTATING, VALIDATING, mutating, validating
 from tests.manager.webhook.making import NOW, certificates
 
 MUTATING_KEY = (MUTATING_WEBHOOK_CONFIGURATIONS.qualified, "", MUTATING)
 VALIDATING_KEY = (VALIDATING_WEBHOOK_CONFIGURATIONS.qualified, "", VALIDATING)
+
+
+INSTALL = "koord manifests --only webhook | kubectl apply -f -"
 
 
 class Writer:
@@ -141,16 +145,48 @@ def test_what_others_wrote_survives(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("missing", "said"),
     [
-        (MUTATING_KEY, f"not found MutatingWebhookConfiguration {MUTATING}"),
-        (VALIDATING_KEY, f"not found ValidatingWebhookConfiguration {VALIDATING}"),
+        (MUTATING_KEY, f"MutatingWebhookConfiguration {MUTATING} does not exist: {INSTALL}"),
+        (VALIDATING_KEY, f"ValidatingWebhookConfiguration {VALIDATING} does not exist: {INSTALL}"),
     ],
 )
 def test_both_configurations_have_to_be_there(tmp_path: Path, missing: Any, said: str) -> None:
     bench = Bench(tmp_path)
     del bench.client.objects[missing]
-    with pytest.raises(WebhookSetupError, match=said):
+    with pytest.raises(NotInstalledError) as raised:
         asyncio.run(bench.sync.round())
+    assert str(raised.value) == said
     assert bench.writes() == []
+
+
+def test_both_are_named_where_both_are_missing(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.client.objects.clear()
+    with pytest.raises(NotInstalledError) as raised:
+        asyncio.run(bench.sync.round())
+    assert str(raised.value) == (
+        f"MutatingWebhookConfiguration {MUTATING} and ValidatingWebhookConfiguration {VALIDATING} do not exist: "
+        f"{INSTALL}"
+    )
+
+
+def test_what_is_missing_is_said_once_and_again_when_it_is_missing_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        bench = Bench(tmp_path)
+        for _ in range(2):
+            kept = bench.client.objects.pop(MUTATING_KEY)
+            for _ in range(3):
+                await bench.sync.attempt()
+            bench.client.objects[MUTATING_KEY] = kept
+            await bench.sync.attempt()
+            assert bench.sync.last_error == ""
+
+    run(scenario)
+    said = [
+        record for record in caplog.records if "does not exist" in record.getMessage() and record.levelname == "WARNING"
+    ]
+    assert len(said) == 2
 
 
 def test_another_authority_is_trusted_before_it_is_served_under_and_the_old_one_for_three_minutes_more(

@@ -137,7 +137,7 @@ def test_without_configurations_it_gives_up_after_twenty_seconds_with_the_reason
         with pytest.raises(ExceptionGroup) as ended:
             await running
         assert ended.group_contains(
-            WebhookSetupError, match=f"after 20s: not found MutatingWebhookConfiguration {MUTATING}"
+            WebhookSetupError, match=f"set up within 20s: MutatingWebhookConfiguration {MUTATING}"
         )
 
     run(scenario)

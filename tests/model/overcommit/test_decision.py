@@ -9,13 +9,14 @@ import msgspec
 import pytest
 
 from koordinator.api.colocation_strategy import ColocationStrategy
+from koordinator.api.cpu_normalization import CPUNormalizationStrategy
 from koordinator.api.node import Node, NodeStatus
 from koordinator.api.node_reservation import count_cpus
 from koordinator.api.nodemetric import NodeMetric, NodeMetricStatus
 from koordinator.api.resource_amplification import ResourceAmplificationStrategy
 from koordinator.model.overcommit.decision import NodeSnapshot, decide
 from koordinator.model.overcommit.node_facts import node_facts
-from koordinator.model.overcommit.policies import PLUGINS, CapacityPolicy, Policies
+from koordinator.model.overcommit.policies import CPU_NORMALIZATION, PLUGINS, CapacityPolicy, Policies
 from tests.model.overcommit.node_objects import BATCH_CPU, NOW, a_metric, a_node, a_snapshot, a_topology, policy
 
 AMPLIFICATION: Final = "node.koordinator.sh/resource-amplification-ratio"
@@ -124,6 +125,22 @@ def test_policies_that_cannot_be_read_leave_their_annotations() -> None:
     policies = Policies(policy(), normalization=None, amplification=None)
 
     assert decide(a_snapshot(a_node(), (), a_metric()), policies, NOW).annotations == {}
+
+
+@pytest.mark.parametrize(
+    ("policies", "kept"),
+    [
+        (Policies(policy(), normalization=None), "1.30"),
+        (Policies(policy(), normalization=CPUNormalizationStrategy(enable=True)), "1.30"),
+        (Policies(policy(), normalization=CPUNormalizationStrategy(enable=False)), None),
+        (Policies(policy(), normalization=None, plugins=frozenset(PLUGINS) - {CPU_NORMALIZATION}), None),
+    ],
+    ids=["broken key", "no CPU model", "normalization is off", "plugin is off"],
+)
+def test_what_a_core_was_worth_is_kept_where_it_cannot_be_worked_out(policies: Policies, kept: str | None) -> None:
+    node = a_node(annotations={NORMALIZATION: "1.30"})
+
+    assert decide(a_snapshot(node, (), a_metric()), policies, NOW).kept_normalization == kept
 
 
 def test_what_a_strategy_leaves_out_keeps_its_default() -> None:

@@ -258,3 +258,9 @@ def test_what_has_been_written_is_not_written_again(what: Plan) -> None:
     again = prepared(after, what, None)
 
     assert (again.status_patch(), again.metadata_patch()) == (None, None)
+
+
+def test_batch_cpu_is_counted_with_the_ratio_that_the_node_keeps() -> None:
+    changes = prepared(a_node(), plan(kept_normalization="1.20"))
+
+    assert str(changes.allocatable[BATCH_CPU]) == "60k"

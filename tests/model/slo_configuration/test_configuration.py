@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from koordinator.api.duration import GoDuration
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import AggregatePolicy
-from koordinator.base.errors import KoordinatorError
 from koordinator.model.slo_configuration.configuration import Configured, SLOConfiguration
 from koordinator.model.slo_configuration.configuration_keys import ALL_KEYS, COLOCATION
 
@@ -211,7 +210,7 @@ class _Counted:
 
     def merge(self, old: Any, data: Mapping[str, str]) -> Any:
         if "broken" in data:
-            raise KoordinatorError("broken")
+            raise ZeroDivisionError("broken")
         return len(data)
 
     def for_node(self, node: Node, configuration: Any) -> Any | None:

@@ -15,7 +15,6 @@ from koordinator.api.node import Node
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_qos import NetworkQoSConfig, ResourceQoS, ResourceQoSStrategy
-from koordinator.base.errors import KoordinatorError
 from koordinator.model.slo_configuration.configuration import SLOConfiguration
 from koordinator.model.slo_configuration.node_slo import (
     EXTENSION_PART,
@@ -102,8 +101,8 @@ class _Extension:
     def for_node(self, node: Node, configuration: Any) -> Any | None:
         part = node.metadata.labels.get("part")
         if part == "fail":
-            raise KoordinatorError("no part")
-        return part
+            raise LookupError("no part")
+        return {"set", "of", "texts", object()} if part == "no JSON" else part
 
 
 _EXTENDED = SLOConfiguration.with_extensions((_Extension(),))
@@ -117,6 +116,7 @@ _CURRENT = NodeSLOSpec(extensions={"Object": {"third-party": "old", "foreign": 1
         ({"part": "new"}, _CURRENT, {"third-party": "new", "foreign": 1}),
         ({}, _CURRENT, {"foreign": 1}),
         ({"part": "fail"}, _CURRENT, {"third-party": "old", "foreign": 1}),
+        ({"part": "no JSON"}, _CURRENT, {"third-party": "old", "foreign": 1}),
         ({}, None, {}),
     ],
 )

@@ -18,6 +18,7 @@ from koordinator.api.kinds import SECRETS
 from koordinator.base.clock import Clock
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType
+from koordinator.manager.missing import NotInstalledError, missing_namespace
 from koordinator.manager.webhook.certificate_files import from_files, read_files, to_files
 from koordinator.manager.webhook.certificates import Certificates, fault, make_certificates
 
@@ -99,6 +100,8 @@ class SecretWriter:
         try:
             secret = await self._client.create(SECRETS, document, self._namespace)
         except ApiStatusError as error:
+            if error.is_not_found:
+                raise NotInstalledError(missing_namespace(self._namespace, f"the Secret {self._secret}")) from error
             if not error.is_already_exists:
                 raise
             return await self._client.get(SECRETS, self._secret, self._namespace)

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Collection
 from random import Random
 from typing import Any, Final
 
+from koordinator.api import installation
 from koordinator.api.admission_registration import WebhookConfiguration
 from koordinator.api.kinds import (
     MUTATING_WEBHOOK_CONFIGURATIONS,
@@ -30,7 +31,12 @@ from koordinator.base.metrics import Metrics
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client, PatchType
-from koordinator.manager.environment import WebhookEnvironment
+from koordinator.manager.environment import MUTATING_VARIABLE, VALIDATING_VARIABLE, WebhookEnvironment
+from koordinator.manager.missing import (
+    NotInstalledError,
+    WebhookConfigurationName,
+    missing_webhook_configurations,
+)
 from koordinator.manager.webhook.certificate_files import write_files
 from koordinator.manager.webhook.certificate_writers import CertificateWriter
 from koordinator.manager.webhook.certificates import Certificates
@@ -47,6 +53,13 @@ _CHANGE_OVER_SECONDS: Final = 3 * _PERIOD
 """For all replicas to notice: one whose watch is just being made anew only does after a period, if all goes well."""
 _ROUND_SECONDS: Final = 60.0
 _RETRIES: Final = BackoffPolicy(initial=0.5, maximum=30.0, jitter=0.25)
+
+
+_NAMED_BY: Final = {
+    MUTATING_WEBHOOK_CONFIGURATIONS.name: (MUTATING_VARIABLE, installation.MUTATING_CONFIGURATION),
+    VALIDATING_WEBHOOK_CONFIGURATIONS.name: (VALIDATING_VARIABLE, installation.VALIDATING_CONFIGURATION),
+}
+"""By kind, the variable of the environment that says the name of the object, and its default."""
 
 
 class WebhookSetupError(KoordinatorError):
@@ -115,7 +128,7 @@ class ConfigurationSync:
         """Round after round until cancelled."""
         while True:
             self._wanted.clear()
-            pause = await self._try()
+            pause = await self.attempt()
             await self._clock.sleep(_SHORTEST_PAUSE)
             try:
                 await within(self._clock, pause, self._wanted.wait())
@@ -140,7 +153,7 @@ class ConfigurationSync:
             raise OvertakenError("the certificates have been changed since this round began")
         await self._configure(certificates)
 
-    async def _try(self) -> float:
+    async def attempt(self) -> float:
         """One round; the seconds until the next if nothing happens."""
         try:
             await within(self._clock, _ROUND_SECONDS, self.round())
@@ -154,15 +167,17 @@ class ConfigurationSync:
 
     def _pause_after(self, error: Exception) -> float:
         """Whatever went wrong, webhooks go on with the certificates that they have."""
-        self.last_error = _reason(error)
+        before, self.last_error = self.last_error, _reason(error)
         if isinstance(error, OvertakenError) or (isinstance(error, ApiStatusError) and error.is_conflict):
             self._results.labels("conflict").inc()
             logger.info("another replica was faster: %s", self.last_error)
             return 0.0
         self._results.labels("failed").inc()
         unforeseen = None if isinstance(error, KoordinatorError | OSError) else error
-        logger.warning(
-            "webhook certificates and configurations are not in line: %s", self.last_error, exc_info=unforeseen
+        # Once, not with every attempt: the metric counts them.
+        level = logging.DEBUG if self.last_error == before else logging.WARNING
+        logger.log(
+            level, "webhook certificates and configurations are not in line: %s", self.last_error, exc_info=unforeseen
         )
         return self._backoff.next()
 
@@ -179,11 +194,8 @@ class ConfigurationSync:
         )
         # Both are read and decided on before either is written, so that a bad one does not leave half of the work.
         decisions = [
-            (kind, name, rewrite(await self._read(kind, name), target))
-            for kind, name in (
-                (MUTATING_WEBHOOK_CONFIGURATIONS, environment.mutating_configuration),
-                (VALIDATING_WEBHOOK_CONFIGURATIONS, environment.validating_configuration),
-            )
+            (kind, configuration.metadata.name, rewrite(configuration, target))
+            for kind, configuration in await self._configurations()
         ]
         for kind, name, decision in decisions:
             self._say(name, decision)
@@ -191,12 +203,29 @@ class ConfigurationSync:
                 await self._client.patch(kind, name, decision.patch, PatchType.MERGE)
                 logger.info("rewrote %s %s", kind.name, name)
 
-    async def _read(self, kind: Kind[WebhookConfiguration], name: str) -> WebhookConfiguration:
+    async def _configurations(self) -> list[tuple[Kind[WebhookConfiguration], WebhookConfiguration]]:
+        """Both. Raises NotInstalledError naming those that do not exist."""
+        environment = self._environment
+        names = (
+            (MUTATING_WEBHOOK_CONFIGURATIONS, environment.mutating_configuration),
+            (VALIDATING_WEBHOOK_CONFIGURATIONS, environment.validating_configuration),
+        )
+        found = [(kind, name, await self._read(kind, name)) for kind, name in names]
+        missing = [
+            WebhookConfigurationName(kind.name, name, *_NAMED_BY[kind.name])
+            for kind, name, configuration in found
+            if configuration is None
+        ]
+        if missing:
+            raise NotInstalledError(missing_webhook_configurations(missing, environment.namespace))
+        return [(kind, configuration) for kind, _, configuration in found if configuration is not None]
+
+    async def _read(self, kind: Kind[WebhookConfiguration], name: str) -> WebhookConfiguration | None:
         try:
             return await self._client.get(kind, name)
         except ApiStatusError as error:
             if error.is_not_found:
-                raise WebhookSetupError(f"not found {kind.name} {name}: install it first") from error
+                return None
             raise
 
     def _say(self, name: str, decision: Rewrite) -> None:

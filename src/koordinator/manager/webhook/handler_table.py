@@ -5,6 +5,7 @@ A path whose gate is off is neither served nor installed: the API server is told
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -15,7 +16,7 @@ from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
 from koordinator.manager import features
 from koordinator.manager.options import Options
-from koordinator.manager.webhook.admission import AdmissionHandler
+from koordinator.manager.webhook.admission import AdmissionHandler, AdmissionRequest
 from koordinator.manager.webhook.config_map.validating import ConfigMapValidatingHandler
 from koordinator.manager.webhook.elastic_quota.changes import QuotaChanges
 from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
@@ -32,18 +33,26 @@ from koordinator.manager.webhook.known_cluster import (
     KnownQuotaTrees,
     forget_weights,
 )
-from koordinator.manager.webhook.known_rules import follow_rules
+from koordinator.manager.webhook.known_rules import ConfiguredRules
 from koordinator.manager.webhook.known_slo_configuration import KnownNodes, KnownSLOConfiguration
 from koordinator.manager.webhook.metrics import MUTATE, VALIDATE, StepTimer, WebhookMetrics
 from koordinator.manager.webhook.node.status_mutating import NodeStatusMutatingHandler
 from koordinator.manager.webhook.node.validating import NodeValidatingHandler
-from koordinator.manager.webhook.pod.binding import BindingAdmissionHandler
-from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRules
+from koordinator.manager.webhook.pod.binding import DENIED, DRY_RUN, BindingAdmissionHandler
+from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRule, no_rules
 from koordinator.manager.webhook.pod.mutating import PodMutatingHandler, PodMutationSettings
 from koordinator.manager.webhook.pod.validating import PodValidatingHandler, PodValidationSettings
 from koordinator.manager.webhook.quota_accounts import StoredAccounts
 from koordinator.manager.webhook.quota_batches import QuotaBatches
 from koordinator.manager.webhook.reservation.mutating import ReservationMutatingHandler
+
+logger = logging.getLogger(__name__)
+
+_BINDING_LOG: Final = {
+    DENIED: "denied, since --binding-admission-user-name does not name the user",
+    DRY_RUN: "allowed by --binding-admission-dry-run, and would be denied without it, since "
+    "--binding-admission-user-name does not name the user",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +88,7 @@ class HandlerEntry:
 def _pod_mutating(context: HandlerContext) -> AdmissionHandler:
     return PodMutatingHandler(
         KnownProfiles(context.informers),
-        KnownQuotaTrees(context.informers, context.options.namespace),
+        KnownQuotaTrees(context.informers, context.options.namespace, context.quotas),
         context.draw,
         PodMutationSettings.from_gates(context.options.features),
         context.timer(MUTATE, "pod"),
@@ -88,9 +97,9 @@ def _pod_mutating(context: HandlerContext) -> AdmissionHandler:
 
 def _pod_validating(context: HandlerContext) -> AdmissionHandler:
     settings = PodValidationSettings.from_gates(context.options.features)
-    rules = EnhancedRules()
+    rules: Callable[[], tuple[EnhancedRule, ...]] = no_rules
     if settings.enhanced_rules:
-        follow_rules(context.informers, context.options.pod_enhanced_validator, rules)
+        rules = ConfiguredRules(context.informers, context.options.pod_enhanced_validator, context.clock)
     quota_check = QuotaPodCheck(context.quotas, QuotaSettings.from_gates(context.options.features))
     handler = PodValidatingHandler(rules, (quota_check,), settings, context.timer(VALIDATE, "pod"))
     return _counting(context, handler) if context.options.features.enabled(features.ENABLE_QUOTA_ADMISSION) else handler
@@ -111,10 +120,17 @@ def _counting(context: HandlerContext, inner: AdmissionHandler) -> AdmissionHand
 
 def _pod_binding(context: HandlerContext) -> AdmissionHandler:
     decisions = context.metrics.binding_decisions
+
+    def record(decision: str, request: AdmissionRequest) -> None:
+        decisions.labels(decision).inc()
+        if decision in _BINDING_LOG:
+            pod = f"{request.namespace}/{request.name}"
+            logger.warning("binding of pod %s by %s: %s", pod, request.user_name, _BINDING_LOG[decision])
+
     return BindingAdmissionHandler(
         context.options.binding_admission,
         KnownPods(context.informers, context.options.namespace).metadata,
-        lambda decision: decisions.labels(decision).inc(),
+        record,
     )
 
 

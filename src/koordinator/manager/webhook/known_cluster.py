@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from koordinator.api.annotations import QUOTA_NAMESPACES
-from koordinator.api.codec import DecodeError
 from koordinator.api.colocation_profile import ClusterColocationProfile
 from koordinator.api.core import PriorityClass
-from koordinator.api.elastic_quota import ElasticQuota
 from koordinator.api.elastic_quota_profile import ElasticQuotaProfile
 from koordinator.api.kinds import (
     CLUSTER_COLOCATION_PROFILES,
@@ -25,10 +22,7 @@ from koordinator.kube.store import NAMESPACE_INDEX, by_namespace
 from koordinator.manager.pod_digests import pod_digests
 from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
 from koordinator.manager.webhook.elastic_quota.recorded_weights import RecordedWeights
-from koordinator.model.quota_tree.annotation_values import read_names
 
-_BY_NAME = "name"
-_BY_NAMESPACE = "namespace that the quota claims"
 _BY_TREE = "tree"
 _BY_QUOTA = "quota that the pod names"
 _WITHOUT_QUOTA = "namespace of a pod that names no quota"
@@ -54,23 +48,19 @@ class KnownProfiles:
 
 
 class KnownQuotaTrees:
-    """``QuotaTrees`` over informers, of one namespace or of all."""
+    """``QuotaTrees`` over an informer, of one namespace or of all, and the quotas that pods are accounted in: which of
+    several quotas a name stands for is decided there and nowhere else."""
 
-    def __init__(self, informers: InformerSet, namespace: str) -> None:
-        self._quotas = informers.informer(
-            ELASTIC_QUOTAS,
-            namespace=namespace,
-            absent_is_empty=True,
-            indexes={_BY_NAME: _name, _BY_NAMESPACE: _claimed_namespaces},
-        )
+    def __init__(self, informers: InformerSet, namespace: str, quotas: ExpectedQuotas) -> None:
+        self._quotas = quotas
         self._profiles = informers.informer(
             ELASTIC_QUOTA_PROFILES, namespace=namespace, absent_is_empty=True, indexes={_BY_TREE: _tree}
         )
 
     def tree_of(self, quota: str, namespace: str) -> str:
-        found = self._quotas.by_index(_BY_NAME, quota) or self._quotas.by_index(_BY_NAMESPACE, namespace)
-        first = min(found, key=lambda each: each.metadata.key, default=None)
-        return first.metadata.labels.get(QUOTA_TREE_ID, "") if first is not None else ""
+        tree = self._quotas.tree()
+        found = tree.get(quota) or tree.claimant(namespace)
+        return found.tree if found is not None else ""
 
     def profiles_of(self, tree: str) -> Iterable[ElasticQuotaProfile]:
         return self._profiles.by_index(_BY_TREE, tree)
@@ -122,18 +112,6 @@ class KnownPods:
     def metadata(self, namespace: str, name: str) -> ObjectMeta | None:
         pod = self._pods.get(f"{namespace}/{name}")
         return pod.metadata if pod is not None else None
-
-
-def _name(quota: ElasticQuota) -> tuple[str, ...]:
-    return (quota.metadata.name,)
-
-
-def _claimed_namespaces(quota: ElasticQuota) -> Iterable[str]:
-    try:
-        return read_names(quota.metadata.annotations.get(QUOTA_NAMESPACES, ""))
-    except DecodeError:
-        # Whoever wrote it was warned by the webhook for quotas.
-        return ()
 
 
 def _tree(profile: ElasticQuotaProfile) -> tuple[str, ...]:

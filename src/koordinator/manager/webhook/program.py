@@ -15,6 +15,7 @@ from koordinator.base.metrics import Metrics
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
 from koordinator.manager.environment import WebhookEnvironment
+from koordinator.manager.features import WEBHOOK_FRAMEWORK
 from koordinator.manager.webhook.admission import AdmissionHandler
 from koordinator.manager.webhook.certificate_writers import CertificateWriter, FileWriter, SecretWriter
 from koordinator.manager.webhook.configuration_sync import ConfigurationSync, WebhookSetupError
@@ -105,8 +106,8 @@ class Webhooks:
             await within(self._clock, SETUP_SECONDS, self.sync.succeeded.wait())
         except TimeoutError:
             raise WebhookSetupError(
-                f"webhook certificates and configurations were not in place after {SETUP_SECONDS:g}s: "
-                f"{self.sync.last_error}"
+                f"webhooks could not be set up within {SETUP_SECONDS:g}s: {self.sync.last_error} "
+                f"(without webhooks: --feature-gates={WEBHOOK_FRAMEWORK}=false)"
             ) from None
 
     async def _say_when_ready(self) -> None:

@@ -101,8 +101,9 @@ def prepare(
 
 def normalized(cpu: int, plan: Plan) -> int:
     """Batch CPU in terms of what a core of the node's CPU model is worth, rounded up to whole milli-CPU."""
+    text = plan.annotations.get(annotation_keys.CPU_NORMALIZATION_RATIO, plan.kept_normalization)
     try:
-        ratio = read_normalization(plan.annotations.get(annotation_keys.CPU_NORMALIZATION_RATIO))
+        ratio = read_normalization(text)
     except RatioError:
         return cpu
     return -(-scaled(cpu * 1000, ratio) // 1000) if ratio is not None and ratio > 1 else cpu

@@ -20,7 +20,6 @@ from koordinator.api.resource_amplification import ResourceAmplificationStrategy
 from koordinator.api.resource_qos import ResourceQoSStrategy
 from koordinator.api.resource_threshold import ResourceThresholdStrategy
 from koordinator.api.system_strategy import SystemStrategy
-from koordinator.base.errors import KoordinatorError
 from koordinator.model.slo_configuration import configuration_keys as keys
 from koordinator.model.slo_configuration.configuration_keys import ConfigurationKey, HostApplications
 from koordinator.model.slo_configuration.extensions import ConfiguredExtension, NodeSLOExtension
@@ -140,7 +139,8 @@ def _updated_extension(
 ) -> ConfiguredExtension:
     try:
         return old.updated(data)
-    except KoordinatorError as error:
+    except Exception as error:
+        # Code of others: whatever it raises costs its own part and nothing else.
         text = f"failed to unmarshal the extension {old.extension.key}, err: {error}"
         problems.append(ConfigurationProblem(old.extension.key, keys.SLO_UNMARSHAL_FAILED, text))
         return old

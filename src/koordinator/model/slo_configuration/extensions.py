@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from koordinator.api.node import Node
 
 
+@runtime_checkable
 class NodeSLOExtension(Protocol):
-    """One third party's part. Errors are raised as KoordinatorError: then what was there before stays."""
+    """One third party's part. Where it raises, what was there before stays, and its error is told to people."""
 
     @property
     def key(self) -> str:
@@ -33,7 +34,7 @@ class ConfiguredExtension:
     configuration: Any
 
     def updated(self, data: Mapping[str, str] | None) -> ConfiguredExtension:
-        """Raises KoordinatorError when the extension cannot use ``data``."""
+        """Raises what the extension raises when it cannot use ``data``."""
         if data is None:
             return replace(self, configuration=self.extension.default)
         return replace(self, configuration=self.extension.merge(self.configuration, data))

@@ -10,13 +10,13 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from koordinator.api.annotations import NETWORK_BANDWIDTH
+from koordinator.api.codec import decode_any, encode
 from koordinator.api.defaults import with_defaults
 from koordinator.api.meta import FreeForm
 from koordinator.api.node import Node
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.quantity import QuantityError, parse_quantity
 from koordinator.api.system_strategy import SystemStrategy
-from koordinator.base.errors import KoordinatorError
 from koordinator.model.slo_configuration.configuration import Configured, SLOConfiguration
 from koordinator.model.slo_configuration.configuration_keys import HostApplications
 
@@ -108,8 +108,9 @@ def _extensions(
     for configured in configuration.extensions:
         key = configured.extension.key
         try:
-            part = configured.extension.for_node(node, configured.configuration)
-        except KoordinatorError as error:
+            part = decode_any(encode(configured.extension.for_node(node, configured.configuration)))
+        except Exception as error:
+            # Code of others: whatever it raises costs its own part and nothing else.
             problems.append(NodeProblem(EXTENSION_PART, f"extension {key}: {error}; what was there before stays"))
             continue
         if part is None:

@@ -108,6 +108,41 @@ def test_objects_that_it_is_not_for_are_not_bothered(spec: dict[str, Any]) -> No
     assert not answer_to(profile("bad", **spec)).warnings
 
 
+BATCH_POD: Document = {
+    "kind": "Pod",
+    "metadata": {"name": "a", "namespace": "default", "labels": {"app": "a"}},
+    "spec": {
+        "priority": 5500,
+        "containers": [{"name": "main", "image": "b", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}],
+    },
+}
+KEEPS_RESOURCES = {"annotations": {"config.koordinator.sh/skip-update-resources": "true"}}
+
+
+@pytest.mark.parametrize("spec", [{"probability": "often"}, {"patch": "x"}])
+def test_a_batch_pod_that_only_an_unusable_profile_matches_stays_as_it_is(spec: dict[str, Any]) -> None:
+    """Translated without the profile's QoS class it would be refused by the validating webhook."""
+    handler = PodMutatingHandler(SmallCluster(profile("bad", qosClass="BE", **spec)), NoQuotaTrees(), lambda: 0)
+    assert handler.handle(request_for(BATCH_POD)).changed is None
+
+
+def test_the_annotation_of_an_unusable_profile_does_not_keep_native_resources() -> None:
+    bad = profile("bad", metadata=KEEPS_RESOURCES, probability="often")
+    handler = PodMutatingHandler(SmallCluster(bad, APPLIED), NoQuotaTrees(), lambda: 0)
+    changed = handler.handle(request_for(BATCH_POD)).changed
+    assert changed is not None
+    assert "kubernetes.io/batch-cpu" in changed["spec"]["containers"][0]["resources"]["requests"]
+
+
+def test_an_unusable_profile_refuses_nobody_whose_namespace_is_not_known_yet() -> None:
+    bad = profile("bad", namespaceSelector={"matchLabels": {"a": "b"}}, probability="often")
+    pod = {**POD, "metadata": {**POD["metadata"], "namespace": "new"}}
+    handler = PodMutatingHandler(SmallCluster(bad, APPLIED), NoQuotaTrees(), lambda: 0)
+    changed = handler.handle(request_for(pod)).changed
+    assert changed is not None
+    assert changed["metadata"]["labels"]["good"] == "yes"
+
+
 def test_a_profile_that_was_put_right_is_applied() -> None:
     cluster = SmallCluster(profile("p", probability="x", labels={"a": "b"}))
     handler = PodMutatingHandler(cluster, NoQuotaTrees(), lambda: 0)

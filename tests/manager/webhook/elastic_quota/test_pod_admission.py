@@ -24,7 +24,6 @@ from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQu
 from koordinator.manager.webhook.elastic_quota.pod_admission import CountingPodHandler, PodAdmissionSettings
 from koordinator.manager.webhook.known_cluster import follow_quotas
 from koordinator.manager.webhook.metrics import WebhookMetrics
-from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRules
 from koordinator.manager.webhook.pod.validating import PodValidatingHandler
 from koordinator.manager.webhook.quota_accounts import StoredAccounts
 from koordinator.manager.webhook.quota_batches import QuotaBatches
@@ -57,7 +56,7 @@ class Bench:
         follow_quotas(self.informers, "", expected)
         accounts = StoredAccounts(as_client(self.client), self.informers, "")
         counting = QuotaBatches(accounts, QuotaUpdateOptions(), clock, Random(1))
-        inner = PodValidatingHandler(EnhancedRules())
+        inner = PodValidatingHandler()
         handler = CountingPodHandler(inner, expected, accounts, counting, settings)
         self.webhook = Webhook(handler, WebhookMetrics(Metrics()), clock)
 

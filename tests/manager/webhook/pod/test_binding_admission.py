@@ -8,7 +8,7 @@ import pytest
 
 from koordinator.api.meta import ObjectMeta
 from koordinator.manager.webhook.admission import AdmissionRequest
-from koordinator.manager.webhook.pod.binding import BindingAdmissionHandler, BindingAdmissionSettings, comma_separated
+from koordinator.manager.webhook.pod.binding import BindingAdmissionHandler, BindingAdmissionSettings
 
 ENFORCED = BindingAdmissionSettings(user_names=("koord-scheduler",), namespaces=("*",))
 REQUEST = AdmissionRequest(
@@ -28,13 +28,18 @@ def decided(
     settings: BindingAdmissionSettings, request: AdmissionRequest = REQUEST, metadata: ObjectMeta | None = PLAIN
 ) -> tuple[bool, list[str]]:
     counted: list[str] = []
-    handler = BindingAdmissionHandler(settings, lambda namespace, name: metadata, counted.append)
+    handler = BindingAdmissionHandler(
+        settings, lambda namespace, name: metadata, lambda decision, request: counted.append(decision)
+    )
     return handler.handle(request).allowed, counted
 
 
 def test_another_scheduler_is_denied() -> None:
     counted: list[str] = []
-    answer = BindingAdmissionHandler(ENFORCED, lambda namespace, name: PLAIN, counted.append).handle(REQUEST)
+    handler = BindingAdmissionHandler(
+        ENFORCED, lambda namespace, name: PLAIN, lambda decision, request: counted.append(decision)
+    )
+    answer = handler.handle(REQUEST)
     assert (answer.allowed, answer.code, answer.reason) == (False, 403, "Forbidden")
     assert answer.message == "binding denied: username is not in the allowed list"
     assert counted == ["denied"]
@@ -78,8 +83,3 @@ def test_the_pod(metadata: ObjectMeta | None, decision: str | None) -> None:
 )
 def test_only_bindings_are_looked_at(request_: AdmissionRequest) -> None:
     assert decided(ENFORCED, request_) == (True, [])
-
-
-def test_flags_are_taken_apart() -> None:
-    assert comma_separated(" a, ,b,") == ("a", "b")
-    assert comma_separated("") == ()

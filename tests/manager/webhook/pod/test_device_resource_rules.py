@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from koordinator.api.document import Document
-from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRules
 from koordinator.manager.webhook.pod.validating import PodRefused, PodValidatingHandler, PodValidationSettings
 from tests.manager.webhook.small_cluster import request_for
 
@@ -19,7 +18,7 @@ NPU = "huawei.com/npu-core"
 
 
 def refusal(*requests: Document, enabled: bool = True) -> str | None:
-    handler = PodValidatingHandler(EnhancedRules(), settings=PodValidationSettings(device_resources=enabled))
+    handler = PodValidatingHandler(settings=PodValidationSettings(device_resources=enabled))
     containers = [{"name": f"c{at}", "resources": {"requests": each}} for at, each in enumerate(requests)]
     try:
         handler.handle(request_for({"metadata": {"name": "a"}, "spec": {"containers": containers}}))

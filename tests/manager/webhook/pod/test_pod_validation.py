@@ -8,7 +8,6 @@ from koordinator.api.codec import DecodeError
 from koordinator.api.document import Document
 from koordinator.manager.webhook.admission import ALLOWED, Operation
 from koordinator.manager.webhook.pod.checks import PodReview
-from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRules
 from koordinator.manager.webhook.pod.validating import PodRefused, PodValidatingHandler, PodValidationSettings
 from tests.manager.webhook.small_cluster import request_for
 
@@ -34,7 +33,7 @@ def refusal(
     document: Document, old: Document | None = None, settings: PodValidationSettings | None = None
 ) -> str | None:
     """What the user reads; None for a pod that passes."""
-    handler = PodValidatingHandler(EnhancedRules(), settings=settings)
+    handler = PodValidatingHandler(settings=settings)
     operation: Operation = "CREATE" if old is None else "UPDATE"
     try:
         answer = handler.handle(request_for(document, operation, old))
@@ -156,14 +155,14 @@ def test_a_terminating_pod_passes() -> None:
 
 
 def test_other_requests_pass() -> None:
-    handler = PodValidatingHandler(EnhancedRules())
+    handler = PodValidatingHandler()
     violating = pod("BE", 9999)
     for request in (request_for(violating, "DELETE"), request_for({**violating, "kind": "Reservation"})):
         assert handler.handle(request) is ALLOWED
 
 
 def test_what_is_no_pod_cannot_be_checked() -> None:
-    handler = PodValidatingHandler(EnhancedRules())
+    handler = PodValidatingHandler()
     with pytest.raises(DecodeError, match="labels"):
         handler.handle(request_for({"metadata": {"labels": []}}))
 
@@ -182,7 +181,7 @@ class Check:
 def test_checks_of_quotas_run_until_one_refuses() -> None:
     log: list[str] = []
     checks = [Check("First", "", log), Check("Second", "over quota", log), Check("Third", "never asked", log)]
-    handler = PodValidatingHandler(EnhancedRules(), quota_checks=checks)
+    handler = PodValidatingHandler(quota_checks=checks)
     with pytest.raises(PodRefused, match=r"^over quota$"):
         handler.handle(request_for(pod()))
     assert log == ["First of default/a", "Second of default/a"]

@@ -7,7 +7,6 @@ import json
 import yaml
 
 from koordinator.api.document import Document
-from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRules
 from koordinator.manager.webhook.pod.mutating import PodMutatingHandler
 from koordinator.manager.webhook.pod.validating import PodValidatingHandler
 from tests.manager.webhook.small_cluster import NoQuotaTrees, SmallCluster, request_for
@@ -116,4 +115,4 @@ def test_a_plain_spark_pod_becomes_a_batch_pod() -> None:
 
 
 def test_what_it_becomes_is_valid() -> None:
-    assert PodValidatingHandler(EnhancedRules()).handle(request_for(admitted())).allowed
+    assert PodValidatingHandler().handle(request_for(admitted())).allowed

@@ -20,13 +20,10 @@ class Matches:
     """What is there for one object."""
 
     profiles: Sequence[CompiledProfile]
-    """In the order in which they are applied: by name."""
+    """Those that can be used, in the order in which they are applied: by name. An unusable one has no effect at all:
+    resources that are translated without the QoS class that it also asks for would have the pod refused."""
     warnings: Sequence[str]
-    """Of profiles that may have been meant for the object and cannot be applied."""
-
-    @property
-    def applicable(self) -> list[CompiledProfile]:
-        return [profile for profile in self.profiles if not profile.warning]
+    """Of profiles that may have been meant for the object and cannot be used."""
 
 
 class SelectorIndex:
@@ -63,8 +60,11 @@ class ProfileCatalogue:
         """Raises ProfileError where it depends on the labels of a namespace that is not known."""
         candidates = self._profiles().may_match(labels)
         if any(not profile.namespaces.empty for profile in candidates):
-            of_namespace = self._namespace_labels(namespace, candidates)
-            candidates = [profile for profile in candidates if profile.may_match_namespace(of_namespace)]
+            of_namespace = self._cluster.namespace_labels(namespace)
+            if of_namespace is None:
+                candidates = _without_namespace(candidates, namespace)
+            else:
+                candidates = [profile for profile in candidates if profile.may_match_namespace(of_namespace)]
         return _matches(candidates)
 
     def for_cluster_object(self, labels: Mapping[str, str]) -> Matches:
@@ -90,19 +90,21 @@ class ProfileCatalogue:
         known = self._compiled.get(profile.metadata.name)
         return known if known is not None and known.source is profile else compile_profile(profile, self._patched)
 
-    def _namespace_labels(self, namespace: str, candidates: Sequence[CompiledProfile]) -> Mapping[str, str]:
-        labels = self._cluster.namespace_labels(namespace)
-        if labels is None:
-            name = next(profile.name for profile in candidates if not profile.namespaces.empty)
+
+def _without_namespace(candidates: Sequence[CompiledProfile], namespace: str) -> list[CompiledProfile]:
+    """Those that do not ask for the labels of a namespace that is not known. Raises ProfileError where a profile that
+    can be used asks for them."""
+    for profile in candidates:
+        if profile.is_usable and not profile.namespaces.empty:
             raise ProfileError(
                 f'the labels of the namespace "{namespace}" are not known yet, which spec.namespaceSelector of the '
-                f'ClusterColocationProfile "{name}" asks for: try again'
+                f'ClusterColocationProfile "{profile.name}" asks for: try again'
             )
-        return labels
+    return [profile for profile in candidates if profile.namespaces.empty]
 
 
 def _matches(candidates: Sequence[CompiledProfile]) -> Matches:
     return Matches(
-        profiles=[profile for profile in candidates if profile.matchable],
+        profiles=[profile for profile in candidates if profile.is_usable],
         warnings=[profile.warning for profile in candidates if profile.warning],
     )

@@ -55,9 +55,8 @@ class CompiledProfile:
         return self.source.spec
 
     @property
-    def matchable(self) -> bool:
-        """Whether it can be told which objects it is for."""
-        return self.objects_readable and self.namespaces_readable
+    def is_usable(self) -> bool:
+        return not self.warning
 
     def may_match_labels(self, labels: Mapping[str, str]) -> bool:
         """Whether the object's labels match; a selector that cannot be read rules nothing out."""

@@ -29,7 +29,7 @@ class ProfileEngine:
 
     def apply(self, matches: Matches, target: Document) -> Document:
         """``target`` as the matching profiles want it, changed in place. Raises ProfileError."""
-        for profile in matches.applicable:
+        for profile in matches.profiles:
             if profile.percent < ALWAYS and self._draw() >= profile.percent:
                 continue
             apply_profile(profile, target, self._pod_spec(target), self._cluster)

@@ -14,17 +14,14 @@ from koordinator.api.meta import ObjectMeta
 from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest
 
 _EVERY_NAMESPACE: Final = "*"
-_DENIED: Final = AdmissionAnswer(
+DENIED: Final = "denied"
+DRY_RUN: Final = "dry_run"
+_REFUSAL: Final = AdmissionAnswer(
     allowed=False,
     code=403,
     reason="Forbidden",
     message="binding denied: username is not in the allowed list",
 )
-
-
-def comma_separated(text: str) -> tuple[str, ...]:
-    """The entries of a flag, without blanks around them and without empty ones."""
-    return tuple(entry for entry in map(str.strip, text.split(",")) if entry)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +31,7 @@ class BindingAdmissionSettings:
     user_names: tuple[str, ...] = ()
     """Parts of the names of those who may bind; without any, everybody may."""
     dry_run: bool = False
-    """What would be denied is counted and passes."""
+    """What would be denied is recorded and passes."""
     namespaces: tuple[str, ...] = ()
     """Where it is enforced: nowhere when empty, everywhere for ``*``."""
     excluded_namespaces: tuple[str, ...] = ("kube-system",)
@@ -44,7 +41,7 @@ class BindingAdmissionSettings:
 
 
 class BindingAdmissionHandler:
-    """``pod_metadata`` finds a pod by namespace and name; ``count`` is told of each decision, by its metric's label."""
+    """``pod_metadata`` finds a pod by namespace and name; ``record`` is told of decisions by their metric's label."""
 
     path = "/validate-pod-binding"
 
@@ -52,19 +49,19 @@ class BindingAdmissionHandler:
         self,
         settings: BindingAdmissionSettings,
         pod_metadata: Callable[[str, str], ObjectMeta | None],
-        count: Callable[[str], None],
+        record: Callable[[str, AdmissionRequest], None],
     ) -> None:
         self._settings = settings
         self._pod_metadata = pod_metadata
-        self._count = count
+        self._record = record
 
     def handle(self, request: AdmissionRequest) -> AdmissionAnswer:
         if not self._settings.user_names or not _is_binding(request):
             return ALLOWED
         decision = self._decide(request)
         if decision:
-            self._count(decision)
-        return _DENIED if decision == "denied" else ALLOWED
+            self._record(decision, request)
+        return _REFUSAL if decision == DENIED else ALLOWED
 
     def _decide(self, request: AdmissionRequest) -> str:
         """The decision's name; empty where there is nothing to decide."""
@@ -80,7 +77,7 @@ class BindingAdmissionHandler:
             return "bypass_label"
         if any(key in metadata.annotations for key in self._settings.bypass_annotations):
             return "bypass_annotation"
-        return "dry_run" if self._settings.dry_run else "denied"
+        return DRY_RUN if self._settings.dry_run else DENIED
 
     def _scope(self, namespace: str) -> str | None:
         """The decision for namespaces that it is not enforced in; None for the others."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from koordinator.api.codec import DecodeError, convert, decode_any
@@ -38,36 +38,49 @@ def parse_enhanced_rules(data: Mapping[str, str]) -> tuple[EnhancedRule, ...]:
 
 
 class EnhancedRules:
-    """Holds the rules that were read last."""
-
-    plugin = "EnhancedValidation"
+    """Those that were read last."""
 
     def __init__(self) -> None:
-        self.rules: tuple[EnhancedRule, ...] = ()
+        self.in_force: tuple[EnhancedRule, ...] = ()
 
     def load(self, data: Mapping[str, str] | None) -> None:
         """Take over what the ConfigMap says now; None when there is none, which switches the rules off.
 
         Raises ConfigurationError, and keeps the rules that it has.
         """
-        self.rules = parse_enhanced_rules(data) if data is not None else ()
+        self.in_force = parse_enhanced_rules(data) if data is not None else ()
+
+
+def no_rules() -> tuple[EnhancedRule, ...]:
+    return ()
+
+
+class EnhancedValidation:
+    """``rules`` gives those that are in force, and is asked for every pod."""
+
+    plugin = "EnhancedValidation"
+
+    def __init__(self, rules: Callable[[], tuple[EnhancedRule, ...]] = no_rules) -> None:
+        self._rules = rules
 
     def problems(self, review: PodReview) -> list[str]:
         """At most one: of the first rule that the pod breaks."""
-        found = self._broken(review.pod, review.namespace)
-        before = self._broken(review.old, review.namespace) if review.old is not None else []
+        rules = self._rules()
+        found = _broken(rules, review.pod, review.namespace)
+        before = _broken(rules, review.old, review.namespace) if review.old is not None else []
         return new_problems(found, before)[:1]
 
-    def _broken(self, pod: Pod, namespace: str) -> list[str]:
-        own = pod.metadata.labels
-        if own.get(SKIP_ENHANCED_VALIDATION) == "true":
-            return []
-        missing = (
-            [key for key in rule.required_labels if key not in own]
-            for rule in self.rules
-            if not namespace or namespace not in rule.namespace_whitelist
-        )
-        return [_text(keys) for keys in missing if keys]
+
+def _broken(rules: Iterable[EnhancedRule], pod: Pod, namespace: str) -> list[str]:
+    own = pod.metadata.labels
+    if own.get(SKIP_ENHANCED_VALIDATION) == "true":
+        return []
+    missing = (
+        [key for key in rule.required_labels if key not in own]
+        for rule in rules
+        if not namespace or namespace not in rule.namespace_whitelist
+    )
+    return [_text(keys) for keys in missing if keys]
 
 
 def _text(missing: list[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from koordinator.base.errors import KoordinatorError
@@ -12,7 +12,7 @@ from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, Admi
 from koordinator.manager.webhook.pod.checks import PodCheck, PodReview, is_terminating, joined, pod_review
 from koordinator.manager.webhook.pod.colocation_rules import ColocationRules
 from koordinator.manager.webhook.pod.device_resource_rules import DeviceResourceRules
-from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRules
+from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRule, EnhancedValidation, no_rules
 from koordinator.manager.webhook.pod.reserved_annotations import ReservedAnnotations
 from koordinator.manager.webhook.steps import UNMEASURED, Steps
 
@@ -48,7 +48,7 @@ class PodValidatingHandler:
 
     def __init__(
         self,
-        enhanced_rules: EnhancedRules,
+        enhanced_rules: Callable[[], tuple[EnhancedRule, ...]] = no_rules,
         quota_checks: Sequence[PodCheck] = (),
         settings: PodValidationSettings | None = None,
         steps: Steps = UNMEASURED,
@@ -62,7 +62,7 @@ class PodValidatingHandler:
         if settings.device_resources:
             self._checks.append(DeviceResourceRules())
         if settings.enhanced_rules:
-            self._checks.append(enhanced_rules)
+            self._checks.append(EnhancedValidation(enhanced_rules))
         self._steps = steps
 
     def handle(self, request: AdmissionRequest) -> AdmissionAnswer:

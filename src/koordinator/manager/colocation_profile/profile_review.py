@@ -1,0 +1,85 @@
+"""Names every ClusterColocationProfile that cannot be used where its author looks: by an event on it and by a metric.
+
+Whoever creates a pod is warned by the webhook; but pods are mostly created by controllers, which show no warnings.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from koordinator.api.colocation_profile import ClusterColocationProfile
+from koordinator.api.kinds import CLUSTER_COLOCATION_PROFILES
+from koordinator.kube.event_series import reference_to
+from koordinator.manager import features
+from koordinator.manager.colocation_profile.decision import compile_for_pods
+from koordinator.manager.controllers import ControllerContext
+from koordinator.manager.options import Options
+from koordinator.manager.reconciler import Reconciler
+
+_PERIOD: Final = 300.0
+"""Seconds: an event recorder joins what repeats within six minutes to a series, and API servers forget a series that
+does not go on."""
+
+
+def are_profiles_read(options: Options) -> bool:
+    """Whether anything applies profiles: a webhook, or the controller for existing pods."""
+    enabled = options.features.enabled
+    at_admission = enabled(features.POD_MUTATING_WEBHOOK) or enabled(features.RESERVATION_MUTATING_WEBHOOK)
+    return (enabled(features.WEBHOOK_FRAMEWORK) and at_admission) or enabled(features.COLOCATION_PROFILE_CONTROLLER)
+
+
+class ProfileReview:
+    """Every replica has the metric, the leader writes the events."""
+
+    name = "colocationprofile-review"
+
+    def __init__(self, context: ControllerContext) -> None:
+        # The same source as that of the controller that applies profiles: what both say about a profile is one series.
+        self._recorder = context.events.recorder("colocationprofile")
+        self._unusable = context.metrics.gauge(
+            "koord_manager_colocation_profile_unusable",
+            "1 for each ClusterColocationProfile that cannot be used and is not applied; an event on it says why",
+            ("profile",),
+        )
+        self._warnings: dict[str, str] = {}
+        self._profiles = context.informers.informer(CLUSTER_COLOCATION_PROFILES, absent_is_empty=True)
+        self._reconciler: Reconciler[str] = Reconciler(
+            self.name,
+            self._reconcile,
+            lambda: sorted(self._warnings),
+            clock=context.clock,
+            metrics=context.metrics,
+            turns=context.turns,
+        )
+        self._profiles.add_handlers(
+            name=self.name,
+            on_add=lambda profile, _: self._review(profile),
+            on_update=lambda _, profile: self._review(profile),
+            on_delete=lambda profile: self._forget(profile.metadata.name),
+        )
+
+    async def run(self) -> None:
+        """Work until cancelled; may be called again afterwards."""
+        await self._reconciler.run()
+
+    def _review(self, profile: ClusterColocationProfile) -> None:
+        name = profile.metadata.name
+        warning = compile_for_pods(profile).warning
+        if not warning:
+            self._forget(name)
+            return
+        self._warnings[name] = warning
+        self._unusable.labels(name).set(1)
+        self._reconciler.add(name)
+
+    def _forget(self, name: str) -> None:
+        if self._warnings.pop(name, None) is not None:
+            self._unusable.remove(name)
+
+    async def _reconcile(self, name: str) -> float | None:
+        profile, warning = self._profiles.get(name), self._warnings.get(name)
+        if profile is None or warning is None:
+            return None
+        about = reference_to(CLUSTER_COLOCATION_PROFILES, profile)
+        self._recorder.event(about, "Warning", "InvalidProfile", "Reconcile", warning)
+        return _PERIOD
