@@ -79,8 +79,21 @@ def _print_placement(attempt: Mapping[str, Any], console: Console) -> None:
     table.add_row("all together", *(str(node["score"]) for node in best))
     counts = f"{attempt['feasibleNodes']} of {attempt['evaluatedNodes']} nodes were good enough"
     print_table(console, f"{counts}; the best and their scores", table)
+    console.print(_tie(attempt), highlight=False, soft_wrap=True, end="")
     if others := attempt["otherNodesRuledOutBy"]:
         console.print(f"Others were ruled out by {escape(', '.join(others))}.", highlight=False)
+
+
+def _tie(attempt: Mapping[str, Any]) -> str:
+    """How the node came to be chosen among those that were good enough."""
+    node, tied = escape(attempt["node"]), attempt.get("nodesWithTheSameScore")
+    if tied is None:
+        return ""
+    if tied == 0:
+        return f"{node} was not chosen for its score: the pod was nominated to it, or a plugin names it.\n"
+    if tied == 1:
+        return f"{node} has the highest score; no other node has the same.\n"
+    return f"{node} is one of {tied} nodes with the same, highest score; it was chosen among them at random.\n"
 
 
 def _print_fitting(document: Mapping[str, Any], console: Console) -> None:
