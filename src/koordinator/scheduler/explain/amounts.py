@@ -37,6 +37,8 @@ def amount_text(resource: str, amount: int) -> str:
 def amount_of(resource: str, amount: int) -> str:
     """``6 cores of cpu``, ``2 example.com/gpu``: the amount with the name of the resource."""
     text = amount_text(resource, amount)
+    if resource == resource_names.PODS:
+        return text
     return f"{text} {resource}" if text == str(amount) else f"{text} of {resource}"
 
 
