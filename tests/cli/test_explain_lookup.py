@@ -173,7 +173,7 @@ def test_a_name_that_is_a_node_s_is_taken_for_it(cluster: ExplainedCluster, caps
 
 def test_a_name_that_is_nobody_s_is_neither(cluster: ExplainedCluster, capsys: Captured) -> None:
     status, _, err = explained(capsys, "nobody", *cluster.arguments)
-    assert (status, err.endswith("; nor is there a node nobody\n")) == (NOT_THERE, True), err
+    assert (status, err.startswith("koord: no node is named nobody, and there is no pod")) == (NOT_THERE, True), err
 
 
 def test_a_node_that_the_scheduler_does_not_know_has_its_units(cluster: ExplainedCluster, capsys: Captured) -> None:

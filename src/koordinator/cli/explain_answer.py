@@ -60,7 +60,7 @@ async def _node_instead(name: str, sources: Sources, no_pod: NotThereError) -> A
     try:
         answer = await _node(name, sources)
     except NotThereError:
-        raise NotThereError(f"{no_pod}; nor is there a node {name}") from no_pod
+        raise NotThereError(f"no node is named {name}, and {no_pod}") from no_pod
     answer.document["takenFor"] = "node"
     return answer
 

@@ -58,7 +58,7 @@ def _verdict(document: Mapping[str, Any]) -> str:
 
 
 def _print_resources(document: Mapping[str, Any], console: Console) -> None:
-    table = Table("resource", "allocatable", "requested", "free", "requested, share")
+    table = Table("resource", "allocatable", "requested", "free", "share")
     for resource in document["resources"]:
         percent = resource["requestedPercent"]
         table.add_row(
@@ -74,7 +74,7 @@ def _print_resources(document: Mapping[str, Any], console: Console) -> None:
 def _print_load(plugin: str, facts: Mapping[str, Any], console: Console) -> None:
     age = f", reported at {facts['reportedAt'][:19]}Z" if "reportedAt" in facts else ""
     title = f"Load, as {plugin} sees it{age}{': too old to be believed' if facts['expired'] else ''}"
-    table = Table("resource", "measured", "not measured yet", "expected", "expected, share", "threshold")
+    table = Table("resource", "measured", "not measured yet", "expected", "share", "threshold")
     for usage in facts["usage"]:
         limits = [f"{usage['threshold']} %" if usage["threshold"] else "none"]
         limits += [f"{name} {usage[key]} %" for key, name in _OTHER_LIMITS.items() if usage[key]]
