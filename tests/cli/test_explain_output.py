@@ -183,7 +183,7 @@ def test_load_is_a_table_against_thresholds() -> None:
     scene.report("a", cpu="1", memory="2Gi")
     text = node_text(scene)
     assert "Load, as LoadAwareScheduling sees it, reported at 2025-12-31T23:59:59Z" in text
-    assert "25 %            │ 65 %" in text
+    assert "25 %  │ 65 %" in text
 
 
 def test_a_report_that_is_too_old_says_so() -> None:
