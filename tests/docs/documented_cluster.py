@@ -21,10 +21,11 @@ from typing import Any, Final
 
 import yaml
 
-from koordinator.api.kinds import NAMESPACES, PODS
+from koordinator.api.kinds import NAMESPACES, PODS, Kind
 from koordinator.api.pod import Pod
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
+from koordinator.kube.errors import ApiStatusError
 from tests.docs.pages import ROOT, Command
 from tests.free_ports import free_ports
 
@@ -37,6 +38,8 @@ _PLACEHOLDERS: Final = {
     "NAME": "web",
 }
 """What a reader puts in their place."""
+_FOLDERS: Final = (".kube", ".zfunc", ".config/fish/completions", ".local/share/bash-completion/completions")
+"""What the home folder of somebody has who uses kubectl and these shells."""
 _BIG_POD: Final[Mapping[str, Any]] = {
     "schedulerName": "koord-scheduler",
     "containers": [{"name": "main", "image": "example", "resources": {"requests": {"cpu": "500"}}}],
@@ -90,7 +93,7 @@ class Shell:
     def run(self, command: Command) -> None:
         """Type it. Raises AssertionError with what was printed when it fails."""
         text = _as_typed(command.text, self._cluster)
-        if text.split()[0] in ("export", "cd"):
+        if text.split()[0] in ("export", "cd", "source"):
             self._settings.append(text)
             return
         if server := _server_of(command.words):
@@ -132,15 +135,16 @@ class Shell:
         assert process.poll() is None, f"{command.where}: `{text}` has ended\n{log.read_text()}"
 
     def _bash(self, text: str) -> list[str]:
-        return ["bash", "-euo", "pipefail", "-c", "\n".join([*self._settings, text])]
+        return ["bash", "-eo", "pipefail", "-c", "\n".join([*self._settings, text])]
 
 
 @contextmanager
 def documented_cluster(folder: Path) -> Iterator[DocumentedCluster]:
-    """Running, with a pod ``web`` on a node and a pod ``shop/checkout`` that no node can take."""
+    """Running. ``fill`` makes the pods that pages speak of."""
     port, plugin_port, manager, health, webhook = free_ports(5)
     home = folder / "home"
-    home.mkdir()
+    for used in _FOLDERS:
+        (home / used).mkdir(parents=True)
     cluster = DocumentedCluster(home, _checkout(folder / "checkout"), port, plugin_port, folder / "packages")
     ports = [f"--scheduler-port={port}", f"--manager-port={manager}", f"--manager-health-port={health}"]
     log = folder / "up.log"
@@ -155,9 +159,7 @@ def documented_cluster(folder: Path) -> Iterator[DocumentedCluster]:
         wait_for(lambda: "The cluster is up" in log.read_text() or process.poll() is not None, "koord up is not up")
         assert process.poll() is None, log.read_text()
         # Where pages mean the reader's own cluster.
-        (home / ".kube").mkdir()
         (home / ".kube/config").symlink_to(cluster.kubeconfig)
-        asyncio.run(_fill(cluster.kubeconfig))
         yield cluster
     finally:
         _stop(process)
@@ -184,17 +186,26 @@ def _checkout(folder: Path) -> Path:
     return folder
 
 
-async def _fill(kubeconfig: Path) -> None:
+async def fill(kubeconfig: Path) -> None:
+    """See to it that the pod ``web`` is on a node, and that ``shop/checkout`` waits, which no node can take."""
     client = await connect(ClientOptions(kubeconfig=str(kubeconfig)))
     try:
         for document in yaml.safe_load_all((ROOT / "docs/examples/co-location.yaml").read_text()):
-            await client.create(PODS, document, "default")
-        await client.create(NAMESPACES, {"metadata": {"name": "shop"}})
-        await client.create(PODS, {"metadata": {"name": "checkout"}, "spec": _BIG_POD}, "shop")
+            await _create(client, PODS, document, "default")
+        await _create(client, NAMESPACES, {"metadata": {"name": "shop"}})
+        await _create(client, PODS, {"metadata": {"name": "checkout"}, "spec": _BIG_POD}, "shop")
         await until(client, "default", "web", lambda pod: bool(pod.spec.node_name))
         await until(client, "shop", "checkout", lambda pod: bool(pod.status.conditions))
     finally:
         await client.close()
+
+
+async def _create(client: KubeClient, kind: Kind[Any], body: Mapping[str, Any], namespace: str = "") -> None:
+    try:
+        await client.create(kind, body, namespace)
+    except ApiStatusError as error:
+        if not error.is_already_exists:
+            raise
 
 
 async def until(client: KubeClient, namespace: str, name: str, holds: Callable[[Pod], bool]) -> Pod:

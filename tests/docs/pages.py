@@ -1,7 +1,8 @@
 """The pages of the documentation, taken apart: blocks, the shell commands among them, headings and links.
 
 Every page is found by itself: README.md, CONTRIBUTING.md and all of docs/. A block that its author cannot have run says
-so in the line before it: ``<!-- not run: needs a GPU -->``, which readers do not see.
+so in the line before it: ``<!-- not run: needs a GPU -->``, which readers do not see; for all blocks of a page,
+``<!-- not run on this page: needs a real cluster -->``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 _MARKER: Final = re.compile(r"<!--\s*not run:\s*(.+?)\s*-->")
+_PAGE_MARKER: Final = re.compile(r"<!--\s*not run on this page:\s*(.+?)\s*-->")
+_CODE: Final = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 _FENCE: Final = re.compile(r"(\s*)(```+|~~~+)\s*([\w+-]*)")
 _SHELLS: Final = frozenset({"sh", "bash", "shell", "console"})
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=\S*")
@@ -85,12 +88,26 @@ class Page:
 
     @property
     def commands(self) -> Sequence[Command]:
+        """Those of its blocks."""
+        for_all = _PAGE_MARKER.search(self.text)
+        reason = for_all[1] if for_all else ""
         return tuple(
-            Command(self.name, block.line + offset, text, block.not_run)
+            Command(self.name, block.line + offset, text, block.not_run or reason)
             for block in self.blocks
             if block.is_shell
             for offset, text in _commands(block.text)
         )
+
+    @property
+    def mentioned(self) -> Sequence[Command]:
+        """Commands of our programs in the middle of a sentence, such as ``koord up --nodes 100``."""
+        found = []
+        for code in _CODE.finditer(self.prose):
+            text = " ".join(code[1].split())
+            if re.match(r"koord(-scheduler|-manager)? .*--\w", text):
+                line = self.prose.count("\n", 0, code.start()) + 1
+                found.append(Command(self.name, line, text, "a mention"))
+        return tuple(found)
 
     @property
     def prose(self) -> str:

@@ -21,7 +21,15 @@ import pytest
 from koordinator.api.kinds import LEASES
 from koordinator.api.pod import Pod
 from koordinator.kube.connect import ClientOptions, connect
-from tests.docs.documented_cluster import SECONDS, DocumentedCluster, Shell, documented_cluster, has_kubectl, until
+from tests.docs.documented_cluster import (
+    SECONDS,
+    DocumentedCluster,
+    Shell,
+    documented_cluster,
+    fill,
+    has_kubectl,
+    until,
+)
 from tests.docs.pages import ROOT, Command, pages
 
 NOT_RUN: Final[dict[str, str]] = {
@@ -34,11 +42,14 @@ NOT_RUN: Final[dict[str, str]] = {
         "changes the machine, or needs a network or programs that tests do not have"
     ),
     r"\[--": "a synopsis",
+    r"koord manifests\b.*\| *kubectl": "installs what koord up runs already; tests/real installs it on a real cluster",
     r"^kubectl create namespace koordinator-system$": "koord up has made it",
     r"config/webhook": "would put a Service in the place of koord up's own webhooks; tests/real installs it",
 }
+NOT_RUN_PAGES: Final = {"docs/install.md": "for a real cluster, which tests/real has"}
 PLUGINS: Final = "docs/plugins.md"
 COMMANDS: Final = [command for page in pages() for command in page.commands]
+MENTIONED: Final = [command for page in pages() for command in page.mentioned]
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +64,8 @@ def reason_not_to_run(command: Command) -> str:
         return command.not_run
     if command.words[0] == "kubectl" and not has_kubectl():
         return "kubectl is not installed here"
+    if why := NOT_RUN_PAGES.get(command.page):
+        return why
     return next((why for pattern, why in NOT_RUN.items() if re.search(pattern, command.text)), "")
 
 
@@ -63,6 +76,7 @@ def with_commands_to_run() -> list[str]:
 @contextmanager
 def typed(page: str, cluster: DocumentedCluster) -> Iterator[None]:
     """All commands of the page have been run; what they have started runs meanwhile."""
+    asyncio.run(fill(cluster.kubeconfig))
     with ExitStack() as stack:
         shell = Shell(cluster, stack)
         for command in COMMANDS:
@@ -122,7 +136,7 @@ async def outcome(cluster: DocumentedCluster) -> tuple[Pod, Pod, dict[str, str]]
     return own, guest, await lease_holders(cluster)
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.where)
+@pytest.mark.parametrize("command", [*COMMANDS, *MENTIONED], ids=lambda command: command.where)
 def test_what_a_command_names_is_there(command: Command) -> None:
     """Files of the repository, targets of the Makefile, flags of our programs; run or not."""
     words = command.words

@@ -39,6 +39,19 @@ def test_a_block_may_say_why_it_is_not_run() -> None:
     assert [why for _, _, why in commands(text)] == ["needs a GPU", ""]
 
 
+def test_a_page_may_say_why_none_of_it_is_run() -> None:
+    text = "# Title\n<!-- not run on this page: needs a cluster -->\n\n    make help\n\nand\n\n    make help\n"
+    assert [why for _, _, why in commands(text)] == ["needs a cluster", "needs a cluster"]
+
+
+def test_commands_in_a_sentence_are_found() -> None:
+    page = Page("page.md", "Say `koord up --nodes 5` or\n`koord-manager\n--v=2`, not `koord` or `--nodes`.\n")
+    assert [(each.line, each.text) for each in page.mentioned] == [
+        (1, "koord up --nodes 5"),
+        (2, "koord-manager --v=2"),
+    ]
+
+
 def test_continued_lines_and_heredocs_are_one_command() -> None:
     text = "```sh\nkubectl get \\\n  pods\ncat <<EOF > x\na # b\nEOF\nmake help\n```\n"
     assert [found for _, found, _ in commands(text)] == ["kubectl get pods", "cat <<EOF > x\na # b\nEOF", "make help"]

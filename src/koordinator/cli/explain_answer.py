@@ -15,7 +15,6 @@ from koordinator.cli.explain_object import read_from
 from koordinator.cli.explain_source import Place, ask
 from koordinator.cli.explain_state import PodFacts, condition_message, node_state, pod_state, scheduler_of
 from koordinator.cli.explain_target import Target
-from koordinator.scheduler.explain.amounts import amount_of
 
 _EVENTS_KEPT: Final = 20
 
@@ -196,6 +195,9 @@ def _facts(node: Mapping[str, Any]) -> list[str]:
 
 
 def _amount(resource: str, text: str) -> str:
+    # Loaded only where it is needed: the scheduler behind it is half of what `koord` would load at every start.
+    from koordinator.scheduler.explain.amounts import amount_of
+
     try:
         quantity = Quantity.parse(text)
     except ValueError:
