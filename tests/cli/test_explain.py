@@ -15,7 +15,8 @@ from aiohttp import web
 from koordinator.api.kinds import LEASES
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.metrics import Metrics
-from koordinator.cli.explain_source import NoAnswerError, Place, ask
+from koordinator.cli.explain_failure import UNUSABLE, NoAnswerError
+from koordinator.cli.explain_source import Place, ask
 from koordinator.cli.main import main
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
 from koordinator.kube.connect import ClientOptions, connect
@@ -97,7 +98,7 @@ def asked_by_lease(folder: Path, holder: str | None) -> Any:
                 lease = {"metadata": {"name": "mine"}, "spec": {"holderIdentity": holder}}
                 await client.create(LEASES, lease, "default")
                 await client.close()
-            place = Place(None, folder / "kubeconfig", ("default", "mine"), port, Path())
+            place = Place(None, ClientOptions(kubeconfig=str(folder / "kubeconfig")), ("default", "mine"), port, Path())
             return await ask(place, "/debug/explain/default/web")
 
     return answered(question)
@@ -122,16 +123,25 @@ def test_a_lease_that_is_not_there_is_named(tmp_path: Path) -> None:
         asked_by_lease(tmp_path, None)
 
 
+@pytest.fixture(autouse=True)
+def nobody_s_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Whoever runs the tests may have a kubeconfig."""
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
 def asked_for(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[Place, str]:
     """Where and for what the command asks."""
     seen: list[tuple[Place, str]] = []
 
     async def note(place: Place, path: str) -> Any:
         seen.append((place, path))
-        return {}
+        return {"pod": "web", "node": "a"}
 
-    monkeypatch.setattr("koordinator.cli.explain.ask", note)
-    assert main(["explain", *arguments, "-o=json"]) == 0
+    monkeypatch.setattr("koordinator.cli.explain_answer.ask", note)
+    assert main(["explain", *arguments, "-o=json", "--scheduler=http://127.0.0.1:1"]) == 0
     return seen[0]
 
 
@@ -144,6 +154,18 @@ def asked_for(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[Place, 
         (["pod", "team/web", "-n", "team"], "/debug/explain/team/web"),
         (["node", "a"], "/debug/explain-node/a"),
         (["node", "node/a"], "/debug/explain-node/a"),
+        (["pod/web"], "/debug/explain/default/web"),
+        (["po/web", "-n", "team"], "/debug/explain/team/web"),
+        (["po", "web"], "/debug/explain/default/web"),
+        (["pods", "web"], "/debug/explain/default/web"),
+        (["Pods/web"], "/debug/explain/default/web"),
+        (["pod", "pod/web"], "/debug/explain/default/web"),
+        (["node/a"], "/debug/explain-node/a"),
+        (["no", "a"], "/debug/explain-node/a"),
+        (["nodes", "a"], "/debug/explain-node/a"),
+        (["no/a", "-n", "team"], "/debug/explain-node/a"),
+        (["web"], "/debug/explain/default/web"),
+        (["team/web"], "/debug/explain/team/web"),
     ],
 )
 def test_names_are_read_as_kubectl_has_them(monkeypatch: pytest.MonkeyPatch, arguments: list[str], path: str) -> None:
@@ -151,7 +173,7 @@ def test_names_are_read_as_kubectl_has_them(monkeypatch: pytest.MonkeyPatch, arg
 
 
 def test_the_lease_is_a_namespace_and_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    place, _ = asked_for(monkeypatch, "pod", "web", "--kubeconfig=x", "--lease=one/two", "--port=7")
+    place, _ = asked_for(monkeypatch, "pod", "web", "--lease=one/two", "--port=7")
     assert (place.lease, place.port) == (("one", "two"), 7)
 
 
@@ -159,14 +181,49 @@ def test_the_lease_is_a_namespace_and_a_name(monkeypatch: pytest.MonkeyPatch) ->
     "arguments", [["pod", "team/web", "-n", "other"], ["pod", "web", "--lease=x"], ["pod", "web", "--lease=/x"]]
 )
 def test_contradictions_are_one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", *arguments]) == 1
+    assert main(["explain", *arguments]) == UNUSABLE
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 def test_json_is_all_that_is_known(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     async def answer(place: Place, path: str) -> Any:
-        return {"pod": "default/ä"}
+        return {"pod": "default/web", "message": "ä"}
 
-    monkeypatch.setattr("koordinator.cli.explain.ask", answer)
-    main(["explain", "pod", "ä", "-o=json"])
-    assert json.loads(capsys.readouterr().out) == {"pod": "default/ä"}
+    monkeypatch.setattr("koordinator.cli.explain_answer.ask", answer)
+    main(["explain", "pod", "web", "-o=json", "--scheduler=http://127.0.0.1:1"])
+    assert json.loads(capsys.readouterr().out) == {"pod": "default/web", "message": "ä"}
+
+
+@pytest.mark.parametrize(
+    ("words", "taught"),
+    [
+        ([], "what is to be explained? koord explain pod NAME"),
+        (["pod"], "which pod? koord explain pod NAME"),
+        (["no"], "which no? koord explain no NAME"),
+        (["deploy/web"], "deploy web is not scheduled itself, its pods are: find one with kubectl get pods"),
+        (["deployment", "web"], "deployment web is not scheduled itself"),
+        (["quota", "web"], "'quota' cannot be explained, pods and nodes can"),
+        (["pod", "a", "b"], "one pod or node at a time, not 'pod a b'"),
+        (["pod", "Web"], "'Web' is not the name of a pod: lower-case letters"),
+        (["pod", "web", "-n", "A_b"], "'A_b' is not the name of a namespace"),
+        (["node", "a/b"], "'a/b' is not the name of a node"),
+        (["pod", "w\udcff"], "is not the name of a pod"),
+    ],
+)
+def test_what_cannot_be_explained_is_answered_with_what_can(
+    words: list[str], taught: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", *words]) == UNUSABLE
+    printed = capsys.readouterr()
+    assert (printed.out, taught in printed.err) == ("", True), printed.err
+
+
+def test_a_pod_that_was_guessed_is_called_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def answer(place: Place, path: str) -> Any:
+        return {"pod": "default/web", "attempts": [], "node": "a"}
+
+    monkeypatch.setattr("koordinator.cli.explain_answer.ask", answer)
+    assert main(["explain", "web", "--scheduler=http://127.0.0.1:1"]) == 0
+    assert "web was taken for a pod; if it is a node: koord explain node web" in capsys.readouterr().out

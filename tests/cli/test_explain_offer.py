@@ -37,10 +37,10 @@ def row(text: str, first: str) -> list[str]:
 
 def test_each_addend_has_its_line_and_each_resource_its_column() -> None:
     text = printed(offer(CPU, MEMORY))
-    assert row(text, "capacity") == ["capacity", "+100,000", "+4,096"]
-    assert row(text, "system usage") == ["system usage", "-75,000", ""]
-    assert row(text, "pod usage") == ["pod usage", "", "-1,024"]
-    assert row(text, "= offered") == ["= offered", "25,000", "3,072"]
+    assert row(text, "capacity") == ["capacity", "+100,000m", "+4,096Mi"]
+    assert row(text, "system usage") == ["system usage", "-75,000m", ""]
+    assert row(text, "pod usage") == ["pod usage", "", "-1,024Mi"]
+    assert row(text, "= offered") == ["= offered", "25,000m", "3,072Mi"]
 
 
 def test_the_report_that_it_is_made_from_is_named() -> None:
@@ -53,7 +53,7 @@ def test_adjustments_come_after_the_sum() -> None:
 
 
 def test_a_cap_is_shown() -> None:
-    assert row(printed(offer(CPU | {"cap": 30_000})), "at most") == ["at most", "30,000"]
+    assert row(printed(offer(CPU | {"cap": 30_000})), "at most") == ["at most", "30,000m"]
 
 
 def test_what_is_not_offered_says_why() -> None:
@@ -93,7 +93,7 @@ def test_the_policy_is_named() -> None:
 
 def test_what_addends_come_from_stands_below_once() -> None:
     text = printed(offer(CPU | {"terms": {"systemUsage": 75_000, "reserved": 2_000}}, MEMORY))
-    assert row(text, "(reserved)") == ["(reserved)", "2,000", ""]
+    assert row(text, "(reserved)") == ["(reserved)", "2,000m", ""]
     assert "(system usage)" not in text
 
 
@@ -106,5 +106,5 @@ def test_each_zone_has_its_sums() -> None:
     zones = [CPU | {"zone": "node-0"}, MEMORY | {"zone": "node-0"}, CPU | {"zone": "node-1", "value": 7}]
     text = printed(offer(zones=zones))
     first, second = text.split("Zone node-1")
-    assert row(first[first.index("Zone node-0") :], "= offered") == ["= offered", "25,000", "3,072"]
-    assert row(second, "= offered") == ["= offered", "7"]
+    assert row(first[first.index("Zone node-0") :], "= offered") == ["= offered", "25,000m", "3,072Mi"]
+    assert row(second, "= offered") == ["= offered", "7m"]

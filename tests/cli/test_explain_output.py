@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 from rich.console import Console
 
@@ -13,8 +14,12 @@ from tests.scheduler.explain.scene import NOW, Scene, make_node, make_pod, taint
 
 
 def pod_text(scene: Scene, name: str = "p") -> str:
-    console = Console(file=io.StringIO(), width=200)
-    print_pod(scene.pod(name), console)
+    return said(scene.pod(name))
+
+
+def said(document: dict[str, Any], width: int = 200) -> str:
+    console = Console(file=io.StringIO(), width=width)
+    print_pod(document, console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -67,6 +72,35 @@ def test_a_placed_pod_shows_its_node_and_only_scores_that_differ_from_nothing() 
     assert "1 of 2 nodes were good enough" in text
     assert "Others were ruled out by NodeUnschedulable." in text
     assert "InterPodAffinity" not in text
+
+
+def test_nodes_with_the_same_score_are_called_so() -> None:
+    scene = Scene(*(make_node(f"n{number}") for number in range(14)))
+    scene.try_pod(make_pod("p"))
+    text = pod_text(scene)
+    assert "n0 is one of 14 nodes with the same, highest score; it was chosen among them at random." in text
+
+
+def test_a_node_with_the_highest_score_alone_is_called_so() -> None:
+    scene = Scene(make_node("large", cpu="8"), make_node("small", cpu="4"))
+    scene.try_pod(make_pod("p", cpu="2"))
+    assert "large has the highest score; no other node has the same." in pod_text(scene)
+
+
+def test_a_node_that_was_not_chosen_for_its_score_says_so() -> None:
+    scene = Scene(make_node("a"))
+    scene.try_pod(make_pod("p"))
+    document = scene.pod("p")
+    document["attempts"][-1]["nodesWithTheSameScore"] = 0
+    assert "a was not chosen for its score: the pod was nominated to it, or a plugin names it." in said(document)
+
+
+def test_an_older_scheduler_that_does_not_count_ties_is_not_spoken_for() -> None:
+    scene = Scene(make_node("a"))
+    scene.try_pod(make_pod("p"))
+    document = scene.pod("p")
+    del document["attempts"][-1]["nodesWithTheSameScore"]
+    assert "score;" not in said(document)
 
 
 def test_a_pod_that_another_process_has_placed_says_that_nothing_is_known_of_it() -> None:
@@ -134,7 +168,8 @@ def test_a_node_says_how_many_came_to_it() -> None:
 
 def test_what_keeps_pods_off_a_node_is_a_table() -> None:
     text = node_text(pending(), "small")
-    assert "NodeResourcesFit │ cpu: short by 5 (needs 9, free 4; the node has 4 in all) │ default/p" in text
+    lack = "cpu: short by 5 cores (needs 9 cores, free 4 cores; the node has 4 cores in all)"
+    assert f"NodeResourcesFit │ {lack} │ default/p" in text
 
 
 def test_cordon_and_taints_are_named() -> None:
@@ -148,7 +183,7 @@ def test_load_is_a_table_against_thresholds() -> None:
     scene.report("a", cpu="1", memory="2Gi")
     text = node_text(scene)
     assert "Load, as LoadAwareScheduling sees it, reported at 2025-12-31T23:59:59Z" in text
-    assert "25         │ 65" in text
+    assert "25 %  │ 65 %" in text
 
 
 def test_a_report_that_is_too_old_says_so() -> None:

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from koordinator.api.kinds import LEASES, NAMESPACES, NODES, PODS
-from koordinator.cli.explain_source import NoAnswerError, Place, ask
+from koordinator.cli.explain_failure import NoAnswerError
+from koordinator.cli.explain_source import Place, ask
 from koordinator.cli.main import main
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
@@ -100,7 +101,8 @@ class Cluster:
         self.port = free_port(address)
 
     def place(self, kubeconfig: Path | None = None, port: int | None = None) -> Place:
-        return Place(None, kubeconfig or self.plane.kubeconfig, (NAMESPACE, LEASE), port or self.port, self.folder)
+        client = ClientOptions(kubeconfig=str(kubeconfig or self.plane.kubeconfig))
+        return Place(None, client, (NAMESPACE, LEASE), port or self.port, self.folder)
 
     @asynccontextmanager
     async def scheduler(self) -> AsyncIterator[None]:

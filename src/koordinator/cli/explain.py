@@ -5,36 +5,57 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from collections.abc import Mapping
-from dataclasses import replace
+import os
+import re
+import sys
+import traceback
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
-from koordinator.base.errors import ConfigurationError
-from koordinator.cli.data_folder import MANAGER, default_data_folder
+from koordinator.base.errors import ConfigurationError, KoordinatorError
+from koordinator.cli.data_folder import default_data_folder
+from koordinator.cli.explain_answer import Answer, Sources, explain, place_of_manager
+from koordinator.cli.explain_api_part import print_api, print_state
+from koordinator.cli.explain_cluster import Cluster, ClusterOptions, find_cluster
+from koordinator.cli.explain_failure import (
+    API_ALONE,
+    DEFECT,
+    EXPLAINED,
+    INTERRUPTED,
+    NOT_REACHED,
+    PIPE_CLOSED,
+    NoAnswerError,
+    UnusableError,
+)
 from koordinator.cli.explain_node import print_node
 from koordinator.cli.explain_pod import print_pod
-from koordinator.cli.explain_source import NoAnswerError, Place, ask
+from koordinator.cli.explain_source import SECONDS, Place
+from koordinator.cli.explain_table import escape, print_text
+from koordinator.cli.explain_target import parse_target
+from koordinator.cli.explain_terminal import Terminal, close_quietly, output, text_of, write
 
 _DESCRIPTION = """\
 Ask a running koord-scheduler why a pod is pending, why it is where it is, or why a node takes pods or does not; and
-koord-manager why a node offers as much batch and mid capacity as it does.
-Without options it asks the programs of the `koord up` that runs on this machine.
+koord-manager why a node offers as much batch and mid capacity as it does. Without options it asks the cluster that
+kubectl would ask (KUBECONFIG, else ~/.kube/config), else that of the `koord up` which runs on this machine. What the
+scheduler does not know, the API is asked about.
 """
 _EPILOG = """\
 examples:
-  koord explain pod web                        why is default/web pending, or on the node that it is on?
-  koord explain pod team-a/job-17              the same, namespace first
-  koord explain pod job-17 -n team-a           ... or as kubectl has it
+  koord explain pod web                        why is web pending, or on the node that it is on? (also: pod/web, po web)
+  koord explain pod job-17 -n team-a           in another namespace (also: koord explain pod team-a/job-17)
   koord explain node node-3                    what is on the node, its thresholds, who keeps pods off it, and what
                                                its batch and mid capacity is the sum of
+  koord explain pod web --context production   in another cluster of the kubeconfig
   koord explain pod web -o json | jq .closestNodes
   koord explain pod web --scheduler http://127.0.0.1:10251
-                                               a scheduler that is not koord up's (kubectl port-forward)
-  koord explain pod web --kubeconfig ~/.kube/config
-                                               the leader that the Lease names, through the API server
+                                               after kubectl port-forward to the scheduler's pod
+
+exit status:
+  0 explained                        3 there is no such pod or node    5 the scheduler could not be asked: what is
+  1 nobody could be asked            4 not signed in, or not allowed     said is from the API alone
+  2 a wrong command or kubeconfig    130 interrupted, 141 the reader of the output is gone, 70 a defect of this command
 """
 
 
@@ -47,101 +68,193 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("kind", choices=("pod", "node"), help="what to explain")
-    parser.add_argument("name", help="a pod as NAMESPACE/NAME or NAME, or a node")
-    parser.add_argument("-n", "--namespace", metavar="NAME", help="the pod's namespace (default: default)")
+    parser.add_argument(
+        "what", nargs="*", metavar="pod NAME | node NAME", help="what to explain; also pod/NAME, po NAME, no NAME"
+    )
+    parser.add_argument(
+        "-n", "--namespace", metavar="NAME", help="the pod's namespace (default: that of the context, else default)"
+    )
     parser.add_argument(
         "-o", "--output", choices=("text", "json"), default="text", help="tables for people, or all that is known"
     )
-    where = parser.add_argument_group("which scheduler to ask").add_mutually_exclusive_group()
-    where.add_argument("--scheduler", metavar="URL", help="where it serves /healthz: http://HOST:PORT")
-    where.add_argument(
-        "--kubeconfig", type=Path, metavar="FILE", help="a cluster: ask the pod that holds the scheduler's Lease"
+    parser.add_argument(
+        "--request-timeout",
+        type=_seconds,
+        default=SECONDS,
+        metavar="SECONDS",
+        help="how long to wait for each answer (default: %(default)g)",
     )
+    _add_cluster(parser)
+    _add_programs(parser)
+    parser.set_defaults(run=run)
+
+
+def _add_cluster(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("which cluster to ask (default: kubectl's, else that of koord up)")
+    where = group.add_mutually_exclusive_group()
+    where.add_argument("--kubeconfig", type=Path, metavar="FILE", help="in place of KUBECONFIG and ~/.kube/config")
     where.add_argument(
         "--data", type=Path, metavar="DIR", help=f"the folder of a koord up (default: {default_data_folder()})"
     )
-    parser.add_argument(
+    group.add_argument("--context", default="", metavar="NAME", help="of the kubeconfig (default: the current one)")
+
+
+def _add_programs(parser: argparse.ArgumentParser) -> None:
+    scheduler = parser.add_argument_group("which scheduler to ask (default: the one that holds the Lease)")
+    scheduler.add_argument("--scheduler", metavar="URL", help="where it serves /healthz: http://HOST:PORT")
+    scheduler.add_argument(
         "--lease",
         default="koordinator-system/koord-scheduler",
         metavar="NAMESPACE/NAME",
-        help="with --kubeconfig: the Lease of the scheduler (default: %(default)s)",
+        help="the Lease of the scheduler (default: %(default)s)",
     )
-    parser.add_argument(
-        "--port", type=int, default=10251, help="with --kubeconfig: the port that it serves on (default: %(default)s)"
+    scheduler.add_argument(
+        "--port", type=_port, default=10251, help="the port that it serves on (default: %(default)s)"
     )
-    manager = parser.add_argument_group(
-        "which manager to ask about nodes; by default it is looked for as the scheduler is"
-    )
+    manager = parser.add_argument_group("which manager to ask about nodes (default: the one that holds the Lease)")
     manager.add_argument("--manager", metavar="URL", help="where it serves /metrics: http://HOST:PORT")
     manager.add_argument(
         "--manager-lease",
         default="koordinator-system/koordinator-manager",
         metavar="NAMESPACE/NAME",
-        help="with --kubeconfig: the Lease of the manager (default: %(default)s)",
+        help="the Lease of the manager (default: %(default)s)",
     )
     manager.add_argument(
-        "--manager-port",
-        type=int,
-        default=8080,
-        help="with --kubeconfig: the port of its metrics (default: %(default)s)",
+        "--manager-port", type=_port, default=8080, help="the port of its metrics (default: %(default)s)"
     )
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Ask, print."""
+    """Ask, print; the exit status is documented in the help. Whatever goes wrong is one sentence on standard error."""
+    stream, terminal = output()
+    try:
+        answer, cluster = _ask(options)
+        text = _json(answer, cluster, terminal) if options.output == "json" else _text(answer, cluster, terminal)
+        write(text, stream, terminal)
+    except NoAnswerError as error:
+        return _say(str(error), error.status)
+    except ConfigurationError as error:
+        return _say(str(error), UnusableError.status)
+    except KoordinatorError as error:
+        return _say(str(error), NOT_REACHED)
+    except BrokenPipeError:
+        close_quietly(stream)
+        return PIPE_CLOSED
+    except KeyboardInterrupt:
+        return _say("interrupted", INTERRUPTED)
+    except OSError as error:
+        return _say(f"the explanation could not be written: {error.strerror or error}", NOT_REACHED)
+    except Exception as error:
+        return _defect(error)
+    if answer.incomplete is not None:
+        return _say(f"koord-scheduler could not be asked, this is from the API alone: {answer.incomplete}", API_ALONE)
+    return EXPLAINED
+
+
+def _ask(options: argparse.Namespace) -> tuple[Answer, Cluster | None]:
+    target = parse_target(options.what, options.namespace)
+    sources = _sources(options)
+    with asyncio.Runner() as runner:
+        return runner.run(explain(target, sources)), sources.cluster
+
+
+def _sources(options: argparse.Namespace) -> Sources:
+    lease, manager_lease = _lease("--lease", options.lease), _lease("--manager-lease", options.manager_lease)
+    cluster = find_cluster(
+        ClusterOptions(options.kubeconfig, options.context, options.data, options.request_timeout, os.environ)
+    )
+    if cluster is None and options.scheduler is None:
+        raise NoAnswerError(
+            "no scheduler found: there is no kubeconfig (KUBECONFIG, ~/.kube/config), and "
+            f"{default_data_folder()} is not the folder of a running koord up; name its folder with --data, a "
+            "scheduler with --scheduler, or a cluster with --kubeconfig"
+        )
+    local = cluster.data if cluster is not None else None
     place = Place(
         url=options.scheduler,
-        kubeconfig=options.kubeconfig,
-        lease=_lease("--lease", options.lease),
+        # The programs of a koord up are asked where they serve: they are no pods.
+        client=cluster.client if cluster is not None and local is None else None,
+        lease=lease,
         port=options.port,
-        data=options.data or default_data_folder(),
+        data=local or default_data_folder(),
+        cluster=cluster.name if cluster is not None else "the cluster",
+        seconds=options.request_timeout,
     )
-    with asyncio.Runner() as runner:
-        document = runner.run(ask(place, _path(options)))
-        if options.kind == "node":
-            document["offer"] = runner.run(_offer(options, place))
-    if options.output == "json":
-        print(json.dumps(document, indent=2, ensure_ascii=False))
-    else:
-        _print(options.kind, document)
-    return 0
+    sure = options.scheduler is None or bool(options.kubeconfig or options.context or options.data)
+    manager = place_of_manager(place, options.manager, manager_lease, options.manager_port)
+    return Sources(place, manager, cluster, cluster_is_sure=sure)
 
 
-def _print(kind: str, document: Mapping[str, Any]) -> None:
-    console = Console()
-    if kind == "pod":
-        print_pod(document, console)
-    else:
+def _json(answer: Answer, cluster: Cluster | None, terminal: Terminal) -> str:
+    document = dict(answer.document)
+    if cluster is not None:
+        document["cluster"] = cluster.document
+    if answer.incomplete is not None:
+        document["schedulerNotAsked"] = str(answer.incomplete)
+    return json.dumps(document, indent=2, ensure_ascii=not terminal.encoding.startswith("utf")) + "\n"
+
+
+def _text(answer: Answer, cluster: Cluster | None, terminal: Terminal) -> str:
+    console = terminal.console()
+    document: Mapping[str, Any] = terminal.readable(answer.document)
+    kind = "pod" if "pod" in document else "node"
+    if "api" in document and "attempts" not in document:
+        print_api(document["api"], console)
+    elif kind == "node":
         print_node(document, console)
+    else:
+        if "api" in document:
+            print_state(document["api"], console)
+            console.print()
+        print_pod(document, console)
+    lines = [terminal.readable(line) for line in _asked(document, kind, cluster)]
+    if lines:
+        console.print()
+    for line in lines:
+        print_text(console, f"[dim]{escape(line)}[/dim]")
+    return text_of(console)
 
 
-def _path(options: argparse.Namespace) -> str:
-    if options.kind == "node":
-        return f"/debug/explain-node/{options.name.removeprefix('node/')}"
-    namespace, slash, name = options.name.rpartition("/")
-    if slash and options.namespace and namespace != options.namespace:
-        raise ConfigurationError("--namespace", options.namespace, f"the pod is named {options.name} already")
-    return f"/debug/explain/{namespace or options.namespace or 'default'}/{name}"
+def _asked(document: Mapping[str, Any], kind: str, cluster: Cluster | None) -> Iterator[str]:
+    """What was guessed, what was missing, and who was asked."""
+    if "takenFor" in document:
+        other = "node" if kind == "pod" else "pod"
+        name = document[kind].rpartition("/")[2]
+        yield f"{name} was taken for a {kind}; if it is a {other}: koord explain {other} {name}"
+    if reason := document.get("apiNotAsked"):
+        yield f"The API could not be asked: {reason}"
+    if cluster is not None:
+        yield f"Asked: {cluster.name}"
 
 
-async def _offer(options: argparse.Namespace, scheduler: Place) -> dict[str, Any]:
-    """What the node offers beyond its own resources, and why; an error says why that is not known."""
-    place = replace(
-        scheduler,
-        url=options.manager,
-        kubeconfig=None if options.manager else scheduler.kubeconfig,
-        lease=_lease("--manager-lease", options.manager_lease),
-        port=options.manager_port,
-        program=MANAGER,
-        flags="--metrics-addr=:{port}",
-    )
+def _say(text: str, status: int) -> int:
+    """One sentence, whatever lines a server has put into it."""
     try:
-        offer: dict[str, Any] = await ask(place, f"/explain/node/{options.name.removeprefix('node/')}")
-    except NoAnswerError as error:
-        return {"error": str(error)}
-    return offer
+        print(f"koord: {' '.join(text.split())}", file=sys.stderr, flush=True)
+    except OSError:
+        # Nobody reads that either; the status says it.
+        close_quietly(sys.stderr)
+    return status
+
+
+def _defect(error: Exception) -> int:
+    """Nothing that a user did: the sentence names the place for whoever is told."""
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(last.filename).name}:{last.lineno}"
+    return _say(f"a defect of this command, please report it: {type(error).__name__}: {error} ({where})", DEFECT)
+
+
+def _seconds(text: str) -> float:
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)s?", text)
+    if found is None or not float(found[1]):
+        raise argparse.ArgumentTypeError(f"{text!r}: seconds are needed, such as 15 or 2.5s")
+    return float(found[1])
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 0 < int(text) < 65536:
+        raise argparse.ArgumentTypeError(f"{text!r}: a port is a number from 1 to 65535")
+    return int(text)
 
 
 def _lease(flag: str, text: str) -> tuple[str, str]:

@@ -6,39 +6,43 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from koordinator.cli.explain_offer import print_offer
-from koordinator.cli.explain_table import print_table
+from koordinator.cli.explain_table import escape, print_table, print_text
 
 
 def print_node(document: Mapping[str, Any], console: Console) -> None:
     """Write it, the verdict first."""
     pods = document["pods"]
-    console.print(f"[bold]{escape(document['node'])}[/bold]  {_verdict(document)}", highlight=False)
+    print_text(console, f"[bold]{escape(document['node'])}[/bold]  {_verdict(document)}")
     if document["cordoned"]:
-        console.print("  cordoned (spec.unschedulable): takes only pods that tolerate that", highlight=False)
+        print_text(console, "cordoned (spec.unschedulable): takes only pods that tolerate that", indent=2)
     for taint in document["taints"]:
-        console.print(f"  taint {escape(taint)}", highlight=False)
+        print_text(console, f"taint {escape(taint)}", indent=2)
     for condition in document["conditions"]:
-        console.print(f"  condition {escape(condition)}", highlight=False)
-    console.print(f"  {pods['running']} of at most {pods['limit']} pods", highlight=False)
+        print_text(console, f"condition {escape(condition)}", indent=2)
+    print_text(console, f"{pods['running']} of at most {pods['limit']} pods", indent=2)
     if nominated := document["nominatedPods"]:
-        console.print(f"  room is promised to {escape(', '.join(nominated))}", highlight=False)
+        print_text(console, f"room is promised to {escape(', '.join(nominated))}", indent=2)
     if reason := document.get("notUpToDate"):
-        console.print(f"  what follows may be old: {escape(reason)}", highlight=False)
+        print_text(console, f"what follows may be old: {escape(reason)}", indent=2)
     _print_resources(document, console)
     for plugin, facts in document["plugins"].items():
         if "usage" in facts:
             _print_load(plugin, facts, console)
         elif facts.get("reported") is False:
-            console.print(f"\n{escape(plugin)}: the node has not reported its usage", highlight=False)
+            _print_apart(console, f"{escape(plugin)}: the node has not reported its usage")
         elif "error" in facts:
-            console.print(f"\n{escape(plugin)} cannot be asked: {escape(facts['error'])}", highlight=False)
+            _print_apart(console, f"{escape(plugin)} cannot be asked: {escape(facts['error'])}")
     _print_ruled_out(document, console)
     if "offer" in document:
         print_offer(document["offer"], console)
+
+
+def _print_apart(console: Console, markup: str) -> None:
+    console.print()
+    print_text(console, markup)
 
 
 def _verdict(document: Mapping[str, Any]) -> str:
@@ -54,7 +58,7 @@ def _verdict(document: Mapping[str, Any]) -> str:
 
 
 def _print_resources(document: Mapping[str, Any], console: Console) -> None:
-    table = Table("resource", "allocatable", "requested", "free", "requested %")
+    table = Table("resource", "allocatable", "requested", "free", "share")
     for resource in document["resources"]:
         percent = resource["requestedPercent"]
         table.add_row(
@@ -62,7 +66,7 @@ def _print_resources(document: Mapping[str, Any], console: Console) -> None:
             resource["allocatable"],
             resource["requested"],
             resource["free"],
-            "" if percent is None else f"{percent:g}",
+            "" if percent is None else f"{percent:g} %",
         )
     print_table(console, "", table)
 
@@ -70,16 +74,16 @@ def _print_resources(document: Mapping[str, Any], console: Console) -> None:
 def _print_load(plugin: str, facts: Mapping[str, Any], console: Console) -> None:
     age = f", reported at {facts['reportedAt'][:19]}Z" if "reportedAt" in facts else ""
     title = f"Load, as {plugin} sees it{age}{': too old to be believed' if facts['expired'] else ''}"
-    table = Table("resource", "measured", "not measured yet", "expected", "expected %", "threshold %")
+    table = Table("resource", "measured", "not measured yet", "expected", "share", "threshold")
     for usage in facts["usage"]:
-        limits = [str(usage["threshold"] or "none")]
-        limits += [f"{name} {usage[key]}" for key, name in _OTHER_LIMITS.items() if usage[key]]
+        limits = [f"{usage['threshold']} %" if usage["threshold"] else "none"]
+        limits += [f"{name} {usage[key]} %" for key, name in _OTHER_LIMITS.items() if usage[key]]
         table.add_row(
             usage["name"],
             usage["measured"],
             usage["notMeasuredYet"],
             usage["expected"],
-            f"{usage['expectedPercent']:g}",
+            f"{usage['expectedPercent']:g} %",
             ", ".join(limits),
         )
     print_table(console, title, table)

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from koordinator.api.resource_names import BATCH_MEMORY, MID_MEMORY
-from koordinator.cli.explain_table import print_table
+from koordinator.cli.explain_table import escape, print_table, print_text
 
 _MEMORIES: Final = frozenset({BATCH_MEMORY, MID_MEMORY})
 _MEBI: Final = 1 << 20
@@ -19,21 +18,22 @@ _MEBI: Final = 1 << 20
 def print_offer(offer: Mapping[str, Any], console: Console) -> None:
     """Write each sum, its addends one below the other."""
     if "error" in offer:
-        console.print(f"\nWhy batch and mid capacity is what it is: {escape(offer['error'])}", highlight=False)
+        console.print()
+        print_text(console, f"Why batch and mid capacity is what it is: {escape(offer['error'])}")
         return
     _print_abnormal(offer, console)
     for text in offer["problems"]:
-        console.print(f"not usable: {escape(text)}", highlight=False)
+        print_text(console, f"not usable: {escape(text)}")
     amounts = offer["amounts"]
     given = [each for each in amounts if not each.get("reset")]
     if given:
         reported = next((each["metricTime"] for each in given if each.get("metricTime")), "")
         at = f", from the report of {escape(reported)}" if reported else ""
-        title = f"Why batch and mid capacity is what it is{at} (CPU in milli-CPU, memory in MiB)"
+        title = f"Why batch and mid capacity is what it is{at}"
         print_table(console, title, _sums(given))
     for each in amounts:
         if each.get("reset"):
-            console.print(f"  {escape(each['sentence'])}", highlight=False)
+            print_text(console, escape(each["sentence"]), indent=2)
     zones = offer.get("zones", ())
     for name in dict.fromkeys(each["zone"] for each in zones):
         print_table(console, f"Zone {escape(name)}", _sums([each for each in zones if each["zone"] == name]))
@@ -73,11 +73,12 @@ def _names(given: Sequence[Mapping[str, Any]], kind: str) -> list[str]:
 def _print_abnormal(offer: Mapping[str, Any], console: Console) -> None:
     for number, found in enumerate(offer["abnormal"]):
         since = f" since {escape(offer['abnormalSince'])}" if not number and "abnormalSince" in offer else ""
-        text = f"abnormal{since}: {escape(found['message'])} ({escape(found['reason'])})"
-        console.print(f"\n{text}" if not number else text, highlight=False, soft_wrap=True)
+        if not number:
+            console.print()
+        print_text(console, f"abnormal{since}: {escape(found['message'])} ({escape(found['reason'])})")
     if "soundSince" in offer:
         text = f"reports are sound since {escape(offer['soundSince'])}: the node is normal again when that has lasted"
-        console.print(f"  {text}", highlight=False, soft_wrap=True)
+        print_text(console, text, indent=2)
 
 
 def _part(amount: Mapping[str, Any], kind: str, name: str) -> str:
@@ -86,8 +87,8 @@ def _part(amount: Mapping[str, Any], kind: str, name: str) -> str:
 
 
 def _shown(amount: Mapping[str, Any], value: int, *, signed: bool = False) -> str:
-    shown = value / _MEBI if amount["resource"] in _MEMORIES else value
-    return f"{shown:+,.0f}" if signed else f"{shown:,.0f}"
+    shown, unit = (value / _MEBI, "Mi") if amount["resource"] in _MEMORIES else (value, "m")
+    return f"{shown:+,.0f}{unit}" if signed else f"{shown:,.0f}{unit}"
 
 
 def _words(name: str) -> str:

@@ -6,10 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from koordinator.cli.explain_table import print_table
+from koordinator.cli.explain_table import escape, print_list, print_table, print_text
 
 _POOLS: Final = {
     "active": "is pending: it waits for its turn",
@@ -25,11 +24,11 @@ _ATTEMPTS_SHOWN: Final = 5
 def print_pod(document: Mapping[str, Any], console: Console) -> None:
     """Write it, what matters most first."""
     attempts = document["attempts"]
-    console.print(f"[bold]{escape(document['pod'])}[/bold]  {_state(document)}", highlight=False)
+    print_text(console, f"[bold]{escape(document['pod'])}[/bold]  {_state(document)}")
     if message := document.get("message"):
-        console.print(f"  {escape(message)}", highlight=False, soft_wrap=True)
+        print_text(console, escape(message), indent=2)
     _print_fitting(document, console)
-    _print_list("What would help", document.get("advice", ()), console)
+    print_list(console, "What would help", document.get("advice", ()))
     _print_retry(document.get("queue", {}), console)
     last = attempts[-1] if attempts else None
     if last is not None and last["result"] == "unschedulable":
@@ -37,7 +36,8 @@ def print_pod(document: Mapping[str, Any], console: Console) -> None:
     if last is not None and last["result"] == "placed":
         _print_placement(last, console)
     if last is None and "node" in document:
-        console.print("\nThis process has not placed it, so it cannot say why it is there.", highlight=False)
+        console.print()
+        print_text(console, _placed_by_others(document))
     _print_closest(document, console)
     _print_attempts(attempts, console)
 
@@ -51,6 +51,12 @@ def _state(document: Mapping[str, Any]) -> str:
     if node := document.get("node"):
         return f"is on node [bold]{escape(node)}[/bold]"
     return "is not waiting and not on a node any more; this is how it was tried"
+
+
+def _placed_by_others(document: Mapping[str, Any]) -> str:
+    asked = document.get("scheduler", "")
+    whom = f" (it asks for the scheduler {escape(asked)})" if asked else ""
+    return f"This process has not placed it{whom}, so it cannot say why it is there."
 
 
 def _print_rejection(attempt: Mapping[str, Any], console: Console) -> None:
@@ -67,7 +73,7 @@ def _print_rejection(attempt: Mapping[str, Any], console: Console) -> None:
     print_table(console, "Why: the last attempt, node by node", table)
     if node := attempt.get("nominatedNode"):
         victims = ", ".join(attempt["evicts"]) or "nobody any more"
-        console.print(f"It is to have room on {escape(node)}, from where {escape(victims)} must go.", highlight=False)
+        print_text(console, f"It is to have room on {escape(node)}, from where {escape(victims)} must go.")
 
 
 def _print_placement(attempt: Mapping[str, Any], console: Console) -> None:
@@ -79,24 +85,41 @@ def _print_placement(attempt: Mapping[str, Any], console: Console) -> None:
     table.add_row("all together", *(str(node["score"]) for node in best))
     counts = f"{attempt['feasibleNodes']} of {attempt['evaluatedNodes']} nodes were good enough"
     print_table(console, f"{counts}; the best and their scores", table)
+    if tie := _tie(attempt):
+        print_text(console, tie)
     if others := attempt["otherNodesRuledOutBy"]:
-        console.print(f"Others were ruled out by {escape(', '.join(others))}.", highlight=False)
+        print_text(console, f"Others were ruled out by {escape(', '.join(others))}.")
+
+
+def _tie(attempt: Mapping[str, Any]) -> str:
+    """How the node came to be chosen among those that were good enough."""
+    node, tied = escape(attempt["node"]), attempt.get("nodesWithTheSameScore")
+    if tied is None:
+        return ""
+    if tied == 0:
+        return f"{node} was not chosen for its score: the pod was nominated to it, or a plugin names it."
+    if tied == 1:
+        return f"{node} has the highest score; no other node has the same."
+    return f"{node} is one of {tied} nodes with the same, highest score; it was chosen among them at random."
 
 
 def _print_fitting(document: Mapping[str, Any], console: Console) -> None:
     fitting = document.get("fittingNow", {})
     if count := fitting.get("nodes"):
-        names = ", ".join(fitting["examples"]) + (", …" if count > len(fitting["examples"]) else "")
+        more = count - len(fitting["examples"])
+        names = ", ".join(fitting["examples"]) + (f" and {more} more" if more else "")
         nodes = "one node would" if count == 1 else f"{count} nodes would"
-        console.print(f"\nRight now {nodes} take it: {escape(names)}", highlight=False)
+        console.print()
+        print_text(console, f"Right now {nodes} take it: {escape(names)}")
     if reason := document.get("notJudged"):
-        console.print(f"\nNodes cannot be judged right now: {escape(reason)}", highlight=False)
+        console.print()
+        print_text(console, f"Nodes cannot be judged right now: {escape(reason)}")
 
 
 def _print_retry(queue: Mapping[str, Any], console: Console) -> None:
-    _print_list("It is tried again as soon as", queue.get("triedAgainWhen", ()), console)
+    print_list(console, "It is tried again as soon as", queue.get("triedAgainWhen", ()))
     if "triedAgainInSeconds" in queue:
-        console.print(f"\nIt is tried again in {queue['triedAgainInSeconds']:g} s.", highlight=False)
+        console.print(f"\nIt is tried again in {queue['triedAgainInSeconds']:g} s.")
 
 
 def _print_closest(document: Mapping[str, Any], console: Console) -> None:
@@ -107,13 +130,6 @@ def _print_closest(document: Mapping[str, Any], console: Console) -> None:
         lacks = [line for lack in node["lacks"] for line in lack["details"] or lack["reasons"]]
         table.add_row(escape(node["node"]), escape("\n".join(lacks)))
     print_table(console, "The nodes that come closest, as of now", table)
-
-
-def _print_list(title: str, lines: Sequence[str], console: Console) -> None:
-    if lines:
-        console.print(f"\n{title}", highlight=False)
-        for line in lines:
-            console.print(f"  • {escape(line)}", highlight=False, soft_wrap=True)
 
 
 def _print_attempts(attempts: Sequence[Mapping[str, Any]], console: Console) -> None:

@@ -12,18 +12,15 @@ import aiohttp
 
 from koordinator.api.codec import DecodeError, decode_any
 from koordinator.api.kinds import LEASES
-from koordinator.base.errors import ConfigurationError, KoordinatorError
+from koordinator.base.errors import ConfigurationError
 from koordinator.cli.data_folder import MANAGER, SCHEDULER, address_of
+from koordinator.cli.explain_failure import NoAnswerError, UnknownToProgramError, connection_reason, in_words
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.errors import ApiStatusError, KubeError
 
-_SECONDS: Final = 15.0
+SECONDS: Final = 15.0
 _LEASE_FLAGS: Final = {SCHEDULER: "lease", MANAGER: "manager-lease"}
-
-
-class NoAnswerError(KoordinatorError):
-    """Nobody could be asked, or had nothing to say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +28,8 @@ class Place:
     """Where to look for a program: at ``url``, by the Lease of a cluster, or in the data folder of a koord up."""
 
     url: str | None
-    kubeconfig: Path | None
+    client: ClientOptions | None
+    """How the API server of the cluster is reached; None for a koord up."""
     lease: tuple[str, str]
     port: int
     data: Path
@@ -39,14 +37,19 @@ class Place:
     """``scheduler`` or ``manager``: also the flag that takes its URL."""
     flags: str = "--address=0.0.0.0 on port {port}"
     """What it has to be told for the API server to reach it."""
+    cluster: str = "the cluster"
+    """What messages call it."""
+    seconds: float = SECONDS
+    """How long to wait for an answer."""
 
 
 async def ask(place: Place, path: str) -> Any:
-    """The JSON document at ``path`` of the program. Raises NoAnswerError."""
+    """The JSON document at ``path`` of the program. Raises NoAnswerError; UnknownToProgramError when the program was
+    asked and does not know the object."""
     if place.url is not None:
         return await _get(place, _checked(place), path)
-    if place.kubeconfig is not None:
-        return await _ask_leader(place, path)
+    if place.client is not None:
+        return await _ask_leader(place, place.client, path)
     address = address_of(place.data, place.program)
     if address is None:
         raise NoAnswerError(
@@ -56,8 +59,11 @@ async def ask(place: Place, path: str) -> Any:
     return await _get(place, address, path)
 
 
-async def _ask_leader(place: Place, path: str) -> Any:
-    client = await connect(ClientOptions(kubeconfig=str(place.kubeconfig), timeout_seconds=_SECONDS))
+async def _ask_leader(place: Place, options: ClientOptions, path: str) -> Any:
+    try:
+        client = await connect(options)
+    except KubeError as error:
+        raise in_words(error, place.cluster, options.timeout_seconds) from error
     try:
         host = await _leading_host(client, place)
         namespace = place.lease[0]
@@ -67,16 +73,21 @@ async def _ask_leader(place: Place, path: str) -> Any:
         except ApiStatusError as error:
             if not error.reason:
                 # Passed on by the API server, whose own refusals all have one.
-                raise NoAnswerError(_in_words(error.message)) from error
+                raise _refusal(error.code, _in_words(error.message)) from error
             if host == socket.gethostname():
                 # Not in a pod, but on this very machine.
                 return await _get(place, f"http://127.0.0.1:{place.port}", path)
             raise NoAnswerError(
-                f"{host} leads, but could not be asked through the API server as a pod of {namespace}: {error}; "
-                f"does it serve with {place.flags.format(port=place.port)}? Otherwise name it with --{place.program}"
+                f"{host} leads, but could not be asked through the API server as a pod of {namespace}: {error}; let it "
+                f"serve with {place.flags.format(port=place.port)}, or name it with --{place.program}, for instance "
+                f"after kubectl port-forward -n {namespace} pod/{host} {place.port}"
+            ) from error
+        except DecodeError as error:
+            raise NoAnswerError(
+                f"what {host} answers to {path} is not JSON; is that a koord-{place.program}?"
             ) from error
     except KubeError as error:
-        raise NoAnswerError(f"the cluster of {place.kubeconfig} cannot be asked: {error}") from error
+        raise in_words(error, place.cluster, options.timeout_seconds) from error
     finally:
         await client.close()
 
@@ -89,21 +100,25 @@ async def _leading_host(client: KubeClient, place: Place) -> str:
         if not error.is_not_found:
             raise
         raise NoAnswerError(
-            f"there is no Lease {namespace}/{name}; name the {place.program}'s with --{_LEASE_FLAGS[place.program]}"
+            f"there is no Lease {namespace}/{name} in {place.cluster}: no {place.program} runs there, or its Lease has "
+            f"another name (--{_LEASE_FLAGS[place.program]})"
         ) from error
     if not found.spec.holder_identity:
-        raise NoAnswerError(f"nobody holds the Lease {namespace}/{name}: no {place.program} runs")
+        raise NoAnswerError(
+            f"nobody holds the Lease {namespace}/{name} of {place.cluster}: no {place.program} runs there"
+        )
     # As client-go's, ours is HOSTNAME_UUID, and a pod's host name is its name.
     return found.spec.holder_identity.rpartition("_")[0] or found.spec.holder_identity
 
 
 async def _get(place: Place, address: str, path: str) -> Any:
-    timeout = aiohttp.ClientTimeout(total=_SECONDS)
+    timeout = aiohttp.ClientTimeout(total=place.seconds)
     try:
         async with aiohttp.ClientSession(timeout=timeout) as session, session.get(address + quote(path)) as response:
             status, body = response.status, await response.read()
-    except (TimeoutError, aiohttp.ClientError, OSError) as error:
-        reason = str(error) or f"no answer within {_SECONDS:g} s"
+    except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
+        # ValueError: an address that only turns out to be none when it is used, such as a port above 65535.
+        reason = connection_reason(error) or str(error) or f"no answer within {place.seconds:g} s"
         raise NoAnswerError(f"the {place.program} at {address} cannot be asked: {reason}") from error
     try:
         document = decode_any(body)
@@ -112,8 +127,12 @@ async def _get(place: Place, address: str, path: str) -> Any:
             f"{address} answers {path} with status {status}; is that a koord-{place.program}?"
         ) from error
     if status != 200:
-        raise NoAnswerError(str(document.get("message", status)) if isinstance(document, dict) else str(status))
+        raise _refusal(status, str(document.get("message", status)) if isinstance(document, dict) else str(status))
     return document
+
+
+def _refusal(status: int, message: str) -> NoAnswerError:
+    return UnknownToProgramError(message) if status == 404 else NoAnswerError(message)
 
 
 def _in_words(answer: str) -> str:
@@ -127,7 +146,11 @@ def _in_words(answer: str) -> str:
 
 def _checked(place: Place) -> str:
     url = place.url or ""
-    parts = urlsplit(url if "://" in url else f"http://{url}")
-    if parts.scheme not in ("http", "https") or not parts.netloc:
+    try:
+        parts = urlsplit(url if "://" in url else f"http://{url}")
+        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
         raise ConfigurationError(f"--{place.program}", url, "http://HOST:PORT is needed")
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"

@@ -49,7 +49,8 @@ class ClientOptions:
     often signed by itself. ``qps`` (requests a second; zero or less: no limit) and ``burst`` are those of
     ``--kube-api-qps`` and ``--kube-api-burst``. ``timeout_seconds`` bounds each call with its retries. With
     ``lists_in_slices`` a long list does not keep the event loop to itself while it is read. ``metrics`` get what the
-    client counts.
+    client counts. A request that never left this machine is sent again up to ``max_connection_retries`` times; programs
+    wait for their server, a command that a person has typed says at once that it is not there.
     """
 
     kubeconfig: str = ""
@@ -62,6 +63,7 @@ class ClientOptions:
     timeout_seconds: float = 60.0
     watch_stall_seconds: float | None = None
     max_connections: int = 256
+    max_connection_retries: int = 5
     lists_in_slices: bool = False
     metrics: Metrics | None = None
     clock: Clock = field(default_factory=SystemClock)
@@ -90,7 +92,7 @@ async def connect(options: ClientOptions) -> KubeClient:
             transport,
             _credentials(found, options, tls, transport),
             RateLimiter(options.clock, options.qps, options.burst),
-            RetryPolicy(options.random),
+            RetryPolicy(options.random, max_connection_retries=options.max_connection_retries),
             options.clock,
             RequestMetrics(options.metrics or Metrics(), urlsplit(found.endpoint.url).netloc.rpartition("@")[2]),
             identity=[("User-Agent", options.user_agent), *impersonation_headers(found.user)],

@@ -31,19 +31,22 @@ def test_too_little_room_names_the_node_with_the_most_and_what_is_missing() -> N
     scene.place(make_pod("y", cpu="2500m", node="b", priority=9))
     (sentence,) = advice(scene, make_pod("p", cpu="2"))
     assert sentence.startswith(
-        "The pod requests 2 cpu. Among the nodes that are too full for that, b has the most free, 1.5: short by 0.5. "
+        "The pod requests 2 cores of cpu. Among the nodes that are too full for that, b has the most free, 1.5 cores: "
+        "short by 0.5 cores. "
     )
 
 
 def test_a_request_that_no_node_could_ever_meet_names_the_largest_node() -> None:
     (sentence,) = advice(Scene(make_node("a", cpu="4"), make_node("b", cpu="8")), make_pod("p", cpu="9"))
-    assert sentence.startswith("The pod requests 9 cpu, for which nodes are too small: the largest of them, b, has 8")
+    assert sentence.startswith(
+        "The pod requests 9 cores of cpu, for which nodes are too small: the largest of them, b, has 8 cores"
+    )
 
 
 def test_nodes_that_the_pod_may_not_use_do_not_count_as_room() -> None:
     scene = Scene(tainted(make_node("large", cpu="32"), "team", "data"), make_node("small", cpu="4"))
     sentences = advice(scene, make_pod("p", cpu="9"))
-    assert "the largest of them, small, has 4 in all" in sentences[-1]
+    assert "the largest of them, small, has 4 cores in all" in sentences[-1]
 
 
 def test_nodes_that_have_room_do_not_hide_how_much_is_missing_on_those_that_do_not() -> None:
@@ -51,7 +54,7 @@ def test_nodes_that_have_room_do_not_hide_how_much_is_missing_on_those_that_do_n
     scene.report("busy", cpu="7", memory="1Gi")
     room, load = sorted(advice(scene, make_pod("p", cpu="6")), key=lambda text: text.startswith("Nodes are busy"))
     assert load.startswith("Nodes are busy")
-    assert "the largest of them, full, has 4 in all" in room
+    assert "the largest of them, full, has 4 cores in all" in room
 
 
 def test_room_on_nodes_that_the_pod_may_not_use_anyway_is_no_matter() -> None:
@@ -69,7 +72,7 @@ def test_without_any_usable_node_there_is_no_largest_one() -> None:
     info = scene.info(make_pod("p", cpu="9"))
     fit = RuledOut("NodeResourcesFit", ("Insufficient cpu",), True, 1, ("a",))
     (sentence,) = advise([fit], info, scene.view, judge(scene.profile, scene.view, info))
-    assert sentence == "The pod requests 9 cpu, but there is no node that it could use at all."
+    assert sentence == "The pod requests 9 cores of cpu, but there is no node that it could use at all."
 
 
 def test_a_resource_that_no_node_has_is_not_short_but_absent() -> None:
@@ -151,7 +154,9 @@ def test_a_plugin_of_somebody_else_s_is_not_advised_on() -> None:
 
 
 def test_without_a_judgement_room_is_looked_for_on_all_nodes() -> None:
-    assert blamed("NodeResourcesFit", "Insufficient cpu").startswith("The pod requests 1 cpu. Among the nodes")
+    assert (
+        blamed("NodeResourcesFit", "Insufficient cpu") == "The pod requests 1 core of cpu; a has as much free by now."
+    )
 
 
 def test_too_many_pods_is_not_a_matter_of_amounts() -> None:

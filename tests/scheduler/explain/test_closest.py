@@ -78,7 +78,9 @@ def test_the_closest_of_many_nodes_is_found() -> None:
 def test_a_resource_is_short_by_the_difference() -> None:
     scene = Scene(make_node("a", cpu="4"))
     scene.place(make_pod("other", cpu="2500m", node="a"))
-    assert details(closest(scene, make_pod("p", cpu="2"))[0]) == ["cpu: short by 0.5 (needs 2, free 1.5)"]
+    assert details(closest(scene, make_pod("p", cpu="2"))[0]) == [
+        "cpu: short by 0.5 cores (needs 2 cores, free 1.5 cores)"
+    ]
 
 
 def test_a_node_that_is_too_small_says_what_it_has_in_all() -> None:
@@ -191,7 +193,8 @@ def test_a_load_threshold_is_named_with_what_the_pod_would_add() -> None:
     scene, _ = busy("a")
     (node,) = closest(scene, make_pod("p", cpu="1"))
     assert details(node) == [
-        "cpu: expected usage 84 %, threshold 65 % (2.5 of 4 used now, the pod is expected to add 0.85)"
+        "cpu: expected usage 84 %, threshold 65 % (2.5 cores of 4 cores used now, the pod is expected to add "
+        "0.85 cores)"
     ]
 
 

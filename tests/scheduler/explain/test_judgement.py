@@ -61,7 +61,7 @@ def test_room_that_is_promised_to_a_more_important_pod_is_not_free() -> None:
     scene.view.nominations.set(scene.info(make_pod("important", cpu="3", priority=9)), "a")
     scene.add(make_pod("p", cpu="2"))
     assert scene.pod("p")["fittingNow"]["nodes"] == 0
-    assert details(scene, "p") == ["cpu: short by 1 (needs 2, free 1)"]
+    assert details(scene, "p") == ["cpu: short by 1 core (needs 2 cores, free 1 core)"]
 
 
 @pytest.mark.parametrize(

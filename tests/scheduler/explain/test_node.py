@@ -35,9 +35,9 @@ def test_what_is_offered_requested_and_free_is_listed_by_resource() -> None:
     scene.place(make_pod("p", cpu="1", node="a"))
     assert scene.node("a")["resources"][0] == {
         "name": "cpu",
-        "allocatable": "4",
-        "requested": "1",
-        "free": "3",
+        "allocatable": "4 cores",
+        "requested": "1 core",
+        "free": "3 cores",
         "requestedPercent": 25.0,
     }
 
@@ -46,7 +46,7 @@ def test_a_resource_that_the_node_has_no_more_has_no_share() -> None:
     scene = Scene(make_node("a", cpu="0"))
     scene.place(make_pod("p", cpu="1", node="a"))
     cpu = scene.node("a")["resources"][0]
-    assert (cpu["free"], cpu["requestedPercent"]) == ("-1", None)
+    assert (cpu["free"], cpu["requestedPercent"]) == ("-1 core", None)
 
 
 def test_pods_are_counted_against_their_limit() -> None:
@@ -88,9 +88,9 @@ def test_load_is_shown_against_the_thresholds_in_force() -> None:
     assert (facts["reported"], facts["expired"], facts["reportedAt"]) == (True, False, "2025-12-31T23:59:59.000000Z")
     assert facts["usage"][0] == {
         "name": "cpu",
-        "measured": "1",
-        "notMeasuredYet": "0",
-        "expected": "1",
+        "measured": "1 core",
+        "notMeasuredYet": "0 cores",
+        "expected": "1 core",
         "expectedPercent": 25.0,
         "prodPercent": 0.0,
         "threshold": 65,
@@ -104,7 +104,7 @@ def test_what_new_pods_are_expected_to_use_is_not_measured_yet() -> None:
     scene.report("a", cpu="1", memory="2Gi")
     scene.try_pod(make_pod("p", cpu="1"))
     cpu = scene.node("a")["plugins"]["LoadAwareScheduling"]["usage"][0]
-    assert (cpu["notMeasuredYet"], cpu["expected"]) == ("0.85", "1.85")
+    assert (cpu["notMeasuredYet"], cpu["expected"]) == ("0.85 cores", "1.85 cores")
 
 
 def test_thresholds_of_the_node_s_own_are_shown() -> None:
@@ -147,7 +147,7 @@ def test_pods_that_wait_are_asked_who_keeps_them_off() -> None:
             "reasons": ["Insufficient cpu"],
             "pods": 1,
             "examples": ["default/p"],
-            "details": ["cpu: short by 1 (needs 2, free 1; the node has 1 in all)"],
+            "details": ["cpu: short by 1 core (needs 2 cores, free 1 core; the node has 1 core in all)"],
         }
     ]
 

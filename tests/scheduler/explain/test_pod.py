@@ -42,6 +42,29 @@ def test_a_placed_pod_shows_its_best_nodes_with_the_scores_of_each_plugin() -> N
     assert all(node["score"] == sum(node["scoreByPlugin"].values()) for node in best)
 
 
+def test_nodes_with_the_same_score_are_counted() -> None:
+    scene = Scene(*(make_node(f"n{number}", cpu="4") for number in range(5)), make_node("small", cpu="3"))
+    scene.try_pod(make_pod("p", cpu="2"))
+    assert scene.pod("p")["attempts"][-1]["nodesWithTheSameScore"] == 5
+
+
+def test_the_only_node_with_its_score_is_one() -> None:
+    scene = Scene(make_node("large", cpu="8"), make_node("small", cpu="4"))
+    scene.try_pod(make_pod("p", cpu="2"))
+    assert scene.pod("p")["attempts"][-1]["nodesWithTheSameScore"] == 1
+
+
+def test_a_node_that_was_nominated_was_not_chosen_for_its_score() -> None:
+    scene = Scene(make_node("a", cpu="2"), make_node("b", cpu="1"))
+    scene.place(make_pod("low", cpu="2", node="a", priority=0))
+    scene.try_pod(make_pod("high", cpu="2", priority=100))
+    scene.state.remove_pod("uid-low")
+    scene.queue.remove("uid-high")
+    scene.state.view.nominations.set(scene.info(make_pod("high", cpu="2", priority=100)), "a")
+    scene.try_pod(make_pod("high", cpu="2", priority=100))
+    assert scene.pod("high")["attempts"][-1]["nodesWithTheSameScore"] == 0
+
+
 def test_a_placed_pod_says_which_plugins_ruled_out_other_nodes() -> None:
     scene = Scene(make_node("a"), make_node("b", unschedulable=True))
     scene.try_pod(make_pod("p"))
@@ -107,7 +130,7 @@ def test_a_parked_pod_names_the_events_that_would_free_it() -> None:
 def test_what_the_pod_requests_is_in_the_units_of_people() -> None:
     scene = Scene(make_node("a", cpu="1"))
     scene.try_pod(make_pod("p", cpu="2500m", memory="512Mi"))
-    assert scene.pod("p")["requests"] == {"cpu": "2.5", "memory": "512Mi"}
+    assert scene.pod("p")["requests"] == {"cpu": "2.5 cores", "memory": "512Mi"}
 
 
 def test_attempts_are_in_the_order_of_time() -> None:

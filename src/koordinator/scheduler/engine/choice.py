@@ -28,10 +28,14 @@ class Chooser:
     def __init__(self, state: ClusterState, random: RandomSource) -> None:
         self._state = state
         self._random = random
+        self.tied = 0
+        """Of the last row that was taken: how many rows shared its total, itself among them; 0 when it was not taken
+        for its total."""
 
     def choose(self, evaluation: Evaluation, pod: PodInfo, attempt: Attempt, preferred: Iterable[str]) -> int | None:
         """The row to take; None if there is none, then ``attempt.kept_for_others`` has those that others wait for."""
         view = self._state.view
+        self.tied = 0
         for name in (view.nominations.node_of(pod.uid), *preferred):
             row = view.columns.row_of.get(name)
             if row is not None and evaluation.feasible[row] and self._has_room(pod, row, attempt):
@@ -39,8 +43,10 @@ class Chooser:
         passed_over: dict[int, int] = {}
         try:
             while best := evaluation.best():
-                row = best[self._random.randrange(len(best))]
+                tied = len(best)
+                row = best[self._random.randrange(tied)]
                 if self._has_room(pod, row, attempt):
+                    self.tied = tied
                     return row
                 # Asking may have brought others back that were passed over before.
                 for other in (*passed_over, row):
@@ -54,6 +60,7 @@ class Chooser:
 
     def take(self, evaluation: Evaluation, pod: PodInfo, attempt: Attempt, name: str) -> int | None:
         """The row of the node ``name`` if the pod can go there."""
+        self.tied = 0
         row = self._state.view.columns.row_of.get(name)
         if row is None or not evaluation.feasible[row]:
             return None

@@ -49,6 +49,9 @@ class Placement(msgspec.Struct, frozen=True):
     plugins: tuple[str, ...]
     kept_off_by: tuple[str, ...] = ()
     """The plugins that were the first to rule out some other node."""
+    tied: int = 0
+    """How many nodes had the highest score, ``node_name`` among them, which was chosen at random; 0 when the pod was
+    nominated to the node or a plugin named it, so that the score did not decide."""
 
     @property
     def top(self) -> tuple[ScoredNode, ...]:

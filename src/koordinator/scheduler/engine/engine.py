@@ -257,6 +257,7 @@ class Engine:
             best_nodes=tuple([names[each] for each in rows]),
             best_scores=tuple([evaluation.scores_of(each) for each in rows]),
             plugins=evaluation.score_names,
+            tied=self._chooser.tied,
         )
 
 

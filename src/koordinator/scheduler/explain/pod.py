@@ -152,6 +152,7 @@ def _placement(placement: Placement) -> dict[str, Any]:
         "node": placement.node_name,
         "evaluatedNodes": placement.evaluated,
         "feasibleNodes": placement.feasible,
+        "nodesWithTheSameScore": placement.tied,
         "otherNodesRuledOutBy": list(placement.kept_off_by),
         "topNodes": [
             {"node": scored.node, "score": scored.total, "scoreByPlugin": scored.by_plugin} for scored in placement.top

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from koordinator.scheduler.engine.columns import Rows
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.explain.amounts import amount_text
+from koordinator.scheduler.explain.amounts import amount_of, amount_text
 
 
 def advise_on_resources(reasons: Sequence[str], pod: PodInfo, view: ClusterView, rows: Rows) -> list[str]:
@@ -24,7 +24,7 @@ def _sentence(reason: str, pod: PodInfo, view: ClusterView, rows: Rows) -> str:
     column = columns.resources.column(resource)
     columns.fit_resources()
     amount = pod.request.amounts.get(column, 0)
-    wanted = f"{amount_text(resource, amount)} {resource}"
+    wanted = amount_of(resource, amount)
     if not rows.shape[0]:
         return f"The pod requests {wanted}, but there is no node that it could use at all."
     offered = columns.allocatable[rows, column]
@@ -33,6 +33,8 @@ def _sentence(reason: str, pod: PodInfo, view: ClusterView, rows: Rows) -> str:
     if offered[largest] < amount:
         return _never(resource, wanted, int(offered[largest]), columns.names[int(rows[largest])])
     most = int(free[roomiest])
+    if most >= amount:
+        return f"The pod requests {wanted}; {columns.names[int(rows[roomiest])]} has as much free by now."
     return (
         f"The pod requests {wanted}. Among the nodes that are too full for that, {columns.names[int(rows[roomiest])]} "
         f"has the most free, {amount_text(resource, max(most, 0))}: short by {amount_text(resource, amount - most)}. "

@@ -1,0 +1,223 @@
+"""Puts together what the scheduler knows and what the API has, so that each pod and node gets an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from koordinator.api.quantity import Quantity
+from koordinator.api.resource_names import CPU
+from koordinator.cli.data_folder import MANAGER
+from koordinator.cli.explain_cluster import Cluster
+from koordinator.cli.explain_failure import NoAnswerError, NotThereError, UnknownToProgramError
+from koordinator.cli.explain_object import read_from
+from koordinator.cli.explain_source import Place, ask
+from koordinator.cli.explain_state import PodFacts, condition_message, node_state, pod_state, scheduler_of
+from koordinator.cli.explain_target import Target
+
+_EVENTS_KEPT: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """``document`` is what there is to say; ``incomplete`` says why the scheduler's part of it is missing."""
+
+    document: dict[str, Any]
+    incomplete: NoAnswerError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """``cluster`` is None when the scheduler alone can be asked. With ``cluster_is_sure`` both are of one cluster for
+    certain; a scheduler that was named by its URL may be of another than kubectl's."""
+
+    scheduler: Place
+    manager: Place
+    cluster: Cluster | None
+    cluster_is_sure: bool = True
+
+
+async def explain(target: Target, sources: Sources) -> Answer:
+    """Everything about the target. Raises NoAnswerError when nothing at all is to be had."""
+    if target.kind == "node":
+        return await _node(target.name, sources)
+    namespace = target.namespace or (sources.cluster.namespace if sources.cluster is not None else "default")
+    try:
+        answer = await _pod(namespace, target.name, sources)
+    except NotThereError as error:
+        if not target.guessed:
+            raise
+        return await _node_instead(target.name, sources, error)
+    if target.guessed:
+        answer.document["takenFor"] = "pod"
+    return answer
+
+
+async def _node_instead(name: str, sources: Sources, no_pod: NotThereError) -> Answer:
+    """Nobody said that the name is a pod's, and there is no such pod."""
+    try:
+        answer = await _node(name, sources)
+    except NotThereError:
+        raise NotThereError(f"no node is named {name}, and {no_pod}") from no_pod
+    answer.document["takenFor"] = "node"
+    return answer
+
+
+async def _pod(namespace: str, name: str, sources: Sources) -> Answer:
+    try:
+        document = _checked(await ask(sources.scheduler, f"/debug/explain/{namespace}/{name}"), "pod", sources)
+    except UnknownToProgramError as error:
+        if sources.cluster is None:
+            raise
+        served = await _served(sources.scheduler)
+        return await _pod_of_api(namespace, name, sources.cluster, served, None if served is not None else error)
+    except NoAnswerError as error:
+        if sources.cluster is None or sources.cluster.client is None:
+            raise
+        return await _pod_of_api(namespace, name, sources.cluster, None, error)
+    if sources.cluster is None or not sources.cluster_is_sure:
+        return Answer(document)
+    try:
+        async with read_from(sources.cluster) as reader:
+            facts = await reader.pod_facts(namespace, name, None)
+    except NoAnswerError as error:
+        document["apiNotAsked"] = str(error)
+        return Answer(document)
+    state = pod_state(facts)
+    if state.needs_saying or facts.pod is None:
+        document["api"] = _api_of_pod(facts)
+    return Answer(document)
+
+
+def _checked(document: Any, kind: str, sources: Sources) -> dict[str, Any]:
+    """Whatever serves on that port may answer with JSON."""
+    if not isinstance(document, dict) or kind not in document:
+        where = sources.scheduler.url or "what was asked"
+        raise NoAnswerError(f"{where} does not explain a {kind}; is that a koord-scheduler?")
+    return document
+
+
+async def _pod_of_api(
+    namespace: str, name: str, cluster: Cluster, served: Collection[str] | None, incomplete: NoAnswerError | None
+) -> Answer:
+    async with read_from(cluster) as reader:
+        facts = await reader.pod_facts(namespace, name, served)
+    if facts.pod is None:
+        state = pod_state(facts)
+        raise NotThereError(f"{state.sentence}. {state.next}".rstrip("."))
+    return Answer({"pod": facts.key, "api": _api_of_pod(facts)}, incomplete)
+
+
+async def _served(scheduler: Place) -> Collection[str] | None:
+    """The names under which the scheduler takes pods; None when it does not say."""
+    try:
+        document = await ask(scheduler, "/configz")
+        return frozenset(profile["schedulerName"] for profile in document["componentconfig"]["profiles"])
+    except (NoAnswerError, KeyError, TypeError):
+        # Another version, or a Go koord-scheduler: nothing is claimed about its profiles.
+        return None
+
+
+def _api_of_pod(facts: PodFacts) -> dict[str, Any]:
+    state = pod_state(facts)
+    document: dict[str, Any] = {"state": state.kind, "sentence": state.sentence, "next": state.next}
+    if facts.pod is None:
+        return document
+    spec, status = facts.pod.get("spec") or {}, facts.pod.get("status") or {}
+    document |= {
+        "phase": status.get("phase") or "",
+        "scheduler": scheduler_of(facts.pod),
+        "node": spec.get("nodeName") or "",
+        "message": "" if spec.get("nodeName") else condition_message(facts.pod),
+        "events": [_event(each) for each in facts.events[-_EVENTS_KEPT:]],
+    }
+    return {key: value for key, value in document.items() if value}
+
+
+def _event(event: Mapping[str, Any]) -> dict[str, str]:
+    series = event.get("series") or {}
+    time = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime") or ""
+    return {
+        "time": f"{str(time)[:19]}Z" if time else "",
+        "from": event.get("reportingComponent") or (event.get("source") or {}).get("component") or "",
+        "reason": event.get("reason") or "",
+        "message": event.get("message") or "",
+    }
+
+
+async def _node(name: str, sources: Sources) -> Answer:
+    cluster = sources.cluster
+    try:
+        document = _checked(await ask(sources.scheduler, f"/debug/explain-node/{name}"), "node", sources)
+    except UnknownToProgramError:
+        if cluster is None or cluster.client is None:
+            raise
+        return Answer(await _node_of_api(name, cluster, known_to_scheduler=False))
+    except NoAnswerError as error:
+        if cluster is None or cluster.client is None:
+            raise
+        return Answer(await _node_of_api(name, cluster, known_to_scheduler=None), error)
+    document["offer"] = await _offer(name, sources.manager)
+    return Answer(document)
+
+
+async def _offer(name: str, manager: Place) -> dict[str, Any]:
+    """What the node offers beyond its own resources, and why; an error says why that is not known."""
+    try:
+        offer: dict[str, Any] = await ask(manager, f"/explain/node/{name}")
+    except NoAnswerError as error:
+        return {"error": str(error)}
+    return offer
+
+
+async def _node_of_api(name: str, cluster: Cluster, *, known_to_scheduler: bool | None) -> dict[str, Any]:
+    async with read_from(cluster) as reader:
+        node, similar = await reader.node(name)
+    state = node_state(name, cluster.name, node, similar)
+    if node is None:
+        raise NotThereError(f"{state.sentence}. {state.next}".rstrip("."))
+    facts = _facts(node)
+    if known_to_scheduler is False:
+        facts.append("koord-scheduler does not know of it yet: ask again in a moment.")
+    return {
+        "node": name,
+        "api": {"state": state.kind, "sentence": state.sentence, "next": state.next, "facts": facts},
+    }
+
+
+def _facts(node: Mapping[str, Any]) -> list[str]:
+    spec, status = node.get("spec") or {}, node.get("status") or {}
+    taints = [_taint(each) for each in spec.get("taints") or ()]
+    allocatable = [_amount(name, text) for name, text in sorted((status.get("allocatable") or {}).items())]
+    facts = [f"taint {taint}" for taint in taints]
+    return [*facts, f"allocatable: {', '.join(allocatable)}"] if allocatable else facts
+
+
+def _amount(resource: str, text: str) -> str:
+    # Loaded only where it is needed: the scheduler behind it is half of what `koord` would load at every start.
+    from koordinator.scheduler.explain.amounts import amount_of
+
+    try:
+        quantity = Quantity.parse(text)
+    except ValueError:
+        return f"{text} {resource}"
+    return amount_of(resource, quantity.milli if resource == CPU else quantity.value)
+
+
+def _taint(taint: Mapping[str, Any]) -> str:
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint.get('key', '')}{value}:{taint.get('effect', '')}"
+
+
+def place_of_manager(scheduler: Place, url: str | None, lease: tuple[str, str], port: int) -> Place:
+    """Where the manager is looked for: as the scheduler is, unless its URL is given."""
+    return replace(
+        scheduler,
+        url=url,
+        client=None if url else scheduler.client,
+        lease=lease,
+        port=port,
+        program=MANAGER,
+        flags="--metrics-addr=:{port}",
+    )

@@ -1,0 +1,113 @@
+"""Why there is no explanation, each in one sentence, and the exit status that goes with it."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Iterator
+from typing import ClassVar, Final
+
+from koordinator.base.errors import KoordinatorError
+from koordinator.kube.errors import ApiStatusError, CredentialError, KubeconfigError, KubeError, TransportError
+
+EXPLAINED: Final = 0
+NOT_REACHED: Final = 1
+UNUSABLE: Final = 2
+NOT_THERE: Final = 3
+NOT_ALLOWED: Final = 4
+API_ALONE: Final = 5
+DEFECT: Final = 70
+"""EX_SOFTWARE of sysexits.h."""
+INTERRUPTED: Final = 130
+"""128 + SIGINT, as shells have it."""
+PIPE_CLOSED: Final = 141
+"""128 + SIGPIPE: whoever read the output has seen enough."""
+
+
+class NoAnswerError(KoordinatorError):
+    """Nobody could be asked, or had nothing to say. ``status`` is the exit status of the command."""
+
+    status: ClassVar[int] = NOT_REACHED
+
+
+class UnusableError(NoAnswerError):
+    """What was said on the command line, or a kubeconfig, cannot be used."""
+
+    status = UNUSABLE
+
+
+class NotThereError(NoAnswerError):
+    """There is no pod or node of that name."""
+
+    status = NOT_THERE
+
+
+class NotAllowedError(NoAnswerError):
+    """The server does not know who asks, or does not let them."""
+
+    status = NOT_ALLOWED
+
+
+class UnknownToProgramError(NotThereError):
+    """The program that was asked does not know the object; the API may."""
+
+
+def in_words(error: KubeError, cluster: str, seconds: float) -> NoAnswerError:
+    """``error`` as one sentence about ``cluster``, such as ``the cluster "a" (https://...)``, which had ``seconds`` to
+    answer."""
+    if isinstance(error, KubeconfigError | CredentialError):
+        return UnusableError(str(error))
+    if isinstance(error, ApiStatusError):
+        return _refused(error, cluster)
+    if isinstance(error, TransportError):
+        return NoAnswerError(f"{cluster} cannot be asked: {_reason(error, seconds)}")
+    return NoAnswerError(f"{cluster} cannot be asked: {error}")
+
+
+def connection_reason(error: BaseException) -> str:
+    """Why nothing could be sent or received, in plain words, if it is one of the usual reasons; otherwise empty."""
+    for cause in _causes(error):
+        match cause:
+            case ConnectionRefusedError():
+                return "connection refused: nothing listens there; does it run?"
+            case ssl.SSLCertVerificationError():
+                return (
+                    f"its certificate is not trusted ({cause.verify_message}); check the certificate authority and "
+                    "the name of the server in the kubeconfig"
+                )
+            case ssl.SSLError():
+                return f"TLS fails ({cause.reason or cause}); is that a server that speaks TLS?"
+            case socket.gaierror():
+                return "the name of its host cannot be resolved"
+            case ConnectionResetError():
+                return "the server closed the connection without an answer"
+    return ""
+
+
+def _reason(error: TransportError, seconds: float) -> str:
+    if error.timed_out:
+        return f"no answer within {seconds:g} s"
+    return connection_reason(error) or str(error)
+
+
+def _refused(error: ApiStatusError, cluster: str) -> NoAnswerError:
+    if error.is_unauthorized:
+        return NotAllowedError(
+            f"{cluster} does not know who you are (401 {error.message or error.reason}): sign in again, or choose "
+            "another --context or --kubeconfig"
+        )
+    if error.is_forbidden:
+        return NotAllowedError(f"{cluster} does not allow it (403): {error.message or error.reason}")
+    return NoAnswerError(f"{cluster} cannot be asked: {error}")
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what it came from; what aiohttp wraps is among them."""
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        yield error
+        inner = getattr(error, "os_error", None) or getattr(error, "certificate_error", None)
+        if isinstance(inner, BaseException) and inner is not error:
+            yield from _causes(inner)
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,162 @@
+"""Reads a pod or a node and what is said about it from the API, for what the scheduler does not know."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from koordinator.api.codec import DecodeError, decode_any
+from koordinator.api.kinds import EVENTS, NAMESPACES, NODES, PODS, Kind
+from koordinator.cli.explain_cluster import Cluster
+from koordinator.cli.explain_failure import NoAnswerError, in_words
+from koordinator.cli.explain_state import PodFacts, scheduler_of
+from koordinator.kube.client import KubeClient
+from koordinator.kube.connect import connect
+from koordinator.kube.errors import ApiStatusError, KubeError
+
+_LISTED: Final = 500
+"""Objects of which names are compared: enough for a hint, and no load on the server."""
+
+
+class ObjectReader:
+    """Objects as plain documents, so that no field gets lost on the way to a person. Made by ``read_from``."""
+
+    def __init__(self, client: KubeClient, cluster: Cluster) -> None:
+        self._client = client
+        self._cluster = cluster
+
+    async def pod_facts(self, namespace: str, name: str, served: Collection[str] | None) -> PodFacts:
+        """All that tells pods apart. ``served`` are the names under which koord-scheduler takes pods, None when it
+        could not be asked. Raises KubeError when the pod itself cannot be read."""
+        pod = await self._get(PODS, name, namespace)
+        if pod is None:
+            return await self._absent(namespace, name)
+        others = None
+        if served is not None and (asked := scheduler_of(pod)) not in served:
+            others = await self._has_placed(asked)
+        return PodFacts(
+            namespace,
+            name,
+            self._cluster.name,
+            pod,
+            events=await self._events(pod),
+            served=served,
+            has_placed_others=others,
+        )
+
+    async def node(self, name: str) -> tuple[Mapping[str, Any] | None, Sequence[str]]:
+        """The node, and the names that are like it when there is none. Raises KubeError."""
+        found = await self._get(NODES, name)
+        return found, () if found is not None else _like(name, await self._names(NODES))
+
+    async def _absent(self, namespace: str, name: str) -> PodFacts:
+        elsewhere: Sequence[str] = ()
+        unknown = ""
+        try:
+            found = await self._list(PODS, field_selector=f"metadata.name={name}")
+            elsewhere = sorted(each["metadata"]["namespace"] for each in found)
+        except ApiStatusError as error:
+            unknown = error.message or error.reason
+        similar = _like(name, await self._names(PODS, namespace)) if not elsewhere else ()
+        return PodFacts(
+            namespace,
+            name,
+            self._cluster.name,
+            None,
+            namespace_is_there=await self._has_namespace(namespace),
+            elsewhere=elsewhere,
+            elsewhere_unknown=unknown,
+            similar=similar,
+        )
+
+    async def _has_namespace(self, name: str) -> bool:
+        try:
+            return await self._get(NAMESPACES, name) is not None
+        except ApiStatusError:
+            # Many users may not look at namespaces; then nothing is claimed about it.
+            return True
+
+    async def _has_placed(self, scheduler: str) -> bool | None:
+        """Whether a pod that asks for the scheduler is on a node; None when that may not be looked at."""
+        selector = f"spec.schedulerName={scheduler},spec.nodeName!="
+        try:
+            return bool(await self._list(PODS, field_selector=selector, limit=1))
+        except ApiStatusError:
+            return None
+
+    async def _events(self, pod: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+        metadata = pod["metadata"]
+        selector = f"involvedObject.kind=Pod,involvedObject.name={metadata['name']}"
+        if uid := metadata.get("uid"):
+            selector += f",involvedObject.uid={uid}"
+        try:
+            found = await self._list(EVENTS, metadata["namespace"], field_selector=selector)
+        except ApiStatusError:
+            # Who may read pods may not always read events, which then are none.
+            return ()
+        return sorted(found, key=_time_of)
+
+    async def _names(self, kind: Kind[Any], namespace: str = "") -> Sequence[str]:
+        try:
+            return [each["metadata"]["name"] for each in await self._list(kind, namespace)]
+        except ApiStatusError:
+            # A hint that is not to be had.
+            return ()
+
+    async def _get(self, kind: Kind[Any], name: str, namespace: str = "") -> Mapping[str, Any] | None:
+        try:
+            found: Mapping[str, Any] = await self._decoded(kind.path(quote(namespace), quote(name)))
+        except ApiStatusError as error:
+            if error.is_not_found:
+                return None
+            raise
+        return found
+
+    async def _list(
+        self, kind: Kind[Any], namespace: str = "", *, field_selector: str = "", limit: int = _LISTED
+    ) -> Sequence[Mapping[str, Any]]:
+        query = {"limit": str(limit), **({"fieldSelector": field_selector} if field_selector else {})}
+        found = await self._decoded(f"{kind.path(quote(namespace))}?{urlencode(query)}")
+        items: Sequence[Mapping[str, Any]] = found.get("items") or ()
+        return items
+
+    async def _decoded(self, path: str) -> Any:
+        body = await self._client.raw("GET", path)
+        try:
+            document = decode_any(body)
+        except DecodeError as error:
+            raise NoAnswerError(
+                f"{self._cluster.name} cannot be asked: what it answers is not JSON; is that a Kubernetes API server?"
+            ) from error
+        if not isinstance(document, dict):
+            raise NoAnswerError(f"{self._cluster.name} cannot be asked: what it answers is not a Kubernetes object")
+        return document
+
+
+@asynccontextmanager
+async def read_from(cluster: Cluster) -> AsyncIterator[ObjectReader]:
+    """A reader while it is needed; whatever the API server refuses comes out as a NoAnswerError."""
+    if cluster.client is None:
+        raise NoAnswerError(f"the API of {cluster.name} cannot be asked: there is no kubeconfig in its folder")
+    try:
+        client = await connect(cluster.client)
+        try:
+            yield ObjectReader(client, cluster)
+        finally:
+            await client.close()
+    except KubeError as error:
+        raise in_words(error, cluster.name, cluster.client.timeout_seconds) from error
+
+
+def _like(name: str, names: Sequence[str]) -> Sequence[str]:
+    """Names that may be meant: of the same controller, or a letter away."""
+    starts = [each for each in names if each.startswith(f"{name}-")]
+    return starts or difflib.get_close_matches(name, names, n=3, cutoff=0.75)
+
+
+def _time_of(event: Mapping[str, Any]) -> str:
+    series = event.get("series") or {}
+    return str(series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime") or "")

@@ -1,0 +1,144 @@
+"""What the terminal can show: its width, its characters, its colours; and the one place where text is written to it."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TextIO
+
+from rich.console import Console
+
+_WIDTH: Final = 80
+_LEAST_WIDTH: Final = 40
+"""Below it tables would be columns of single letters."""
+_IN_ASCII: Final = str.maketrans(
+    {"…": "...", "•": "*", "×": "x", "–": "-", "—": "-", "→": "->", "≥": ">=", "≤": "<=", "µ": "u", "’": "'", "“": '"'}
+    | {"”": '"', "\N{NO-BREAK SPACE}": " "}
+)
+_CONTROLS: Final = {
+    **dict.fromkeys((*range(0x20), *range(0x7F, 0xA0)), "?"),
+    ord("\n"): "\n",
+    ord("\t"): " ",
+}
+"""What a message of a stranger's program must not do to the terminal."""
+
+
+class _AsciiBuffer(io.StringIO):
+    """Rich draws with what the encoding of its file has."""
+
+    encoding = "ascii"
+
+
+@dataclass(frozen=True, slots=True)
+class Terminal:
+    """``ascii_only`` is about what we draw and say ourselves; ``encoding`` about what the stream can carry at all."""
+
+    width: int = _WIDTH
+    ascii_only: bool = True
+    colour: bool = False
+    encoding: str = "utf-8"
+
+    def console(self) -> Console:
+        """A console whose text ``text_of`` gives back."""
+        return Console(
+            file=_AsciiBuffer() if self.ascii_only else io.StringIO(),
+            width=self.width,
+            # Else rich asks the terminal of this process, which may be another.
+            height=25,
+            force_terminal=self.colour,
+            color_system="standard" if self.colour else None,
+            no_color=not self.colour,
+            emoji=False,
+            highlight=False,
+            legacy_windows=False,
+        )
+
+    def readable(self, found: Any) -> Any:
+        """A document of which every text can be shown: without control characters, and in the characters of the
+        terminal."""
+        if isinstance(found, str):
+            text = found.translate(_CONTROLS)
+            if self.ascii_only:
+                text = text.translate(_IN_ASCII)
+            return text.encode(self.encoding, "backslashreplace").decode(self.encoding)
+        if isinstance(found, Mapping):
+            return {key: self.readable(value) for key, value in found.items()}
+        if isinstance(found, list | tuple):
+            return [self.readable(value) for value in found]
+        return found
+
+
+def text_of(console: Console) -> str:
+    """What was printed on a console of ``Terminal.console``."""
+    assert isinstance(console.file, io.StringIO)
+    return "".join(f"{line.rstrip()}\n" for line in console.file.getvalue().splitlines())
+
+
+def terminal_of(stream: TextIO, environment: Mapping[str, str]) -> Terminal:
+    """What ``stream`` can show. Anything that is not a terminal gets plain ASCII drawing, and 80 columns unless COLUMNS
+    says otherwise; texts of others keep their characters where the encoding has them."""
+    encoding = _encoding(stream)
+    plain = not stream.isatty() or environment.get("TERM", "") == "dumb"
+    unicode = not plain and encoding.startswith("utf") and _locale_has_unicode(environment)
+    return Terminal(
+        width=_width(stream, environment),
+        ascii_only=not unicode,
+        colour=not plain and not environment.get("NO_COLOR"),
+        encoding=encoding,
+    )
+
+
+def write(text: str, stream: TextIO, terminal: Terminal) -> None:
+    """All at once, with what the stream cannot carry escaped. Raises BrokenPipeError when nobody reads any more."""
+    stream.write(text.encode(terminal.encoding, "backslashreplace").decode(terminal.encoding))
+    stream.flush()
+
+
+def close_quietly(stream: TextIO) -> None:
+    """After a broken pipe: what is left in the buffer goes nowhere, or Python would complain about it at its end."""
+    try:
+        descriptor = stream.fileno()
+    except (OSError, ValueError):
+        return
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, descriptor)
+    os.close(nowhere)
+
+
+def output() -> tuple[TextIO, Terminal]:
+    """Standard output and what it can show; nowhere, when whoever started the command has closed it."""
+    stream = sys.stdout if sys.stdout is not None else io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
+    return stream, terminal_of(stream, os.environ)
+
+
+def _encoding(stream: TextIO) -> str:
+    name = (stream.encoding or "ascii").lower()
+    try:
+        "".encode(name)
+    except LookupError:
+        return "ascii"
+    return name
+
+
+def _locale_has_unicode(environment: Mapping[str, str]) -> bool:
+    """By the locale's own rule: LC_ALL counts before LC_CTYPE, and that before LANG; none at all is the C locale, in
+    which Python speaks UTF-8 to a terminal that may not."""
+    name = next((environment[key] for key in ("LC_ALL", "LC_CTYPE", "LANG") if environment.get(key)), "C")
+    return name.lower().replace("-", "").partition("@")[0].endswith("utf8")
+
+
+def _width(stream: TextIO, environment: Mapping[str, str]) -> int:
+    columns = environment.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns):
+        return max(_LEAST_WIDTH, int(columns))
+    if not stream.isatty():
+        return _WIDTH
+    try:
+        found = os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        found = shutil.get_terminal_size((_WIDTH, 24)).columns
+    return max(_LEAST_WIDTH, found or _WIDTH)

@@ -1,0 +1,111 @@
+"""A cluster for ``koord explain``: the embedded API with a Lease, and a scheduler that answers what a test tells it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from koordinator.api.kinds import LEASES, NAMESPACES, Kind
+from koordinator.base.metrics import Metrics
+from koordinator.cluster.server import EmbeddedApi, ServerOptions
+from koordinator.kube.client import KubeClient
+from koordinator.kube.connect import ClientOptions, connect
+from koordinator.kube.interface import PatchType
+from koordinator.kube.serving import HealthServer
+from koordinator.scheduler.services.explanations import NODE_PATH, POD_PATH
+from koordinator.scheduler.services.provider import ServiceError
+from koordinator.scheduler.services.routes import Services
+
+NAMESPACE, LEASE = "koordinator-system", "koord-scheduler"
+
+
+@dataclass
+class ExplainedCluster:
+    """``documents`` are what the scheduler says, by ``namespace/name`` of a pod or the name of a node; ``port`` is
+    where."""
+
+    kubeconfig: Path
+    port: int
+    client: KubeClient
+    loop: asyncio.AbstractEventLoop
+    documents: dict[str, Any] = field(default_factory=dict)
+
+    def do(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        """Run it in the thread of the cluster."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(20)
+
+    def create(self, kind: Kind[Any], body: Mapping[str, Any], namespace: str = "") -> Any:
+        return self.do(self.client.create(kind, body, namespace))
+
+    def set_status(self, kind: Kind[Any], name: str, status: Mapping[str, Any], namespace: str = "") -> None:
+        patch = {"status": status}
+        self.do(self.client.patch(kind, name, patch, PatchType.MERGE, namespace, subresource="status"))
+
+    @property
+    def arguments(self) -> list[str]:
+        return [f"--kubeconfig={self.kubeconfig}", f"--port={self.port}"]
+
+
+@contextmanager
+def explained_cluster(folder: Path) -> Iterator[ExplainedCluster]:
+    """It serves in a thread, so that the command can run as it does for a person."""
+    loop = asyncio.new_event_loop()
+    started, stop = threading.Event(), asyncio.Event()
+    found: list[ExplainedCluster] = []
+
+    async def serve() -> None:
+        async with EmbeddedApi(ServerOptions()) as api:
+            api.write_kubeconfig(folder / "kubeconfig")
+            client = await connect(ClientOptions(kubeconfig=str(folder / "kubeconfig")))
+            await client.create(NAMESPACES, {"metadata": {"name": NAMESPACE}})
+            lease = {"metadata": {"name": LEASE}, "spec": {"holderIdentity": f"{socket.gethostname()}_1"}}
+            await client.create(LEASES, lease, NAMESPACE)
+            documents: dict[str, Any] = {}
+            server = _scheduler(documents)
+            await server.start()
+            found.append(ExplainedCluster(folder / "kubeconfig", server.bound_port, client, loop, documents))
+            started.set()
+            await stop.wait()
+            await server.stop()
+            await client.close()
+
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    try:
+        assert started.wait(20), "the cluster did not start"
+        yield found[0]
+    finally:
+        loop.call_soon_threadsafe(stop.set)
+        thread.join(20)
+        loop.close()
+
+
+def _scheduler(documents: Mapping[str, Any]) -> HealthServer:
+    """It answers as koord-scheduler does, and 404 about everything that ``documents`` does not have."""
+    server = HealthServer(Metrics())
+    services = Services(lambda: True)
+
+    def answer(parameters: Mapping[str, str]) -> Any:
+        key = "/".join(parameters[name] for name in ("namespace", "name") if name in parameters)
+        if key not in documents:
+            raise ServiceError(404, f"{key} is not known")
+        return documents[key]
+
+    services.add(POD_PATH, answer)
+    services.add(NODE_PATH, answer)
+    services.mount(server)
+    server.add_route("/configz", _configuration)
+    return server
+
+
+async def _configuration(request: web.Request) -> web.StreamResponse:
+    profiles = [{"schedulerName": "koord-scheduler"}, {"schedulerName": "default-scheduler"}]
+    return web.json_response({"componentconfig": {"profiles": profiles}})

@@ -1,0 +1,186 @@
+"""The commands of every page do what the page says: they are run as printed, page by page, on one cluster.
+
+What cannot be run here is named below, or by its page in the line before its block (``<!-- not run: why -->``). Such
+commands are read all the same: their flags, files and targets exist.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from koordinator.api.kinds import LEASES
+from koordinator.api.pod import Pod
+from koordinator.kube.connect import ClientOptions, connect
+from tests.docs.documented_cluster import (
+    SECONDS,
+    DocumentedCluster,
+    Shell,
+    documented_cluster,
+    fill,
+    has_kubectl,
+    until,
+)
+from tests.docs.pages import ROOT, Command, pages
+
+NOT_RUN: Final[dict[str, str]] = {
+    r"^make (?!help)": "takes minutes, sets up an environment of its own, or does not end",
+    r"^(\.venv/bin/)?koord up\b": "the cluster that the other commands run on is one, and it does not end",
+    r"^(\.venv/bin/)?koord demo\b": "takes a minute; tests/e2e plays it",
+    r"-m benchmarks\b(?!.* --help)": "a benchmark",
+    r"^(GOFLAGS=\S+ )?go ": "needs Go and its module proxy",
+    r"^(sudo|systemctl|helm|docker|kind|minikube|k3s|kubeadm|crictl|ctr|apt|apt-get|dnf|git|uv|pipx)\b": (
+        "changes the machine, or needs a network or programs that tests do not have"
+    ),
+    r"\[--": "a synopsis",
+    r"koord manifests\b.*\| *kubectl": "installs what koord up runs already; tests/real installs it on a real cluster",
+    r"^kubectl create namespace koordinator-system$": "koord up has made it",
+    r"config/webhook": "would put a Service in the place of koord up's own webhooks; tests/real installs it",
+}
+NOT_RUN_PAGES: Final = {"docs/install.md": "for a real cluster, which tests/real has"}
+PLUGINS: Final = "docs/plugins.md"
+COMMANDS: Final = [command for page in pages() for command in page.commands]
+MENTIONED: Final = [command for page in pages() for command in page.mentioned]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DocumentedCluster]:
+    with documented_cluster(tmp_path_factory.mktemp("documented")) as found:
+        yield found
+
+
+def reason_not_to_run(command: Command) -> str:
+    """Why it is not run here; empty when it is."""
+    if command.not_run:
+        return command.not_run
+    if command.words[0] == "kubectl" and not has_kubectl():
+        return "kubectl is not installed here"
+    if why := NOT_RUN_PAGES.get(command.page):
+        return why
+    return next((why for pattern, why in NOT_RUN.items() if re.search(pattern, command.text)), "")
+
+
+def with_commands_to_run() -> list[str]:
+    return list(dict.fromkeys(command.page for command in COMMANDS if not reason_not_to_run(command)))
+
+
+@contextmanager
+def typed(page: str, cluster: DocumentedCluster) -> Iterator[None]:
+    """All commands of the page have been run; what they have started runs meanwhile."""
+    asyncio.run(fill(cluster.kubeconfig))
+    with ExitStack() as stack:
+        shell = Shell(cluster, stack)
+        for command in COMMANDS:
+            if command.page == page and not reason_not_to_run(command):
+                shell.run(command)
+        yield
+
+
+@pytest.mark.parametrize("page", [page for page in with_commands_to_run() if page != PLUGINS])
+def test_the_commands_of_a_page_succeed_in_their_order(page: str, cluster: DocumentedCluster) -> None:
+    with typed(page, cluster):
+        pass
+
+
+@pytest.mark.skipif(not has_kubectl(), reason="the page's commands need kubectl")
+def test_the_example_of_a_plugin_runs_beside_koord_up_and_leaves_its_lease_alone(cluster: DocumentedCluster) -> None:
+    before = asyncio.run(lease_holders(cluster))
+    with typed(PLUGINS, cluster):
+        own, guest, after = asyncio.run(outcome(cluster))
+    assert own.spec.node_name == "small-0"
+    assert not guest.spec.node_name
+    assert "node(s) belonged to another tenant" in next(each.message for each in guest.status.conditions)
+    assert after == before
+
+
+def test_the_port_of_the_example_is_none_of_koord_up_s() -> None:
+    taken = set(re.findall(r"default=(\d{4,5})", (ROOT / "src/koordinator/cli/up.py").read_text()))
+    used = {
+        port for command in COMMANDS for port in re.findall(r"--port=(\d+)", command.text) if command.page == PLUGINS
+    }
+    assert taken
+    assert used
+    assert not used & taken
+
+
+async def lease_holders(cluster: DocumentedCluster) -> dict[str, str]:
+    client = await connect(ClientOptions(kubeconfig=str(cluster.kubeconfig)))
+    try:
+        leases = (await client.list(LEASES)).items
+    finally:
+        await client.close()
+    return {
+        f"{each.metadata.namespace}/{each.metadata.name}": each.spec.holder_identity or ""
+        for each in leases
+        if each.metadata.namespace != "kube-node-lease"
+    }
+
+
+async def outcome(cluster: DocumentedCluster) -> tuple[Pod, Pod, dict[str, str]]:
+    """The two pods of the example once both were tried, and who holds which lease."""
+    client = await connect(ClientOptions(kubeconfig=str(cluster.kubeconfig)))
+    try:
+        own = await until(client, "team-a", "own", lambda pod: bool(pod.spec.node_name))
+        guest = await until(client, "default", "guest", lambda pod: bool(pod.status.conditions))
+    finally:
+        await client.close()
+    return own, guest, await lease_holders(cluster)
+
+
+@pytest.mark.parametrize("command", [*COMMANDS, *MENTIONED], ids=lambda command: command.where)
+def test_what_a_command_names_is_there(command: Command) -> None:
+    """Files of the repository, targets of the Makefile, flags of our programs; run or not."""
+    words = command.words
+    for word in words[1:]:
+        path = word.partition("=")[2] if word.startswith("--") else word
+        if re.match(r"(\./)?(docs|config|src|tests|benchmarks)/", path):
+            assert (ROOT / path).exists(), f"{command.where}: there is no {path}"
+    if words[0] == "make":
+        targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+        assert set(words[1:]) <= targets, f"{command.where}: the Makefile has {sorted(targets)}"
+    if program := program_of(command):
+        used = {word.partition("=")[0] for word in words if re.match(r"--[a-z]", word)}
+        unknown = used - flags_of(program) - {"--help", "--version"}
+        assert not unknown, f"{command.where}: {' '.join(program)} has no {', '.join(sorted(unknown))}"
+
+
+def program_of(command: Command) -> tuple[str, ...]:
+    """Our program that the command runs, as one would ask it for help; empty for one of others."""
+    words = command.words
+    name = Path(words[0]).name
+    if name == "koord":
+        return ("-m", "koordinator.cli.main", words[1]) if len(words) > 1 and not words[1].startswith("-") else ()
+    if name in ("koord-scheduler", "koord-manager"):
+        return ("-m", f"koordinator.{name.removeprefix('koord-')}")
+    if name.startswith("python") and len(words) > 2 and words[1] == "-m" and "." in words[2]:
+        return ("-m", words[2])
+    return ()
+
+
+@cache
+def flags_of(program: tuple[str, ...]) -> frozenset[str]:
+    shown = subprocess.run(
+        [sys.executable, *program, "--help"], cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=True
+    )
+    return frozenset(re.findall(r"--[a-z][\w-]*", shown.stdout))
+
+
+@pytest.mark.parametrize("pattern", NOT_RUN)
+def test_a_reason_not_to_run_is_one_line(pattern: str) -> None:
+    assert re.compile(pattern)
+    assert NOT_RUN[pattern].strip().count("\n") == 0
+
+
+def test_pages_are_found_by_themselves() -> None:
+    names = [page.name for page in pages()]
+    assert {"README.md", "CONTRIBUTING.md", "docs/explain.md"} <= set(names)
+    assert len(names) == 2 + len(list((ROOT / "docs").rglob("*.md")))
