@@ -9,7 +9,8 @@ from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 
-from koordinator.cluster.errors import ApiError, method_not_allowed
+from koordinator.cluster.errors import ApiError, method_not_allowed, storage_failure
+from koordinator.cluster.health import Health
 from koordinator.cluster.http.authentication import TokenAuthenticator
 from koordinator.cluster.http.body import MAX_BODY
 from koordinator.cluster.http.endpoints import Endpoints
@@ -28,10 +29,10 @@ _LOG = logging.getLogger(__name__)
 class Application:
     """Handles every request; meant for ``aiohttp.web.Server``, below the routing that resource paths do not need."""
 
-    def __init__(self, environment: Environment, authenticator: TokenAuthenticator) -> None:
+    def __init__(self, environment: Environment, authenticator: TokenAuthenticator, health: Health) -> None:
         self._authenticator = authenticator
         self._resources = ResourceHandler(environment, Reviews(authenticator))
-        self._endpoints = Endpoints(environment.registry)
+        self._endpoints = Endpoints(environment.registry, health)
 
     def server(self) -> web.Server:
         return web.Server(
@@ -52,7 +53,7 @@ class Application:
             return failure(ApiError(413, "RequestEntityTooLarge", f"limit is {MAX_BODY}"))
         except StorageError as error:
             _LOG.error("%s %s: %s", request.method, request.path, error)
-            return failure(ApiError(500, "InternalError", f"Internal error occurred: {error}"))
+            return failure(storage_failure(error))
         except Exception:
             _LOG.exception("%s %s failed", request.method, request.path)
             return failure(ApiError(500, "InternalError", "Internal error occurred: see the API server's log"))
