@@ -13,6 +13,7 @@ from koordinator.cluster.errors import ApiError, method_not_allowed, storage_fai
 from koordinator.cluster.health import Health
 from koordinator.cluster.http.authentication import TokenAuthenticator
 from koordinator.cluster.http.body import MAX_BODY
+from koordinator.cluster.http.delivery import deliver
 from koordinator.cluster.http.endpoints import Endpoints
 from koordinator.cluster.http.path import parse_resource_path
 from koordinator.cluster.http.resources import ResourceHandler
@@ -30,6 +31,7 @@ class Application:
     """Handles every request; meant for ``aiohttp.web.Server``, below the routing that resource paths do not need."""
 
     def __init__(self, environment: Environment, authenticator: TokenAuthenticator, health: Health) -> None:
+        self._clock = environment.clock
         self._authenticator = authenticator
         self._resources = ResourceHandler(environment, Reviews(authenticator))
         self._endpoints = Endpoints(environment.registry, health)
@@ -46,7 +48,7 @@ class Application:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            return await self._answer(request)
+            return await deliver(self._clock, request, await self._answer(request))
         except ApiError as error:
             return failure(error)
         except web.HTTPRequestEntityTooLarge:
