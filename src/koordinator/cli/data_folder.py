@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from koordinator.base.errors import KoordinatorError
+from koordinator.cluster.data_folder import claim_folder
 
 SCHEDULER: Final = "scheduler"
 MANAGER: Final = "manager"
@@ -30,12 +31,11 @@ def default_data_folder() -> Path:
 def lock_data_folder(folder: Path) -> Iterator[None]:
     """Hold the folder, made when it is missing, readable by its owner only.
 
-    The lock is the kernel's and goes with the process, however that ends. Raises DataFolderInUse.
+    The lock is the kernel's and goes with the process, however that ends. Raises DataFolderInUse and UnusableFolder.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o700)
+    claim_folder(folder)
     path = folder / "up.lock"
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -23,16 +23,18 @@ from aiohttp import web
 from koordinator.base.clock import Clock, SystemClock
 from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.cluster.admission_webhooks.webhooks import AdmissionWebhooks
-from koordinator.cluster.background import BackgroundLoops
+from koordinator.cluster.background import BackgroundLoops, LoopBody
 from koordinator.cluster.bootstrap import create_system_objects
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.custom_resources import CustomResources
+from koordinator.cluster.data_folder import claim_folder
 from koordinator.cluster.disruption.controller import DisruptionController
 from koordinator.cluster.health import PING, Health, HealthCheck
 from koordinator.cluster.http.application import Application
 from koordinator.cluster.http.authentication import GROUPS, USER, TokenAuthenticator
 from koordinator.cluster.http.reviews import REVIEW_RESOURCES
-from koordinator.cluster.pki import ServingFiles, serving_files, write_private
+from koordinator.cluster.pki import ServingFiles, renew_serving, serving_files
+from koordinator.cluster.private_files import write_private
 from koordinator.cluster.registry import Registry
 from koordinator.cluster.storage.database import Connect
 from koordinator.cluster.storage.hub import HistoryLimits
@@ -48,6 +50,7 @@ _CLUSTER = "koordinator"
 _BACKLOG = 1024
 _SHUTDOWN_SECONDS = 2.0
 _RECOVERY_SECONDS = 1.0
+_RENEWAL_SECONDS = 60.0
 _DEFINITIONS = "custom-resource-definitions"
 
 
@@ -130,8 +133,9 @@ class EmbeddedApi:
             environment = self._environment(storage, registry, webhooks)
             # Before the webhooks are known: none may keep the server from what it needs itself.
             await create_system_objects(environment)
-            health = self._start_loops(environment, webhooks, stack)
-            await self._serve(environment, listener, files, health, stack)
+            context = _tls(files)
+            health = self._start_loops(environment, webhooks, partial(self._renew, folder / "pki", context), stack)
+            await self._serve(environment, listener, context, health, stack)
             self._cleanup = stack.pop_all()
 
     async def stop(self) -> None:
@@ -167,6 +171,7 @@ class EmbeddedApi:
     def _folder(self, stack: AsyncExitStack) -> Path:
         if self._options.data is None:
             return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="koordinator-")))
+        claim_folder(self._options.data)
         lock = FolderLock(self._options.data)
         stack.callback(lock.release)
         return self._options.data
@@ -197,7 +202,17 @@ class EmbeddedApi:
             webhooks=webhooks,
         )
 
-    def _start_loops(self, environment: Environment, webhooks: AdmissionWebhooks, stack: AsyncExitStack) -> Health:
+    async def _renew(self, folder: Path, context: ssl.SSLContext) -> AsyncIterator[None]:
+        """New connections are served a certificate that the clock agrees with, however long the server runs."""
+        while True:
+            await self._options.clock.sleep(_RENEWAL_SECONDS)
+            if renew_serving(folder, self._options.clock.now()):
+                context.load_cert_chain(folder / "server.crt", folder / "server.key")
+            yield
+
+    def _start_loops(
+        self, environment: Environment, webhooks: AdmissionWebhooks, renew: LoopBody, stack: AsyncExitStack
+    ) -> Health:
         custom_resources = CustomResources(environment)
         custom_resources.load()
         webhooks.load()
@@ -206,6 +221,7 @@ class EmbeddedApi:
         for name, configurations in webhooks.followed().items():
             loops.add(name, configurations.follow)
         loops.add("storage-recovery", partial(_recover_storage, environment))
+        loops.add("serving-certificate", renew)
         controllers = [Termination(environment).loops()]
         if self._options.disruption_controller:
             controllers.append(DisruptionController(environment).loops())
@@ -223,15 +239,10 @@ class EmbeddedApi:
         self,
         environment: Environment,
         listener: socket.socket,
-        files: ServingFiles,
+        context: ssl.SSLContext,
         health: Health,
         stack: AsyncExitStack,
     ) -> None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # Go's clients do not resume sessions, and making tickets is a good part of a handshake.
-        context.num_tickets = 0
-        context.load_cert_chain(files.certificate, files.key)
         application = Application(environment, TokenAuthenticator(self._token), health)
         runner = web.ServerRunner(application.server(), shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
@@ -239,6 +250,15 @@ class EmbeddedApi:
         await web.SockSite(runner, listener, ssl_context=context, backlog=_BACKLOG).start()
         # Run first on the way out: a request that never ends by itself must not be waited for.
         stack.callback(environment.storage.end_watches)
+
+
+def _tls(files: ServingFiles) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # Go's clients do not resume sessions, and making tickets is a good part of a handshake.
+    context.num_tickets = 0
+    context.load_cert_chain(files.certificate, files.key)
+    return context
 
 
 async def _recover_storage(environment: Environment) -> AsyncIterator[None]:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from koordinator.cluster.private_files import sync_folder
 from koordinator.cluster.storage.interface import Change, StorageError
 
 _LOG = logging.getLogger(__name__)
@@ -98,6 +99,8 @@ class Database:
         # The cluster's secrets are in there, whatever the folder lets others read.
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
         os.close(os.open(path, flags, 0o600))
+        if create:
+            sync_folder(path.parent)  # SQLite syncs what is in the file, and not its name
         self._connection = connect(path, isolation_level=None, timeout=_BUSY_SECONDS)
         try:
             self._open(create=create)
