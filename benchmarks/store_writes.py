@@ -1,8 +1,8 @@
 """What a write to the embedded API's store costs: the SQLite store in this process, without verbs or HTTP.
 
 Writers update objects of their own, one after the other; the rivals beside it are plain SQLite commits of the same
-rows, without a sync (what the store does) and with one each (what no write lost to a power cut would cost). Microseconds,
-the best median of several turns; ``p99`` is of that turn.
+rows, without a sync (what the store does) and with one each (what it would cost that a power cut loses no write).
+Microseconds, the best median of several turns; ``p99`` is of that turn.
 """
 
 from __future__ import annotations

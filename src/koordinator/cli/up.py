@@ -22,6 +22,7 @@ from koordinator.cli.local_cluster import programs
 from koordinator.cli.local_cluster.prepare import prepare
 from koordinator.cli.local_cluster.programs import PROGRAMS, LocalClusterOptions
 from koordinator.cli.supervisor import Supervisor
+from koordinator.cluster.kubeconfig_file import check_kubeconfig, remove_kubeconfig
 from koordinator.kube.connect import ClientOptions, connect
 
 _EPILOG = """\
@@ -97,6 +98,8 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigurationError("--kubeconfig", None, "name the cluster to work on when --only leaves out apiserver")
     data: Path = options.data.expanduser().absolute()
     kubeconfig: Path = (options.kubeconfig or data / "kubeconfig").expanduser().absolute()
+    if embedded:
+        check_kubeconfig(kubeconfig)
     cluster = LocalClusterOptions(
         data=data,
         kubeconfig=kubeconfig,
@@ -141,7 +144,7 @@ async def _start_and_watch(supervisor: Supervisor, cluster: LocalClusterOptions,
     if "apiserver" in only:
         _say(f"starting the API (state: {cluster.data})")
         # An old kubeconfig would name the port of an earlier run.
-        cluster.kubeconfig.unlink(missing_ok=True)
+        remove_kubeconfig(cluster.kubeconfig)
         await supervisor.start(programs.api_server(cluster))
         client = await connect(ClientOptions(kubeconfig=str(cluster.kubeconfig)))
         try:

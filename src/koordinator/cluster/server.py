@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import ipaddress
 import secrets
 import socket
@@ -17,11 +16,11 @@ from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
 
-import yaml
 from aiohttp import web
 
 from koordinator.base.clock import Clock, SystemClock
 from koordinator.base.errors import ConfigurationError, KoordinatorError
+from koordinator.cluster import kubeconfig_file
 from koordinator.cluster.admission_webhooks.webhooks import AdmissionWebhooks
 from koordinator.cluster.background import BackgroundLoops, LoopBody
 from koordinator.cluster.bootstrap import create_system_objects
@@ -46,7 +45,6 @@ from koordinator.cluster.termination import Termination
 from koordinator.cluster.verbs.admission import NamespaceLifecycle
 from koordinator.cluster.verbs.environment import Environment
 
-_CLUSTER = "koordinator"
 _BACKLOG = 1024
 _SHUTDOWN_SECONDS = 2.0
 _RECOVERY_SECONDS = 1.0
@@ -149,24 +147,11 @@ class EmbeddedApi:
 
     def kubeconfig(self) -> str:
         """YAML for kubectl and every client-go program."""
-        authority = base64.b64encode(self._authority).decode()
-        cluster = {"server": self.url, "certificate-authority-data": authority}
-        return yaml.safe_dump(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "clusters": [{"name": _CLUSTER, "cluster": cluster}],
-                "users": [{"name": USER, "user": {"token": self._token}}],
-                "contexts": [{"name": _CLUSTER, "context": {"cluster": _CLUSTER, "user": USER}}],
-                "current-context": _CLUSTER,
-            },
-            sort_keys=False,
-        )
+        return kubeconfig_file.kubeconfig(self.url, self._authority, self._token)
 
     def write_kubeconfig(self, path: Path) -> None:
-        """Readable by the owner alone: it holds the token."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_private(path, self.kubeconfig().encode())
+        """Readable by the owner alone: it holds the token. Raises ForeignKubeconfig when something else is there."""
+        kubeconfig_file.write_kubeconfig(path, self.url, self._authority, self._token)
 
     def _folder(self, stack: AsyncExitStack) -> Path:
         if self._options.data is None:
