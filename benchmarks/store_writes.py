@@ -90,7 +90,7 @@ def figures(writes: int, size: int) -> dict[str, Any]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.store_writes", description=__doc__)
-    parser.add_argument("--writes", type=int, default=20_000)
+    parser.add_argument("--writes", type=int, default=5_000)
     parser.add_argument("--size", type=int, default=2_000, help="bytes of an object (default: %(default)s)")
     options = parser.parse_args(arguments)
     report = {"benchmark": "store_writes", "unit": "microseconds", **figures(options.writes, options.size)}
