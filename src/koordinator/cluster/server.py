@@ -265,13 +265,14 @@ async def _cancelled(task: asyncio.Task[None]) -> None:
 
 
 def _kept_token(path: Path) -> str:
+    """Raises StartError when the token cannot be kept: every start would make another one."""
     try:
-        if kept := path.read_text().strip():
+        if path.exists() and (kept := path.read_text().strip()):
             return kept
-    except FileNotFoundError:
-        pass
-    token = secrets.token_urlsafe(32)
-    write_private(path, token.encode())
+        token = secrets.token_urlsafe(32)
+        write_private(path, token.encode())
+    except (OSError, UnicodeDecodeError) as error:
+        raise StartError(f"the token in {path} cannot be read or written: {error}") from error
     return token
 
 

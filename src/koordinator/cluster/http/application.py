@@ -19,7 +19,7 @@ from koordinator.cluster.http.path import parse_resource_path
 from koordinator.cluster.http.resources import ResourceHandler
 from koordinator.cluster.http.responses import failure
 from koordinator.cluster.http.reviews import Reviews
-from koordinator.cluster.storage.interface import StorageError
+from koordinator.cluster.storage.interface import StorageError, WriteFailed
 from koordinator.cluster.verbs.environment import Environment
 
 _MAX_LINE = 64 << 10
@@ -54,7 +54,9 @@ class Application:
         except web.HTTPRequestEntityTooLarge:
             return failure(ApiError(413, "RequestEntityTooLarge", f"limit is {MAX_BODY}"))
         except StorageError as error:
-            _LOG.error("%s %s: %s", request.method, request.path, error)
+            # The store says itself when writes begin to fail; a line for each of them would fill a disk that is full.
+            level = logging.DEBUG if isinstance(error, WriteFailed) else logging.ERROR
+            _LOG.log(level, "%s %s: %s", request.method, request.path, error)
             return failure(storage_failure(error))
         except Exception:
             _LOG.exception("%s %s failed", request.method, request.path)
