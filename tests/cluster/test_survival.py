@@ -202,7 +202,7 @@ def test_a_damaged_definition_does_not_keep_others_from_being_served() -> None:
     asyncio.run(main())
 
 
-def test_definitions_are_taken_stock_of_when_their_loop_starts_anew() -> None:
+def test_definitions_are_listed_anew_when_their_loop_starts_anew() -> None:
     world = _World()
 
     async def main() -> None:

@@ -1,7 +1,7 @@
 """The server's own loops: each follows something in the store, and none of them ends the server.
 
-A loop is an asynchronous generator that takes stock of the store, follows its changes, and yields after each piece of
-work. It ends when the store closes. Whatever it raises, it is started again, so that it takes stock anew: at once when
+A loop is an asynchronous generator that lists what is in the store, follows its changes, and yields after each piece of
+work. It ends when the store closes. Whatever it raises, it is started again, so that it lists anew: at once when
 the history went on without it, as every client of a watch does on 410 Gone, and otherwise after a pause that grows.
 """
 
@@ -31,7 +31,7 @@ class _Loop:
     name: str
     body: LoopBody
     backoff: Backoff
-    trouble: str = ""
+    error: str = ""
     lost: bool = False
     """The last start ended with a history that was gone, before it had done anything."""
 
@@ -54,7 +54,7 @@ class BackgroundLoops:
 
     def check(self, name: str) -> str:
         """Why the loop fails at present; empty when it does not."""
-        return self._loops[name].trouble
+        return self._loops[name].error
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -66,7 +66,7 @@ class BackgroundLoops:
             try:
                 await self._iterate(loop)
             except Compacted as error:
-                _LOG.warning("%s fell behind and takes stock anew: %s", loop.name, error)
+                _LOG.warning("%s fell behind and lists anew: %s", loop.name, error)
                 if loop.lost:
                     await self._clock.sleep(loop.backoff.next())
                 loop.lost = True
@@ -83,9 +83,9 @@ class BackgroundLoops:
             async for _ in iterator:
                 loop.backoff.reset()
                 loop.lost = False
-                if loop.trouble:
+                if loop.error:
                     _LOG.warning("%s works again", loop.name)
-                    loop.trouble = ""
+                    loop.error = ""
 
     def _failed(self, loop: _Loop, error: Exception) -> None:
         if isinstance(error, (WriteFailed, OutcomeUnknown)):
@@ -95,4 +95,4 @@ class BackgroundLoops:
             _LOG.warning("%s failed and is started again: %s", loop.name, error)
         else:
             _LOG.exception("%s failed and is started again", loop.name, exc_info=error)
-        loop.trouble = f"{type(error).__name__}: {error}"
+        loop.error = f"{type(error).__name__}: {error}"

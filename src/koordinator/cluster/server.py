@@ -216,7 +216,7 @@ class EmbeddedApi:
         self._loops = asyncio.get_running_loop().create_task(loops.run(), name="embedded API")
         stack.push_async_callback(_cancelled, self._loops)
         contents = {_DEFINITIONS: custom_resources.check, **{n: c.check for n, c in webhooks.followed().items()}}
-        checks = [HealthCheck(name, partial(_trouble, loops, name, contents.get(name))) for name in loops.names]
+        checks = [HealthCheck(name, partial(_loop_error, loops, name, contents.get(name))) for name in loops.names]
         storage = HealthCheck("storage", environment.storage.health)
         return Health(live=(PING, *checks), ready=(PING, storage, *checks))
 
@@ -254,7 +254,7 @@ async def _recover_storage(environment: Environment) -> AsyncIterator[None]:
         yield
 
 
-def _trouble(loops: BackgroundLoops, name: str, contents: Callable[[], str] | None) -> str:
+def _loop_error(loops: BackgroundLoops, name: str, contents: Callable[[], str] | None) -> str:
     """Of the loop itself, or else of what it follows."""
     return loops.check(name) or (contents() if contents is not None else "")
 

@@ -25,7 +25,7 @@ LIMITS = HistoryLimits(changes=10_000)
 
 
 @dataclass(frozen=True)
-class Trouble:
+class Injected:
     statement: str
     code: int
     executed: bool
@@ -34,15 +34,15 @@ class Trouble:
     """The database cannot be opened anew until the next step."""
 
 
-troubles = st.builds(
-    Trouble,
+faults = st.builds(
+    Injected,
     st.sampled_from(("BEGIN", "INSERT", "DELETE", "COMMIT", "COMMIT", "ROLLBACK", "PRAGMA", "SELECT")),
     st.sampled_from((FULL, IO_ERROR)),
     st.booleans(),
     st.integers(0, 2),
     st.booleans(),
 )
-steps = st.one_of(st.integers(1, 5), st.lists(troubles, min_size=1, max_size=3), st.just("try again"))
+steps = st.one_of(st.integers(1, 5), st.lists(faults, min_size=1, max_size=3), st.just("try again"))
 
 
 class World:
@@ -92,7 +92,7 @@ class World:
         )
 
 
-async def _play(path: Path, script: Sequence[int | list[Trouble] | str]) -> None:
+async def _play(path: Path, script: Sequence[int | list[Injected] | str]) -> None:
     world = World(path)
     for step in script:
         match step:
@@ -102,9 +102,9 @@ async def _play(path: Path, script: Sequence[int | list[Trouble] | str]) -> None
             case "try again":
                 world.store.try_again()
             case list():
-                for trouble in step:
-                    world.disk.fail(trouble.statement, code=trouble.code, executed=trouble.executed, skip=trouble.skip)
-                    world.disk.refuses |= trouble.refuses
+                for fault in step:
+                    world.disk.fail(fault.statement, code=fault.code, executed=fault.executed, skip=fault.skip)
+                    world.disk.refuses |= fault.refuses
     world.disk.recover()
     world.store.try_again()
     assert world.store.health() == ""
@@ -118,7 +118,7 @@ async def _play(path: Path, script: Sequence[int | list[Trouble] | str]) -> None
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(steps, max_size=20))
-def test_each_commit_is_there_as_a_whole_or_not_at_all(script: list[int | list[Trouble] | str]) -> None:
+def test_each_commit_is_there_as_a_whole_or_not_at_all(script: list[int | list[Injected] | str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(_play(Path(folder) / "db", script))
 

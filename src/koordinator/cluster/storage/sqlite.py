@@ -51,8 +51,8 @@ class SqliteStorage(IndexedStorage):
         self._checkpoint: asyncio.Future[None] | None = None
         self._database: Database | None = None
         """None: it failed and could not be opened anew yet."""
-        self._write_trouble = ""
-        self._checkpoint_trouble = ""
+        self._write_error = ""
+        self._checkpoint_error = ""
         try:
             self._database = Database(path, connect, create=True)
             try:
@@ -66,10 +66,10 @@ class SqliteStorage(IndexedStorage):
             raise StorageError(f"{path} cannot be used as the cluster's store: {why}") from error
 
     def health(self) -> str:
-        return self._write_trouble or self._checkpoint_trouble
+        return self._write_error or self._checkpoint_error
 
     def try_again(self) -> None:
-        if self._write_trouble:
+        if self._write_error:
             try:
                 self._usable().probe()
             except StorageError as error:
@@ -80,7 +80,7 @@ class SqliteStorage(IndexedStorage):
                 self._failed(write_failure(self._path, error))
             else:
                 self._succeeded()
-        if self._checkpoint_trouble:
+        if self._checkpoint_error:
             self._checkpoint_soon(_CHECKPOINT_BYTES)
 
     def _load(self, database: Database, boot: str) -> None:
@@ -194,15 +194,15 @@ class SqliteStorage(IndexedStorage):
             self._database = None
 
     def _failed(self, error: StorageError) -> StorageError:
-        if not self._write_trouble:
+        if not self._write_error:
             _LOG.error("writes fail: %s", error)
-        self._write_trouble = str(error)
+        self._write_error = str(error)
         return error
 
     def _succeeded(self) -> None:
-        if self._write_trouble:
+        if self._write_error:
             _LOG.warning("%s: writes succeed again", self._path)
-            self._write_trouble = ""
+            self._write_error = ""
 
     def _checkpoint_soon(self, written: int) -> None:
         """Copy the log into the database in a thread: the fsync there must not hold up requests."""
@@ -221,11 +221,11 @@ class SqliteStorage(IndexedStorage):
         except Exception as error:
             # Nothing is lost: the log keeps growing until a later checkpoint, in the worst case the inline one.
             why = "the disk is full" if is_full(self._path, error) else explanation(error)
-            if not self._checkpoint_trouble:
+            if not self._checkpoint_error:
                 _LOG.warning("checkpoint of %s failed: %s", self._path, why)
-            self._checkpoint_trouble = f"{self._path}: the write-ahead log grows, since a checkpoint failed: {why}"
+            self._checkpoint_error = f"{self._path}: the write-ahead log grows, since a checkpoint failed: {why}"
         else:
-            self._checkpoint_trouble = ""
+            self._checkpoint_error = ""
 
     async def close(self) -> None:
         await super().close()
