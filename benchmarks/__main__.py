@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import client_transport, decision_cost, intake_cost
+from benchmarks import client_transport, decision_cost, intake_cost, store_writes
 
-BENCHMARKS = (client_transport, decision_cost, intake_cost)
+BENCHMARKS = (client_transport, decision_cost, intake_cost, store_writes)
 
 if __name__ == "__main__":
     sys.exit(max(benchmark.main([]) for benchmark in BENCHMARKS))

@@ -118,3 +118,38 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
     with _server(tmp_path):
         found = asyncio.run(_list(_Client(tmp_path)))
     assert created.items() <= found.items()
+
+
+def test_a_damaged_database_is_refused_in_one_line_with_the_ways_out(tmp_path: Path) -> None:
+    with _server(tmp_path) as process:
+        process.terminate()
+        process.wait(10)
+    (tmp_path / "cluster.db").write_bytes(b"rubbish" * 1000)
+    status, text = _failure(f"--data={tmp_path}")
+    assert (status, text.count("\n")) == (1, 1)
+    assert text.startswith(f"koordinator.cluster: {tmp_path}/cluster.db cannot be used as the cluster's store: ")
+    assert ".recover" in text
+
+
+@pytest.mark.parametrize("name", ["token", "pki/ca.key", "pki/server.crt"])
+def test_a_secret_that_cannot_be_read_is_told_in_one_line(tmp_path: Path, name: str) -> None:
+    with _server(tmp_path) as process:
+        process.terminate()
+        process.wait(10)
+    (tmp_path / name).unlink()
+    (tmp_path / name).mkdir()
+    status, text = _failure(f"--data={tmp_path}")
+    assert (status, text.count("\n"), str(tmp_path / name) in text) == (1, 1, True)
+
+
+def test_a_folder_of_somebody_else_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("")
+    status, text = _failure(f"--data={tmp_path}")
+    assert (status, text.count("\n"), "'thesis.tex'" in text) == (1, 1, True)
+
+
+def test_a_foreign_kubeconfig_is_refused_in_one_line_and_kept(tmp_path: Path) -> None:
+    (tmp_path / "config").write_text("# mine\n")
+    status, text = _failure(f"--data={tmp_path / 'data'}", f"--kubeconfig={tmp_path / 'config'}")
+    assert (status, text.count("\n"), "left as it is" in text) == (1, 1, True)
+    assert (tmp_path / "config").read_text() == "# mine\n"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from koordinator.base.errors import KoordinatorError
+from koordinator.cluster.data_folder import claim_folder
 
 SCHEDULER: Final = "scheduler"
 MANAGER: Final = "manager"
@@ -38,11 +39,12 @@ def default_data_folder() -> Path:
 def lock_data_folder(folder: Path, command: str = "koord") -> Iterator[None]:
     """Hold the folder for ``command``; one that is missing is made, readable by its owner only.
 
-    The lock is the kernel's and goes with the process, however that ends. Raises DataFolderInUse and DataFolderError.
+    The lock is the kernel's and goes with the process, however that ends. Raises DataFolderInUse and DataFolderError,
+    and UnusableFolder for a folder that is not ours.
     """
+    claim_folder(folder)
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise DataFolderError(
             f"{folder} cannot be used: {error.strerror}; choose another folder with --data"

@@ -17,6 +17,7 @@ from koordinator.cli.local_cluster.programs import PROGRAMS, LocalClusterOptions
 from koordinator.cli.local_cluster.running import LocalCluster, clear_the_way
 from koordinator.cli.own_command import own_command
 from koordinator.cli.welcome import welcome
+from koordinator.cluster.kubeconfig_file import check_kubeconfig, remove_kubeconfig
 from koordinator.kube.connect import ClientOptions, connect
 
 _DESCRIPTION = """\
@@ -115,6 +116,8 @@ def run(options: argparse.Namespace) -> int:
         raise ConfigurationError("--kubeconfig", None, "name the cluster to work on when --only leaves out apiserver")
     data: Path = options.data.expanduser().absolute()
     kubeconfig: Path = (options.kubeconfig or data / "kubeconfig").expanduser().absolute()
+    if embedded:
+        check_kubeconfig(kubeconfig)
     cluster = LocalClusterOptions(
         data=data,
         kubeconfig=kubeconfig,
@@ -163,7 +166,7 @@ async def _start_and_watch(cluster: LocalCluster) -> None:
     try:
         if "apiserver" in cluster.names:
             # An old kubeconfig would name the port of an earlier run.
-            options.kubeconfig.unlink(missing_ok=True)
+            remove_kubeconfig(options.kubeconfig)
         for name in cluster.names:
             _say(texts[name])
             await cluster.start(name)

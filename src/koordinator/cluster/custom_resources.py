@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -17,6 +20,7 @@ from koordinator.cluster.structural_schema.stored_form import StoredForm
 from koordinator.cluster.verbs.encoding import decode
 from koordinator.cluster.verbs.environment import Environment
 
+_LOG = logging.getLogger(__name__)
 DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")
 
 
@@ -102,28 +106,53 @@ class CustomResources:
         self._definitions = definitions
         self._storage = environment.storage
         self._registry: Registry = environment.registry
+        self._loaded: int | None = None
+        """Up to this revision the definitions are served already; None: nobody knows."""
+        self._broken: dict[str, str] = {}
+        """Key -> why the definition cannot be served."""
 
-    def load(self) -> int:
-        """Serve what is stored already; returns the revision to follow from."""
+    def load(self) -> None:
+        """Serve what is stored, and nothing else; done before the first request, and anew when ``follow`` is."""
         page = self._storage.list(self._definitions.storage_prefix())
-        for stored in page.items:
-            # Nothing tells under which schema, and by which release, the objects were stored that are here already.
-            self._serve(stored, page.revision)
-        return page.revision
+        self._broken.clear()
+        served = {served for stored in page.items if (served := self._try(self._serve, stored, page.revision))}
+        for gone in {(r.group, r.plural) for r in self._registry if not self._is_built_in(r)} - served:
+            self._registry.remove(*gone)
+        self._loaded = page.revision
 
-    async def run(self, after: int) -> None:
+    def check(self) -> str:
+        """Which definitions cannot be served, and why; empty when all are."""
+        return "; ".join(f"{key.rpartition('/')[2]}: {why}" for key, why in sorted(self._broken.items()))
+
+    async def follow(self) -> AsyncIterator[None]:
         """Follow the definitions until the store closes.
 
         The store wakes watchers before it answers the writer, so a kind is served when its creator hears of it.
         """
-        cursor = self._storage.watch(self._definitions.storage_prefix(), after)
-        while (changes := await cursor.next()) is not None:
-            for change in changes:
-                self._follow(change)
+        if self._loaded is None:
+            self.load()
+        assert self._loaded is not None
+        with closing(self._storage.watch(self._definitions.storage_prefix(), self._loaded)) as cursor:
+            self._loaded = None
+            yield
+            while (changes := await cursor.next()) is not None:
+                for change in changes:
+                    self._try(self._take_over, change)
+                yield
 
-    def _follow(self, change: Change) -> None:
+    def _try(self, work: Callable[..., tuple[str, str] | None], subject: Stored | Change, *rest: int) -> Any:
+        """One definition that cannot be read must not keep the others from being served."""
+        try:
+            return work(subject, *rest)
+        except Exception as error:
+            _LOG.exception("%s cannot be served", subject.key)
+            self._broken[subject.key] = f"{type(error).__name__}: {error}"
+            return None
+
+    def _take_over(self, change: Change) -> None:
         since = self._storage.revision()
-        if change.previous is not None:
+        broken = self._broken.pop(change.key, None)
+        if change.previous is not None and broken is None:
             before = decode(self._definitions, change.previous)["spec"]
             if change.type != "deleted" and _same_schemas(before, decode(self._definitions, change.current)["spec"]):
                 since = self._since(before, since)
@@ -141,10 +170,16 @@ class CustomResources:
         if not self._registry.is_built_in(group, plural):
             self._registry.remove(group, plural)
 
-    def _serve(self, stored: Stored, since: int) -> None:
-        for resource in resources_of(decode(self._definitions, stored), since):
-            if not self._registry.is_built_in(resource.group, resource.plural):
+    def _is_built_in(self, resource: Resource) -> bool:
+        return self._registry.is_built_in(resource.group, resource.plural)
+
+    def _serve(self, stored: Stored, since: int) -> tuple[str, str]:
+        """Returns the group and the plural. Under which schema objects up to ``since`` were stored, nobody knows."""
+        definition = decode(self._definitions, stored)
+        for resource in resources_of(definition, since):
+            if not self._is_built_in(resource):
                 self._registry.add(resource)
+        return definition["spec"]["group"], definition["spec"]["names"]["plural"]
 
 
 def _same_schemas(before: Document, now: Document) -> bool:

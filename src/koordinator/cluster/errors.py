@@ -7,6 +7,7 @@ from typing import Any
 
 from koordinator.base.errors import KoordinatorError
 from koordinator.cluster.resource import Cause, Resource
+from koordinator.cluster.storage.interface import StorageError, StorageFull, WriteFailed
 
 
 class ApiError(KoordinatorError):
@@ -101,6 +102,18 @@ def forbidden(resource: Resource, name: str, why: str) -> ApiError:
 def expired(message: str) -> ApiError:
     """410: the resource version or continue token is older than what the watch history keeps."""
     return ApiError(410, "Expired", message)
+
+
+def storage_failure(error: StorageError) -> ApiError:
+    """507 for a full disk, 500 for all else.
+
+    client-go sends a request again, up to ten times, when an answer of 5xx has Retry-After, whatever the verb.
+    Therefore only those have it of which nothing was stored; of a write whose outcome is not known the caller decides.
+    """
+    message = f"Internal error occurred: {error}"
+    if isinstance(error, StorageFull):
+        return ApiError(507, "InternalError", message, retry_after=1)
+    return ApiError(500, "InternalError", message, retry_after=1 if isinstance(error, WriteFailed) else None)
 
 
 def unauthorized() -> ApiError:

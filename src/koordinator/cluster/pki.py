@@ -1,13 +1,14 @@
 """The embedded cluster's own certificate authority and the serving certificate that it signs.
 
-The authority lives in the data folder and is reused, so that a kubeconfig stays good across restarts; whatever is near
-its end is made anew at start.
+The authority lives in the data folder and is reused, so that a kubeconfig stays good across restarts and whatever the
+clock does; what is near its end is made anew. The serving certificate is made anew by the same authority whenever the
+clock does not agree with it, which no client notices.
 """
 
 from __future__ import annotations
 
 import ipaddress
-import os
+import logging
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -19,10 +20,16 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from koordinator.base.errors import KoordinatorError
+from koordinator.cluster.private_files import write_private
+
+_LOG = logging.getLogger(__name__)
 _AUTHORITY_LIFETIME: Final = timedelta(days=3650)
 _SERVING_LIFETIME: Final = timedelta(days=365)
 _RENEW_BEFORE: Final = timedelta(days=30)
 _CLOCK_SKEW: Final = timedelta(minutes=5)
+_AUTHORITY_BACKDATED: Final = timedelta(days=365)
+"""An authority of the past is good for nothing else, and clocks that are set back find it valid all the same."""
 _NAMES: Final = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 _ADDRESSES: Final = ("127.0.0.1", "::1")
 
@@ -42,21 +49,74 @@ class ServingFiles:
     key: Path
 
 
+class CertificateError(KoordinatorError):
+    """The server's certificates cannot be read or written; the text names the file."""
+
+
 def serving_files(folder: Path, now: datetime) -> ServingFiles:
-    """Reuse what is valid in ``folder``, make what is missing, broken or about to expire."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    authority = _load(folder / "ca.crt", folder / "ca.key", now)
-    renewed = authority is None
-    if authority is None:
-        authority = _make_authority(now)
-        _store(folder / "ca.crt", folder / "ca.key", authority)
-    serving = _load(folder / "server.crt", folder / "server.key", now)
-    if serving is None or renewed or not _signed_by(serving.certificate, authority.certificate):
-        _store(folder / "server.crt", folder / "server.key", _make_serving(authority, now))
+    """Reuse what is good in ``folder``, make what is missing, broken or about to expire. Raises CertificateError."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        authority = _load(folder / "ca.crt", folder / "ca.key")
+        renewed = authority is None or _ends_soon(authority, now)
+        if authority is None or renewed:
+            if (folder / "ca.crt").exists():
+                _LOG.warning(
+                    "%s is broken or about to expire: a new authority is made, which older kubeconfigs do not know",
+                    folder / "ca.crt",
+                )
+            authority = _make_authority(now)
+            _store(folder / "ca.crt", folder / "ca.key", authority)
+        _tell_clock_steps(folder / "ca.crt", authority, now)
+        serving = _load(folder / "server.crt", folder / "server.key")
+        if serving is None or renewed or not _serves(serving, authority, now):
+            _store(folder / "server.crt", folder / "server.key", _make_serving(authority, now))
+    except OSError as error:
+        raise CertificateError(f"{error.filename or folder} cannot be written: {error.strerror}") from error
     return ServingFiles(folder / "ca.crt", folder / "server.crt", folder / "server.key")
 
 
-def _load(certificate: Path, key: Path, now: datetime) -> _Pair | None:
+def renew_serving(folder: Path, now: datetime) -> bool:
+    """Make the serving certificate anew if the clock says so, for a server that runs for long; True when it was.
+
+    The authority is left alone: those who trust it now would not trust another one. Raises CertificateError.
+    """
+    authority = _load(folder / "ca.crt", folder / "ca.key")
+    serving = _load(folder / "server.crt", folder / "server.key")
+    if authority is None or (serving is not None and _serves(serving, authority, now)):
+        return False
+    try:
+        _store(folder / "server.crt", folder / "server.key", _make_serving(authority, now))
+    except OSError as error:
+        raise CertificateError(f"{error.filename or folder} cannot be written: {error.strerror}") from error
+    return True
+
+
+def _ends_soon(pair: _Pair, now: datetime) -> bool:
+    return now >= pair.certificate.not_valid_after_utc - _RENEW_BEFORE
+
+
+def _serves(serving: _Pair, authority: _Pair, now: datetime) -> bool:
+    """A certificate of the future is made anew: all its clients need is that the authority signed it."""
+    begun = serving.certificate.not_valid_before_utc <= now
+    return begun and not _ends_soon(serving, now) and _signed_by(serving.certificate, authority.certificate)
+
+
+def _tell_clock_steps(path: Path, authority: _Pair, now: datetime) -> None:
+    """An authority of the future stays: the clock was set back, and every kubeconfig names this authority."""
+    begin = authority.certificate.not_valid_before_utc
+    if now < begin:
+        _LOG.warning(
+            "%s is valid from %s on, and the clock says %s: it is kept, since kubeconfigs name it, but clients refuse "
+            "it until then; set the clock right",
+            path,
+            begin.isoformat(),
+            now.isoformat(),
+        )
+
+
+def _load(certificate: Path, key: Path) -> _Pair | None:
+    """None when there is no such pair, or a broken one. Raises CertificateError when nobody can tell."""
     try:
         pair = _Pair(
             x509.load_pem_x509_certificate(certificate.read_bytes()),
@@ -64,8 +124,9 @@ def _load(certificate: Path, key: Path, now: datetime) -> _Pair | None:
         )
     except (FileNotFoundError, ValueError):
         return None
-    usable = pair.certificate.not_valid_before_utc <= now < pair.certificate.not_valid_after_utc - _RENEW_BEFORE
-    return pair if usable and pair.certificate.public_key() == pair.key.public_key() else None
+    except OSError as error:
+        raise CertificateError(f"{error.filename} cannot be read: {error.strerror}") from error
+    return pair if pair.certificate.public_key() == pair.key.public_key() else None
 
 
 def _as_elliptic(key: object) -> ec.EllipticCurvePrivateKey:
@@ -87,7 +148,7 @@ def _make_authority(now: datetime) -> _Pair:
     name = _name("koordinator-embedded-ca")
     usage = x509.KeyUsage(True, False, False, False, False, True, True, False, False)
     builder = (
-        _builder(name, name, key, now, _AUTHORITY_LIFETIME)
+        _builder(name, name, key, now, _AUTHORITY_LIFETIME, _AUTHORITY_BACKDATED)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(usage, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -111,7 +172,12 @@ def _make_serving(authority: _Pair, now: datetime) -> _Pair:
 
 
 def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey, now: datetime, lifetime: timedelta
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    now: datetime,
+    lifetime: timedelta,
+    backdated: timedelta = _CLOCK_SKEW,
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
@@ -119,7 +185,7 @@ def _builder(
         .issuer_name(issuer)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - _CLOCK_SKEW)
+        .not_valid_before(now - backdated)
         .not_valid_after(now + lifetime)
     )
 
@@ -134,12 +200,3 @@ def _store(certificate: Path, key: Path, pair: _Pair) -> None:
     )
     write_private(key, private)
     write_private(certificate, pair.certificate.public_bytes(serialization.Encoding.PEM))
-
-
-def write_private(path: Path, content: bytes) -> None:
-    """Replace a file in one step by one that its owner alone reads, never readable by others in between."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    temporary.replace(path)

@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import ipaddress
 import secrets
 import socket
+import sqlite3
 import ssl
 import tempfile
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
 
-import yaml
 from aiohttp import web
 
 from koordinator.base.clock import Clock, SystemClock
 from koordinator.base.errors import ConfigurationError, KoordinatorError
+from koordinator.cluster import kubeconfig_file
 from koordinator.cluster.admission_webhooks.webhooks import AdmissionWebhooks
+from koordinator.cluster.background import BackgroundLoops, LoopBody
 from koordinator.cluster.bootstrap import create_system_objects
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.custom_resources import CustomResources
+from koordinator.cluster.data_folder import claim_folder
 from koordinator.cluster.disruption.controller import DisruptionController
+from koordinator.cluster.health import PING, Health, HealthCheck
 from koordinator.cluster.http.application import Application
 from koordinator.cluster.http.authentication import GROUPS, USER, TokenAuthenticator
 from koordinator.cluster.http.reviews import REVIEW_RESOURCES
-from koordinator.cluster.pki import ServingFiles, serving_files, write_private
+from koordinator.cluster.pki import ServingFiles, renew_serving, serving_files
+from koordinator.cluster.private_files import write_private
 from koordinator.cluster.registry import Registry
+from koordinator.cluster.storage.database import Connect
 from koordinator.cluster.storage.hub import HistoryLimits
 from koordinator.cluster.storage.interface import Storage
 from koordinator.cluster.storage.lock import FolderLock
@@ -38,9 +45,11 @@ from koordinator.cluster.termination import Termination
 from koordinator.cluster.verbs.admission import NamespaceLifecycle
 from koordinator.cluster.verbs.environment import Environment
 
-_CLUSTER = "koordinator"
 _BACKLOG = 1024
 _SHUTDOWN_SECONDS = 2.0
+_RECOVERY_SECONDS = 1.0
+_RENEWAL_SECONDS = 60.0
+_DEFINITIONS = "custom-resource-definitions"
 
 
 class StartError(KoordinatorError):
@@ -60,6 +69,8 @@ class ServerOptions:
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=SystemRandom)
     history: HistoryLimits = field(default_factory=HistoryLimits)
+    connect: Connect = sqlite3.connect
+    """How the database is opened; tests inject failures."""
     disruption_controller: bool = True
     """Keep the status of PodDisruptionBudgets; False leaves that to others, as a real API server does."""
 
@@ -109,7 +120,7 @@ class EmbeddedApi:
             self._token = self._options.token or _kept_token(folder / "token")
             listener = self._listen(stack)
             storage: Storage = (
-                SqliteStorage(folder / "cluster.db", self._options.history)
+                SqliteStorage(folder / "cluster.db", self._options.history, connect=self._options.connect)
                 if self._options.data
                 else MemoryStorage(self._options.history)
             )
@@ -120,8 +131,9 @@ class EmbeddedApi:
             environment = self._environment(storage, registry, webhooks)
             # Before the webhooks are known: none may keep the server from what it needs itself.
             await create_system_objects(environment)
-            await self._start_loops(environment, webhooks, stack)
-            await self._serve(environment, listener, files, storage, stack)
+            context = _tls(files)
+            health = self._start_loops(environment, webhooks, partial(self._renew, folder / "pki", context), stack)
+            await self._serve(environment, listener, context, health, stack)
             self._cleanup = stack.pop_all()
 
     async def stop(self) -> None:
@@ -129,34 +141,22 @@ class EmbeddedApi:
         await self._cleanup.aclose()
 
     async def failed(self) -> None:
-        """Returns never; raises what ended one of the server's own loops."""
+        """Returns when the store closes; raises what ended the server's own loops. No failure of one of them does."""
         assert self._loops is not None, "start first"
         await asyncio.shield(self._loops)
 
     def kubeconfig(self) -> str:
         """YAML for kubectl and every client-go program."""
-        authority = base64.b64encode(self._authority).decode()
-        cluster = {"server": self.url, "certificate-authority-data": authority}
-        return yaml.safe_dump(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "clusters": [{"name": _CLUSTER, "cluster": cluster}],
-                "users": [{"name": USER, "user": {"token": self._token}}],
-                "contexts": [{"name": _CLUSTER, "context": {"cluster": _CLUSTER, "user": USER}}],
-                "current-context": _CLUSTER,
-            },
-            sort_keys=False,
-        )
+        return kubeconfig_file.kubeconfig(self.url, self._authority, self._token)
 
     def write_kubeconfig(self, path: Path) -> None:
-        """Readable by the owner alone: it holds the token."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_private(path, self.kubeconfig().encode())
+        """Readable by the owner alone: it holds the token. Raises ForeignKubeconfig when something else is there."""
+        kubeconfig_file.write_kubeconfig(path, self.url, self._authority, self._token)
 
     def _folder(self, stack: AsyncExitStack) -> Path:
         if self._options.data is None:
             return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="koordinator-")))
+        claim_folder(self._options.data)
         lock = FolderLock(self._options.data)
         stack.callback(lock.release)
         return self._options.data
@@ -187,42 +187,76 @@ class EmbeddedApi:
             webhooks=webhooks,
         )
 
-    async def _start_loops(self, environment: Environment, webhooks: AdmissionWebhooks, stack: AsyncExitStack) -> None:
+    async def _renew(self, folder: Path, context: ssl.SSLContext) -> AsyncIterator[None]:
+        """New connections are served a certificate that the clock agrees with, however long the server runs."""
+        while True:
+            await self._options.clock.sleep(_RENEWAL_SECONDS)
+            if renew_serving(folder, self._options.clock.now()):
+                context.load_cert_chain(folder / "server.crt", folder / "server.key")
+            yield
+
+    def _start_loops(
+        self, environment: Environment, webhooks: AdmissionWebhooks, renew: LoopBody, stack: AsyncExitStack
+    ) -> Health:
         custom_resources = CustomResources(environment)
-        after = custom_resources.load()
-        webhooks_after = webhooks.load()
-
-        async def loops() -> None:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(custom_resources.run(after), name="custom resources")
-                group.create_task(webhooks.run(webhooks_after), name="admission webhooks")
-                group.create_task(Termination(environment).run(), name="termination")
-                if self._options.disruption_controller:
-                    group.create_task(DisruptionController(environment).run(), name="disruption budgets")
-
-        self._loops = asyncio.get_running_loop().create_task(loops(), name="embedded API")
+        custom_resources.load()
+        webhooks.load()
+        loops = BackgroundLoops(self._options.clock, self._options.random)
+        loops.add(_DEFINITIONS, custom_resources.follow)
+        for name, configurations in webhooks.followed().items():
+            loops.add(name, configurations.follow)
+        loops.add("storage-recovery", partial(_recover_storage, environment))
+        loops.add("serving-certificate", renew)
+        controllers = [Termination(environment).loops()]
+        if self._options.disruption_controller:
+            controllers.append(DisruptionController(environment).loops())
+        for controller in controllers:
+            for name, body in controller.items():
+                loops.add(name, body)
+        self._loops = asyncio.get_running_loop().create_task(loops.run(), name="embedded API")
         stack.push_async_callback(_cancelled, self._loops)
+        contents = {_DEFINITIONS: custom_resources.check, **{n: c.check for n, c in webhooks.followed().items()}}
+        checks = [HealthCheck(name, partial(_loop_error, loops, name, contents.get(name))) for name in loops.names]
+        storage = HealthCheck("storage", environment.storage.health)
+        return Health(live=(PING, *checks), ready=(PING, storage, *checks))
 
     async def _serve(
         self,
         environment: Environment,
         listener: socket.socket,
-        files: ServingFiles,
-        storage: Storage,
+        context: ssl.SSLContext,
+        health: Health,
         stack: AsyncExitStack,
     ) -> None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # Go's clients do not resume sessions, and making tickets is a good part of a handshake.
-        context.num_tickets = 0
-        context.load_cert_chain(files.certificate, files.key)
-        application = Application(environment, TokenAuthenticator(self._token))
+        application = Application(environment, TokenAuthenticator(self._token), health)
         runner = web.ServerRunner(application.server(), shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         await web.SockSite(runner, listener, ssl_context=context, backlog=_BACKLOG).start()
         # Run first on the way out: a request that never ends by itself must not be waited for.
-        stack.callback(storage.end_watches)
+        stack.callback(environment.storage.end_watches)
+
+
+def _tls(files: ServingFiles) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # Go's clients do not resume sessions, and making tickets is a good part of a handshake.
+    context.num_tickets = 0
+    context.load_cert_chain(files.certificate, files.key)
+    return context
+
+
+async def _recover_storage(environment: Environment) -> AsyncIterator[None]:
+    """A full disk or a lost database must not stay a fault for longer than it is one."""
+    while True:
+        await environment.clock.sleep(_RECOVERY_SECONDS)
+        environment.storage.try_again()
+        yield
+
+
+def _loop_error(loops: BackgroundLoops, name: str, contents: Callable[[], str] | None) -> str:
+    """Of the loop itself, or else of what it follows."""
+    return loops.check(name) or (contents() if contents is not None else "")
 
 
 async def _cancelled(task: asyncio.Task[None]) -> None:
@@ -231,13 +265,14 @@ async def _cancelled(task: asyncio.Task[None]) -> None:
 
 
 def _kept_token(path: Path) -> str:
+    """Raises StartError when the token cannot be kept: every start would make another one."""
     try:
-        if kept := path.read_text().strip():
+        if path.exists() and (kept := path.read_text().strip()):
             return kept
-    except FileNotFoundError:
-        pass
-    token = secrets.token_urlsafe(32)
-    write_private(path, token.encode())
+        token = secrets.token_urlsafe(32)
+        write_private(path, token.encode())
+    except (OSError, UnicodeDecodeError) as error:
+        raise StartError(f"the token in {path} cannot be read or written: {error}") from error
     return token
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import closing
 
 from koordinator.api.document import Document
+from koordinator.cluster.background import LoopBody
 from koordinator.cluster.custom_resources import DEFINITIONS
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.resource import Resource
-from koordinator.cluster.storage.interface import Stored
+from koordinator.cluster.storage.interface import StorageError, Stored
 from koordinator.cluster.verbs.deletecollection import delete_collection
 from koordinator.cluster.verbs.encoding import decode
 from koordinator.cluster.verbs.environment import Environment
@@ -30,36 +32,49 @@ class Termination:
     def __init__(self, environment: Environment) -> None:
         self._environment = environment
 
-    async def run(self) -> None:
-        """Until the store closes."""
-        async with asyncio.TaskGroup() as group:
-            for group_name, plural in (_NAMESPACES, DEFINITIONS):
-                resource = self._environment.registry.stored(group_name, plural)
-                assert resource is not None
-                group.create_task(self._follow(resource), name=f"termination of {plural}")
+    def loops(self) -> Mapping[str, LoopBody]:
+        """Name -> what follows the containers of a kind until the store closes."""
+        return {
+            "namespace-termination": lambda: self._follow(*_NAMESPACES),
+            "custom-resource-definition-termination": lambda: self._follow(*DEFINITIONS),
+        }
 
-    async def _follow(self, resource: Resource) -> None:
+    async def _follow(self, group: str, plural: str) -> AsyncIterator[None]:
         storage = self._environment.storage
-        cursor = storage.watch(resource.storage_prefix(), storage.revision())
+        resource = self._environment.registry.stored(group, plural)
+        assert resource is not None
         while True:
-            if await self._finish_all(resource):
-                await self._environment.clock.sleep(_RECHECK_SECONDS)
-            elif await cursor.next() is None:
-                return
+            # What happens from here on is looked at once more, and nothing before it: a namespace may wait for longer
+            # than the history reaches back.
+            with closing(storage.watch(resource.storage_prefix(), storage.revision())) as cursor:
+                waiting = await self._finish_all(resource)
+                yield
+                if waiting:
+                    await self._environment.clock.sleep(_RECHECK_SECONDS)
+                elif await cursor.next() is None:
+                    return
 
     async def _finish_all(self, resource: Resource) -> bool:
-        """True while something waits for what it holds."""
+        """True while something waits for what it holds. Raises what went wrong with some, after all had their turn."""
         waiting = False
+        failures: list[Exception] = []
         for stored in self._environment.storage.list(resource.storage_prefix()).items:
-            obj = decode(resource, stored)
-            if not obj["metadata"].get("deletionTimestamp"):
-                continue
+            name = stored.key.rpartition("/")[2]
             try:
-                waiting |= not await self._finish(resource, obj)
+                obj = decode(resource, stored)
+                if obj["metadata"].get("deletionTimestamp"):
+                    waiting |= not await self._finish(resource, obj)
             except ApiError as error:
                 # Another writer or an admission check; the next look decides anew.
-                _LOG.warning("%s %s: %s", resource.kind, obj["metadata"]["name"], error)
+                _LOG.warning("%s %s: %s", resource.kind, name, error)
                 waiting = True
+            except StorageError:
+                raise
+            except Exception as error:
+                error.add_note(f"{resource.kind} {name}")
+                failures.append(error)
+        if failures:
+            raise ExceptionGroup(f"{resource.plural} that cannot be terminated", failures)
         return waiting
 
     async def _finish(self, resource: Resource, obj: Document) -> bool:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from random import Random
 from typing import Any
 
 import pytest
 
 from koordinator.api.document import Document, copied
+from koordinator.cluster.background import BackgroundLoops
 from koordinator.cluster.disruption.controller import DisruptionController
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.verbs.delete import delete
@@ -56,7 +58,10 @@ def _ready(old: Document) -> Document:
 def _run(scenario: Callable[[_World], Awaitable[None]]) -> None:
     async def play() -> None:
         world = _World()
-        loop = asyncio.ensure_future(DisruptionController(world.environment).run())
+        loops = BackgroundLoops(world.clock, Random(1))
+        for name, body in DisruptionController(world.environment).loops().items():
+            loops.add(name, body)
+        loop = asyncio.ensure_future(loops.run())
         try:
             await scenario(world)
         finally:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from koordinator.cluster.storage.hub import HistoryLimits
-from koordinator.cluster.storage.interface import Compacted, StorageError
+from koordinator.cluster.storage.interface import Compacted, StorageError, WriteFailed
 from koordinator.cluster.storage.lock import FolderLock
 from koordinator.cluster.storage.sqlite import SqliteStorage
 
@@ -129,3 +129,52 @@ def test_a_folder_is_used_by_one_process(tmp_path: Path) -> None:
         FolderLock(tmp_path)
     lock.release()
     FolderLock(tmp_path).release()
+
+
+def _refusal(path: Path) -> str:
+    with pytest.raises(StorageError) as refused:
+        SqliteStorage(path)
+    return str(refused.value)
+
+
+def test_a_damaged_database_is_refused_with_the_ways_out(tmp_path: Path) -> None:
+    _write(tmp_path / "db", 500)
+    pages = bytearray((tmp_path / "db").read_bytes())
+    pages[4096:] = bytes(len(pages) - 4096)
+    (tmp_path / "db").write_bytes(pages)
+    text = _refusal(tmp_path / "db")
+    assert all(part in text for part in (f"{tmp_path}/db", "the database is damaged", ".recover", "empty cluster"))
+
+
+def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "db")) as connection:
+        connection.execute("CREATE TABLE bookmarks (address)")
+    assert "another database" in _refusal(tmp_path / "db")
+    with closing(sqlite3.connect(tmp_path / "db")) as connection:
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("bookmarks",)]
+
+
+def test_a_database_that_another_program_locks_is_refused(tmp_path: Path) -> None:
+    _write(tmp_path / "db", 3)
+    with closing(sqlite3.connect(tmp_path / "db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert "another program holds a lock" in _refusal(tmp_path / "db")
+
+
+def test_a_link_in_place_of_the_database_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "db").symlink_to(tmp_path / "elsewhere")
+    _refusal(tmp_path / "db")
+    assert not (tmp_path / "elsewhere").exists()
+
+
+def test_writes_to_a_locked_database_fail_soon_and_succeed_afterwards(tmp_path: Path) -> None:
+    async def main() -> None:
+        store = SqliteStorage(tmp_path / "db")
+        with closing(sqlite3.connect(tmp_path / "db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(WriteFailed, match="another program holds a lock"):
+                await store.create("/g/k/a", b"")
+        assert (await store.create("/g/k/a", b"")).revision == 1
+        await store.close()
+
+    asyncio.run(main())

@@ -91,13 +91,19 @@ def _since(verbs: Verbs) -> int | None:
     return served.current.since
 
 
+async def _followed(custom_resources: CustomResources) -> None:
+    async for _ in custom_resources.follow():
+        pass
+
+
 def test_a_label_of_the_definition_does_not_make_its_objects_old() -> None:
     verbs = Verbs()
 
     async def scenario() -> tuple[int | None, int | None]:
         custom_resources = await _defined(verbs)
         async with asyncio.TaskGroup() as group:
-            group.create_task(custom_resources.run(custom_resources.load()))
+            custom_resources.load()
+            group.create_task(_followed(custom_resources))
             before, generation = _since(verbs), verbs.environment.registry.generation
             target = verbs.target("customresourcedefinitions", "things.example.io", group="apiextensions.k8s.io")
             label = b'{"metadata":{"labels":{"a":"b"}}}'

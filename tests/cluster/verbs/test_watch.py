@@ -164,3 +164,114 @@ def test_meaningless_options_are_refused(query: dict[str, str]) -> None:
     with pytest.raises(ApiError) as refused:
         Watching(Verbs(), **query)
     assert refused.value.code == 422
+
+
+class Stalled:
+    """A client that reads what it is sent in the first ``reads`` batches, and then nothing more."""
+
+    def __init__(self, reads: int = 0) -> None:
+        self.reads = reads
+        self.batches: list[Sequence[WatchEvent]] = []
+        self.cancelled = False
+
+    async def send(self, batch: Sequence[WatchEvent]) -> None:
+        self.batches.append(batch)
+        if len(self.batches) <= self.reads:
+            return
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+
+
+def test_a_client_that_does_not_read_is_dropped() -> None:
+    verbs = _with_one()
+    client = Stalled()
+
+    async def main() -> None:
+        watching = Watching(verbs)
+        running = asyncio.ensure_future(watching.session.run(client.send))
+        await verbs.clock.advance(29)
+        assert not running.done()
+        await verbs.clock.advance(2)
+        assert running.done()
+        with pytest.raises(ConnectionAbortedError, match="did not read"):
+            await running
+        assert client.cancelled
+
+    asyncio.run(main())
+
+
+def test_a_client_that_stops_reading_later_is_dropped() -> None:
+    verbs = _with_one()
+    client = Stalled(reads=1)
+
+    async def main() -> None:
+        watching = Watching(verbs)
+        running = asyncio.ensure_future(watching.session.run(client.send))
+        await verbs.clock.advance(120)  # it may be quiet for as long as it likes
+        assert not running.done()
+        await watching.create("b")
+        await verbs.clock.advance(31)
+        assert isinstance(running.exception(), ConnectionAbortedError)
+
+    asyncio.run(main())
+
+
+def test_a_dropped_client_leaves_nothing_behind() -> None:
+    verbs = _with_one()
+
+    async def main() -> tuple[int, int]:
+        watching = Watching(verbs)
+        value = watching.session
+        running = asyncio.ensure_future(value.run(Stalled().send))
+        await verbs.clock.advance(31)
+        await asyncio.wait((running,))
+        running.exception()
+        return len(value.pending), verbs.clock.sleepers
+
+    assert asyncio.run(main()) == (0, 0)
+
+
+def test_large_objects_go_out_in_small_batches() -> None:
+    verbs = Verbs()
+
+    async def main() -> list[int]:
+        client = Stalled(reads=100)
+        for number in range(5):
+            await verbs.create("configmaps", config_map(f"a{number}", {"k": "x" * 500_000}))
+        watching = Watching(verbs)
+        running = asyncio.ensure_future(watching.session.run(client.send))
+        await verbs.clock.advance(0)
+        for number in range(5):
+            await verbs.create("configmaps", config_map(f"b{number}", {"k": "x" * 500_000}))
+        await verbs.clock.advance(0)
+        running.cancel()
+        await asyncio.wait((running,))
+        return [sum(len(event.stored.value) for event in batch) for batch in client.batches]
+
+    sizes = asyncio.run(main())
+    assert sum(sizes) > 5_000_000
+    assert max(sizes) < 1_600_000
+
+
+def test_the_state_is_not_sent_on_when_the_history_after_it_is_gone() -> None:
+    """What follows would be a 410 all the same, and the snapshot need not be held until then."""
+    verbs = Verbs(limits=HistoryLimits(changes=2))
+
+    async def main() -> tuple[ApiError | None, int]:
+        for number in range(1_200):
+            await verbs.create("configmaps", config_map(f"c{number}"))
+        watching = Watching(verbs)
+
+        async def slow(batch: Sequence[WatchEvent]) -> None:
+            watching.events += batch
+            for number in range(5):
+                await verbs.create("configmaps", config_map("", generateName=f"later-{number}-"))
+
+        return await watching.session.run(slow), len(watching.events)
+
+    error, sent = asyncio.run(main())
+    assert error is not None
+    assert (error.code, sent) == (410, 500)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from koordinator.cli.data_folder import DataFolderError, default_data_folder, lock_data_folder
+from koordinator.cluster.kubeconfig_file import remove_kubeconfig
 
 _MARK: Final = "koord-demo"
 """A file by which a folder is known as a demonstration's: only such a one is emptied."""
@@ -39,6 +40,6 @@ def demo_folder(folder: Path | None) -> Iterator[Path]:
         for name in _OURS:
             shutil.rmtree(folder / name, ignore_errors=True)
         # It names the port of the last time.
-        (folder / "kubeconfig").unlink(missing_ok=True)
+        remove_kubeconfig(folder / "kubeconfig")
         (folder / _MARK).touch()
         yield folder

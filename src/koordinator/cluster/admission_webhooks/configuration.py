@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 from koordinator.api.document import Document
@@ -11,10 +13,11 @@ from koordinator.cluster.admission_webhooks.label_selection import LabelMatcher,
 from koordinator.cluster.admission_webhooks.rules import Rule
 from koordinator.cluster.registry import Registry
 from koordinator.cluster.resource import Resource
-from koordinator.cluster.storage.interface import Storage
+from koordinator.cluster.storage.interface import Storage, Stored
 from koordinator.cluster.strategy.webhook_configuration import ADMISSION_GROUP
 from koordinator.cluster.verbs.encoding import decode
 
+_LOG = logging.getLogger(__name__)
 _HTTPS = 443
 MUTATING, VALIDATING = "mutatingwebhookconfigurations", "validatingwebhookconfigurations"
 
@@ -97,34 +100,49 @@ class Configurations:
         self._resource: Resource = resource
         self.webhooks: Sequence[Webhook] = ()
         """By name of the configuration, and in the order of each configuration's list."""
+        self._broken: dict[str, str] = {}
 
     def load(self) -> int:
         """Take in what is stored; returns the revision to follow from."""
         page = self._storage.list(self._resource.storage_prefix())
-        configurations = (decode(self._resource, stored) for stored in page.items)
-        self.webhooks = tuple(_webhooks(sorted(configurations, key=_name)))
+        self._broken.clear()
+        found = [webhook for stored in sorted(page.items, key=_name) for webhook in self._parsed(stored)]
+        self.webhooks = tuple(found)
         return page.revision
 
-    async def run(self, after: int) -> None:
+    def check(self) -> str:
+        """Which configurations are not in force since they cannot be read; empty when all are."""
+        return "; ".join(f"{name}: {why}" for name, why in self._broken.items())
+
+    async def follow(self) -> AsyncIterator[None]:
         """Follow the configurations until the store closes.
 
         The store wakes watchers before it answers the writer, so a configuration is in force when its creator hears
         of it.
         """
-        cursor = self._storage.watch(self._resource.storage_prefix(), after)
-        while await cursor.next() is not None:
-            self.load()
+        with closing(self._storage.watch(self._resource.storage_prefix(), self.load())) as cursor:
+            yield
+            while await cursor.next() is not None:
+                self.load()
+                yield
+
+    def _parsed(self, stored: Stored) -> Sequence[Webhook]:
+        """One configuration that cannot be read must not put the others out of force."""
+        try:
+            return list(_webhooks(decode(self._resource, stored)))
+        except Exception as error:
+            _LOG.exception("%s is not in force", stored.key)
+            self._broken[_name(stored)] = f"{type(error).__name__}: {error}"
+            return ()
 
 
-def _name(configuration: Document) -> str:
-    name: str = configuration["metadata"]["name"]
-    return name
+def _name(stored: Stored) -> str:
+    return stored.key.rpartition("/")[2]
 
 
-def _webhooks(configurations: Iterable[Document]) -> Iterable[Webhook]:
-    for configuration in configurations:
-        seen: Counter[str] = Counter()
-        for webhook in configuration.get("webhooks") or ():
-            name = webhook["name"]
-            yield Webhook.parse(webhook, f"{_name(configuration)}/{name}/{seen[name]}")
-            seen[name] += 1
+def _webhooks(configuration: Document) -> Iterable[Webhook]:
+    seen: Counter[str] = Counter()
+    for webhook in configuration.get("webhooks") or ():
+        name = webhook["name"]
+        yield Webhook.parse(webhook, f"{configuration['metadata']['name']}/{name}/{seen[name]}")
+        seen[name] += 1

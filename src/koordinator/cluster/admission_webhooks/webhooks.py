@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping
 from random import Random
 
 from koordinator.api.document import Document
@@ -22,7 +21,7 @@ from koordinator.cluster.verbs.identity import new_uid
 
 
 class AdmissionWebhooks:
-    """``run`` follows the configurations; ``close`` ends the connections."""
+    """``followed`` names what has to be followed; ``close`` ends the connections."""
 
     def __init__(self, storage: Storage, registry: Registry, clock: Clock, random: Random, user: Document) -> None:
         self._client = WebhookClient(ServiceResolver(storage, registry))
@@ -33,15 +32,14 @@ class AdmissionWebhooks:
         self._mutating = MutatingWebhooks(caller)
         self._validating = ValidatingWebhooks(caller)
 
-    def load(self) -> list[int]:
-        """Take in what is stored; returns where ``run`` is to follow from."""
-        return [configurations.load() for configurations in self._configurations.values()]
+    def load(self) -> None:
+        """Take in what is stored, before the first request."""
+        for configurations in self._configurations.values():
+            configurations.load()
 
-    async def run(self, after: Sequence[int]) -> None:
-        """Until the store closes."""
-        async with asyncio.TaskGroup() as group:
-            for (plural, configurations), revision in zip(self._configurations.items(), after, strict=True):
-                group.create_task(configurations.run(revision), name=f"follow {plural}")
+    def followed(self) -> Mapping[str, Configurations]:
+        """By the plural of their kind; each is followed until the store closes."""
+        return self._configurations
 
     async def close(self) -> None:
         await self._client.close()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import closing
 from typing import Final
 
 from koordinator.api.document import Document, copied
+from koordinator.cluster.background import LoopBody
 from koordinator.cluster.disruption.replicas import ControllerReplicas
 from koordinator.cluster.disruption.status import budget_status, recheck_after
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.storage.interface import Change, Compacted, Stored, Watch
+from koordinator.cluster.storage.interface import Change, OutcomeUnknown, Stored, WriteFailed
 from koordinator.cluster.verbs.disruption_budgets import budget_resource, selects
 from koordinator.cluster.verbs.encoding import decode
 from koordinator.cluster.verbs.environment import Environment
@@ -40,20 +41,25 @@ class DisruptionController:
         self._pods = pods
         self._resource = budget_resource(environment)
 
-    async def run(self) -> None:
-        """Until it is cancelled."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._follow_budgets(), name="disruption budgets")
-            group.create_task(self._follow_pods(), name="pods of disruption budgets")
-            group.create_task(self._recheck(), name="evictions under way")
+    def loops(self) -> Mapping[str, LoopBody]:
+        """Name -> what runs until the store closes."""
+        return {
+            "disruption-budgets": self._follow_budgets,
+            "disruption-budget-pods": self._follow_pods,
+            "disruption-budget-evictions": self._recheck,
+        }
 
-    async def _follow_budgets(self) -> None:
+    async def _follow_budgets(self) -> AsyncIterator[None]:
         storage, prefix = self._environment.storage, self._resource.storage_prefix()
         page = storage.list(prefix)
-        await self._note(Change("created", stored, None) for stored in page.items)
-        cursor = storage.watch(prefix, page.revision)
-        while (changes := await cursor.next()) is not None:
-            await self._note(changes)
+        self._budgets.clear()
+        self._due.clear()
+        with closing(storage.watch(prefix, page.revision)) as cursor:
+            await self._note(Change("created", stored, None) for stored in page.items)
+            yield
+            while (changes := await cursor.next()) is not None:
+                await self._note(changes)
+                yield
 
     async def _note(self, changes: Iterable[Change]) -> None:
         for change in changes:
@@ -65,22 +71,15 @@ class DisruptionController:
             self._budgets.setdefault(namespace, {})[name] = decode(self._resource, change.current)
             await self._sync((namespace, name))
 
-    async def _follow_pods(self) -> None:
+    async def _follow_pods(self) -> AsyncIterator[None]:
         storage, prefix = self._environment.storage, self._pods.storage_prefix()
-        while True:
-            cursor = storage.watch(prefix, storage.revision())
+        with closing(storage.watch(prefix, storage.revision())) as cursor:
             await self._sync_all()
-            try:
-                await self._follow(cursor)
-            except Compacted:
-                _LOG.warning("pods changed faster than their disruption budgets could follow; looking at all anew")
-            else:
-                return
-
-    async def _follow(self, pods: Watch) -> None:
-        while (changes := await pods.next()) is not None:
-            for key in self._concerned(changes):
-                await self._sync(key)
+            yield
+            while (changes := await cursor.next()) is not None:
+                for key in self._concerned(changes):
+                    await self._sync(key)
+                yield
 
     def _concerned(self, changes: Sequence[Change]) -> list[_Key]:
         """The budgets that select a changed pod, as it is or as it was."""
@@ -97,12 +96,13 @@ class DisruptionController:
         labels: Mapping[str, str] = self._environment.facts.labels(stored)
         return selects(budget, labels)
 
-    async def _recheck(self) -> None:
+    async def _recheck(self) -> AsyncIterator[None]:
         clock = self._environment.clock
         while True:
             await clock.sleep(_RECHECK_SECONDS)
             for key in [key for key, due in self._due.items() if due <= clock.monotonic()]:
                 await self._sync(key)
+            yield
 
     async def _sync_all(self) -> None:
         for key in [(namespace, name) for namespace, budgets in self._budgets.items() for name in budgets]:
@@ -115,11 +115,16 @@ class DisruptionController:
         clock = self._environment.clock
         try:
             stored = await modify(self._environment, target, self._with_status)
-        except ApiError as error:
-            if error.code == 404:
+        except (ApiError, WriteFailed, OutcomeUnknown) as error:
+            if isinstance(error, ApiError) and error.code == 404:
                 return
             # An admission webhook, or a store that cannot write now.
             _LOG.warning("status of PodDisruptionBudget %s/%s: %s", namespace, name, error)
+            self._due[key] = clock.monotonic() + _RETRY_SECONDS
+            return
+        except Exception:
+            # One budget or pod that cannot be read must not keep the other budgets from being current.
+            _LOG.exception("status of PodDisruptionBudget %s/%s", namespace, name)
             self._due[key] = clock.monotonic() + _RETRY_SECONDS
             return
         wait = recheck_after(decode(self._resource, stored)["status"], clock.now())

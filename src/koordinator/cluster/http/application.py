@@ -9,15 +9,17 @@ from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 
-from koordinator.cluster.errors import ApiError, method_not_allowed
+from koordinator.cluster.errors import ApiError, method_not_allowed, storage_failure
+from koordinator.cluster.health import Health
 from koordinator.cluster.http.authentication import TokenAuthenticator
 from koordinator.cluster.http.body import MAX_BODY
+from koordinator.cluster.http.delivery import deliver
 from koordinator.cluster.http.endpoints import Endpoints
 from koordinator.cluster.http.path import parse_resource_path
 from koordinator.cluster.http.resources import ResourceHandler
 from koordinator.cluster.http.responses import failure
 from koordinator.cluster.http.reviews import Reviews
-from koordinator.cluster.storage.interface import StorageError
+from koordinator.cluster.storage.interface import StorageError, WriteFailed
 from koordinator.cluster.verbs.environment import Environment
 
 _MAX_LINE = 64 << 10
@@ -28,10 +30,11 @@ _LOG = logging.getLogger(__name__)
 class Application:
     """Handles every request; meant for ``aiohttp.web.Server``, below the routing that resource paths do not need."""
 
-    def __init__(self, environment: Environment, authenticator: TokenAuthenticator) -> None:
+    def __init__(self, environment: Environment, authenticator: TokenAuthenticator, health: Health) -> None:
+        self._clock = environment.clock
         self._authenticator = authenticator
         self._resources = ResourceHandler(environment, Reviews(authenticator))
-        self._endpoints = Endpoints(environment.registry)
+        self._endpoints = Endpoints(environment.registry, health)
 
     def server(self) -> web.Server:
         return web.Server(
@@ -45,14 +48,16 @@ class Application:
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            return await self._answer(request)
+            return await deliver(self._clock, request, await self._answer(request))
         except ApiError as error:
             return failure(error)
         except web.HTTPRequestEntityTooLarge:
             return failure(ApiError(413, "RequestEntityTooLarge", f"limit is {MAX_BODY}"))
         except StorageError as error:
-            _LOG.error("%s %s: %s", request.method, request.path, error)
-            return failure(ApiError(500, "InternalError", f"Internal error occurred: {error}"))
+            # The store says itself when writes begin to fail; a line for each of them would fill a disk that is full.
+            level = logging.DEBUG if isinstance(error, WriteFailed) else logging.ERROR
+            _LOG.log(level, "%s %s: %s", request.method, request.path, error)
+            return failure(storage_failure(error))
         except Exception:
             _LOG.exception("%s %s failed", request.method, request.path)
             return failure(ApiError(500, "InternalError", "Internal error occurred: see the API server's log"))

@@ -10,27 +10,27 @@ from aiohttp import web
 from koordinator.api.document import Document
 from koordinator.cluster import discovery, openapi
 from koordinator.cluster.errors import unknown_path
+from koordinator.cluster.health import Health
+from koordinator.cluster.http.health import HEALTH_ENDPOINTS, answer_health
 from koordinator.cluster.http.negotiation import negotiate
 from koordinator.cluster.http.responses import document_response, json_response
 from koordinator.cluster.registry import Registry
-
-_HEALTH = ("healthz", "livez", "readyz")
-_CHECKS = ("ping", "storage")
 
 
 class Endpoints:
     """GET only. OpenAPI documents are kept until what is served changes."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, health: Health) -> None:
         self._registry = registry
+        self._health = health
         self._documents: dict[str, bytes] = {}
         self._generation = -1
 
     def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Raises ApiError 404."""
         parts = request.path.strip("/").split("/")
-        if parts[0] in _HEALTH:
-            return _health(parts, "verbose" in request.query)
+        if parts[0] in HEALTH_ENDPOINTS:
+            return answer_health(self._health, parts, request)
         if parts[0] == "openapi":
             return json_response(self._openapi(parts[1:]))
         document = self._discovery(parts, request.headers.get("Accept", ""))
@@ -83,13 +83,3 @@ class Endpoints:
         if name not in self._documents:
             self._documents[name] = msgspec.json.encode(make())
         return self._documents[name]
-
-
-def _health(parts: list[str], verbose: bool) -> web.StreamResponse:
-    """Whoever gets an answer at all talks to a server whose store is open."""
-    if len(parts) > 1 and parts[1] not in _CHECKS:
-        raise unknown_path()
-    if not verbose:
-        return web.Response(text="ok")
-    lines = [f"[+]{check} ok" for check in _CHECKS]
-    return web.Response(text="\n".join([*lines, f"{parts[0]} check passed", ""]))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from aiohttp import web
 
 from koordinator.cluster.http import rendering
 from koordinator.cluster.verbs.watch import WatchEvent, WatchSession
+
+_LOG = logging.getLogger(__name__)
 
 
 async def stream_watch(
@@ -21,7 +24,13 @@ async def stream_watch(
     async def send(batch: Sequence[WatchEvent]) -> None:
         await response.write(rendering.events(render, batch))
 
-    error = await session.run(send)
+    try:
+        error = await session.run(send)
+    except ConnectionAbortedError as aborted:
+        _LOG.warning("the watch of %s is dropped: %s", request.path_qs, aborted)
+        if request.transport is not None:
+            request.transport.abort()  # with all that is buffered for it
+        return response
     if error is not None:
         await response.write(rendering.error_event(error))
     return response

@@ -73,10 +73,14 @@ class Collection:
             self._trimmed_entries = 0
 
     def since(self, revision: int, limit: int) -> Sequence[Change]:
-        if revision < self.trimmed:
-            raise Compacted(revision, self.trimmed + 1)
+        self.check(revision)
         first = bisect_right(self._history, revision, lo=self._trimmed_entries, key=_REVISION)
         return self._history[first : first + limit]
+
+    def check(self, revision: int) -> None:
+        """Raises Compacted when not every change after ``revision`` is kept."""
+        if revision < self.trimmed:
+            raise Compacted(revision, self.trimmed + 1)
 
     def select(self, prefix: str, start: str | None, revision: int | None) -> tuple[list[str], dict[str, Stored]]:
         """The keys under ``prefix`` from ``start`` on and a mapping that holds at least their values."""
@@ -218,6 +222,9 @@ class HubWatch:
     def poke(self) -> None:
         self._poked = True
         self.wake()
+
+    def check(self) -> None:
+        self._collection.check(self.revision)
 
     def wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():

@@ -9,6 +9,7 @@ with sixteen it takes 4 % more CPU and is as fast.
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from koordinator.cluster.storage.interface import (
     Stored,
     Watch,
 )
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -49,6 +52,14 @@ class IndexedStorage(ABC):
     @abstractmethod
     def _persist(self, changes: Sequence[Change]) -> None:
         """Make the changes durable, all or none; raises StorageError."""
+
+    @abstractmethod
+    def health(self) -> str:
+        """See ``interface.Storage``."""
+
+    @abstractmethod
+    def try_again(self) -> None:
+        """See ``interface.Storage``."""
 
     def get(self, key: str) -> Stored | None:
         return self._hub.get(key)
@@ -125,10 +136,14 @@ class IndexedStorage(ABC):
         failure: StorageError | None = None
         try:
             self._persist(changes)
+            self._hub.apply(changes)
         except StorageError as error:
             failure = error
-        else:
-            self._hub.apply(changes)
+        except Exception as error:
+            # This is a callback of the event loop: whatever escaped from it would leave the writers waiting for ever.
+            _LOG.exception("%d writes failed", len(writes))
+            failure = StorageError(f"the write failed for an unforeseen reason, see the log: {error}")
+            failure.__cause__ = error
         self._pending.clear()
         self._report(writes, changes, failure)
 

@@ -18,6 +18,21 @@ class StorageError(KoordinatorError):
     """The store could not do what it was asked to."""
 
 
+class WriteFailed(StorageError):
+    """Nothing of the write was stored. It may be tried again; the text says what has to be put right, if anything."""
+
+
+class StorageFull(WriteFailed):
+    """There is no room for the write. Reads go on, and writes do as soon as there is room."""
+
+
+class OutcomeUnknown(StorageError):
+    """The write may be stored or not: the database failed in the middle of a commit and cannot be asked yet.
+
+    Once it can, the write is either seen by everybody or by nobody.
+    """
+
+
 class KeyExists(StorageError):
     """``create`` of a key that is there."""
 
@@ -101,6 +116,10 @@ class Watch(Protocol):
         """Make ``next`` return now, if need be with nothing, and bring ``revision`` up to date."""
         ...
 
+    def check(self) -> None:
+        """Raises Compacted when the next call of ``next`` would."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -108,7 +127,10 @@ class Storage(Protocol):
     """The current state and a bounded history are in memory, so reads do not wait.
 
     All writes are durable when they return: they survive the kill -9 of the process. Nobody, not even a watcher, sees
-    a write before it is durable. A key is ``/GROUP/KIND/…``; a prefix names at least ``/GROUP/KIND/``.
+    a write before it is durable. A power cut may lose the last moments; no revision that was given out is given out
+    again even then. A key is ``/GROUP/KIND/…``; a prefix names at least ``/GROUP/KIND/``.
+
+    A write raises StorageFull, WriteFailed or OutcomeUnknown when the disk or the database fails; reads go on.
     """
 
     def get(self, key: str) -> Stored | None: ...
@@ -135,6 +157,14 @@ class Storage(Protocol):
 
     def revision(self) -> int:
         """The last revision that was written."""
+        ...
+
+    def health(self) -> str:
+        """Why writes fail at present; empty when they do not."""
+        ...
+
+    def try_again(self) -> None:
+        """Find out whether what ``health`` tells is over; costs a small write then, and nothing otherwise."""
         ...
 
     def end_watches(self) -> None:

@@ -16,7 +16,8 @@ class FolderLock:
         """Creates the folder (0700) when it is missing; raises StorageError when another process holds the lock."""
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._descriptor = os.open(folder / "lock", flags, 0o600)
         except OSError as error:
             raise StorageError(f"data folder {folder} cannot be used: {error.strerror}") from error
         try:

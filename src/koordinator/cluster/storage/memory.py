@@ -17,3 +17,9 @@ class MemoryStorage(IndexedStorage):
 
     def _persist(self, changes: Sequence[Change]) -> None:
         """What is in memory is as durable as this store gets."""
+
+    def health(self) -> str:
+        return ""
+
+    def try_again(self) -> None:
+        """Nothing ever fails here."""

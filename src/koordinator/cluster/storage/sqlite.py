@@ -4,157 +4,247 @@ The table is both the state (the last change of each key) and the history, so a 
 B-tree. Compaction follows the history that memory keeps: it drops a row once the change that replaced it is no longer
 replayable, and a deletion once it is not replayable itself.
 
-WAL with synchronous=NORMAL: a commit is in the kernel before it is acknowledged and survives the kill -9 of this
-process; a power cut may lose the last moments, never consistency.
+When a commit fails, nothing of it is stored, and its writers are told. When it cannot be known whether it was done, the
+database is opened anew and asked: its answer holds for the writers, for readers and for watchers alike.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import sqlite3
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import suppress
 from pathlib import Path
 
+from koordinator.cluster.storage.database import Connect, Database, InDoubt, Position, Row, boot_id
 from koordinator.cluster.storage.hub import HistoryLimits
 from koordinator.cluster.storage.indexed import IndexedStorage
-from koordinator.cluster.storage.interface import Change, StorageError, Stored
+from koordinator.cluster.storage.interface import Change, OutcomeUnknown, StorageError, Stored, WriteFailed
+from koordinator.cluster.storage.sqlite_errors import explanation, is_full, write_failure
 
 _LOG = logging.getLogger(__name__)
-_FORMAT = 1
 _CHECKPOINT_BYTES = 4 << 20
-_CHECKPOINT_PAGES_INLINE = 16_384
-"""The backstop (64 MiB) when the checkpoints in the background do not keep up."""
 _COMPACT_EVERY = 256
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS change (
-    revision INTEGER PRIMARY KEY,
-    key TEXT NOT NULL,
-    value BLOB NOT NULL,
-    previous INTEGER,          -- the revision of the key that this change replaced
-    deleted INTEGER NOT NULL
-);
-CREATE TABLE IF NOT EXISTS compaction (
-    only INTEGER PRIMARY KEY CHECK (only = 0),
-    floor INTEGER NOT NULL     -- changes up to here cannot be replayed
-);
-INSERT OR IGNORE INTO compaction VALUES (0, 0);
-"""
 
 
 class SqliteStorage(IndexedStorage):
     """``interface.Storage`` in one database file."""
 
-    def __init__(self, path: Path, limits: HistoryLimits | None = None) -> None:
-        """Opens or makes the file; raises StorageError when it is not usable."""
+    def __init__(
+        self,
+        path: Path,
+        limits: HistoryLimits | None = None,
+        *,
+        connect: Connect = sqlite3.connect,
+        boot: str | None = None,
+    ) -> None:
+        """Opens or makes the file; raises StorageError when it is not usable.
+
+        ``boot`` tells the boots of the machine apart; by default the kernel is asked.
+        """
         super().__init__(limits or HistoryLimits())
         self._path = path
+        self._connect = connect
         self._compacted = 0
         self._unchecked_bytes = 0
         self._checkpoint: asyncio.Future[None] | None = None
+        self._database: Database | None = None
+        """None: it failed and could not be opened anew yet."""
+        self._write_error = ""
+        self._checkpoint_error = ""
         try:
-            # The cluster's secrets are in there, whatever the folder lets others read.
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-            self._connection = sqlite3.connect(path, isolation_level=None)
+            self._database = Database(path, connect, create=True)
             try:
-                self._open()
-                self._load()
+                self._load(self._database, boot_id() if boot is None else boot)
             except BaseException:
-                self._connection.close()
+                self._database.close()
                 raise
-        except (sqlite3.Error, OSError) as error:
-            raise StorageError(f"{path} cannot be used as the cluster's store: {error}") from error
+        except (sqlite3.Error, OSError, ValueError, InDoubt) as error:
+            cause = error.__cause__ if isinstance(error, InDoubt) and isinstance(error.__cause__, Exception) else error
+            why = "the disk is full; free some space" if is_full(path, cause) else explanation(cause)
+            raise StorageError(f"{path} cannot be used as the cluster's store: {why}") from error
 
-    def _open(self) -> None:
-        run = self._connection.execute
-        run("PRAGMA journal_mode = WAL")
-        run("PRAGMA synchronous = NORMAL")
-        run(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES_INLINE}")
-        (found,) = run("PRAGMA user_version").fetchone()
-        if found not in (0, _FORMAT):
-            raise StorageError(f"{self._path} has format {found}; this version reads and writes format {_FORMAT}")
-        self._connection.executescript(_SCHEMA)
-        run(f"PRAGMA user_version = {_FORMAT}")
+    def health(self) -> str:
+        return self._write_error or self._checkpoint_error
 
-    def _load(self) -> None:
-        (floor,) = self._connection.execute("SELECT floor FROM compaction").fetchone()
+    def try_again(self) -> None:
+        if self._write_error:
+            try:
+                self._usable().probe()
+            except StorageError as error:
+                self._failed(error)
+            except InDoubt:
+                self._let_go()
+            except (sqlite3.Error, OSError) as error:
+                self._failed(write_failure(self._path, error))
+            else:
+                self._succeeded()
+        if self._checkpoint_error:
+            self._checkpoint_soon(_CHECKPOINT_BYTES)
+
+    def _load(self, database: Database, boot: str) -> None:
+        position = database.take_over(boot)
         objects: dict[str, Stored] = {}
         changes: list[Change] = []
-        revision = floor
-        rows = self._connection.execute("SELECT revision, key, value, deleted FROM change ORDER BY revision")
-        for revision_of_row, key, value, deleted in rows:
-            current = Stored(key, value, revision_of_row)
-            previous = objects.pop(key, None) if deleted else objects.get(key)
-            if not deleted:
-                objects[key] = current
-            if revision_of_row > floor:
-                changes.append(_replayed(current, previous, deleted=bool(deleted)))
-            revision = max(revision, revision_of_row)
-        self._compacted = floor
-        self._hub.restore(objects.values(), changes, revision, floor)
+        for row in database.rows():
+            change = _replayed(row, objects.get(row[1]))
+            if change.type == "deleted":
+                objects.pop(change.key, None)
+            else:
+                objects[change.key] = change.current
+            if change.revision > position.floor:
+                changes.append(change)
+        self._compacted = position.floor
+        self._hub.restore(objects.values(), changes, position.revision, position.floor)
 
     def _persist(self, changes: Sequence[Change]) -> None:
-        rows = [
-            (
-                change.revision,
-                change.key,
-                change.current.value,
-                change.previous.revision if change.previous else None,
-                change.type == "deleted",
-            )
-            for change in changes
-        ]
-        floor = self._hub.floor if self._hub.floor - self._compacted >= _COMPACT_EVERY else self._compacted
+        floor = self._hub.floor
+        compact = (self._compacted, floor) if floor - self._compacted >= _COMPACT_EVERY else None
+        known = self._hub.revision
+        database = self._usable()
+        if self._hub.revision != known:
+            raise WriteFailed(f"{self._path} was opened anew, and earlier writes turned out to be stored; try again")
         try:
-            self._connection.execute("BEGIN")
-            self._connection.executemany("INSERT INTO change VALUES (?, ?, ?, ?, ?)", rows)
-            if floor > self._compacted:
-                self._compact(floor)
-            self._connection.execute("COMMIT")
+            written = database.commit(changes, compact)
+        except InDoubt as doubt:
+            self._resolve(changes, doubt)
+            written = 0
         except sqlite3.Error as error:
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
-            raise StorageError(f"{self._path}: {error}") from error
-        self._compacted = floor
-        self._checkpoint_soon(sum(len(row[2]) for row in rows))
+            raise self._failed(write_failure(self._path, error)) from error
+        else:
+            if compact is not None:
+                self._compacted = floor
+        self._succeeded()
+        self._checkpoint_soon(written)
 
-    def _compact(self, floor: int) -> None:
-        run = self._connection.execute
-        between = (self._compacted, floor)
-        run(
-            "DELETE FROM change WHERE revision IN"
-            " (SELECT previous FROM change WHERE revision > ? AND revision <= ? AND previous IS NOT NULL)",
-            between,
+    def _resolve(self, changes: Sequence[Change], doubt: InDoubt) -> None:
+        """Returns when they are stored. Raises WriteFailed when they are not, OutcomeUnknown when nobody knows."""
+        cause = doubt.__cause__
+        assert isinstance(cause, Exception)
+        _LOG.error("%s failed in the middle of a commit: %s", self._path, cause)
+        try:
+            position = self._asked_again()
+        except StorageError as error:
+            raise self._failed(OutcomeUnknown(f"{error}; whether the write was stored is not known")) from cause
+        self._compacted = position.floor
+        if position.revision < changes[-1].revision:
+            raise self._failed(write_failure(self._path, cause)) from cause
+
+    def _asked_again(self) -> Position:
+        """Where the database is after a commit in doubt, on a new connection if need be. Raises StorageError."""
+        if self._database is not None and not self._database.stuck:
+            with suppress(sqlite3.Error):
+                return self._database.position()
+        self._let_go()
+        try:
+            database = self._reopened()
+            position = database.position()
+        except (sqlite3.Error, OSError) as error:
+            raise write_failure(self._path, error) from error
+        self._database = database
+        return position
+
+    def _usable(self) -> Database:
+        """The database, opened anew if need be; writes that were in doubt are seen then. Raises StorageError."""
+        if self._database is not None:
+            return self._database
+        try:
+            database = self._reopened()
+            found = self._found(database)
+            self._compacted = database.position().floor
+        except (sqlite3.Error, OSError) as error:
+            raise self._failed(write_failure(self._path, error)) from error
+        except StorageError as error:
+            raise self._failed(error) from error
+        self._database = database
+        if found:
+            self._hub.apply(found)
+        return database
+
+    def _reopened(self) -> Database:
+        """Raises what prevents it, and StorageError when the file is not the one that was open before."""
+        try:
+            database = Database(self._path, self._connect, create=False)
+        except FileNotFoundError:
+            raise StorageError(f"{self._path} is not there any more; put it back, or stop the server") from None
+        try:
+            revision = database.position().revision
+        except BaseException:
+            database.close()
+            raise
+        if revision >= self._hub.revision:
+            return database
+        database.close()
+        raise StorageError(
+            f"{self._path} is another database now: it ends at revision {revision}, and revision "
+            f"{self._hub.revision} was stored; put the right one back, or stop the server"
         )
-        run("DELETE FROM change WHERE revision > ? AND revision <= ? AND deleted", between)
-        run("UPDATE compaction SET floor = ?", (floor,))
+
+    def _found(self, database: Database) -> list[Change]:
+        """What was stored although nobody could be told."""
+        found: dict[str, Change] = {}
+        for row in database.rows(self._hub.revision):
+            found[row[1]] = _replayed(row, self._hub.get(row[1]))
+        return list(found.values())
+
+    def _let_go(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
+
+    def _failed(self, error: StorageError) -> StorageError:
+        if not self._write_error:
+            _LOG.error("writes fail: %s", error)
+        self._write_error = str(error)
+        return error
+
+    def _succeeded(self) -> None:
+        if self._write_error:
+            _LOG.warning("%s: writes succeed again", self._path)
+            self._write_error = ""
 
     def _checkpoint_soon(self, written: int) -> None:
         """Copy the log into the database in a thread: the fsync there must not hold up requests."""
         self._unchecked_bytes += written
         if self._unchecked_bytes < _CHECKPOINT_BYTES or (self._checkpoint and not self._checkpoint.done()):
             return
+        database = self._database
+        if database is None:
+            return
         self._unchecked_bytes = 0
-        self._checkpoint = asyncio.get_running_loop().run_in_executor(None, self._run_checkpoint)
+        self._checkpoint = asyncio.get_running_loop().run_in_executor(None, self._run_checkpoint, database)
 
-    def _run_checkpoint(self) -> None:
+    def _run_checkpoint(self, database: Database) -> None:
         try:
-            with closing(sqlite3.connect(self._path, isolation_level=None)) as connection:
-                connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-        except sqlite3.Error as error:
+            database.checkpoint()
+        except Exception as error:
             # Nothing is lost: the log keeps growing until a later checkpoint, in the worst case the inline one.
-            _LOG.warning("checkpoint of %s failed: %s", self._path, error)
+            why = "the disk is full" if is_full(self._path, error) else explanation(error)
+            if not self._checkpoint_error:
+                _LOG.warning("checkpoint of %s failed: %s", self._path, why)
+            self._checkpoint_error = f"{self._path}: the write-ahead log grows, since a checkpoint failed: {why}"
+        else:
+            self._checkpoint_error = ""
 
     async def close(self) -> None:
         await super().close()
         if self._checkpoint is not None:
             await self._checkpoint
-        self._connection.close()
+        if self._database is None:
+            return
+        try:
+            self._database.finish(self._hub.revision)
+        except (sqlite3.Error, InDoubt) as error:
+            _LOG.warning("%s could not be closed cleanly: %s", self._path, error.__cause__ or error)
+        self._let_go()
 
 
-def _replayed(current: Stored, previous: Stored | None, *, deleted: bool) -> Change:
+def _replayed(row: Row, previous: Stored | None) -> Change:
+    revision, key, value, _, deleted = row
+    if not key.startswith("/") or key.count("/") < 3:
+        raise ValueError(f"revision {revision} has the key {key!r}, which is none of a cluster")
+    current = Stored(key, value, revision)
     if deleted:
         return Change("deleted", current, previous)
     return Change("created" if previous is None else "updated", current, previous)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from koordinator.base.clock import Clock
 from koordinator.cluster.errors import ApiError, expired
-from koordinator.cluster.storage.interface import Change, Compacted, Stored, Watch
+from koordinator.cluster.storage.interface import Change, Compacted, Stored
 from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.list import check_not_too_new
 from koordinator.cluster.verbs.options import ListOptions
@@ -17,7 +16,10 @@ from koordinator.cluster.verbs.selection import Selection
 from koordinator.cluster.verbs.target import Target
 
 _BOOKMARK_SECONDS = 60.0
-_INITIAL_BATCH = 500
+_BATCH_EVENTS = 500
+_BATCH_BYTES = 1 << 20
+"""A batch ends with the event that reaches it."""
+_STALLED_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,62 +47,99 @@ class WatchSession:
         self._timeout = options.timeout_seconds or environment.random.uniform(1800, 3600)
         self._selection = Selection.parse(target, environment.facts, options.label_selector, options.field_selector)
         prefix = self._selection.prefix(target)
-        self._initial: list[WatchEvent] = []
+        self.pending: list[WatchEvent] = []
+        """What of the state at the start has not been sent."""
+        self._sending_since: float | None = None
         after = options.revision or environment.storage.revision()
         if _starts_with_state(options):
             snapshot = environment.storage.list(prefix)
             after = snapshot.revision
-            self._initial = [WatchEvent("ADDED", s) for s in snapshot.items if self._selection.matches(s)]
+            self.pending = [WatchEvent("ADDED", s) for s in snapshot.items if self._selection.matches(s)]
         if options.send_initial_events:
-            self._initial.append(WatchEvent("BOOKMARK", Stored("", b"", after), initial_events_end=True))
+            self.pending.append(WatchEvent("BOOKMARK", Stored("", b"", after), initial_events_end=True))
         self._cursor = environment.storage.watch(prefix, after)
 
     async def run(self, send: Send) -> ApiError | None:
-        """Send events until the timeout or the end of the store (None), or until the history is lost (the 410)."""
+        """Send events until the timeout or the end of the store (None), or until the history is lost (the 410).
+
+        Raises ConnectionAbortedError when the client has not taken a batch for half a minute: what it was sent, and the
+        snapshot of the state, are not held for a reader that is not there.
+        """
         try:
-            for first in range(0, len(self._initial), _INITIAL_BATCH):
-                await send(self._initial[first : first + _INITIAL_BATCH])
-            self._initial.clear()
-            async with asyncio.TaskGroup() as group:
-                timer = group.create_task(_tick(self._clock, self._cursor, self._timeout), name="watch timer")
-                failure = await self._follow(send)
+            async with asyncio.timeout(None) as scope, asyncio.TaskGroup() as group:
+                timer = group.create_task(self._tick(scope), name="watch timer")
+                failure = await self._stream(send)
                 timer.cancel()
-        except ConnectionError:
-            return None  # the client went away; there is nobody to tell
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            raise ConnectionAbortedError(f"the client did not read for {_STALLED_SECONDS:.0f} s") from error
         else:
             return failure
         finally:
             self._cursor.close()
+            self.pending.clear()
 
-    async def _follow(self, send: Send) -> ApiError | None:
+    async def _stream(self, send: Send) -> ApiError | None:
         cursor = self._cursor
         try:
+            for batch in _batches(self.pending):
+                # The cursor would say so in the end; until then the snapshot is held for nothing.
+                cursor.check()
+                await self._send(send, batch)
+            self.pending.clear()
             while (changes := await cursor.next()) is not None:
                 events = [e for change in changes if (e := _seen_through(self._selection, change)) is not None]
                 if not changes and self._bookmarks:
                     events.append(WatchEvent("BOOKMARK", Stored("", b"", cursor.revision)))
-                if events:
-                    await send(events)
+                for batch in _batches(events):
+                    await self._send(send, batch)
         except Compacted as error:
             return expired(f"too old resource version: {cursor.revision} ({error.oldest})")
         except ConnectionError:
-            return None  # raised through the task group it would come out as a group
+            return None  # the client went away; there is nobody to tell
         return None
+
+    async def _send(self, send: Send, batch: Sequence[WatchEvent]) -> None:
+        self._sending_since = self._clock.monotonic()
+        await send(batch)
+        self._sending_since = None
+
+    async def _tick(self, scope: asyncio.Timeout) -> None:
+        """Wake the cursor for each bookmark, end it at its time, and end the watch of a client that does not read."""
+        now = self._clock.monotonic()
+        end, bookmark = now + self._timeout, now + _BOOKMARK_SECONDS
+        while now < end:
+            await self._clock.sleep(min(end, bookmark, now + _STALLED_SECONDS / 3) - now)
+            now = self._clock.monotonic()
+            if self._sending_since is not None and now - self._sending_since >= _STALLED_SECONDS:
+                scope.reschedule(asyncio.get_running_loop().time())
+                return
+            if now >= bookmark:
+                bookmark = now + _BOOKMARK_SECONDS
+                self._cursor.poke()
+        self._cursor.close()
+
+
+def _batches(events: Sequence[WatchEvent]) -> Iterator[Sequence[WatchEvent]]:
+    """Parts that are small enough to be rendered at once: a slow client holds one of them, not all."""
+    if len(events) == 1:
+        yield events
+        return
+    first = size = 0
+    for index, event in enumerate(events):
+        if index > first and (size >= _BATCH_BYTES or index - first >= _BATCH_EVENTS):
+            yield events[first:index]
+            first, size = index, 0
+        size += len(event.stored.value)
+    if first < len(events):
+        yield events[first:]
 
 
 def _starts_with_state(options: ListOptions) -> bool:
     if options.send_initial_events is not None:
         return options.send_initial_events
     return not options.revision
-
-
-async def _tick(clock: Clock, cursor: Watch, timeout: float) -> None:
-    """Wake the cursor for each bookmark and end it at its time."""
-    end = clock.monotonic() + timeout
-    while (left := end - clock.monotonic()) > 0:
-        await clock.sleep(min(left, _BOOKMARK_SECONDS))
-        cursor.poke()
-    cursor.close()
 
 
 def _seen_through(selection: Selection, change: Change) -> WatchEvent | None:

@@ -1,0 +1,64 @@
+"""The health endpoints, in the real server's words."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
+
+from koordinator.cluster.errors import ApiError
+from koordinator.cluster.health import PING, Health, HealthCheck
+from koordinator.cluster.http.health import answer_health
+
+ILL = HealthCheck("storage", lambda: "the disk is full")
+WELL = HealthCheck("namespace-termination", lambda: "")
+HEALTH = Health(live=(PING, WELL), ready=(PING, ILL, WELL))
+TOKEN = {"Authorization": "Bearer t"}
+
+
+def _answer(path: str, headers: dict[str, str] | None = None) -> tuple[int, str]:
+    async def main() -> tuple[int, str]:
+        request = make_mocked_request("GET", path, headers=headers)
+        answer = answer_health(HEALTH, request.path.strip("/").split("/"), request)
+        assert isinstance(answer, web.Response)
+        return answer.status, str(answer.text)
+
+    return asyncio.run(main())
+
+
+def test_what_is_well_is_told_briefly() -> None:
+    assert _answer("/livez") == (200, "ok")
+
+
+def test_or_in_full() -> None:
+    assert _answer("/livez?verbose") == (200, "[+]ping ok\n[+]namespace-termination ok\nlivez check passed\n")
+
+
+def test_what_fails_is_named_without_being_asked() -> None:
+    text = "[+]ping ok\n[-]storage failed: reason withheld\n[+]namespace-termination ok\nreadyz check failed\n"
+    assert _answer("/readyz") == (500, text)
+
+
+def test_who_has_the_token_hears_why() -> None:
+    assert "[-]storage failed: the disk is full\n" in _answer("/healthz", TOKEN)[1]
+
+
+def test_checks_can_be_excluded() -> None:
+    text = "[+]ping ok\n[+]storage excluded: ok\n[+]namespace-termination ok\n"
+    warning = 'warn: some health checks cannot be excluded: no matches for "x"\n'
+    assert _answer("/readyz?verbose&exclude=storage&exclude=x") == (200, f"{text}{warning}readyz check passed\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [("/readyz/ping", (200, "ok")), ("/readyz/storage", (500, "internal server error: the disk is full\n"))],
+)
+def test_one_check_alone(path: str, answer: tuple[int, str]) -> None:
+    assert _answer(path) == answer
+
+
+def test_a_check_that_there_is_not() -> None:
+    with pytest.raises(ApiError, match="could not find"):
+        _answer("/livez/storage")
