@@ -51,7 +51,7 @@ def test_the_examples_of_the_help_are_command_lines_that_work(name: str) -> None
     # What stands in the first columns of a line, up to what explains it.
     lines = [re.split(r" {3,}", line.strip())[0] for line in (commands()[name].epilog or "").splitlines()
              if re.match(r"  \S", line)]  # fmt: skip
-    examples = [match[0] for line in lines for match in re.finditer(r"\bkoord [^|;>)]*", line)]
+    examples = [match[0] for line in lines for match in re.finditer(r"\bkoord [^|;>)&]*", line)]
     assert examples, f"koord {name} --help has no example"
     for example in examples:
         options = make_parser().parse_args(shlex.split(example)[1:])
