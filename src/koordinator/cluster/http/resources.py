@@ -31,6 +31,7 @@ from koordinator.cluster.verbs.patch import patch
 from koordinator.cluster.verbs.scale import get_scale, patch_scale, update_scale
 from koordinator.cluster.verbs.subresources import ACTION_KINDS, ACTIONS
 from koordinator.cluster.verbs.target import Target
+from koordinator.cluster.verbs.unavailable import explain_unavailable
 from koordinator.cluster.verbs.update import update
 from koordinator.cluster.verbs.watch import WatchSession
 
@@ -132,7 +133,7 @@ class ResourceHandler:
         resource = target.resource
         action = ACTIONS.get((resource.group, resource.plural, target.subresource))
         if action is None or target.subresource not in resource.subresources:
-            raise unknown_path()
+            raise explain_unavailable(self._environment, target) or unknown_path()
         if request.method != "POST" or target.namespace is None:
             raise method_not_allowed()
         body = await read_document(request, None)
