@@ -1,4 +1,4 @@
-"""Subresources that need a kubelet, or what this cluster does not have: each says what is missing, never 'not found'."""
+"""Subresources that need a kubelet or a token service: each says what is missing, never that its path is unknown."""
 
 from __future__ import annotations
 

@@ -1,0 +1,64 @@
+"""What a new user tries on the embedded API: each command does its work or says in plain words why it cannot."""
+
+from __future__ import annotations
+
+from tests.real.kubectl.checks import Check
+
+NODE = """
+apiVersion: v1
+kind: Node
+metadata: {name: tried}
+status:
+  allocatable: {cpu: "4", memory: 8Gi, pods: "110"}
+  nodeInfo: {containerRuntimeVersion: simulated://1.0.0}
+"""
+POD = """
+apiVersion: v1
+kind: Pod
+metadata: {name: web, labels: {app: web}}
+spec: {nodeName: tried, terminationGracePeriodSeconds: 0, containers: [{name: main, image: nginx}]}
+"""
+RUNNING = '{"status":{"phase":"Running","conditions":[{"type":"Ready","status":"True"}]}}'
+MISTYPED = POD.replace("image: nginx", "image: nginx, imagee: nginx")
+
+
+def _simulated(command: str, lack: str) -> Check:
+    return Check(command, (rf'pod "web" is simulated: it has no containers, so {lack}',), fails=True)
+
+
+SIMULATED_PODS = [
+    Check("apply -f -", (r"created$",), stdin=NODE),
+    Check("apply -f -", (r"created$",), stdin=POD),
+    Check(f"patch pod web --subresource=status -p {RUNNING}", (r"patched$",)),
+    _simulated("logs web", "there are no logs; kubectl describe shows its status and events"),
+    _simulated("logs -f web -c main", "there are no logs"),
+    _simulated("logs -l app=web", "there are no logs"),
+    _simulated("exec web -- ls", "no command can run in it"),
+    _simulated("attach web", "there is nothing to attach to"),
+    _simulated("port-forward pod/web 17499:80", "there is no port to forward to"),
+    _simulated("cp /etc/hostname web:/tmp/x", "no command can run in it"),
+    _simulated("debug web --image=busybox", "no debug container can join it"),
+    Check("logs missing", (r'pods "missing" not found',), fails=True),
+    Check("get --raw /api/v1/nodes/tried/proxy/stats/summary", (r'node "tried" is simulated',), fails=True),
+    Check("create sa robot", (r"created$",)),
+    Check("create token robot", (r'no token is issued for service account "robot"',), fails=True),
+    Check("create token nobody", (r'serviceaccounts "nobody" not found',), fails=True),
+]
+VALIDATION = [
+    Check("apply --validate=true -f -", (r'strict decoding error: unknown field "spec.containers\[0\].imagee"',),
+          stdin=MISTYPED, fails=True),
+    Check("apply --validate=warn -f -", (r'Warning: unknown field "spec.containers\[0\].imagee"', r"^pod/web "),
+          stdin=MISTYPED),
+    Check("apply --validate=ignore -f -", (r"^pod/web ",), (r"Warning",), stdin=MISTYPED),
+    Check("create -f -", (r'strict decoding error: unknown field "spec.containers\[0\].imagee"',),
+          stdin=MISTYPED.replace("name: web", "name: other"), fails=True),
+    Check("apply -f -", (r'no matches for kind "Pud" in version "v1"', r"ensure CRDs are installed first"),
+          stdin=POD.replace("Pod", "Pud"), fails=True),
+    Check("apply -f -", (r'no matches for kind "Pod" in version "example.com/v1"',),
+          stdin=POD.replace("v1", "example.com/v1"), fails=True),
+    Check("apply --server-side -f -", (r"use kubectl apply or kubectl diff without --server-side",),
+          stdin=POD, fails=True),
+    Check("explain pod --output=plaintext-openapiv2", (r"^KIND: +Pod$", r"^ +spec\s+<Object>")),
+]  # fmt: skip
+
+FIRST_HOUR = {"simulated pods": SIMULATED_PODS, "validation": VALIDATION}
