@@ -150,6 +150,13 @@ def _workloads() -> list[Resource]:
             strategy=ObjectStrategy(batch, "CronJob", table=tables.CRON_JOB, generation=True, status=True),
             categories=_ALL, subresources=("status",),
         ),
+        _resource(
+            "autoscaling/v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa",
+            strategy=ObjectStrategy(
+                "autoscaling/v1", "HorizontalPodAutoscaler", table=tables.HORIZONTAL_POD_AUTOSCALER, status=True
+            ),
+            categories=_ALL, subresources=("status",),
+        ),
     ]  # fmt: skip
 
 

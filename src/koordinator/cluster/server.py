@@ -62,6 +62,8 @@ class ServerOptions:
     history: HistoryLimits = field(default_factory=HistoryLimits)
     disruption_controller: bool = True
     """Keep the status of PodDisruptionBudgets; False leaves that to others, as a real API server does."""
+    missing_controller_warnings: bool = True
+    """Warn whoever creates what nothing here acts on; False where kube-controller-manager does."""
 
 
 class EmbeddedApi:
@@ -185,6 +187,7 @@ class EmbeddedApi:
             random=self._options.random,
             admission=(NamespaceLifecycle(),),
             webhooks=webhooks,
+            warns_of_missing_controllers=self._options.missing_controller_warnings,
         )
 
     async def _start_loops(self, environment: Environment, webhooks: AdmissionWebhooks, stack: AsyncExitStack) -> None:

@@ -61,4 +61,36 @@ VALIDATION = [
     Check("explain pod --output=plaintext-openapiv2", (r"^KIND: +Pod$", r"^ +spec\s+<Object>")),
 ]  # fmt: skip
 
-FIRST_HOUR = {"simulated pods": SIMULATED_PODS, "validation": VALIDATION}
+_NO_PODS = r"Warning: no controller in this cluster creates the pods of a {}: create pods directly"
+
+
+def _without_pods(command: str, kind: str) -> Check:
+    return Check(command, (_NO_PODS.format(kind), r"created$"))
+
+
+MISSING_CONTROLLERS = [
+    _without_pods("create deployment d --image=nginx", "Deployment"),
+    _without_pods("create job j --image=busybox", "Job"),
+    _without_pods("create cronjob c --image=busybox --schedule=@daily", "CronJob"),
+    Check("create service clusterip s --tcp=80:80", (r"Warning: no controller .* as its endpoints", r"created$")),
+    Check("expose deployment d --name=e --port=80", (r"Warning: .* as its endpoints", r"exposed$")),
+    Check("autoscale deployment d --max=3", (r"Warning: .* change replicas with kubectl scale", r"autoscaled$")),
+    Check(
+        "get hpa",
+        (
+            r"^NAME +REFERENCE +TARGETS +MINPODS +MAXPODS +REPLICAS +AGE",
+            r"^d +Deployment/d +cpu: <unknown>/80% +1 +3 +0 ",
+        ),
+    ),
+    Check("describe hpa d", (r"^Reference: +Deployment/d$", r"^Max replicas: +3$")),
+    Check("rollout status deployment/d --timeout=1s", (r"timed out waiting",), fails=True),
+    Check("rollout history deployment/d", (r"No rollout history found",)),
+    Check("rollout restart deployment/d", (r"restarted$",)),
+    Check("rollout undo deployment/d", (r'no rollout history found for deployment "d"',), fails=True),
+]
+
+FIRST_HOUR = {
+    "simulated pods": SIMULATED_PODS,
+    "validation": VALIDATION,
+    "missing controllers": MISSING_CONTROLLERS,
+}

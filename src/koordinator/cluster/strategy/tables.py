@@ -151,6 +151,31 @@ def _last_schedule(obj: Document, now: datetime) -> str:
     return age(last, now) if last else _NONE
 
 
+def _scale_target(obj: Document) -> str:
+    reference = obj["spec"].get("scaleTargetRef") or {}
+    return f"{reference.get('kind') or ''}/{reference.get('name') or ''}"
+
+
+def _cpu_target(obj: Document) -> str:
+    """Only version 1's one metric, in the real server's words."""
+    wanted = obj["spec"].get("targetCPUUtilizationPercentage")
+    if wanted is None:
+        return "<none>"
+    current = lookup(obj, ("status", "currentCPUUtilizationPercentage"))
+    return f"cpu: {'<unknown>' if current is None else f'{current}%'}/{wanted}%"
+
+
+HORIZONTAL_POD_AUTOSCALER = table(
+    NAME,
+    computed("Reference", _scale_target),
+    computed("Targets", _cpu_target),
+    computed("MinPods", lambda obj: str(obj["spec"].get("minReplicas") or "<unset>")),
+    integer("MaxPods", "spec.maxReplicas"),
+    integer("Replicas", "status.currentReplicas"),
+    AGE,
+)
+
+
 def _budget(name: str) -> Callable[[Document], str]:
     def read(obj: Document) -> str:
         value = obj["spec"].get(name)

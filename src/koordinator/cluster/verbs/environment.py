@@ -32,6 +32,7 @@ class Environment:
     admission: Sequence[Admission] = ()
     webhooks: Webhooks = field(default_factory=NoWebhooks)
     facts: SelectorFacts = field(default_factory=SelectorFacts)
+    warns_of_missing_controllers: bool = True
 
     def context(self, warnings: list[str]) -> RequestContext:
         """``warnings`` collects what the answer is to warn of."""
