@@ -27,6 +27,7 @@ from koordinator.cluster.disruption.controller import DisruptionController
 from koordinator.cluster.http.application import Application
 from koordinator.cluster.http.authentication import GROUPS, USER, TokenAuthenticator
 from koordinator.cluster.http.reviews import REVIEW_RESOURCES
+from koordinator.cluster.metrics_api.resources import METRICS_RESOURCES
 from koordinator.cluster.pki import ServingFiles, serving_files, write_private
 from koordinator.cluster.registry import Registry
 from koordinator.cluster.storage.hub import HistoryLimits
@@ -116,7 +117,7 @@ class EmbeddedApi:
                 else MemoryStorage(self._options.history)
             )
             stack.push_async_callback(storage.close)
-            registry = Registry((*BUILTIN_RESOURCES, *REVIEW_RESOURCES))
+            registry = Registry((*BUILTIN_RESOURCES, *REVIEW_RESOURCES, *METRICS_RESOURCES))
             webhooks = self._webhooks(storage, registry)
             stack.push_async_callback(webhooks.close)
             environment = self._environment(storage, registry, webhooks)

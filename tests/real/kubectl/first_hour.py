@@ -89,8 +89,45 @@ MISSING_CONTROLLERS = [
     Check("rollout undo deployment/d", (r'no rollout history found for deployment "d"',), fails=True),
 ]
 
+NODE_METRIC = """
+apiVersion: slo.koordinator.sh/v1alpha1
+kind: NodeMetric
+metadata: {name: tried}
+spec: {metricCollectPolicy: {aggregateDurationSeconds: 300, reportIntervalSeconds: 60}}
+"""
+_USAGE = (
+    '{"status":{"updateTime":"$now",'
+    '"nodeMetric":{"nodeUsage":{"resources":{"cpu":"1","memory":"2Gi"}}},'
+    '"podsMetric":[{"namespace":"default","name":"web","podUsage":{"resources":{"cpu":"250m","memory":"64Mi"}}}]}}'
+)
+TOP = [
+    Check("top nodes", (r"metrics not available yet",), fails=True),
+    Check("apply -f config/crd/slo.koordinator.sh_nodemetrics.yaml", (r"created$",)),
+    Check("apply -f -", (r"created$",), stdin=NODE_METRIC),
+    Check(f"patch nodemetric tried --subresource=status --type=merge -p {_USAGE}", (r"patched$",)),
+    Check(
+        "top nodes",
+        (r"^NAME +CPU\(cores\) +CPU\(%\) +MEMORY\(bytes\) +MEMORY\(%\)", r"^tried +1000m +25% +2048Mi +25%"),
+    ),
+    Check("top node tried --sort-by=cpu", (r"^tried +1000m",)),
+    Check("top pods", (r"^NAME +CPU\(cores\) +MEMORY\(bytes\)", r"^web +250m +64Mi")),
+    Check("top pods -A", (r"^default +web +250m +64Mi",)),
+    Check("top pod web --containers", (r"^web +main +250m +64Mi",)),
+    Check("top pods -l app=other", (r"No resources found",)),
+    Check(
+        "top pod missing",
+        (r'podmetrics.metrics.k8s.io "default/missing" not found|pods "missing" not found',),
+        fails=True,
+    ),
+    Check("get nodes.metrics.k8s.io", (r"^NAME +CPU +MEMORY +WINDOW", r"^tried +1 +2Gi +5m0s")),
+    Check("get nodemetrics", (r"^NAME ",), (r"WINDOW",)),
+    Check("get nodes", (r"^NAME +STATUS +ROLES",)),
+    Check("explain nodes --api-version=metrics.k8s.io/v1beta1", (r"^ +What one node uses, as its NodeMetric last",)),
+]
+
 FIRST_HOUR = {
     "simulated pods": SIMULATED_PODS,
     "validation": VALIDATION,
     "missing controllers": MISSING_CONTROLLERS,
+    "top": TOP,
 }

@@ -20,6 +20,7 @@ from koordinator.cluster.http.watch_stream import stream_watch
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.strategy.scale import SCALE
+from koordinator.cluster.verbs.computed import get_computed, list_computed
 from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.delete import delete
 from koordinator.cluster.verbs.deletecollection import delete_collection
@@ -64,8 +65,8 @@ class ResourceHandler:
         if resource is None or (path.namespace and not resource.namespaced):
             raise unknown_path()
         target = Target(resource, path.namespace, path.name, path.subresource)
-        if "get" not in resource.verbs:
-            return await self._review(request, target)
+        if "watch" not in resource.verbs:
+            return await self._not_stored(request, target)
         if path.subresource and path.subresource not in _VIEWS:
             return await self._act(request, target)
         if path.subresource and path.subresource not in resource.subresources:
@@ -143,6 +144,17 @@ class ResourceHandler:
                 options.warnings.extend(check_fields(kind, body, request.method, request.query))
             await action(self._environment, target, body, options)
         return success(status=201, warnings=options.warnings)
+
+    async def _not_stored(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Of kinds that are only asked, or worked out when they are asked for."""
+        if "get" not in target.resource.verbs:
+            return await self._review(request, target)
+        options = ListOptions.parse(request.query)
+        if request.method != "GET" or _wants_watch(request):
+            raise method_not_allowed()
+        if target.name:
+            return self._object(request, target, get_computed(self._environment, target))
+        return json_response(self._renderer(request, target).many(list_computed(self._environment, target, options)))
 
     async def _review(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         if request.method != "POST" or target.subresource:
