@@ -120,7 +120,7 @@ TOP = [
         fails=True,
     ),
     Check("get nodes.metrics.k8s.io", (r"^NAME +CPU +MEMORY +WINDOW", r"^tried +1 +2Gi +5m0s")),
-    Check("get nodemetrics", (r"^NAME ",), (r"WINDOW",)),
+    Check("get nodemetrics", (r"^NAME +CPU +MEMORY +REPORTED +AGE", r"^tried +1 +2Gi +\ds +\d+s"), (r"WINDOW",)),
     Check("get nodes", (r"^NAME +STATUS +ROLES",)),
     Check("explain nodes --api-version=metrics.k8s.io/v1beta1", (r"^ +What one node uses, as its NodeMetric last",)),
 ]
