@@ -112,7 +112,10 @@ def _core() -> list[Resource]:
         ),
         _resource(v1, "podtemplates", "PodTemplate", generation=True),
         _resource(v1, "limitranges", "LimitRange", "limits"),
-        _resource(v1, "resourcequotas", "ResourceQuota", "quota", subresources=status),
+        _resource(
+            v1, "resourcequotas", "ResourceQuota", "quota",
+            strategy=ObjectStrategy(v1, "ResourceQuota", table=tables.RESOURCE_QUOTA, status=True), subresources=status,
+        ),
     ]  # fmt: skip
 
 
@@ -226,7 +229,10 @@ def _access_and_network() -> list[Resource]:
         ),
         _resource("discovery.k8s.io/v1", "endpointslices", "EndpointSlice", generation=True),
         _resource(network, "ingresses", "Ingress", "ing", generation=True, subresources=("status",)),
-        _resource(network, "networkpolicies", "NetworkPolicy", "netpol", generation=True),
+        _resource(
+            network, "networkpolicies", "NetworkPolicy", "netpol",
+            strategy=ObjectStrategy(network, "NetworkPolicy", table=tables.NETWORK_POLICY, generation=True),
+        ),
     ]  # fmt: skip
 
 

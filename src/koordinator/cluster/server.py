@@ -29,6 +29,7 @@ from koordinator.cluster.http.authentication import GROUPS, USER, TokenAuthentic
 from koordinator.cluster.http.reviews import REVIEW_RESOURCES
 from koordinator.cluster.metrics_api.resources import METRICS_RESOURCES
 from koordinator.cluster.pki import ServingFiles, serving_files, write_private
+from koordinator.cluster.quota.controller import QuotaController
 from koordinator.cluster.registry import Registry
 from koordinator.cluster.storage.hub import HistoryLimits
 from koordinator.cluster.storage.interface import Storage
@@ -78,6 +79,7 @@ class EmbeddedApi:
             )
         self._cleanup = AsyncExitStack()
         self._loops: asyncio.Task[None] | None = None
+        self._quotas = QuotaController()
         self._port = self._options.port
         self._token = ""
         self._authority = b""
@@ -188,6 +190,7 @@ class EmbeddedApi:
             random=self._options.random,
             admission=(NamespaceLifecycle(),),
             webhooks=webhooks,
+            quotas=self._quotas,
             warns_of_missing_controllers=self._options.missing_controller_warnings,
         )
 
@@ -201,6 +204,7 @@ class EmbeddedApi:
                 group.create_task(custom_resources.run(after), name="custom resources")
                 group.create_task(webhooks.run(webhooks_after), name="admission webhooks")
                 group.create_task(Termination(environment).run(), name="termination")
+                group.create_task(self._quotas.run(environment), name="resource quotas")
                 if self._options.disruption_controller:
                     group.create_task(DisruptionController(environment).run(), name="disruption budgets")
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from koordinator.api.document import Document
+from koordinator.cluster.quota.usage import is_enforced
 from koordinator.cluster.resource import Resource
 
 _RUN_CONTROLLERS: Final = "unless you run kube-controller-manager with this cluster's kubeconfig"
@@ -55,6 +56,9 @@ _WARNINGS: Final[Mapping[tuple[str, str], str]] = {
 def creation_warning(resource: Resource, obj: Document) -> str | None:
     """What to tell whoever creates ``obj``; None where something acts on it, or where a controller creates it."""
     key = (resource.group, resource.plural)
+    if key == ("", "resourcequotas"):
+        uncounted = sorted(name for name in (obj.get("spec") or {}).get("hard") or {} if not is_enforced(name))
+        return f"nothing in this cluster counts {', '.join(uncounted)}: it is not limited" if uncounted else None
     warning = _WARNINGS.get(key)
     if warning is None or obj["metadata"].get("ownerReferences"):
         return None

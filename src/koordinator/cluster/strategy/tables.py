@@ -39,6 +39,10 @@ def _selector(obj: Document) -> str:
         return _NONE
     if not selector.keys() & {"matchLabels", "matchExpressions"}:
         return _labels(selector)
+    return _label_selector(selector)
+
+
+def _label_selector(selector: Document) -> str:
     parts = [_labels(selector["matchLabels"])] if selector.get("matchLabels") else []
     for requirement in selector.get("matchExpressions") or []:
         key, operator = requirement["key"], requirement["operator"]
@@ -281,6 +285,26 @@ SERVICE = table(
     computed("Port(s)", _ports),
     AGE,
     computed("Selector", lambda obj: _labels(obj["spec"].get("selector") or {}), wide=True),
+)
+
+
+def _quota(limits: bool) -> Callable[[Document], str]:
+    """One of the two columns; what no controller has counted yet is not shown."""
+
+    def read(obj: Document) -> str:
+        status = obj.get("status") or {}
+        hard, used = status.get("hard") or {}, status.get("used") or {}
+        names = sorted(name for name in hard if name.startswith("limits.") == limits)
+        return ", ".join(f"{name}: {used.get(name, '0')}/{hard[name]}" for name in names)
+
+    return read
+
+
+RESOURCE_QUOTA = table(NAME, computed("Request", _quota(limits=False)), computed("Limit", _quota(limits=True)), AGE)
+NETWORK_POLICY = table(
+    NAME,
+    computed("Pod-Selector", lambda obj: _label_selector(obj["spec"].get("podSelector") or {})),
+    AGE,
 )
 NAMESPACE = table(NAME, text("Status", "status.phase"), AGE)
 CONFIG_MAP = table(NAME, computed("Data", _size("data", "binaryData")), AGE)

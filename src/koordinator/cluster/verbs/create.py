@@ -42,7 +42,8 @@ async def create(
     await _prepare(environment, attributes)
     if environment.warns_of_missing_controllers and (warning := creation_warning(resource, obj)):
         options.warnings.append(warning)
-    return await _store(environment, target, obj, base, dry_run=options.dry_run)
+    with environment.quotas.taken(target, obj, dry_run=options.dry_run):
+        return await _store(environment, target, obj, base, dry_run=options.dry_run)
 
 
 async def _store(environment: Environment, target: Target, obj: Document, base: str, *, dry_run: bool) -> Stored:
