@@ -126,3 +126,22 @@ def test_a_template_is_not_looked_into() -> None:
 def test_a_field_is_described_by_its_docstring() -> None:
     topology = _schema("devices.scheduling.koordinator.sh")["spec"]["properties"]["devices"]["items"]["properties"]
     assert topology["topology"]["properties"]["nodeID"]["description"] == "The NUMA node."
+
+
+def _undescribed(schema: dict[str, Any], path: str) -> list[str]:
+    found = []
+    for name, field in schema.get("properties", {}).items():
+        at = f"{path}.{name}"
+        if at != ".metadata" and not field.get("description") and not field.get("items", {}).get("description"):
+            found.append(at)
+        holder = field.get("items") or field.get("additionalProperties") or field
+        found += _undescribed(holder, at) if isinstance(holder, dict) else []
+    return found
+
+
+@pytest.mark.parametrize("definition", _DEFINITIONS.values(), ids=_DEFINITIONS)
+def test_kubectl_explain_has_a_text_for_every_field(definition: dict[str, Any]) -> None:
+    for version in definition["spec"]["versions"]:
+        schema = version["schema"]["openAPIV3Schema"]
+        assert schema["description"]
+        assert _undescribed(schema, "") == []
