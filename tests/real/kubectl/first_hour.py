@@ -89,6 +89,8 @@ MISSING_CONTROLLERS = [
     Check("rollout undo deployment/d", (r'no rollout history found for deployment "d"',), fails=True),
 ]
 
+_LIMITED = "image: nginx, resources: {limits: {memory: 768Mi}}"
+
 NODE_METRIC = """
 apiVersion: slo.koordinator.sh/v1alpha1
 kind: NodeMetric
@@ -125,9 +127,40 @@ TOP = [
     Check("explain nodes --api-version=metrics.k8s.io/v1beta1", (r"^ +What one node uses, as its NodeMetric last",)),
 ]
 
+EXPLAIN = [
+    Check("explain pod", (r"^ +Containers that run together on one node",), (r"<empty>",)),
+    Check(
+        "explain pod.spec.tolerations", (r"^FIELD: tolerations <\[\]Toleration>", r"Taints of nodes that do not keep")
+    ),
+    Check("explain pod.spec.containers.resources", (r"^ +How much CPU, memory and other resources",), (r"<empty>",)),
+    Check("explain pods --recursive", (r"^ +priorityClassName\s<string>",)),
+    Check("explain node.spec.taints", (r"^ +Keep pods away that do not tolerate them",)),
+    Check("explain priorityclass.value", (r"5000-5999 batch",)),
+    Check("explain quota.spec.hard", (r"^ +The most of each: pods, requests.cpu",)),
+    Check("explain deployment.spec.replicas", (r"^ +How many; 1 when absent",)),
+    Check("explain nodemetric", (r"^ +What one node and its pods use",), (r"<empty>", r"<no description>")),
+    Check("explain nodemetrics.status.podsMetric.podUsage", (r"^ +The usage of the whole pod",), (r"<empty>",)),
+    Check("explain nosuch", (r"doesn't have a resource type \"nosuch\"",), fails=True),
+    Check("explain pod.nosuch", (r'field "nosuch" does not exist',), fails=True),
+]
+QUOTA = [
+    Check("create namespace small", (r"created$",)),
+    Check("-n small create quota few --hard=pods=1,limits.memory=1Gi", (r"few created$",), (r"Warning",)),
+    Check("-n small run one --image=nginx", (r'failed quota: few: must specify limits.memory for: one',), fails=True),
+    Check("-n small create -f -", (r"created$",), stdin=POD.replace("image: nginx", _LIMITED)),
+    Check("-n small create -f -", (r"exceeded quota: few, requested: limits.memory=768Mi,pods=1, used:",),
+          stdin=POD.replace("image: nginx", _LIMITED).replace("web", "two"), fails=True),
+    Check("-n small wait --for=jsonpath={.status.used.pods}=1 quota/few --timeout=10s", (r"condition met",)),
+    Check("-n small get quota", (r"^NAME +REQUEST +LIMIT +AGE", r"^few +pods: 1/1 +limits.memory: 768Mi/1Gi +")),
+    Check("-n small describe quota few", (r"^limits.memory +768Mi +1Gi$", r"^pods +1 +1$")),
+    Check("describe namespace small", (r"^ +pods +1 +1$",)),
+]  # fmt: skip
+
 FIRST_HOUR = {
     "simulated pods": SIMULATED_PODS,
     "validation": VALIDATION,
     "missing controllers": MISSING_CONTROLLERS,
     "top": TOP,
+    "explain": EXPLAIN,
+    "quota": QUOTA,
 }
