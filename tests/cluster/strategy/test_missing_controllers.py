@@ -78,6 +78,7 @@ def test_a_dry_run_is_warned_of_too() -> None:
     [
         ("apps/v1/replicasets", _WORKLOAD, {"ownerReferences": [_OWNER]}),
         ("v1/services", {"ports": [{"port": 80}]}, {}),
+        ("v1/services", {"type": "ExternalName", "externalName": "a.example", "selector": {"a": "b"}}, {}),
         ("v1/pods", pod("x")["spec"], {}),
         ("policy/v1/poddisruptionbudgets", {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}, {}),
     ],

@@ -156,6 +156,20 @@ QUOTA = [
     Check("describe namespace small", (r"^ +pods +1 +1$",)),
 ]  # fmt: skip
 
+OTHERS = [
+    Check("auth can-i create pods", (r"^yes$",)),
+    Check("auth can-i create pods --as=bob", (r'knows one user, admin, and cannot act as "bob"',), fails=True),
+    Check("auth whoami", (r"^Username +admin$",)),
+    Check("api-resources", (r"^pods +po +v1 +true +Pod$", r"^nodes +metrics.k8s.io/v1beta1 +false +NodeMetrics$")),
+    Check("cluster-info", (r"Kubernetes control plane is running at",)),
+    Check("cluster-info dump", (r'"kind": "NodeList"', r'"kind": "PodList"')),
+    Check("diff -f -", (r"^\+ +note: changed$",), stdin=POD.replace("app: web", "app: web, note: changed"), fails=True),
+    Check("get events", (r"No resources found|^LAST SEEN",)),
+    Check("describe node tried", (r"^Name: +tried$", r"^ +default +web ")),
+    Check("describe pod web", (r"^Status: +Running$",)),
+    Check("get hpa,quota,limits,netpol,pdb,ingress,endpoints,sc,pv,pvc -A", (r"^NAMESPACE +NAME",)),
+]  # fmt: skip
+
 FIRST_HOUR = {
     "simulated pods": SIMULATED_PODS,
     "validation": VALIDATION,
@@ -163,4 +177,5 @@ FIRST_HOUR = {
     "top": TOP,
     "explain": EXPLAIN,
     "quota": QUOTA,
+    "others": OTHERS,
 }

@@ -62,6 +62,11 @@ def creation_warning(resource: Resource, obj: Document) -> str | None:
     warning = _WARNINGS.get(key)
     if warning is None or obj["metadata"].get("ownerReferences"):
         return None
-    if key == ("", "services") and not (obj.get("spec") or {}).get("selector"):
+    if key == ("", "services") and not _has_endpoints(obj.get("spec") or {}):
         return None
     return warning
+
+
+def _has_endpoints(service_spec: Document) -> bool:
+    """Whether a controller would list them."""
+    return bool(service_spec.get("selector")) and service_spec.get("type") != "ExternalName"
