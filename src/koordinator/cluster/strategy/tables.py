@@ -254,6 +254,27 @@ STORAGE_CLASS = table(
     text("AllowVolumeExpansion", "allowVolumeExpansion", absent=False),
     AGE,
 )
+DEVICE_CLASS = table(NAME, AGE)
+
+
+def _claim_state(claim: Document) -> str:
+    status = claim.get("status") or {}
+    states = [
+        *(["deleted"] if claim["metadata"].get("deletionTimestamp") else []),
+        *(["allocated"] if status.get("allocation") else ["pending"]),
+        *(["reserved"] if status.get("reservedFor") else []),
+    ]
+    return ",".join(states)
+
+
+RESOURCE_CLAIM = table(NAME, computed("State", _claim_state), AGE)
+RESOURCE_SLICE = table(
+    NAME,
+    text("Node", "spec.nodeName", absent=_UNSET),
+    text("Driver", "spec.driver"),
+    text("Pool", "spec.pool.name"),
+    AGE,
+)
 CSI_NODE = table(NAME, computed("Drivers", lambda obj: len(obj["spec"].get("drivers") or []), "integer"), AGE)
 
 
@@ -310,6 +331,30 @@ NAMESPACE = table(NAME, text("Status", "status.phase"), AGE)
 CONFIG_MAP = table(NAME, computed("Data", _size("data", "binaryData")), AGE)
 SECRET = table(NAME, text("Type", "type"), computed("Data", _size("data")), AGE)
 SERVICE_ACCOUNT = table(NAME, AGE)
+
+
+def _role(binding: Document) -> str:
+    reference = binding.get("roleRef") or {}
+    return f"{reference.get('kind') or ''}/{reference.get('name') or ''}"
+
+
+def _subjects(kind: str) -> Callable[[Document], str]:
+    def read(binding: Document) -> str:
+        subjects = [subject for subject in binding.get("subjects") or [] if subject.get("kind") == kind]
+        names = (f"{s['namespace']}/{s['name']}" if s.get("namespace") else s.get("name") or "" for s in subjects)
+        return ", ".join(names)
+
+    return read
+
+
+ROLE_BINDING = table(
+    NAME,
+    computed("Role", _role),
+    AGE,
+    computed("Users", _subjects("User"), wide=True),
+    computed("Groups", _subjects("Group"), wide=True),
+    computed("ServiceAccounts", _subjects("ServiceAccount"), wide=True),
+)
 LEASE = table(NAME, text("Holder", "spec.holderIdentity"), AGE)
 CUSTOM_RESOURCE_DEFINITION = table(
     NAME, (Column("Created At", "date"), lambda obj, now: obj["metadata"].get("creationTimestamp"))
