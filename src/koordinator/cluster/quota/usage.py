@@ -9,25 +9,16 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from koordinator.api.codec import convert
 from koordinator.api.document import Document
-from koordinator.api.pod import Pod
 from koordinator.api.quantity import Format, Quantity
 from koordinator.cluster.resource import Resource
-from koordinator.cluster.strategy.qos import qos_class
-from koordinator.model.pod_requests import pod_limits, pod_requests
 
 Amounts = dict[str, int]
 """Name in ``spec.hard`` -> exact amount in units of 10**-9."""
 
-_ONE: Final = 10**9
-_UNPREFIXED: Final = ("cpu", "memory", "ephemeral-storage")
+ONE: Final = 10**9
+UNPREFIXED: Final = ("cpu", "memory", "ephemeral-storage")
 """Resources whose requests are also counted under their own name; and alone in having limits that are counted."""
-_MUST_BE_SPECIFIED: Final = frozenset(
-    {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
-)
-"""A quota of one of these is no use while containers may leave it out."""
-_ENDED: Final = ("Succeeded", "Failed")
 _CLAIM_SUFFIX: Final = ".storageclass.storage.k8s.io/"
 _COUNTED_BY_NAME: Final = frozenset(
     {"pods", "services", "configmaps", "secrets", "persistentvolumeclaims", "replicationcontrollers", "resourcequotas"}
@@ -52,10 +43,13 @@ def usage_of(resource: Resource, obj: Document) -> Usage:
     kind = (resource.group, resource.plural)
     counted = f"count/{resource.plural}.{resource.group}" if resource.group else f"count/{resource.plural}"
     if kind == ("", "pods"):
-        return _pod(obj, counted)
-    amounts = {counted: _ONE}
+        # Typed pods and what works on them take longer to import than all else of quotas, which most clusters have not.
+        from koordinator.cluster.quota.pod_usage import pod_usage
+
+        return pod_usage(obj, counted)
+    amounts = {counted: ONE}
     if not resource.group and resource.plural in _COUNTED_BY_NAME:
-        amounts[resource.plural] = _ONE
+        amounts[resource.plural] = ONE
     if kind == ("", "services"):
         amounts |= _service(obj.get("spec") or {})
     elif kind == ("", "persistentvolumeclaims"):
@@ -65,8 +59,8 @@ def usage_of(resource: Resource, obj: Document) -> Usage:
 
 def is_enforced(name: str) -> bool:
     """Whether something is ever counted under a name of ``spec.hard``."""
-    known = name in _COUNTED_BY_NAME or name in _UNPREFIXED or name.startswith(("count/", "requests.", "hugepages-"))
-    limits = tuple(f"limits.{resource}" for resource in _UNPREFIXED)
+    known = name in _COUNTED_BY_NAME or name in UNPREFIXED or name.startswith(("count/", "requests.", "hugepages-"))
+    limits = tuple(f"limits.{resource}" for resource in UNPREFIXED)
     return known or name in (*limits, "services.loadbalancers", "services.nodeports") or _CLAIM_SUFFIX in name
 
 
@@ -116,66 +110,13 @@ def _in_scope(usage: Usage, scope: str, operator: str, values: tuple[str, ...]) 
             return not usage.priority_class
 
 
-def _pod(obj: Document, counted: str) -> Usage:
-    spec = obj["spec"]
-    amounts = {counted: _ONE}
-    if (obj.get("status") or {}).get("phase") not in _ENDED:
-        pod = convert(obj, Pod)
-        amounts["pods"] = _ONE
-        _add_requests(amounts, pod_requests(pod))
-        amounts |= {f"limits.{n}": amount for n, amount in pod_limits(pod).items() if n in _UNPREFIXED}
-    return Usage(("", "pods"), amounts, _scopes(spec), spec.get("priorityClassName") or "", _unspecified(spec))
-
-
-def _add_requests(amounts: Amounts, requests: Mapping[str, int]) -> None:
-    for name, amount in requests.items():
-        amounts[f"requests.{name}"] = amount
-        if name in _UNPREFIXED or name.startswith("hugepages-"):
-            amounts[name] = amount
-
-
-def _scopes(spec: Document) -> frozenset[str]:
-    ends = spec.get("activeDeadlineSeconds") is not None
-    scopes = {"Terminating" if ends else "NotTerminating"}
-    scopes.add("BestEffort" if qos_class(spec) == "BestEffort" else "NotBestEffort")
-    if any(_crosses_namespaces(term) for term in _pod_affinity_terms(spec.get("affinity") or {})):
-        scopes.add("CrossNamespacePodAffinity")
-    return frozenset(scopes)
-
-
-def _pod_affinity_terms(affinity: Document) -> list[Document]:
-    terms: list[Document] = []
-    for kind in ("podAffinity", "podAntiAffinity"):
-        rules = affinity.get(kind) or {}
-        terms += rules.get("requiredDuringSchedulingIgnoredDuringExecution") or []
-        preferred = rules.get("preferredDuringSchedulingIgnoredDuringExecution") or []
-        terms += [weighted.get("podAffinityTerm") or {} for weighted in preferred]
-    return terms
-
-
-def _crosses_namespaces(term: Document) -> bool:
-    return bool(term.get("namespaces")) or term.get("namespaceSelector") is not None
-
-
-def _unspecified(spec: Document) -> dict[str, frozenset[str]]:
-    missing: dict[str, set[str]] = {}
-    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
-        resources = container.get("resources") or {}
-        requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
-        for name in _MUST_BE_SPECIFIED:
-            of, _, resource = name.rpartition(".")
-            if resource not in (limits if of == "limits" else requests):
-                missing.setdefault(name, set()).add(container.get("name") or "")
-    return {name: frozenset(containers) for name, containers in missing.items()}
-
-
 def _service(spec: Document) -> Amounts:
-    ports, kind = len(spec.get("ports") or ()) * _ONE, spec.get("type")
+    ports, kind = len(spec.get("ports") or ()) * ONE, spec.get("type")
     if kind == "NodePort":
         return {"services.nodeports": ports}
     if kind == "LoadBalancer":
         allocated = spec.get("allocateLoadBalancerNodePorts") is not False
-        return {"services.loadbalancers": _ONE, **({"services.nodeports": ports} if allocated else {})}
+        return {"services.loadbalancers": ONE, **({"services.nodeports": ports} if allocated else {})}
     return {}
 
 
@@ -186,5 +127,5 @@ def _claim(claim: Document) -> Amounts:
     amounts = {"requests.storage": requested}
     if storage_class := spec.get("storageClassName"):
         prefix = f"{storage_class}{_CLAIM_SUFFIX}"
-        amounts |= {f"{prefix}requests.storage": requested, f"{prefix}persistentvolumeclaims": _ONE}
+        amounts |= {f"{prefix}requests.storage": requested, f"{prefix}persistentvolumeclaims": ONE}
     return amounts
