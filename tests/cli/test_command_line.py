@@ -100,7 +100,7 @@ def bash_script(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("words", "completed"),
     [
         (["stat"], {"status"}),
-        (["explain", "no"], {"node"}),
+        (["explain", "--nam"], {"--namespace"}),
         (["up", "--scheduler-p"], {"--scheduler-port"}),
         (["status", "-o", "js"], {"json"}),
         (["completion", ""], {"bash", "zsh", "fish"}),

@@ -20,6 +20,7 @@ class CPUBurstConfig(WireStruct):
     """Also the JSON of the pod annotation."""
 
     policy: str = ""
+    """none, cpuBurstOnly, cfsQuotaBurstOnly or auto (both)."""
     cpu_burst_percent: Annotated[
         int | None, Schema(minimum=0, maximum=10_000), Admission(minimum=1, maximum=10_000)
     ] = None
@@ -31,5 +32,7 @@ class CPUBurstConfig(WireStruct):
 
 
 class CPUBurstStrategy(CPUBurstConfig):
+    """How far the containers of a node may exceed their CPU limit for a moment."""
+
     share_pool_threshold_percent: PercentCheckedLate = None
     """Above this use of the shared CPUs no quota is raised."""

@@ -13,6 +13,8 @@ DEFAULT_QUOTA: Final = "koordinator-default-quota"
 
 
 class ElasticQuotaSpec(WireStruct):
+    """The two bounds of a quota."""
+
     min: ResourceList = {}
     """Guaranteed."""
     max: ResourceList = {}
@@ -20,9 +22,15 @@ class ElasticQuotaSpec(WireStruct):
 
 
 class ElasticQuotaStatus(WireStruct):
+    """What is used now."""
+
     used: ResourceList = {}
+    """The requests of the quota's pods, added up."""
 
 
 class ElasticQuota(Object):
+    """What a tenant is guaranteed and may grow to. Quotas form a tree by their labels; what a quota does not use,
+    others may borrow."""
+
     spec: ElasticQuotaSpec = ElasticQuotaSpec()
     status: ElasticQuotaStatus = ElasticQuotaStatus()

@@ -9,12 +9,16 @@ from koordinator.api.meta import LabelSelector, Object, WireStruct
 
 
 class ElasticQuotaProfileSpec(WireStruct):
+    """Which nodes count, and which quota they make up."""
+
     quota_name: RequiredText = ""
     """The quota that is kept, in the profile's namespace."""
     quota_labels: dict[str, str] = {}
+    """Labels that the quota gets."""
     resource_ratio: str | None = None
     """A number as text; the quota is the nodes' total times this."""
     node_selector: Annotated[LabelSelector | None, Schema(required=True)] = None
+    """The nodes whose resources are added up."""
 
 
 class ElasticQuotaProfileStatus(WireStruct):
@@ -22,5 +26,7 @@ class ElasticQuotaProfileStatus(WireStruct):
 
 
 class ElasticQuotaProfile(Object):
+    """Keeps the root of a quota tree as large as a group of nodes."""
+
     spec: ElasticQuotaProfileSpec = ElasticQuotaProfileSpec()
     status: ElasticQuotaProfileStatus = ElasticQuotaProfileStatus()

@@ -18,7 +18,9 @@ class CgroupPath(WireStruct):
     base: str = ""
     """CgroupRoot, Kubepods, KubepodsBurstable or KubepodsBesteffort."""
     parent_dir: str = ""
+    """The folder below the base."""
     relative_path: str = ""
+    """The folder below that."""
 
 
 class HostApplicationStrategy(WireStruct):
@@ -26,10 +28,15 @@ class HostApplicationStrategy(WireStruct):
 
 
 class HostApplicationSpec(WireStruct):
+    """A program that runs on the node beside Kubernetes and counts as one of a class of pods."""
+
     name: str = ""
+    """The name that its usage is reported under."""
     priority: str = ""
     """The priority class, such as koord-prod."""
     qos: str = ""
     """The quality-of-service class, such as LS."""
     cgroup_path: CgroupPath | None = None
+    """The cgroup that it runs in."""
     strategy: HostApplicationStrategy | None = None
+    """Reserved; empty."""

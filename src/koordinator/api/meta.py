@@ -26,14 +26,22 @@ class WireStruct(
 
 
 class OwnerReference(WireStruct):
+    """The object that another one belongs to."""
+
     struct_schema: ClassVar[Schema] = ATOMIC
 
     api_version: RequiredText = ""
+    """The API version of the owner."""
     kind: RequiredText = ""
+    """The kind of the owner."""
     name: RequiredText = ""
+    """The name of the owner."""
     uid: RequiredText = ""
+    """The UID of the owner."""
     controller: bool | None = None
+    """Whether the owner manages the object."""
     block_owner_deletion: bool | None = None
+    """Whether a foreground deletion of the owner waits for this object."""
 
 
 class ObjectMeta(WireStruct):
@@ -76,12 +84,19 @@ class ObjectReference(WireStruct):
     struct_schema: ClassVar[Schema] = ATOMIC
 
     api_version: str = ""
+    """The API version of the object."""
     kind: str = ""
+    """The kind of the object."""
     namespace: str = ""
+    """The namespace of the object."""
     name: str = ""
+    """The name of the object."""
     uid: str = ""
+    """The UID of the object."""
     resource_version: str = ""
+    """The version of the object that is meant, if a certain one is."""
     field_path: str = ""
+    """The part of the object that is meant, if not all of it."""
 
 
 class LocalObjectReference(WireStruct):
@@ -89,10 +104,14 @@ class LocalObjectReference(WireStruct):
 
 
 class LabelSelectorRequirement(WireStruct):
+    """One requirement on the labels of an object."""
+
     key: RequiredText = ""
+    """The label that it is about."""
     operator: RequiredText = ""
     """In, NotIn, Exists or DoesNotExist."""
     values: AtomicTexts = []
+    """The values of In and NotIn; empty for the other operators."""
 
 
 class LabelSelector(WireStruct):
@@ -101,7 +120,9 @@ class LabelSelector(WireStruct):
     struct_schema: ClassVar[Schema] = ATOMIC
 
     match_labels: dict[str, str] = {}
+    """Labels that must be there with these values."""
     match_expressions: Annotated[list[LabelSelectorRequirement], ATOMIC] = []
+    """Further requirements; all of them must hold."""
 
 
 class Condition(WireStruct):
@@ -116,14 +137,20 @@ class Condition(WireStruct):
             r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
         ),
     ] = ""
+    """What the condition is about."""
     status: Annotated[str, Schema(required=True, enum=("True", "False", "Unknown"))] = ""
+    """True, False or Unknown."""
     reason: Annotated[
         str,
         Schema(required=True, min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"),
     ] = ""
+    """Why the condition is so, as one word for programs."""
     message: Annotated[str, Schema(required=True, may_be_empty=True, max_length=32_768)] = ""
+    """Why the condition is so, in words for people."""
     observed_generation: Annotated[int, Schema(minimum=0)] = 0
+    """The metadata.generation that the condition was found for."""
     last_transition_time: Annotated[datetime | None, Schema(required=True)] = None
+    """When the status last changed."""
 
 
 class ListMeta(WireStruct):

@@ -12,11 +12,16 @@ from koordinator.api.pod import ResourceList
 
 
 class Taint(WireStruct):
+    """Keeps pods away that do not tolerate it."""
+
     key: RequiredText = ""
+    """The name of the taint."""
     value: str = ""
+    """The value that tolerations are compared with."""
     effect: RequiredText = ""
     """NoSchedule, PreferNoSchedule or NoExecute."""
     time_added: datetime | None = None
+    """When a NoExecute taint was added."""
 
 
 class NodeSpec(WireStruct):

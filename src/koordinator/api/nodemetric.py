@@ -27,32 +27,46 @@ USAGE_WITH_PAGE_CACHE: Final = "usageWithPageCache"
 
 
 class AggregatePolicy(WireStruct):
+    """Over which times percentiles are worked out."""
+
     durations: list[GoDuration] = []
     """The windows over which percentiles are reported."""
 
 
 class NodeMetricCollectPolicy(WireStruct):
+    """How often the node reports, and over which times it averages."""
+
     aggregate_duration_seconds: int | None = None
     """The window over which plain usages are averaged."""
     report_interval_seconds: int | None = None
+    """How often the status is written."""
     node_aggregate_policy: AggregatePolicy | None = None
+    """Over which times percentiles are worked out."""
     node_memory_collect_policy: Annotated[
         str | None, Schema(enum=(USAGE_WITH_HOT_PAGE_CACHE, USAGE_WITHOUT_PAGE_CACHE, USAGE_WITH_PAGE_CACHE))
     ] = None
+    """Which part of the page cache counts as memory that is used."""
 
 
 class NodeMetricSpec(WireStruct):
+    """What the node is to report; written by koord-manager."""
+
     metric_collect_policy: NodeMetricCollectPolicy | None = None
+    """How often the node reports, and over which times it averages."""
 
 
 class ResourceMap(WireStruct):
     """An amount of resources and, for accelerators, of each single device."""
 
     resources: ResourceList = {}
+    """How much of each resource, such as cpu and memory."""
     devices: list[DeviceInfo] = []
+    """How much of each single device."""
 
 
 class AggregatedUsage(WireStruct):
+    """Percentiles of the usage over one window."""
+
     usage: dict[str, ResourceMap] = {}
     """Aggregation (avg, p50, p90, p95, p99) -> usage."""
     duration: GoDuration = GoDuration()
@@ -60,48 +74,79 @@ class AggregatedUsage(WireStruct):
 
 
 class NUMAUsage(WireStruct):
+    """What is used of one NUMA node."""
+
     numa_node_id: Annotated[Int32, Schema(required=True)] = msgspec.field(default=0, name="numaNodeID")
+    """The number of the NUMA node."""
     node_usage: ResourceMap = ResourceMap()
+    """All that is used of it."""
     system_usage: ResourceMap = ResourceMap()
+    """What the system alone uses of it."""
 
 
 class NodeMetricInfo(WireStruct):
+    """What the node as a whole uses."""
+
     node_usage: ResourceMap = ResourceMap()
+    """All that is used, averaged over the window."""
     aggregated_node_usages: list[AggregatedUsage] = []
+    """Percentiles of what the node uses, for each window."""
     system_usage: ResourceMap = ResourceMap()
     """The node's usage less that of its pods and host applications."""
     aggregated_system_usages: list[AggregatedUsage] = []
+    """Percentiles of what the system uses, for each window."""
     numa_usages: list[NUMAUsage] = []
+    """Usage by NUMA node."""
 
 
 class PodMetricInfo(WireStruct):
+    """What one pod uses."""
+
     name: str = ""
+    """The name of the pod."""
     namespace: str = ""
+    """The namespace of the pod."""
     pod_usage: ResourceMap = ResourceMap()
+    """The usage of the whole pod, averaged over the window."""
     priority: str = ""
     """The priority class, such as koord-batch."""
     qos: str = ""
     """The quality-of-service class, such as BE."""
     extensions: Annotated[FreeForm | None, Schema(preserve_unknown_fields=True)] = None
+    """What other programs report of the pod."""
 
 
 class HostApplicationMetricInfo(WireStruct):
+    """What a program beside Kubernetes uses."""
+
     name: str = ""
+    """The name that the NodeSLO gives it."""
     usage: ResourceMap = ResourceMap()
+    """Its usage, averaged over the window."""
     priority: str = ""
+    """The priority class, such as koord-prod."""
     qos: str = ""
+    """The quality-of-service class, such as LS."""
 
 
 class ReclaimableMetric(WireStruct):
+    """An amount that others may use."""
+
     resource: ResourceMap = ResourceMap()
+    """The amount."""
 
 
 class NodeMetricStatus(WireStruct):
+    """The last report; written by koordlet."""
+
     update_time: datetime | None = None
     """When the node last reported; readers take an old report for none."""
     node_metric: NodeMetricInfo | None = None
+    """What the node as a whole uses."""
     pods_metric: list[PodMetricInfo] = []
+    """What each pod uses."""
     host_application_metric: list[HostApplicationMetricInfo] = []
+    """What programs beside Kubernetes use."""
     prod_reclaimable_metric: ReclaimableMetric | None = None
     """What Prod pods ask for and are predicted not to use."""
     prod_peak_metric: ReclaimableMetric | None = None
@@ -109,5 +154,7 @@ class NodeMetricStatus(WireStruct):
 
 
 class NodeMetric(Object):
+    """What one node and its pods use, as its agent last reported it; it is named like the node."""
+
     spec: NodeMetricSpec = NodeMetricSpec()
     status: NodeMetricStatus = NodeMetricStatus()

@@ -16,14 +16,22 @@ from koordinator.api.system_strategy import SystemStrategy
 
 
 class NodeSLOSpec(WireStruct):
+    """The policy, put together by koord-manager out of the ConfigMap slo-controller-config."""
+
     resource_used_threshold_with_be: ResourceThresholdStrategy | None = msgspec.field(
         default=None, name="resourceUsedThresholdWithBE"
     )
+    """From which use of the node its best-effort pods are throttled or evicted."""
     resource_qos_strategy: ResourceQoSStrategy | None = msgspec.field(default=None, name="resourceQOSStrategy")
+    """What each class of pods gets of the kernel's means of isolation."""
     cpu_burst_strategy: CPUBurstStrategy | None = None
+    """How far containers may exceed their CPU limit for a moment."""
     system_strategy: SystemStrategy | None = None
+    """Kernel settings of the node as a whole."""
     extensions: Annotated[FreeForm | None, Schema(preserve_unknown_fields=True)] = None
+    """Policies of other programs."""
     host_applications: list[HostApplicationSpec] = []
+    """Programs that run on the node beside Kubernetes."""
 
 
 class NodeSLOStatus(WireStruct):
@@ -31,5 +39,7 @@ class NodeSLOStatus(WireStruct):
 
 
 class NodeSLO(Object):
+    """The quality-of-service policy that the agent of one node enforces; it is named like the node."""
+
     spec: NodeSLOSpec = NodeSLOSpec()
     status: NodeSLOStatus = NodeSLOStatus()

@@ -21,37 +21,63 @@ CONFIG_UNSUPPORTED: Final = "ConfigUnsupported"
 
 
 class CrossVersionObjectReference(WireStruct):
+    """A workload by its kind and name."""
+
     kind: RequiredText = ""
+    """The kind of the workload, such as Deployment."""
     name: RequiredText = ""
+    """The name of the workload."""
     api_version: str = ""
+    """The API version of the workload."""
 
 
 class RecommendationTarget(WireStruct):
+    """The pods that are looked at."""
+
     type: RequiredText = ""
     """workload or podSelector."""
     workload: CrossVersionObjectReference | None = None
+    """The workload, when type is workload."""
     pod_selector: LabelSelector | None = None
+    """The labels of the pods, when type is podSelector."""
 
 
 class RecommendationSpec(WireStruct):
+    """What the recommendation is for."""
+
     target: Annotated[RecommendationTarget, Schema(required=True)] = RecommendationTarget()
+    """The workload or the pods that are looked at."""
 
 
 class RecommendedContainerStatus(WireStruct):
+    """The recommendation for one container."""
+
     container_name: str = ""
+    """The name of the container."""
     resources: ResourceList = {}
+    """What it should request."""
 
 
 class RecommendedPodStatus(WireStruct):
+    """The recommendation for a pod."""
+
     container_statuses: list[RecommendedContainerStatus] = []
+    """One entry for each container."""
 
 
 class RecommendationStatus(WireStruct):
+    """What is recommended."""
+
     pod_status: RecommendedPodStatus | None = None
+    """The recommendation for a pod."""
     update_time: datetime | None = None
+    """When it was last worked out."""
     conditions: list[Condition] = []
+    """What stands in the way of a good recommendation."""
 
 
 class Recommendation(Object):
+    """What the containers of a workload should request, judged by what they use."""
+
     spec: RecommendationSpec = RecommendationSpec()
     status: RecommendationStatus = RecommendationStatus()

@@ -36,7 +36,10 @@ CLUSTER_MODE: Final = "Cluster"
 
 
 class ReservationControllerReference(OwnerReference):
+    """The controller of pods, with its namespace."""
+
     namespace: str = ""
+    """The namespace of the controller."""
 
 
 class ReservationOwner(WireStruct):
@@ -45,17 +48,25 @@ class ReservationOwner(WireStruct):
     struct_schema: ClassVar[Schema] = Schema(min_properties=1)
 
     object: ObjectReference | None = None
+    """One pod."""
     controller: ReservationControllerReference | None = None
+    """The controller of the pods."""
     label_selector: LabelSelector | None = None
+    """The labels of the pods."""
 
 
 class PreAllocationPolicy(WireStruct):
+    """Which running pods a reservation may be carved out of."""
+
     mode: Annotated[str, Schema(enum=(DEFAULT_MODE, CLUSTER_MODE), default=DEFAULT_MODE)] = ""
     """Default: candidates are the owners; Cluster: all pods with the label that says so."""
     enable_multiple: Annotated[bool, Schema(default=False)] = False
+    """Whether several pods may be taken together."""
 
 
 class ReservationSpec(WireStruct):
+    """What is reserved, for whom and for how long."""
+
     template: Annotated[PodTemplateSpec | None, Schema(required=True, schemaless=True)] = None
     """What a pod would have to ask for to be placed where the reservation goes."""
     owners: Annotated[list[ReservationOwner], Schema(required=True, min_items=1)] = []
@@ -65,33 +76,58 @@ class ReservationSpec(WireStruct):
     expires: datetime | None = None
     """When the reservation expires; goes before ttl."""
     pre_allocation: bool = False
+    """Whether resources may be reserved that running pods still use."""
     pre_allocation_policy: PreAllocationPolicy | None = None
+    """Which running pods these may be."""
     allocate_once: Annotated[bool | None, Schema(default=True)] = None
+    """Whether the reservation is used up by the first pod that it is allocated to."""
     allocate_policy: Annotated[str, Schema(enum=(ALIGNED, RESTRICTED))] = ""
+    """Aligned: its pods may take more from the node than is reserved; Restricted: they may not take more of what is
+    reserved."""
     unschedulable: bool = False
     """No further owners."""
     taints: list[Taint] = []
+    """Keep pods out that do not tolerate them."""
 
 
 class ReservationCondition(WireStruct):
+    """One aspect of a reservation's state."""
+
     type: str = ""
+    """What it is about: Scheduled or Ready."""
     status: str = ""
+    """True, False or Unknown."""
     reason: str = ""
+    """Why it is so, as one word for programs."""
     message: str = ""
+    """Why it is so, in words for people."""
     last_probe_time: datetime | None = None
+    """When it was last looked at."""
     last_transition_time: datetime | None = None
+    """When the status last changed."""
 
 
 class ReservationStatus(WireStruct):
+    """Where the reservation is, and who uses it."""
+
     phase: Annotated[str, Schema(default=PENDING)] = ""
+    """Pending, Available, Succeeded, Waiting or Failed."""
     conditions: list[ReservationCondition] = []
+    """Whether it has been placed, and whether it can be used."""
     current_owners: list[ObjectReference] = []
+    """The pods that use it."""
     node_name: str = ""
+    """The node that it is on."""
     allocatable: ResourceList = {}
+    """What is reserved."""
     allocated: ResourceList = {}
+    """What its pods use of that."""
 
 
 class Reservation(Object):
+    """Resources of a node that are kept for pods to come. It is placed like a pod; the pods that own it are then
+    placed into it."""
+
     spec: ReservationSpec = ReservationSpec()
     status: ReservationStatus = ReservationStatus()
 

@@ -43,10 +43,13 @@ class BackgroundLoops:
         self._clock = clock
         self._random = random
         self._loops: dict[str, _Loop] = {}
+        self._group: asyncio.TaskGroup | None = None
 
     def add(self, name: str, body: LoopBody) -> None:
-        """``name`` is what health checks call it."""
-        self._loops[name] = _Loop(name, body, Backoff(_PAUSES, self._clock, self._random))
+        """``name`` is what health checks call it. One that is added while the others run starts at once."""
+        loop = self._loops[name] = _Loop(name, body, Backoff(_PAUSES, self._clock, self._random))
+        if self._group is not None:
+            self._group.create_task(self._keep(loop), name=name)
 
     @property
     def names(self) -> list[str]:
@@ -60,6 +63,7 @@ class BackgroundLoops:
         async with asyncio.TaskGroup() as group:
             for loop in self._loops.values():
                 group.create_task(self._keep(loop), name=loop.name)
+            self._group = group
 
     async def _keep(self, loop: _Loop) -> None:
         while True:

@@ -7,7 +7,7 @@ from typing import Final
 
 from koordinator.api.names import path_segment
 from koordinator.cluster.resource import ALL_VERBS, Resource, ScalePaths, Strategy
-from koordinator.cluster.strategy import tables
+from koordinator.cluster.strategy import network_tables, tables
 from koordinator.cluster.strategy.cluster_kinds import (
     NamespaceStrategy,
     ServiceStrategy,
@@ -22,7 +22,7 @@ from koordinator.cluster.strategy.pod import PodStrategy
 from koordinator.cluster.strategy.priority_class import PriorityClassStrategy
 from koordinator.cluster.strategy.secret import SecretStrategy
 from koordinator.cluster.strategy.storage import StorageClassStrategy, VolumeStrategy
-from koordinator.cluster.strategy.table import lookup
+from koordinator.cluster.strategy.table import NAME_AND_AGE, lookup
 from koordinator.cluster.strategy.webhook_configuration import WebhookConfigurationStrategy
 from koordinator.cluster.strategy.workload import DaemonSetStrategy, JobStrategy, WorkloadStrategy
 
@@ -97,7 +97,10 @@ def _core() -> list[Resource]:
             v1, "services", "Service", "svc",
             strategy=ServiceStrategy(tables.SERVICE), categories=_ALL, subresources=status,
         ),
-        _resource(v1, "endpoints", "Endpoints", "ep"),
+        _resource(
+            v1, "endpoints", "Endpoints", "ep",
+            strategy=ObjectStrategy(v1, "Endpoints", table=network_tables.ENDPOINTS),
+        ),
         _resource(v1, "events", "Event", "ev", strategy=events),
         _resource(v1, "configmaps", "ConfigMap", "cm", strategy=ConfigMapStrategy()),
         _resource(v1, "secrets", "Secret", strategy=SecretStrategy()),
@@ -112,7 +115,10 @@ def _core() -> list[Resource]:
         ),
         _resource(v1, "podtemplates", "PodTemplate", generation=True),
         _resource(v1, "limitranges", "LimitRange", "limits"),
-        _resource(v1, "resourcequotas", "ResourceQuota", "quota", subresources=status),
+        _resource(
+            v1, "resourcequotas", "ResourceQuota", "quota",
+            strategy=ObjectStrategy(v1, "ResourceQuota", table=tables.RESOURCE_QUOTA, status=True), subresources=status,
+        ),
     ]  # fmt: skip
 
 
@@ -148,6 +154,13 @@ def _workloads() -> list[Resource]:
         _resource(
             batch, "cronjobs", "CronJob", "cj",
             strategy=ObjectStrategy(batch, "CronJob", table=tables.CRON_JOB, generation=True, status=True),
+            categories=_ALL, subresources=("status",),
+        ),
+        _resource(
+            "autoscaling/v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa",
+            strategy=ObjectStrategy(
+                "autoscaling/v1", "HorizontalPodAutoscaler", table=tables.HORIZONTAL_POD_AUTOSCALER, status=True
+            ),
             categories=_ALL, subresources=("status",),
         ),
     ]  # fmt: skip
@@ -187,20 +200,29 @@ def _storage_and_devices() -> list[Resource]:
     storage, devices = "storage.k8s.io/v1", "resource.k8s.io/v1"
     classes = StorageClassStrategy(storage, "StorageClass", namespaced=False, table=tables.STORAGE_CLASS)
     csi_nodes = ObjectStrategy(storage, "CSINode", namespaced=False, table=tables.CSI_NODE)
+    device_classes = ObjectStrategy(
+        devices, "DeviceClass", namespaced=False, generation=True, table=tables.DEVICE_CLASS
+    )
+    resource_claims = ObjectStrategy(devices, "ResourceClaim", status=True, table=tables.RESOURCE_CLAIM)
+    claim_templates = ObjectStrategy(devices, "ResourceClaimTemplate", table=tables.DEVICE_CLASS)
+    resource_slices = ObjectStrategy(
+        devices, "ResourceSlice", namespaced=False, generation=True, table=tables.RESOURCE_SLICE
+    )
     return [
         _resource(storage, "storageclasses", "StorageClass", "sc", strategy=classes, namespaced=False),
         _resource(storage, "csinodes", "CSINode", strategy=csi_nodes, namespaced=False),
         _resource(storage, "csidrivers", "CSIDriver", namespaced=False),
         _resource(storage, "csistoragecapacities", "CSIStorageCapacity"),
         _resource(storage, "volumeattachments", "VolumeAttachment", namespaced=False, subresources=("status",)),
-        _resource(devices, "deviceclasses", "DeviceClass", namespaced=False, generation=True),
-        _resource(devices, "resourceclaims", "ResourceClaim", subresources=("status",)),
-        _resource(devices, "resourceclaimtemplates", "ResourceClaimTemplate"),
-        _resource(devices, "resourceslices", "ResourceSlice", namespaced=False, generation=True),
+        _resource(devices, "deviceclasses", "DeviceClass", strategy=device_classes, namespaced=False),
+        _resource(devices, "resourceclaims", "ResourceClaim", strategy=resource_claims, subresources=("status",)),
+        _resource(devices, "resourceclaimtemplates", "ResourceClaimTemplate", strategy=claim_templates),
+        _resource(devices, "resourceslices", "ResourceSlice", strategy=resource_slices, namespaced=False),
     ]
 
 
 def _access_and_network() -> list[Resource]:
+    slices = "discovery.k8s.io/v1"
     rbac, admission, network = "rbac.authorization.k8s.io/v1", "admissionregistration.k8s.io/v1", "networking.k8s.io/v1"
     return [
         *(
@@ -213,13 +235,28 @@ def _access_and_network() -> list[Resource]:
         *(
             _resource(
                 rbac, f"{kind.lower()}s", kind, namespaced=not kind.startswith("Cluster"),
-                strategy=ObjectStrategy(rbac, kind, namespaced=not kind.startswith("Cluster"), name_check=path_segment),
+                strategy=ObjectStrategy(
+                    rbac, kind, namespaced=not kind.startswith("Cluster"), name_check=path_segment,
+                    table=tables.ROLE_BINDING if kind.endswith("Binding") else NAME_AND_AGE,
+                ),
             )
             for kind in ("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
         ),
-        _resource("discovery.k8s.io/v1", "endpointslices", "EndpointSlice", generation=True),
-        _resource(network, "ingresses", "Ingress", "ing", generation=True, subresources=("status",)),
-        _resource(network, "networkpolicies", "NetworkPolicy", "netpol", generation=True),
+        _resource(
+            slices, "endpointslices", "EndpointSlice",
+            strategy=ObjectStrategy(slices, "EndpointSlice", table=network_tables.ENDPOINT_SLICE, generation=True),
+        ),
+        _resource(
+            network, "ingresses", "Ingress", "ing",
+            strategy=ObjectStrategy(
+                network, "Ingress", table=network_tables.INGRESS, generation=True, status=True
+            ),
+            subresources=("status",),
+        ),
+        _resource(
+            network, "networkpolicies", "NetworkPolicy", "netpol",
+            strategy=ObjectStrategy(network, "NetworkPolicy", table=tables.NETWORK_POLICY, generation=True),
+        ),
     ]  # fmt: skip
 
 

@@ -21,11 +21,13 @@ class ApiError(KoordinatorError):
         details: dict[str, Any] | None = None,
         retry_after: int | None = None,
     ) -> None:
+        """Empty ``details`` are sent, too; None are not."""
         super().__init__(message)
         self.code = code
         self.reason = reason
         self.message = message
         self.details = details or {}
+        self._shows_details = details is not None
         self.retry_after = retry_after
         self.warnings: Sequence[str] = ()
         """Texts for the Warning headers of the answer."""
@@ -43,7 +45,7 @@ class ApiError(KoordinatorError):
         }
         if self.reason:
             body["reason"] = self.reason
-        if details:
+        if details or self._shows_details:
             body["details"] = details
         body["code"] = self.code
         return body
@@ -121,11 +123,12 @@ def unauthorized() -> ApiError:
 
 
 def unknown_path() -> ApiError:
-    return ApiError(404, "NotFound", "the server could not find the requested resource")
+    # Without details, be they empty, kubectl debug panics.
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
 
 
 def method_not_allowed() -> ApiError:
-    return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
 
 
 def unsupported_media_type(offered: str, accepted: Sequence[str]) -> ApiError:

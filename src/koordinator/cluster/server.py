@@ -32,8 +32,10 @@ from koordinator.cluster.health import PING, Health, HealthCheck
 from koordinator.cluster.http.application import Application
 from koordinator.cluster.http.authentication import GROUPS, USER, TokenAuthenticator
 from koordinator.cluster.http.reviews import REVIEW_RESOURCES
+from koordinator.cluster.metrics_api.resources import METRICS_RESOURCES
 from koordinator.cluster.pki import ServingFiles, renew_serving, serving_files
 from koordinator.cluster.private_files import write_private
+from koordinator.cluster.quota.controller import QuotaController
 from koordinator.cluster.registry import Registry
 from koordinator.cluster.storage.database import Connect
 from koordinator.cluster.storage.hub import HistoryLimits
@@ -73,6 +75,8 @@ class ServerOptions:
     """How the database is opened; tests inject failures."""
     disruption_controller: bool = True
     """Keep the status of PodDisruptionBudgets; False leaves that to others, as a real API server does."""
+    missing_controller_warnings: bool = True
+    """Warn whoever creates what nothing here acts on; False where kube-controller-manager does."""
 
 
 class EmbeddedApi:
@@ -86,6 +90,7 @@ class EmbeddedApi:
             )
         self._cleanup = AsyncExitStack()
         self._loops: asyncio.Task[None] | None = None
+        self._quotas = QuotaController()
         self._port = self._options.port
         self._token = ""
         self._authority = b""
@@ -125,7 +130,7 @@ class EmbeddedApi:
                 else MemoryStorage(self._options.history)
             )
             stack.push_async_callback(storage.close)
-            registry = Registry((*BUILTIN_RESOURCES, *REVIEW_RESOURCES))
+            registry = Registry((*BUILTIN_RESOURCES, *REVIEW_RESOURCES, *METRICS_RESOURCES))
             webhooks = self._webhooks(storage, registry)
             stack.push_async_callback(webhooks.close)
             environment = self._environment(storage, registry, webhooks)
@@ -185,6 +190,8 @@ class EmbeddedApi:
             random=self._options.random,
             admission=(NamespaceLifecycle(),),
             webhooks=webhooks,
+            quotas=self._quotas,
+            warns_of_missing_controllers=self._options.missing_controller_warnings,
         )
 
     async def _renew(self, folder: Path, context: ssl.SSLContext) -> AsyncIterator[None]:
@@ -207,7 +214,7 @@ class EmbeddedApi:
             loops.add(name, configurations.follow)
         loops.add("storage-recovery", partial(_recover_storage, environment))
         loops.add("serving-certificate", renew)
-        controllers = [Termination(environment).loops()]
+        controllers = [Termination(environment).loops(), self._quotas.loops(environment, loops.add)]
         if self._options.disruption_controller:
             controllers.append(DisruptionController(environment).loops())
         for controller in controllers:

@@ -98,8 +98,21 @@ def test_status_update_takes_over_status_alone() -> None:
         (".nothing.here", []),
         (".a[0]", []),
         ("not(a)path", []),
+        (r".labels.a\.b/c", ["v"]),
     ],
 )
 def test_json_path(path: str, found: list[Any]) -> None:
     obj = {"a": {"b": 1}, "list": [{"x": 1}, {"x": 2}], "labels": {"a.b/c": "v"}}
     assert find(obj, path) == found
+
+
+def test_a_column_shows_the_first_of_several_values() -> None:
+    definition = {
+        "spec": {
+            "versions": [
+                {"name": "v1", "additionalPrinterColumns": [{"name": "X", "type": "string", "jsonPath": ".list[*].x"}]}
+            ]
+        }
+    }
+    obj = {"metadata": {"name": "a"}, "list": [{"x": "one"}, {"x": "two"}]}
+    assert CustomResourceStrategy(definition, "v1").row(obj, NOW) == ["a", "one"]

@@ -15,6 +15,7 @@ from koordinator.cluster.verbs.update import update
 from tests.cluster.embedded import Verbs, config_map, pod
 
 MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
 
 
 def _put(verbs: Verbs, obj: Document, name: str = "c", *, dry_run: bool = False) -> Document:
@@ -161,3 +162,68 @@ def test_generation_counts_changes_of_the_spec_alone() -> None:
 
     assert generation(b'{"metadata":{"labels":{"x":"y"}}}') == 1
     assert generation(b'{"spec":{"replicas":3}}') == 2
+
+
+def _patched(body: Document | list[Document], mode: str, media_type: str = MERGE) -> tuple[Document, list[str]]:
+    verbs = Verbs()
+    asyncio.run(verbs.create("pods", pod("p")))
+    target, options = verbs.target("pods", "p"), WriteOptions(field_validation=mode)
+    stored = asyncio.run(patch(verbs.environment, target, media_type, msgspec.json.encode(body), options))
+    return decode(target.resource, stored), options.warnings
+
+
+MISTYPED = {"spec": {"containers": [{"name": "main", "image": "new", "imagee": "x"}]}}
+
+
+@pytest.mark.parametrize("media_type", [MERGE, STRATEGIC])
+def test_a_mistyped_field_of_a_patch_is_warned_of_and_dropped(media_type: str) -> None:
+    obj, warnings = _patched(MISTYPED, "Warn", media_type)
+    container = obj["spec"]["containers"][0]
+    assert (container["image"], "imagee" in container, warnings) == (
+        "new",
+        False,
+        ['unknown field "spec.containers[0].imagee"'],
+    )
+
+
+def test_a_mistyped_field_of_a_json_patch_is_warned_of() -> None:
+    operation = {"op": "add", "path": "/spec/nodeselector", "value": {}}
+    obj, warnings = _patched([operation], "Warn", "application/json-patch+json")
+    assert (obj["spec"].get("nodeselector"), warnings) == (None, ['unknown field "spec.nodeselector"'])
+
+
+@pytest.mark.parametrize("media_type", [MERGE, STRATEGIC])
+def test_a_mistyped_field_of_a_strict_patch_is_refused(media_type: str) -> None:
+    refused = _refusal(lambda: _patched(MISTYPED, "Strict", media_type))
+    assert (refused.code, refused.reason) == (422, "Invalid")
+    assert refused.message.endswith('": strict decoding error: unknown field "spec.containers[0].imagee"')
+
+
+def test_a_mistyped_field_is_ignored_when_asked_for() -> None:
+    obj, warnings = _patched(MISTYPED, "Ignore")
+    assert ("imagee" in obj["spec"]["containers"][0], warnings) == (False, [])
+
+
+def test_directives_and_deletions_of_a_strategic_patch_are_no_unknown_fields() -> None:
+    body = {"spec": {"$setElementOrder/containers": [{"name": "main"}], "nodeselector": None}}
+    assert _patched(body, "Strict", STRATEGIC)[1] == []
+
+
+def test_unknown_fields_that_were_there_before_are_nobodys_fault() -> None:
+    verbs = Verbs()
+    obj = config_map("c", {"a": "1"})
+    asyncio.run(verbs.create("configmaps", {**obj, "later": {"x": 1}}))
+    target, options = verbs.target("configmaps", "c"), WriteOptions(field_validation="Strict")
+    body = b'[{"op":"add","path":"/data/b","value":"2"}]'
+    stored = asyncio.run(patch(verbs.environment, target, "application/json-patch+json", body, options))
+    assert decode(target.resource, stored)["later"] == {"x": 1}
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_server_side_apply_is_refused_with_what_to_do_instead(there: bool) -> None:
+    verbs = Verbs()
+    if there:
+        _created(verbs)
+    target = verbs.target("configmaps", "c")
+    refused = _refusal(lambda: asyncio.run(patch(verbs.environment, target, "application/apply-patch+yaml", b"{}")))
+    assert (refused.code, "without --server-side" in refused.message) == (415, True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from koordinator.api import kinds
+from koordinator.api import kinds, labels
 from koordinator.api.kinds import Kind
 
 
@@ -17,6 +17,8 @@ class Column:
     json_path: str
     type: str = "string"
     description: str = ""
+    wide: bool = False
+    """Shown only with ``-o wide``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +37,46 @@ _AGE: Final = Column("Age", ".metadata.creationTimestamp", "date")
 _SCHEDULER_PLUGINS_APPROVAL: Final = "https://github.com/kubernetes-sigs/scheduler-plugins/pull/52"
 _TOPOLOGY_APPROVAL: Final = "https://github.com/kubernetes/enhancements/pull/1870"
 
+_PARENT_LABEL: Final = ".metadata.labels." + labels.QUOTA_PARENT.replace(".", r"\.")
+
+# The columns of the original come first and in its order; kinds that have none there get what people look for. A column
+# shows one value, so the lists of Devices and network topologies have none.
 DEFINITIONS: Final = (
-    Definition((kinds.NODE_METRICS,)),
-    Definition((kinds.NODE_SLOS,)),
-    Definition((kinds.CLUSTER_COLOCATION_PROFILES,)),
+    Definition(
+        (kinds.NODE_METRICS,),
+        columns=(
+            Column("CPU", ".status.nodeMetric.nodeUsage.resources.cpu", description="What the whole node uses"),
+            Column("Memory", ".status.nodeMetric.nodeUsage.resources.memory", description="What the whole node uses"),
+            Column("Reported", ".status.updateTime", "date", "How long ago the node last reported"),
+            _AGE,
+            Column("System-CPU", ".status.nodeMetric.systemUsage.resources.cpu", wide=True),
+            Column("System-Memory", ".status.nodeMetric.systemUsage.resources.memory", wide=True),
+            Column("Interval", ".spec.metricCollectPolicy.reportIntervalSeconds", "integer", "Seconds", wide=True),
+            Column("Window", ".spec.metricCollectPolicy.aggregateDurationSeconds", "integer", "Seconds", wide=True),
+        ),
+    ),
+    Definition(
+        (kinds.NODE_SLOS,),
+        columns=(
+            Column("Suppress", ".spec.resourceUsedThresholdWithBE.enable", "boolean", "Whether BE pods are suppressed"),
+            Column("Threshold", ".spec.resourceUsedThresholdWithBE.cpuSuppressThresholdPercent", "integer", "Percent"),
+            Column("Burst", ".spec.cpuBurstStrategy.policy", description="The policy of CPU burst"),
+            _AGE,
+            Column(
+                "Memory-Evict", ".spec.resourceUsedThresholdWithBE.memoryEvictThresholdPercent", "integer", wide=True
+            ),
+        ),
+    ),
+    Definition(
+        (kinds.CLUSTER_COLOCATION_PROFILES,),
+        columns=(
+            Column("QoS", ".spec.qosClass"),
+            Column("Priority", ".spec.priorityClassName"),
+            Column("Scheduler", ".spec.schedulerName"),
+            Column("Probability", ".spec.probability"),
+            _AGE,
+        ),
+    ),
     Definition(
         (kinds.RESERVATIONS,),
         columns=(
@@ -47,6 +85,8 @@ DEFINITIONS: Final = (
             Column("Node", ".status.nodeName"),
             Column("TTL", ".spec.ttl"),
             Column("Expires", ".spec.expires"),
+            Column("CPU", ".status.allocatable.cpu", description="What is reserved", wide=True),
+            Column("Memory", ".status.allocatable.memory", description="What is reserved", wide=True),
         ),
     ),
     Definition((kinds.DEVICES,), status_subresource=False),
@@ -63,16 +103,55 @@ DEFINITIONS: Final = (
             Column("Pod", ".spec.podRef.name"),
             Column("NewPod", ".status.podRef.name"),
             Column("TTL", ".spec.ttl"),
+            Column("Mode", ".spec.mode", wide=True),
+            Column("Reason", ".status.reason", wide=True),
+            Column("Message", ".status.message", wide=True),
         ),
     ),
-    Definition((kinds.POD_GROUPS,), status_subresource=False, api_approved=_SCHEDULER_PLUGINS_APPROVAL),
-    Definition((kinds.ELASTIC_QUOTAS,), status_subresource=False, api_approved=_SCHEDULER_PLUGINS_APPROVAL),
-    Definition((kinds.ELASTIC_QUOTA_PROFILES,), short_name="eqp", status_subresource=False),
+    Definition(
+        (kinds.POD_GROUPS,),
+        status_subresource=False,
+        api_approved=_SCHEDULER_PLUGINS_APPROVAL,
+        columns=(
+            Column("Phase", ".status.phase"),
+            Column("MinMember", ".spec.minMember", "integer", "How many pods must be placed together"),
+            Column("Scheduled", ".status.scheduled", "integer"),
+            Column("Running", ".status.running", "integer"),
+            Column("Succeeded", ".status.succeeded", "integer"),
+            Column("Failed", ".status.failed", "integer"),
+            _AGE,
+        ),
+    ),
+    Definition(
+        (kinds.ELASTIC_QUOTAS,),
+        status_subresource=False,
+        api_approved=_SCHEDULER_PLUGINS_APPROVAL,
+        columns=(
+            Column("Parent", _PARENT_LABEL, description="The quota that this one takes from"),
+            Column("Min-CPU", ".spec.min.cpu", description="Guaranteed"),
+            Column("Used-CPU", ".status.used.cpu"),
+            Column("Max-CPU", ".spec.max.cpu", description="The most that can be used"),
+            Column("Min-Memory", ".spec.min.memory", description="Guaranteed"),
+            Column("Used-Memory", ".status.used.memory"),
+            Column("Max-Memory", ".spec.max.memory", description="The most that can be used"),
+            _AGE,
+        ),
+    ),
+    Definition(
+        (kinds.ELASTIC_QUOTA_PROFILES,),
+        short_name="eqp",
+        status_subresource=False,
+        columns=(Column("Quota", ".spec.quotaName"), Column("Ratio", ".spec.resourceRatio"), _AGE),
+    ),
     Definition(
         (kinds.NODE_RESOURCE_TOPOLOGIES, kinds.STORED_NODE_RESOURCE_TOPOLOGIES),
         short_name="node-res-topo",
         status_subresource=False,
         api_approved=_TOPOLOGY_APPROVAL,
+        columns=(
+            Column("Policy", ".topologyPolicies[0]", description="The kubelet's topology manager policy"),
+            _AGE,
+        ),
     ),
     Definition((kinds.CLUSTER_NETWORK_TOPOLOGIES,)),
     Definition(
@@ -86,5 +165,15 @@ DEFINITIONS: Final = (
             Column("LastUpdateTime", ".status.updateTime", "date"),
         ),
     ),
-    Definition((kinds.SCHEDULE_EXPLANATIONS,), short_name="sched-exp"),
+    Definition(
+        (kinds.SCHEDULE_EXPLANATIONS,),
+        short_name="sched-exp",
+        columns=(
+            Column("Object", ".spec.questionObjectKey", description="What was asked about"),
+            Column("Schedulable", ".status.schedulable", "boolean"),
+            Column("Updated", ".status.lastUpdateTime", "date"),
+            Column("Message", ".status.failedMessage"),
+            _AGE,
+        ),
+    ),
 )

@@ -55,8 +55,10 @@ def _version(definition: Definition, kind: Kind[Any]) -> dict[str, Any]:
     return version
 
 
-def _column(column: Column) -> dict[str, str]:
-    document = {"name": column.name, "type": column.type, "jsonPath": column.json_path}
+def _column(column: Column) -> dict[str, Any]:
+    document: dict[str, Any] = {"name": column.name, "type": column.type, "jsonPath": column.json_path}
     if column.description:
         document["description"] = column.description
+    if column.wide:
+        document["priority"] = 1
     return document

@@ -29,6 +29,10 @@ _SIMPLE: Final[dict[Any, dict[str, Any]]] = {
     Quantity: {**_INT_OR_STRING, "pattern": QUANTITY_PATTERN},
     typing.Union[int, str]: _INT_OR_STRING,  # noqa: UP007 - as struct_fields spells it
 }
+_OF_EVERY_KIND: Final = {
+    "apiVersion": "The group and version of the API in which the object is written.",
+    "kind": "What the object is.",
+}
 _KEYWORDS: Final = {
     "minimum": "minimum",
     "maximum": "maximum",
@@ -44,6 +48,9 @@ _KEYWORDS: Final = {
 def object_schema(kind: type[Object]) -> dict[str, Any]:
     """The schema of a whole object; the API server knows its metadata itself."""
     schema = _struct_schema(kind)
+    for name, text in _OF_EVERY_KIND.items():
+        schema["properties"][name] = {**schema["properties"][name], "description": text}
+    # An API server takes no description of metadata.
     schema["properties"]["metadata"] = {"type": "object"}
     return schema
 

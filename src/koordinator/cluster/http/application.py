@@ -64,6 +64,7 @@ class Application:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         self._authenticator.check(request.path, request.headers.get("Authorization", ""))
+        self._authenticator.check_impersonation(request.headers.get("Impersonate-User"))
         path = parse_resource_path(request.path)
         if path is not None:
             return await self._resources.handle(request, path)

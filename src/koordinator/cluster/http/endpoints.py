@@ -14,6 +14,8 @@ from koordinator.cluster.health import Health
 from koordinator.cluster.http.health import HEALTH_ENDPOINTS, answer_health
 from koordinator.cluster.http.negotiation import negotiate
 from koordinator.cluster.http.responses import document_response, json_response
+from koordinator.cluster.openapi import protobuf
+from koordinator.cluster.openapi.protobuf import encode_document
 from koordinator.cluster.registry import Registry
 
 
@@ -31,6 +33,9 @@ class Endpoints:
         parts = request.path.strip("/").split("/")
         if parts[0] in HEALTH_ENDPOINTS:
             return answer_health(self._health, parts, request)
+        if parts == ["openapi", "v2"] and _wants_protobuf(request.headers.get("Accept", "")):
+            body = self._kept("v2 protobuf", lambda: encode_document(openapi.v2(tuple(self._registry))))
+            return web.Response(body=body, headers={"Content-Type": protobuf.CONTENT_TYPE})
         if parts[0] == "openapi":
             return json_response(self._openapi(parts[1:]))
         document = self._discovery(parts, request.headers.get("Accept", ""))
@@ -67,19 +72,27 @@ class Endpoints:
         resources = tuple(self._registry)
         match parts:
             case ["v2"]:
-                return self._kept("v2", lambda: openapi.v2(resources))
+                return self._kept_json("v2", lambda: openapi.v2(resources))
             case ["v3"]:
-                return self._kept("v3", lambda: openapi.v3_index(resources))
+                return self._kept_json("v3", lambda: openapi.v3_index(resources))
             case ["v3", "api", version] if self._registry.in_version("", version):
-                return self._kept(f"v3/{version}", lambda: openapi.v3(resources, "", version))
+                return self._kept_json(f"v3/{version}", lambda: openapi.v3(resources, "", version))
             case ["v3", "apis", group, version] if self._registry.in_version(group, version):
-                return self._kept(f"v3/{group}/{version}", lambda: openapi.v3(resources, group, version))
+                return self._kept_json(f"v3/{group}/{version}", lambda: openapi.v3(resources, group, version))
         raise unknown_path()
 
-    def _kept(self, name: str, make: Callable[[], Document]) -> bytes:
+    def _kept_json(self, name: str, make: Callable[[], Document]) -> bytes:
+        return self._kept(name, lambda: msgspec.json.encode(make()))
+
+    def _kept(self, name: str, make: Callable[[], bytes]) -> bytes:
         if self._generation != self._registry.generation:
             self._documents.clear()
             self._generation = self._registry.generation
         if name not in self._documents:
-            self._documents[name] = msgspec.json.encode(make())
+            self._documents[name] = make()
         return self._documents[name]
+
+
+def _wants_protobuf(accept: str) -> bool:
+    """Clients that want it name it first; those that name no form get JSON."""
+    return accept.partition(",")[0].partition(";")[0].strip().lower() in protobuf.ACCEPTED

@@ -20,6 +20,7 @@ from koordinator.cluster.http.watch_stream import stream_watch
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.strategy.scale import SCALE
+from koordinator.cluster.verbs.computed import get_computed, list_computed
 from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.delete import delete
 from koordinator.cluster.verbs.deletecollection import delete_collection
@@ -31,6 +32,7 @@ from koordinator.cluster.verbs.patch import patch
 from koordinator.cluster.verbs.scale import get_scale, patch_scale, update_scale
 from koordinator.cluster.verbs.subresources import ACTION_KINDS, ACTIONS
 from koordinator.cluster.verbs.target import Target
+from koordinator.cluster.verbs.unavailable import explain_unavailable
 from koordinator.cluster.verbs.update import update
 from koordinator.cluster.verbs.watch import WatchSession
 
@@ -63,8 +65,8 @@ class ResourceHandler:
         if resource is None or (path.namespace and not resource.namespaced):
             raise unknown_path()
         target = Target(resource, path.namespace, path.name, path.subresource)
-        if "get" not in resource.verbs:
-            return await self._review(request, target)
+        if "watch" not in resource.verbs:
+            return await self._not_stored(request, target)
         if path.subresource and path.subresource not in _VIEWS:
             return await self._act(request, target)
         if path.subresource and path.subresource not in resource.subresources:
@@ -132,7 +134,7 @@ class ResourceHandler:
         resource = target.resource
         action = ACTIONS.get((resource.group, resource.plural, target.subresource))
         if action is None or target.subresource not in resource.subresources:
-            raise unknown_path()
+            raise explain_unavailable(self._environment, target) or unknown_path()
         if request.method != "POST" or target.namespace is None:
             raise method_not_allowed()
         body = await read_document(request, None)
@@ -142,6 +144,17 @@ class ResourceHandler:
                 options.warnings.extend(check_fields(kind, body, request.method, request.query))
             await action(self._environment, target, body, options)
         return success(status=201, warnings=options.warnings)
+
+    async def _not_stored(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
+        """Of kinds that are only asked, or worked out when they are asked for."""
+        if "get" not in target.resource.verbs:
+            return await self._review(request, target)
+        options = ListOptions.parse(request.query)
+        if request.method != "GET" or _wants_watch(request):
+            raise method_not_allowed()
+        if target.name:
+            return self._object(request, target, get_computed(self._environment, target))
+        return json_response(self._renderer(request, target).many(list_computed(self._environment, target, options)))
 
     async def _review(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         if request.method != "POST" or target.subresource:

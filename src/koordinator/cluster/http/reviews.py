@@ -6,13 +6,12 @@ kubectl ask these things of every API server.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
-from typing import Any
+from collections.abc import Callable
 
 from koordinator.api.document import Document
 from koordinator.cluster.http.authentication import GROUPS, USER, TokenAuthenticator
-from koordinator.cluster.resource import Cause, Column, RequestContext, Resource
+from koordinator.cluster.resource import Resource
+from koordinator.cluster.strategy.nothing_stored import NothingStored
 
 _AUTHENTICATION, _AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"
 _USER_INFO: Document = {"username": USER, "groups": list(GROUPS)}
@@ -55,40 +54,6 @@ def _access(spec: Document) -> Document:
     return {"allowed": True} if allowed else {"allowed": False, "reason": f"only {USER} has access"}
 
 
-class _NothingStored:
-    """The strategy of a kind of which no object is ever kept."""
-
-    def decode(self, obj: Document) -> None: ...
-
-    def admit(self, obj: Document, context: RequestContext) -> None: ...
-
-    def admit_update(self, obj: Document, old: Document, context: RequestContext) -> None: ...
-
-    def prepare_create(self, obj: Document, context: RequestContext) -> None: ...
-
-    def prepare_update(self, obj: Document, old: Document, context: RequestContext) -> None: ...
-
-    def prepare_status_update(self, obj: Document, old: Document, context: RequestContext) -> None: ...
-
-    def validate(self, obj: Document, old: Document | None) -> list[Cause]:
-        return []
-
-    def validate_status(self, obj: Document, old: Document) -> list[Cause]:
-        return []
-
-    def unknown_fields(self, obj: Document) -> list[str]:
-        return []
-
-    def columns(self) -> Sequence[Column]:
-        return ()
-
-    def row(self, obj: Document, now: datetime) -> list[Any]:
-        return []
-
-    def fields(self, obj: Document) -> Mapping[str, str]:
-        return {}
-
-
 def _review(group: str, kind: str, *, namespaced: bool = False) -> Resource:
     return Resource(
         group=group,
@@ -96,7 +61,7 @@ def _review(group: str, kind: str, *, namespaced: bool = False) -> Resource:
         plural=f"{kind.lower()}s",
         kind=kind,
         namespaced=namespaced,
-        strategy=_NothingStored(),
+        strategy=NothingStored(),
         singular=kind.lower(),
         verbs=("create",),
     )

@@ -33,26 +33,34 @@ def path_items(resource: Resource, version: int) -> Document:
     collection = f"{base}{scope}/{resource.plural}"
     item = f"{collection}/{{name}}"
     write = _Operations(resource, version)
-    paths = {
-        collection: {
-            "get": write.operation("list", _LIST_PARAMETERS),
-            "post": write.operation("post", _strings(_WRITE_PARAMETERS)),
-            "delete": write.operation("deletecollection", _LIST_PARAMETERS),
-        },
-        item: {
-            "get": write.operation("get", ()),
-            "put": write.operation("put", _strings(_WRITE_PARAMETERS)),
-            "patch": write.patch(),
-            "delete": write.operation("delete", (("gracePeriodSeconds", "integer"), ("propagationPolicy", "string"))),
-        },
-    }
-    if resource.namespaced:
+    paths = _of_objects(resource, write, collection, item)
+    if resource.namespaced and "list" in resource.verbs:
         paths[f"{base}/{resource.plural}"] = {"get": write.operation("list", _LIST_PARAMETERS)}
     if "status" in resource.subresources:
         put = write.operation("put", _strings(_WRITE_PARAMETERS))
         paths[f"{item}/status"] = {"get": write.operation("get", ()), "put": put, "patch": write.patch()}
     for name, form in subresource_forms(resource).items():
         paths[f"{item}/{name}"] = _of_another_kind(_Operations(form, version, accepted_patch_types(resource)), name)
+    return paths
+
+
+def _of_objects(resource: Resource, write: _Operations, collection: str, item: str) -> Document:
+    """Those of the verbs that the kind has: some are only created, some only read."""
+    strings = _strings(_WRITE_PARAMETERS)
+    deletion = (("gracePeriodSeconds", "integer"), ("propagationPolicy", "string"))
+    operations: tuple[tuple[str, str, str, Document], ...] = (
+        ("list", collection, "get", write.operation("list", _LIST_PARAMETERS)),
+        ("create", collection, "post", write.operation("post", strings)),
+        ("deletecollection", collection, "delete", write.operation("deletecollection", _LIST_PARAMETERS)),
+        ("get", item, "get", write.operation("get", ())),
+        ("update", item, "put", write.operation("put", strings)),
+        ("patch", item, "patch", write.patch()),
+        ("delete", item, "delete", write.operation("delete", deletion)),
+    )
+    paths: Document = {}
+    for verb, path, method, operation in operations:
+        if verb in resource.verbs:
+            paths.setdefault(path, {})[method] = operation
     return paths
 
 

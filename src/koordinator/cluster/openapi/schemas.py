@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from koordinator.api.document import Document
 from koordinator.api.kubernetes_types.table import Field, ObjectType, Shape, Type, kind_type, named
+from koordinator.cluster.openapi.descriptions import descriptions
 from koordinator.cluster.openapi.operations import subresource_forms
 from koordinator.cluster.resource import Resource
 
@@ -41,6 +42,11 @@ _EITHER: Final[dict[str, Document]] = {
 }
 """OpenAPI 3 can say what version 2 only hints at."""
 _ONLY_IN_3: Final = frozenset({"nullable", "oneOf", "anyOf", "allOf", "not", "default", "x-kubernetes-validations"})
+_TYPE_META: Final[Document] = {
+    "apiVersion": {"type": "string", "description": "The group and version of the API in which the object is written."},
+    "kind": {"type": "string", "description": "What the object is."},
+}
+_METADATA: Final = "The name, labels, annotations and owners of the object."
 
 
 class SchemaWriter:
@@ -57,7 +63,9 @@ class SchemaWriter:
         if object_type is not None:
             self._object(object_type)
             schema = self.schemas[name]
-            schema["properties"] |= {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
+            schema["properties"] |= _TYPE_META
+            if "metadata" in schema["properties"]:
+                schema["properties"]["metadata"]["description"] = _METADATA
         else:
             schema = self.schemas[name] = self._custom(resource.schema or {})
         identity = {"group": resource.group, "kind": resource.kind, "version": resource.version}
@@ -72,13 +80,13 @@ class SchemaWriter:
         assert object_type is not None
         self._object(object_type)
         schema = self.schemas[object_type.name]
-        schema["properties"] |= {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
+        schema["properties"] |= _TYPE_META
         identity = {"group": form.group, "kind": form.kind, "version": form.version}
         schema["x-kubernetes-group-version-kind"] = [identity]
 
     def _list(self, resource: Resource, name: str) -> None:
         items: Document = {"type": "array", "items": self._reference(name)}
-        properties = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}, "items": items}
+        properties = {**_TYPE_META, "items": items}
         identity = {"group": resource.group, "kind": resource.list_kind, "version": resource.version}
         self.schemas[f"{name}List"] = {
             "type": "object",
@@ -93,9 +101,8 @@ class SchemaWriter:
         written.setdefault("type", "object")
         written["properties"] = {
             **(written.get("properties") or {}),
-            "apiVersion": {"type": "string"},
-            "kind": {"type": "string"},
-            "metadata": self._reference(_OBJECT_META),
+            **_TYPE_META,
+            "metadata": {**self._reference(_OBJECT_META), "description": _METADATA},
         }
         return written
 
@@ -104,7 +111,12 @@ class SchemaWriter:
             return
         schema: Document = {"type": "object", "properties": {}}
         self.schemas[of.name] = schema
-        schema["properties"] = {field.name: self._field(field) for field in of.fields.values()}
+        texts = descriptions().get(of.name) or {}
+        if "" in texts:
+            schema["description"] = texts[""]
+        schema["properties"] = {
+            field.name: {**self._field(field), **_described(texts.get(field.name))} for field in of.fields.values()
+        }
         if required := [field.name for field in of.fields.values() if field.required]:
             schema["required"] = required
 
@@ -141,6 +153,10 @@ class SchemaWriter:
         reference = {"$ref": f"{self._prefix}{name}"}
         # OpenAPI 3 allows nothing beside a reference, so real servers wrap it.
         return {"allOf": [reference]} if self._version == 3 else reference
+
+
+def _described(text: str | None) -> Document:
+    return {"description": text} if text else {}
 
 
 def custom_name(resource: Resource) -> str:

@@ -1,4 +1,4 @@
-"""The patch formats of PATCH requests; server-side apply has a verb of its own."""
+"""The patch formats of PATCH requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from koordinator.api.document import Document, copied
 from koordinator.api.kubernetes_types.table import kind_type
-from koordinator.cluster.errors import bad_request, unsupported_media_type
+from koordinator.cluster.errors import ApiError, bad_request, unsupported_media_type
 from koordinator.cluster.patch.json_patch import apply_json_patch
 from koordinator.cluster.patch.merge import apply_merge_patch
 from koordinator.cluster.patch.strategic import apply_strategic_patch
@@ -19,7 +19,15 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
-__all__ = ["APPLY_PATCH", "JSON_PATCH", "MERGE_PATCH", "STRATEGIC_PATCH", "accepted_patch_types", "apply_patch"]
+__all__ = [
+    "APPLY_PATCH",
+    "JSON_PATCH",
+    "MERGE_PATCH",
+    "STRATEGIC_PATCH",
+    "accepted_patch_types",
+    "apply_patch",
+    "check_not_applied",
+]
 
 
 def accepted_patch_types(resource: Resource) -> tuple[str, ...]:
@@ -45,6 +53,13 @@ def apply_patch(content_type: str, original: Document, patch: bytes, resource: R
         changes = _decode(patch, dict, "map[string]interface {}", "")
         return apply_strategic_patch(copied(original), changes, object_type)
     raise unsupported_media_type(content_type, accepted_patch_types(resource))
+
+
+def check_not_applied(content_type: str) -> None:
+    """Raises ApiError 415 for server-side apply: nothing here keeps track of who owns which field."""
+    if content_type.partition(";")[0].strip().lower() == APPLY_PATCH:
+        message = "this API server has no server-side apply; use kubectl apply or kubectl diff without --server-side"
+        raise ApiError(415, "UnsupportedMediaType", message, {})
 
 
 def _decode(patch: bytes, expected: type, go_type: str, prefix: str = "error decoding patch: ") -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 
 from koordinator.base.errors import KoordinatorError
@@ -53,3 +54,28 @@ def read_varint(data: bytes, position: int) -> tuple[int, int]:
 def signed(value: int) -> int:
     """Kubernetes writes negative numbers in two's complement of 64 bits."""
     return value - 2**64 if value >= 2**63 else value
+
+
+def write_varint(value: int) -> bytes:
+    """An unsigned varint."""
+    written = bytearray()
+    while value > 0x7F:
+        written.append(value & 0x7F | 0x80)
+        value >>= 7
+    written.append(value)
+    return bytes(written)
+
+
+def write_number(number: int, value: int) -> bytes:
+    """A field that holds a number or a boolean; negative ones in two's complement of 64 bits."""
+    return write_varint(number << 3 | _VARINT) + write_varint(value % 2**64)
+
+
+def write_double(number: int, value: float) -> bytes:
+    """A field that holds a floating point number."""
+    return write_varint(number << 3 | _FIXED64) + struct.pack("<d", value)
+
+
+def write_bytes(number: int, value: bytes) -> bytes:
+    """A field that holds a text or a message."""
+    return write_varint(number << 3 | _BYTES) + write_varint(len(value)) + value

@@ -19,7 +19,9 @@ from koordinator.cluster.strategy.table import AGE, NAME
 from koordinator.cluster.structural_schema.custom_schema import CustomSchema
 from koordinator.cluster.structural_schema.embedded_resource import MalformedMetadata
 
-_STEP: Final = re.compile(r"""\.?([A-Za-z0-9_\-]+)|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]|\[(\*|-?\d+)\]""")
+_STEP: Final = re.compile(
+    r"""\.?((?:[A-Za-z0-9_\-/]|\\.)+)|\['((?:[^'\\]|\\.)*)'\]|\["((?:[^"\\]|\\.)*)"\]|\[(\*|-?\d+)\]"""
+)
 _FILTER: Final = re.compile(r"""\[\?\(@\.([\w.\-]+)\s*==\s*["']([^"']*)["']\)\]""")
 
 
@@ -143,7 +145,7 @@ def _cell(obj: Document, entry: Document, now: datetime) -> Any:
         return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
     if kind == "boolean":
         return value if isinstance(value, bool) else None
-    return " ".join(_text(item) for item in found)
+    return _text(value)  # of several, the real server shows the first
 
 
 def _text(value: Any) -> str:
@@ -177,7 +179,8 @@ def _filtered(values: list[Any], step: re.Match[str]) -> list[Any]:
 def _stepped(values: list[Any], step: re.Match[str]) -> list[Any]:
     plain, single, double, index = step.groups()
     if index is None:
-        name = plain or re.sub(r"\\(.)", r"\1", single if single is not None else double)
+        written = plain if plain is not None else single if single is not None else double
+        name = re.sub(r"\\(.)", r"\1", written)
         return [value[name] for value in values if isinstance(value, dict) and name in value]
     lists = [value for value in values if isinstance(value, list)]
     if index == "*":

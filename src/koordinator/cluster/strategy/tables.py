@@ -39,6 +39,10 @@ def _selector(obj: Document) -> str:
         return _NONE
     if not selector.keys() & {"matchLabels", "matchExpressions"}:
         return _labels(selector)
+    return _label_selector(selector)
+
+
+def _label_selector(selector: Document) -> str:
     parts = [_labels(selector["matchLabels"])] if selector.get("matchLabels") else []
     for requirement in selector.get("matchExpressions") or []:
         key, operator = requirement["key"], requirement["operator"]
@@ -151,6 +155,31 @@ def _last_schedule(obj: Document, now: datetime) -> str:
     return age(last, now) if last else _NONE
 
 
+def _scale_target(obj: Document) -> str:
+    reference = obj["spec"].get("scaleTargetRef") or {}
+    return f"{reference.get('kind') or ''}/{reference.get('name') or ''}"
+
+
+def _cpu_target(obj: Document) -> str:
+    """Only version 1's one metric, in the real server's words."""
+    wanted = obj["spec"].get("targetCPUUtilizationPercentage")
+    if wanted is None:
+        return "<none>"
+    current = lookup(obj, ("status", "currentCPUUtilizationPercentage"))
+    return f"cpu: {'<unknown>' if current is None else f'{current}%'}/{wanted}%"
+
+
+HORIZONTAL_POD_AUTOSCALER = table(
+    NAME,
+    computed("Reference", _scale_target),
+    computed("Targets", _cpu_target),
+    computed("MinPods", lambda obj: str(obj["spec"].get("minReplicas") or "<unset>")),
+    integer("MaxPods", "spec.maxReplicas"),
+    integer("Replicas", "status.currentReplicas"),
+    AGE,
+)
+
+
 def _budget(name: str) -> Callable[[Document], str]:
     def read(obj: Document) -> str:
         value = obj["spec"].get(name)
@@ -225,6 +254,27 @@ STORAGE_CLASS = table(
     text("AllowVolumeExpansion", "allowVolumeExpansion", absent=False),
     AGE,
 )
+DEVICE_CLASS = table(NAME, AGE)
+
+
+def _claim_state(claim: Document) -> str:
+    status = claim.get("status") or {}
+    states = [
+        *(["deleted"] if claim["metadata"].get("deletionTimestamp") else []),
+        *(["allocated"] if status.get("allocation") else ["pending"]),
+        *(["reserved"] if status.get("reservedFor") else []),
+    ]
+    return ",".join(states)
+
+
+RESOURCE_CLAIM = table(NAME, computed("State", _claim_state), AGE)
+RESOURCE_SLICE = table(
+    NAME,
+    text("Node", "spec.nodeName", absent=_UNSET),
+    text("Driver", "spec.driver"),
+    text("Pool", "spec.pool.name"),
+    AGE,
+)
 CSI_NODE = table(NAME, computed("Drivers", lambda obj: len(obj["spec"].get("drivers") or []), "integer"), AGE)
 
 
@@ -257,10 +307,54 @@ SERVICE = table(
     AGE,
     computed("Selector", lambda obj: _labels(obj["spec"].get("selector") or {}), wide=True),
 )
+
+
+def _quota(limits: bool) -> Callable[[Document], str]:
+    """One of the two columns; what no controller has counted yet is not shown."""
+
+    def read(obj: Document) -> str:
+        status = obj.get("status") or {}
+        hard, used = status.get("hard") or {}, status.get("used") or {}
+        names = sorted(name for name in hard if name.startswith("limits.") == limits)
+        return ", ".join(f"{name}: {used.get(name, '0')}/{hard[name]}" for name in names)
+
+    return read
+
+
+RESOURCE_QUOTA = table(NAME, computed("Request", _quota(limits=False)), computed("Limit", _quota(limits=True)), AGE)
+NETWORK_POLICY = table(
+    NAME,
+    computed("Pod-Selector", lambda obj: _label_selector(obj["spec"].get("podSelector") or {})),
+    AGE,
+)
 NAMESPACE = table(NAME, text("Status", "status.phase"), AGE)
 CONFIG_MAP = table(NAME, computed("Data", _size("data", "binaryData")), AGE)
 SECRET = table(NAME, text("Type", "type"), computed("Data", _size("data")), AGE)
 SERVICE_ACCOUNT = table(NAME, AGE)
+
+
+def _role(binding: Document) -> str:
+    reference = binding.get("roleRef") or {}
+    return f"{reference.get('kind') or ''}/{reference.get('name') or ''}"
+
+
+def _subjects(kind: str) -> Callable[[Document], str]:
+    def read(binding: Document) -> str:
+        subjects = [subject for subject in binding.get("subjects") or [] if subject.get("kind") == kind]
+        names = (f"{s['namespace']}/{s['name']}" if s.get("namespace") else s.get("name") or "" for s in subjects)
+        return ", ".join(names)
+
+    return read
+
+
+ROLE_BINDING = table(
+    NAME,
+    computed("Role", _role),
+    AGE,
+    computed("Users", _subjects("User"), wide=True),
+    computed("Groups", _subjects("Group"), wide=True),
+    computed("ServiceAccounts", _subjects("ServiceAccount"), wide=True),
+)
 LEASE = table(NAME, text("Holder", "spec.holderIdentity"), AGE)
 CUSTOM_RESOURCE_DEFINITION = table(
     NAME, (Column("Created At", "date"), lambda obj, now: obj["metadata"].get("creationTimestamp"))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from koordinator.api.document import Document
 from koordinator.cluster.errors import already_exists, bad_request, invalid
 from koordinator.cluster.storage.interface import KeyExists, Stored
+from koordinator.cluster.strategy.missing_controllers import creation_warning
 from koordinator.cluster.verbs.admission import Attributes
 from koordinator.cluster.verbs.encoding import encode
 from koordinator.cluster.verbs.environment import Environment, timestamp
@@ -39,7 +40,10 @@ async def create(
     if attributes.target.name != obj["metadata"].get("name"):
         attributes = replace(attributes, target=_named(target, obj))
     await _prepare(environment, attributes)
-    return await _store(environment, target, obj, base, dry_run=options.dry_run)
+    if environment.warns_of_missing_controllers and (warning := creation_warning(resource, obj)):
+        options.warnings.append(warning)
+    with environment.quotas.taken(target, obj, dry_run=options.dry_run):
+        return await _store(environment, target, obj, base, dry_run=options.dry_run)
 
 
 async def _store(environment: Environment, target: Target, obj: Document, base: str, *, dry_run: bool) -> Stored:

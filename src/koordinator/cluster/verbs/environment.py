@@ -15,6 +15,7 @@ from koordinator.cluster.storage.interface import Storage
 from koordinator.cluster.verbs.admission import Admission, NoWebhooks, Webhooks
 from koordinator.cluster.verbs.encoding import decode
 from koordinator.cluster.verbs.identity import new_uid
+from koordinator.cluster.verbs.quotas import NoQuotas, Quotas
 from koordinator.cluster.verbs.selection import SelectorFacts
 
 _NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -32,6 +33,8 @@ class Environment:
     admission: Sequence[Admission] = ()
     webhooks: Webhooks = field(default_factory=NoWebhooks)
     facts: SelectorFacts = field(default_factory=SelectorFacts)
+    quotas: Quotas = field(default_factory=NoQuotas)
+    warns_of_missing_controllers: bool = True
 
     def context(self, warnings: list[str]) -> RequestContext:
         """``warnings`` collects what the answer is to warn of."""

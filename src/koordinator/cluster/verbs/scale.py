@@ -12,7 +12,7 @@ import msgspec
 
 from koordinator.api.document import Document
 from koordinator.cluster.errors import conflict, invalid, not_found, unsupported_media_type
-from koordinator.cluster.patch import accepted_patch_types
+from koordinator.cluster.patch import accepted_patch_types, check_not_applied
 from koordinator.cluster.resource import ScalePaths
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.strategy.scale import (
@@ -59,6 +59,7 @@ async def patch_scale(
 ) -> Stored:
     """Raises ApiError: 415 for a format that the object's kind does not take."""
     accepted = accepted_patch_types(target.resource)
+    check_not_applied(content_type)
     if content_type.partition(";")[0].strip().lower() not in accepted:
         raise unsupported_media_type(content_type, accepted)
     with explained(content_type, body, SCALE) as change:

@@ -1,0 +1,170 @@
+"""The OpenAPI v2 document in protobuf, the only form of it that kubectl and other client-go programs read.
+
+The messages are those of gnostic's OpenAPIv2.proto. They follow the JSON document field by field, so a table of them
+says all there is: ``{key in JSON: (number, what the value is)}``. What this server never writes is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from koordinator.api.document import Document
+from koordinator.cluster.protobuf.wire import write_bytes, write_double, write_number
+
+CONTENT_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+"""What the answer is called."""
+ACCEPTED: Final = (CONTENT_TYPE, "application/com.github.proto-openapi.spec.v2@v1.0+protobuf")
+"""Names by which it is asked for; the second, which client-go sends, is no valid media type."""
+
+Encoder = Callable[[int, Any], bytes]
+"""(field number, JSON value) -> the field in wire format, with its number."""
+Message = Mapping[str, tuple[int, Encoder]]
+
+
+def encode_document(document: Document) -> bytes:
+    """A v2 document as made by ``koordinator.cluster.openapi.v2``."""
+    return _message(document, _DOCUMENT, extensions=16)
+
+
+def _message(value: Document, fields: Message, *, extensions: int = 0) -> bytes:
+    """``extensions``: the field of the keys that begin with ``x-``; 0 where there are none."""
+    parts = []
+    for key, item in value.items():
+        if key in fields:
+            number, encode = fields[key]
+            parts.append(encode(number, item))
+        elif extensions and key.startswith("x-"):
+            parts.append(_named(extensions, key, _any_value(item)))
+    return b"".join(parts)
+
+
+def _named(number: int, name: str, value: bytes) -> bytes:
+    """An entry of what is a map in JSON."""
+    return write_bytes(number, write_bytes(1, name.encode()) + write_bytes(2, value))
+
+
+def _text(number: int, value: str) -> bytes:
+    return write_bytes(number, value.encode())
+
+
+def _texts(number: int, values: list[str]) -> bytes:
+    return b"".join(_text(number, value) for value in values)
+
+
+def _any_value(value: Any) -> bytes:
+    """Readers parse it as YAML, of which JSON is a part."""
+    return write_bytes(2, msgspec.json.encode(value))
+
+
+def _any(number: int, value: Any) -> bytes:
+    return write_bytes(number, _any_value(value))
+
+
+def _anys(number: int, values: list[Any]) -> bytes:
+    return b"".join(_any(number, value) for value in values)
+
+
+def _schema(number: int, value: Document) -> bytes:
+    return write_bytes(number, _message(value, _SCHEMA, extensions=31))
+
+
+def _type(number: int, value: str) -> bytes:
+    return write_bytes(number, _text(1, value))
+
+
+def _items(number: int, value: Document) -> bytes:
+    return write_bytes(number, _schema(1, value))
+
+
+def _schema_or_boolean(number: int, value: Document | bool) -> bytes:
+    return write_bytes(number, write_number(2, value) if isinstance(value, bool) else _schema(1, value))
+
+
+def _schemas(number: int, values: Document) -> bytes:
+    """Properties and Definitions."""
+    entries = (_named(1, name, _message(value, _SCHEMA, extensions=31)) for name, value in values.items())
+    return write_bytes(number, b"".join(entries))
+
+
+def _info(number: int, value: Document) -> bytes:
+    return write_bytes(number, _message(value, {"title": (1, _text), "version": (2, _text)}))
+
+
+def _paths(number: int, values: Document) -> bytes:
+    entries = (_named(2, path, _message(item, _PATH_ITEM, extensions=10)) for path, item in values.items())
+    return write_bytes(number, b"".join(entries))
+
+
+def _operation(number: int, value: Document) -> bytes:
+    return write_bytes(number, _message(value, _OPERATION, extensions=13))
+
+
+def _query_parameters(number: int, values: list[Document]) -> bytes:
+    """ParametersItem, Parameter, NonBodyParameter and its variant for queries, one within the other."""
+    return b"".join(
+        write_bytes(number, write_bytes(1, write_bytes(2, write_bytes(3, _message(value, _QUERY_PARAMETER)))))
+        for value in values
+    )
+
+
+def _responses(number: int, values: Document) -> bytes:
+    """Of each response only the description is ever written; a ResponseValue holds a Response."""
+    described = {code: _message(value, {"description": (1, _text)}) for code, value in values.items()}
+    return write_bytes(number, b"".join(_named(1, code, write_bytes(1, value)) for code, value in described.items()))
+
+
+_SCHEMA: Final[Message] = {
+    "$ref": (1, _text),
+    "format": (2, _text),
+    "title": (3, _text),
+    "description": (4, _text),
+    "default": (5, _any),
+    "multipleOf": (6, write_double),
+    "maximum": (7, write_double),
+    "exclusiveMaximum": (8, write_number),
+    "minimum": (9, write_double),
+    "exclusiveMinimum": (10, write_number),
+    "maxLength": (11, write_number),
+    "minLength": (12, write_number),
+    "pattern": (13, _text),
+    "maxItems": (14, write_number),
+    "minItems": (15, write_number),
+    "uniqueItems": (16, write_number),
+    "maxProperties": (17, write_number),
+    "minProperties": (18, write_number),
+    "required": (19, _texts),
+    "enum": (20, _anys),
+    "additionalProperties": (21, _schema_or_boolean),
+    "type": (22, _type),
+    "items": (23, _items),
+    "properties": (25, _schemas),
+    "example": (30, _any),
+}
+_QUERY_PARAMETER: Final[Message] = {
+    "in": (2, _text),
+    "name": (4, _text),
+    "type": (6, _text),
+    "uniqueItems": (20, write_number),
+}
+_OPERATION: Final[Message] = {
+    "description": (3, _text),
+    "consumes": (7, _texts),
+    "parameters": (8, _query_parameters),
+    "responses": (9, _responses),
+}
+_PATH_ITEM: Final[Message] = {
+    "get": (2, _operation),
+    "put": (3, _operation),
+    "post": (4, _operation),
+    "delete": (5, _operation),
+    "patch": (8, _operation),
+}
+_DOCUMENT: Final[Message] = {
+    "swagger": (1, _text),
+    "info": (2, _info),
+    "paths": (8, _paths),
+    "definitions": (9, _schemas),
+}

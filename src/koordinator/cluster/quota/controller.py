@@ -1,0 +1,200 @@
+"""Enforces ResourceQuotas at creation, follows what they count, and keeps their status."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from functools import partial
+from typing import Final
+
+from koordinator.api.document import Document, copied
+from koordinator.cluster.background import LoopBody
+from koordinator.cluster.errors import ApiError, forbidden
+from koordinator.cluster.quota.ledger import NamespaceLedger
+from koordinator.cluster.quota.usage import kind_of, printed, usage_of
+from koordinator.cluster.resource import Resource
+from koordinator.cluster.storage.interface import Change, OutcomeUnknown, Stored, WriteFailed
+from koordinator.cluster.verbs.encoding import decode
+from koordinator.cluster.verbs.environment import Environment
+from koordinator.cluster.verbs.modify import modify
+from koordinator.cluster.verbs.target import Target
+
+_LOG = logging.getLogger(__name__)
+_RETRY_SECONDS: Final = 5.0
+_NO_QUOTA: Final[AbstractContextManager[None]] = nullcontext()
+
+
+class QuotaController:
+    """Costs one look into an empty dictionary for each creation while there are no quotas."""
+
+    def __init__(self) -> None:
+        self._ledgers: dict[str, NamespaceLedger] = {}
+        self._followed: set[tuple[str, str]] = set()
+        """Kinds (group, plural) that are counted."""
+        self._changed: dict[tuple[str, str], None] = {}
+        """Quotas (namespace, name) whose status is to be written, oldest first."""
+        self._wake = asyncio.Event()
+        self._environment: Environment | None = None
+
+    def taken(self, target: Target, obj: Document, *, dry_run: bool) -> AbstractContextManager[None]:
+        ledger = self._ledgers.get(target.namespace) if target.namespace else None
+        if ledger is None or (target.resource.group, target.resource.plural) not in self._followed:
+            return _NO_QUOTA
+        return self._held(ledger, target, obj, dry_run=dry_run)
+
+    @contextmanager
+    def _held(self, ledger: NamespaceLedger, target: Target, obj: Document, *, dry_run: bool) -> Iterator[None]:
+        usage = usage_of(target.resource, obj)
+        if why := ledger.refusal(usage):
+            raise forbidden(target.resource, obj["metadata"]["name"], why)
+        if dry_run:
+            yield
+            return
+        ticket = ledger.hold(usage)
+        try:
+            yield
+        finally:
+            self._settle(ledger, ticket, target.resource.storage_key(target.namespace, obj["metadata"]["name"]))
+
+    def _settle(self, ledger: NamespaceLedger, ticket: int, key: str) -> None:
+        """From the ticket to the stored object, unless that was followed into the store already."""
+        assert self._environment is not None
+        ledger.count(ticket, None)
+        stored = self._environment.storage.get(key)
+        if stored is not None and not ledger.has(key):
+            self._count(stored.key, stored)
+
+    def loops(self, environment: Environment, add_loop: Callable[[str, LoopBody], None]) -> Mapping[str, LoopBody]:
+        """Name -> what runs until the store closes; ``add_loop`` takes one more for each kind that a quota counts."""
+        self._environment = environment
+        self._add_loop = add_loop
+        return {
+            "resource-quotas": partial(self._follow_quotas, environment),
+            "resource-quota-status": partial(self._write_status, environment),
+        }
+
+    async def _follow_quotas(self, environment: Environment) -> AsyncIterator[None]:
+        resource = _quotas(environment)
+        page = environment.storage.list(resource.storage_prefix())
+        with closing(environment.storage.watch(resource.storage_prefix(), page.revision)) as cursor:
+            self._ledgers.clear()
+            for stored in page.items:
+                self._set(environment, stored)
+            yield
+            while (changes := await cursor.next()) is not None:
+                for change in changes:
+                    if change.type == "deleted":
+                        namespace, name = change.key.split("/")[-2:]
+                        self._drop(namespace, name)
+                    else:
+                        self._set(environment, change.current)
+                yield
+
+    def _set(self, environment: Environment, stored: Stored) -> None:
+        namespace, name = stored.key.split("/")[-2:]
+        spec = decode(_quotas(environment), stored)["spec"]
+        ledger = self._ledgers.get(namespace)
+        known = ledger.accounts.get(name) if ledger is not None else None
+        if ledger is None:
+            ledger = self._ledgers[namespace] = NamespaceLedger()
+            for kind in self._followed:
+                self._recount(environment, kind, namespace)
+        if known is None or known.spec != spec:
+            for kind in sorted({kind_of(each) for each in spec.get("hard") or {}} - self._followed):
+                self._follow(environment, kind)
+            ledger.set_quota(name, spec)
+        self._mark(namespace, name)
+
+    def _drop(self, namespace: str, name: str) -> None:
+        ledger = self._ledgers.get(namespace)
+        if ledger is not None:
+            ledger.drop_quota(name)
+            if not ledger.accounts:
+                del self._ledgers[namespace]
+
+    def _follow(self, environment: Environment, kind: tuple[str, str]) -> None:
+        """Once followed, a kind stays so: quotas come back."""
+        if environment.registry.stored(*kind) is None:
+            return  # a custom kind that is not defined yet; counted from the quota's next change on
+        self._followed.add(kind)
+        for namespace in self._ledgers:
+            self._recount(environment, kind, namespace)
+        self._add_loop(f"resource-quota-of-{kind[1]}", partial(self._follow_kind, environment, kind))
+
+    async def _follow_kind(self, environment: Environment, kind: tuple[str, str]) -> AsyncIterator[None]:
+        resource = environment.registry.stored(*kind)
+        if resource is None:
+            return  # a custom kind that is gone with its definition
+        prefix = resource.storage_prefix()
+        with closing(environment.storage.watch(prefix, environment.storage.revision())) as cursor:
+            # What happened before the watch began, or while it had fallen behind, is counted anew.
+            self._ledgers.clear()
+            for stored in environment.storage.list(_quotas(environment).storage_prefix()).items:
+                self._set(environment, stored)
+            yield
+            while (changes := await cursor.next()) is not None:
+                for change in changes:
+                    self._note(change)
+                yield
+
+    def _recount(self, environment: Environment, kind: tuple[str, str], namespace: str) -> None:
+        resource = environment.registry.stored(*kind)
+        if resource is not None:
+            for stored in environment.storage.list(resource.storage_prefix(namespace)).items:
+                self._count(stored.key, stored)
+
+    def _note(self, change: Change) -> None:
+        self._count(change.key, None if change.type == "deleted" else change.current)
+
+    def _count(self, key: str, stored: Stored | None) -> None:
+        assert self._environment is not None
+        group, plural, namespace = key.split("/")[1:4]
+        ledger = self._ledgers.get(namespace)
+        resource = self._environment.registry.stored("" if group == "core" else group, plural)
+        if ledger is None or resource is None:
+            return
+        usage = None if stored is None else usage_of(resource, decode(resource, stored))
+        for name in ledger.count(key, usage):
+            self._mark(namespace, name)
+
+    def _mark(self, namespace: str, name: str) -> None:
+        self._changed[namespace, name] = None
+        self._wake.set()
+
+    async def _write_status(self, environment: Environment) -> AsyncIterator[None]:
+        resource = _quotas(environment)
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            failed = []
+            while self._changed:
+                namespace, name = next(iter(self._changed))
+                del self._changed[namespace, name]
+                try:
+                    await modify(environment, Target(resource, namespace, name, "status"), self._with_status)
+                except (ApiError, WriteFailed, OutcomeUnknown) as error:
+                    if not isinstance(error, ApiError) or error.code != 404:
+                        # An admission webhook, or a store that cannot write now.
+                        _LOG.warning("status of ResourceQuota %s/%s: %s", namespace, name, error)
+                        failed.append((namespace, name))
+            yield
+            if failed:
+                await environment.clock.sleep(_RETRY_SECONDS)
+                for namespace, name in failed:
+                    self._mark(namespace, name)
+
+    def _with_status(self, quota: Document) -> Document:
+        ledger = self._ledgers.get(quota["metadata"]["namespace"])
+        account = ledger.accounts.get(quota["metadata"]["name"]) if ledger is not None else None
+        if account is None:
+            return quota
+        used = {name: printed(name, amount) for name, amount in sorted(account.used.items())}
+        return {**copied(quota), "status": {"hard": copied(quota["spec"].get("hard") or {}), "used": used}}
+
+
+def _quotas(environment: Environment) -> Resource:
+    resource = environment.registry.stored("", "resourcequotas")
+    assert resource is not None
+    return resource

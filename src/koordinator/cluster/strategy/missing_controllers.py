@@ -1,0 +1,72 @@
+"""Kinds that are served and that nothing in this cluster acts on: what their creator is warned of.
+
+Without a word, a Deployment whose pods never come looks like a defect of the scheduler. The warnings stay true when
+somebody runs kube-controller-manager on this API server, which works: they say what the API server does not do itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from koordinator.api.document import Document
+from koordinator.cluster.quota.usage import is_enforced
+from koordinator.cluster.resource import Resource
+
+_RUN_CONTROLLERS: Final = "unless you run kube-controller-manager with this cluster's kubeconfig"
+_CREATE_PODS: Final = f"create pods directly (kubectl run, kubectl create -f), {_RUN_CONTROLLERS}"
+_WORKLOADS: Final = (
+    ("", "replicationcontrollers", "ReplicationController"),
+    ("apps", "deployments", "Deployment"),
+    ("apps", "replicasets", "ReplicaSet"),
+    ("apps", "statefulsets", "StatefulSet"),
+    ("apps", "daemonsets", "DaemonSet"),
+    ("batch", "jobs", "Job"),
+    ("batch", "cronjobs", "CronJob"),
+)
+_WARNINGS: Final[Mapping[tuple[str, str], str]] = {
+    **{
+        (group, plural): f"no controller in this cluster creates the pods of a {kind}: {_CREATE_PODS}"
+        for group, plural, kind in _WORKLOADS
+    },
+    ("", "services"): (
+        f"no controller in this cluster lists the pods of a Service as its endpoints, {_RUN_CONTROLLERS}; and no "
+        "traffic reaches simulated pods"
+    ),
+    ("", "persistentvolumeclaims"): (
+        f"no controller in this cluster binds a PersistentVolumeClaim to a volume: pods that use it stay pending, "
+        f"{_RUN_CONTROLLERS}"
+    ),
+    ("", "limitranges"): "nothing in this cluster enforces a LimitRange or sets its defaults on containers",
+    ("networking.k8s.io", "networkpolicies"): (
+        "nothing in this cluster enforces a NetworkPolicy: simulated pods have no network"
+    ),
+    ("networking.k8s.io", "ingresses"): "nothing in this cluster serves an Ingress: simulated pods have no network",
+    ("autoscaling", "horizontalpodautoscalers"): (
+        "no controller in this cluster acts on a HorizontalPodAutoscaler; change replicas with kubectl scale"
+    ),
+    ("resource.k8s.io", "resourceclaims"): (
+        "nothing in this cluster allocates the devices of a ResourceClaim: koord-scheduler does not place pods by "
+        "dynamic resources"
+    ),
+}
+"""(group, plural) -> the text of the Warning header."""
+
+
+def creation_warning(resource: Resource, obj: Document) -> str | None:
+    """What to tell whoever creates ``obj``; None where something acts on it, or where a controller creates it."""
+    key = (resource.group, resource.plural)
+    if key == ("", "resourcequotas"):
+        uncounted = sorted(name for name in (obj.get("spec") or {}).get("hard") or {} if not is_enforced(name))
+        return f"nothing in this cluster counts {', '.join(uncounted)}: it is not limited" if uncounted else None
+    warning = _WARNINGS.get(key)
+    if warning is None or obj["metadata"].get("ownerReferences"):
+        return None
+    if key == ("", "services") and not _has_endpoints(obj.get("spec") or {}):
+        return None
+    return warning
+
+
+def _has_endpoints(service_spec: Document) -> bool:
+    """Whether a controller would list them."""
+    return bool(service_spec.get("selector")) and service_spec.get("type") != "ExternalName"

@@ -1,0 +1,103 @@
+"""Subresources of which this cluster has nothing to show: what a kubelet would answer, and tokens.
+
+A client that asks for the logs of a simulated pod must learn that there are none, and not that a path is unknown: that
+would read as an error of the client or of the address.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from koordinator.api.document import Document
+from koordinator.cluster.errors import ApiError, bad_request, not_found
+from koordinator.cluster.verbs.environment import Environment
+from koordinator.cluster.verbs.target import Target
+
+_SIMULATED_RUNTIME: Final = "simulated://"
+_KUBELET_NEEDED: Final[Mapping[str, tuple[str, str]]] = {
+    "log": ("there are no logs; kubectl describe shows its status and events", "fetch the logs of"),
+    "exec": ("no command can run in it", "run a command in"),
+    "attach": ("there is nothing to attach to", "attach to"),
+    "portforward": ("there is no port to forward to", "forward a port to"),
+    "proxy": ("there is no port to forward to", "forward requests to"),
+    "ephemeralcontainers": ("no debug container can join it", "start a debug container in"),
+}
+"""Subresource of pods -> (what follows from having no containers, what a kubelet would be asked to do)."""
+
+Explanation = Callable[[Environment, Target, Document], str]
+"""From the object that was asked about to why there is no answer."""
+
+
+def explain_unavailable(environment: Environment, target: Target) -> ApiError | None:
+    """The refusal of a request for such a subresource: 404 when its object is absent; None for all other requests."""
+    subresource = target.subresource.partition("/")[0]
+    explain = _EXPLANATIONS.get((target.resource.group, target.resource.plural, subresource))
+    if explain is None:
+        return None
+    if subresource == "proxy":
+        target = replace(target, name=_without_port(target.name))
+    obj = environment.lookup(target.resource.group, target.resource.plural, target.namespace, target.name)
+    if obj is None:
+        return not_found(target.resource, target.name)
+    error = bad_request(explain(environment, replace(target, subresource=subresource), obj))
+    error.details = {"name": target.name, "kind": target.resource.plural}
+    return error
+
+
+def _of_pod(environment: Environment, target: Target, pod: Document) -> str:
+    node_name = pod["spec"].get("nodeName")
+    consequence, request = _KUBELET_NEEDED[target.subresource]
+    if not node_name and target.subresource != "ephemeralcontainers":
+        return f"pod {target.name} does not have a host assigned"
+    node = environment.lookup("", "nodes", None, node_name) if node_name else None
+    if node_name and not _is_simulated(node):
+        source = f' from node "{node_name}"' if target.subresource == "log" else f' on node "{node_name}"'
+        return f'this API server connects to no kubelet, so it cannot {request} pod "{target.name}"{source}'
+    return f'pod "{target.name}" is simulated: it has no containers, so {consequence}'
+
+
+def _of_node(environment: Environment, target: Target, node: Document) -> str:
+    if _is_simulated(node):
+        return f'node "{target.name}" is simulated: it has no kubelet to forward to'
+    return f'this API server connects to no kubelet, so it cannot forward requests to node "{target.name}"'
+
+
+def _of_service(environment: Environment, target: Target, service: Document) -> str:
+    return f'this API server forwards no requests, so it cannot reach service "{target.name}"'
+
+
+def _resize(environment: Environment, target: Target, pod: Document) -> str:
+    return f'this API server does not resize pods in place; delete pod "{target.name}" and create it anew'
+
+
+def _token(environment: Environment, target: Target, account: Document) -> str:
+    return (
+        f'no token is issued for service account "{target.name}": this API server accepts the one token in its '
+        "kubeconfig and no other"
+    )
+
+
+def _is_simulated(node: Document | None) -> bool:
+    """Also of a pod whose node is gone: nobody keeps its containers any more."""
+    if node is None:
+        return True
+    info = (node.get("status") or {}).get("nodeInfo") or {}
+    return str(info.get("containerRuntimeVersion") or "").startswith(_SIMULATED_RUNTIME)
+
+
+def _without_port(name: str) -> str:
+    """``p``, ``p:80`` and ``https:p:80`` all name p."""
+    parts = name.split(":")
+    return parts[1] if len(parts) == 3 else parts[0]
+
+
+_EXPLANATIONS: Final[Mapping[tuple[str, str, str], Explanation]] = {
+    **{("", "pods", subresource): _of_pod for subresource in _KUBELET_NEEDED},
+    ("", "pods", "resize"): _resize,
+    ("", "nodes", "proxy"): _of_node,
+    ("", "services", "proxy"): _of_service,
+    ("", "serviceaccounts", "token"): _token,
+}
+"""(group, plural, subresource) -> why there is none."""

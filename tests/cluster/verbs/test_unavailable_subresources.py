@@ -1,0 +1,113 @@
+"""Subresources that need a kubelet or a token service: each says what is missing, never that its path is unknown."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from tests.cluster.embedded import Answer, ApiClient, embedded_api, pod
+
+T = TypeVar("T")
+PODS = "/api/v1/namespaces/default/pods"
+_NODE = {"metadata": {"name": "n"}, "status": {"nodeInfo": {"containerRuntimeVersion": "simulated://1.0.0"}}}
+_KUBELETS_NODE = {"metadata": {"name": "n"}, "status": {"nodeInfo": {"containerRuntimeVersion": "containerd://2.0"}}}
+
+
+def _run(scenario: Callable[[ApiClient], Awaitable[T]]) -> T:
+    async def main() -> T:
+        async with embedded_api() as client:
+            return await scenario(client)
+
+    return asyncio.run(main())
+
+
+def _answer(method: str, path: str, *, node: dict[str, Any] = _NODE, bound: bool = True, body: Any = None) -> Answer:
+    async def scenario(client: ApiClient) -> Answer:
+        await client.post("/api/v1/nodes", node)
+        await client.post(PODS, pod("p", **({"nodeName": "n"} if bound else {})))
+        await client.post("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "robot"}})
+        return await client.request(method, path, body)
+
+    return _run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("method", "subresource", "missing"),
+    [
+        ("GET", "log?container=main&follow=true", "no logs"),
+        ("GET", "exec?command=ls", "no command can run in it"),
+        ("POST", "exec?command=ls", "no command can run in it"),
+        ("GET", "attach", "nothing to attach to"),
+        ("POST", "attach", "nothing to attach to"),
+        ("GET", "portforward", "no port to forward to"),
+        ("POST", "portforward", "no port to forward to"),
+        ("GET", "proxy/some/path", "no port to forward to"),
+        ("PATCH", "ephemeralcontainers", "no debug container can join it"),
+    ],
+)
+def test_a_simulated_pod_says_what_it_lacks(method: str, subresource: str, missing: str) -> None:
+    answer = _answer(method, f"{PODS}/p/{subresource}", body={} if method == "PATCH" else None)
+    assert (answer.status, answer.body["kind"], answer.body["reason"]) == (400, "Status", "BadRequest")
+    assert answer.body["details"] == {"name": "p", "kind": "pods"}
+    assert answer.body["message"].startswith('pod "p" is simulated: it has no containers, so ')
+    assert missing in answer.body["message"]
+
+
+def test_a_pod_of_a_real_kubelet_is_not_called_simulated() -> None:
+    answer = _answer("GET", f"{PODS}/p/log", node=_KUBELETS_NODE)
+    assert (answer.status, answer.body["message"]) == (
+        400,
+        'this API server connects to no kubelet, so it cannot fetch the logs of pod "p" from node "n"',
+    )
+
+
+def test_a_pod_without_a_node_is_refused_as_by_the_real_server() -> None:
+    answer = _answer("POST", f"{PODS}/p/exec?command=ls", bound=False)
+    assert (answer.status, answer.body["message"]) == (400, "pod p does not have a host assigned")
+
+
+@pytest.mark.parametrize("subresource", ["log", "exec", "ephemeralcontainers", "proxy"])
+def test_a_missing_pod_is_not_found(subresource: str) -> None:
+    answer = _answer("GET", f"{PODS}/missing/{subresource}")
+    assert (answer.status, answer.body["details"]) == (404, {"name": "missing", "kind": "pods"})
+
+
+def test_the_port_in_the_name_of_a_proxied_pod_is_not_part_of_its_name() -> None:
+    assert "is simulated" in _answer("GET", f"{PODS}/https:p:80/proxy/").body["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "message"),
+    [
+        ("/api/v1/nodes/n/proxy/stats/summary", "nodes", 'node "n" is simulated: it has no kubelet to forward to'),
+        ("/api/v1/namespaces/default/pods/p/resize", "pods", "this API server does not resize pods in place"),
+    ],
+)
+def test_what_else_is_missing_is_told(path: str, kind: str, message: str) -> None:
+    answer = _answer("GET", path)
+    assert (answer.status, answer.body["details"]["kind"]) == (400, kind)
+    assert message in answer.body["message"]
+
+
+def test_no_tokens_are_issued_and_the_answer_says_which_one_is_accepted() -> None:
+    path = "/api/v1/namespaces/default/serviceaccounts/robot/token"
+    answer = _answer("POST", path, body={"spec": {}})
+    assert (answer.status, answer.body["details"]) == (400, {"name": "robot", "kind": "serviceaccounts"})
+    assert "accepts the one token in its kubeconfig" in answer.body["message"]
+
+
+@pytest.mark.parametrize(
+    "path", [f"{PODS}/p/nonsense", "/api/v1/nowhere", "/apis/no.such/v1/things", "/nowhere", "/apis/no.such/v1"]
+)
+def test_an_unknown_path_has_details(path: str) -> None:
+    """kubectl debug dereferences them without a look."""
+    answer = _answer("GET", path)
+    assert (answer.status, answer.body["reason"], answer.body["details"]) == (404, "NotFound", {})
+
+
+def test_a_method_that_a_path_does_not_take_has_details() -> None:
+    answer = _answer("PUT", PODS, body={})
+    assert (answer.status, answer.body["details"]) == (405, {})

@@ -1,0 +1,60 @@
+"""The real kube-controller-manager runs on the embedded API: what its warnings of missing controllers advise."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.admission_webhooks.api_server import ApiServer
+from tests.cluster.embedded_thread import embedded_server
+from tests.real.programs import RealPrograms
+
+_SECONDS = 60.0
+_CONTAINERS = [{"name": "main", "image": "i"}]
+_TEMPLATE = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": _CONTAINERS}}
+_DEPLOYMENT = {"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": _TEMPLATE}
+_JOB = {"template": {"spec": {"containers": _CONTAINERS, "restartPolicy": "Never"}}}
+
+
+@contextmanager
+def _controllers(program: Path, kubeconfig: Path, log: Path) -> Iterator[None]:
+    command = [str(program), f"--kubeconfig={kubeconfig}", "--leader-elect=false", "--secure-port=0"]
+    arguments = [
+        "--use-service-account-credentials=false",
+        "--controllers=deployment-controller,replicaset-controller,job-controller",
+    ]
+    with log.open("wb") as output, subprocess.Popen([*command, *arguments], stderr=output) as running:
+        try:
+            yield
+        finally:
+            running.terminate()
+            running.wait(20)
+
+
+def test_deployments_and_jobs_get_their_pods(real_programs: RealPrograms, tmp_path: Path) -> None:
+    program = real_programs.kubernetes / "kube-controller-manager"
+    if not program.is_file():
+        pytest.skip(f"{program} is absent")
+    with embedded_server(tmp_path) as kubeconfig, _controllers(program, kubeconfig, tmp_path / "log"):
+        server = ApiServer(kubeconfig)
+        for path, spec in (
+            ("apps/v1/namespaces/default/deployments", _DEPLOYMENT),
+            ("batch/v1/namespaces/default/jobs", _JOB),
+        ):
+            made = server.request("POST", f"/apis/{path}", {"metadata": {"name": "x"}, "spec": spec})
+            assert made.code == 201, made.message
+        end = time.monotonic() + _SECONDS
+        while (found := _owners(server)) != ["Job", "ReplicaSet", "ReplicaSet"]:
+            assert time.monotonic() < end, (found, (tmp_path / "log").read_text()[-2000:])
+            time.sleep(0.2)
+
+
+def _owners(server: ApiServer) -> list[str]:
+    pods: list[dict[str, Any]] = server.request("GET", "/api/v1/namespaces/default/pods").body["items"]
+    return sorted(pod["metadata"]["ownerReferences"][0]["kind"] for pod in pods)
