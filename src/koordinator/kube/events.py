@@ -25,6 +25,7 @@ from koordinator.kube.errors import ApiStatusError, MalformedObjectError, Transp
 from koordinator.kube.event_gates import WriterGates
 from koordinator.kube.event_series import EVENTS_V1, EventEntry, EventKey, EventOptions, event_name, limit_note
 from koordinator.kube.interface import Client, PatchType
+from koordinator.kube.lacks import Lack, lack_for_write
 from koordinator.kube.spam_filter import SpamFilter
 from koordinator.kube.workqueue import WorkQueue
 
@@ -80,6 +81,7 @@ class EventBroadcaster:
         self._pending: OrderedDict[EventEntry, None] = OrderedDict()
         self._pending_essential: OrderedDict[EventEntry, None] = OrderedDict()
         self._queue: WorkQueue[EventEntry] = WorkQueue(clock)
+        self._lack = Lack("events")
         self._last_nanoseconds = 0
         self._drained = asyncio.Event()
         self._gates = WriterGates(self._options.writers, self._options.backlog_per_writer)
@@ -225,7 +227,11 @@ class EventBroadcaster:
             elif error.is_server_error or error.is_too_many_requests:
                 self._retry(entry, str(error))
             elif not entry.dropped:
-                logger.warning("the server refused the event, it is dropped: %s: %s", _describe(entry), error)
+                lack = lack_for_write(error, "write events")
+                if lack:
+                    self._lack.found(lack)
+                else:
+                    logger.warning("the server refused the event, it is dropped: %s: %s", _describe(entry), error)
                 self._drop(entry, "rejected")
         except MalformedObjectError:
             # It was written; only the answer could not be read.
@@ -237,6 +243,7 @@ class EventBroadcaster:
             logger.exception("event could not be written: %s", _describe(entry))
             self._drop(entry, "error")
         else:
+            self._lack.is_over()
             entry.written_count = count
             self._settle(entry)
 
