@@ -483,7 +483,6 @@ def test_that_events_may_not_be_written_is_told_once(caplog: pytest.LogCaptureFi
     with caplog.at_level("INFO"):
         bench.play(scenario)
     assert [record.getMessage() for record in caplog.records] == [
-        'the cluster does not allow this program to write events (User "eve" cannot create resource "events"): '
-        "grant it with: koord manifests | kubectl apply -f -",
+        'User "eve" cannot create resource "events": grant it with: koord manifests | kubectl apply -f -',
         "events: nothing is lacking any more",
     ]

@@ -311,7 +311,6 @@ def test_that_pods_may_not_be_bound_is_told_once(caplog: pytest.LogCaptureFixtur
         assert len(end(story).api.placed()) == 3
     said = [record.getMessage() for record in caplog.records if record.name == "koordinator.kube.lacks"]
     assert said == [
-        'the cluster does not allow this program to bind pods (User "eve" cannot create resource "pods/binding"): '
-        "grant it with: koord manifests | kubectl apply -f -",
+        'User "eve" cannot create resource "pods/binding": grant it with: koord manifests | kubectl apply -f -',
         "bindings: nothing is lacking any more",
     ]

@@ -76,8 +76,8 @@ def lack_for_write(error: ApiStatusError, what: str) -> str:
 
 def _forbidden(error: ApiStatusError, what: str) -> str:
     """The server says who may not do what, and what for."""
-    reason = error.message.rstrip(".") or f"it may not {what}"
-    return f"the cluster does not allow this program to {what} ({reason}): grant it with: {INSTALL}"
+    reason = error.message.rstrip(".") or f"this program is not allowed to {what}"
+    return f"{reason}: grant it with: {INSTALL}"
 
 
 def _is_ours(group: str) -> bool:
