@@ -486,3 +486,18 @@ def test_that_events_may_not_be_written_is_told_once(caplog: pytest.LogCaptureFi
         'User "eve" cannot create resource "events": grant it with: koord manifests | kubectl apply -f -',
         "events: nothing is lacking any more",
     ]
+
+
+def test_events_come_from_the_profile_on_this_host() -> None:
+    bench = Bench()
+    bench.broadcaster = EventBroadcaster(
+        as_client(bench.server), host="node-1", clock=bench.clock, random=Random(1), options=EventOptions()
+    )
+    bench.recorder = bench.broadcaster.recorder("batch-scheduler")
+
+    async def scenario() -> None:
+        bench.scheduled()
+        await bench.clock.advance(1)
+
+    (event,) = bench.play(scenario)
+    assert (event["reportingController"], event["reportingInstance"]) == ("batch-scheduler", "batch-scheduler-node-1")

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from random import Random
-from typing import Literal
+from typing import Final, Literal
 
 from koordinator.api.meta import ObjectReference
 from koordinator.base.clock import Clock
@@ -30,6 +30,9 @@ from koordinator.kube.spam_filter import SpamFilter
 from koordinator.kube.workqueue import WorkQueue
 
 logger = logging.getLogger(__name__)
+
+_INSTANCE_LENGTH: Final = 128
+"""Longer names of an instance are refused."""
 
 EventType = Literal["Normal", "Warning"]
 
@@ -63,15 +66,17 @@ class EventBroadcaster:
         self,
         client: Client,
         *,
-        instance: str,
+        instance: str = "",
+        host: str = "",
         clock: Clock,
         random: Random,
         metrics: Metrics | None = None,
         options: EventOptions | None = None,
     ) -> None:
-        """``instance`` is ``reportingInstance``: upstream writes ``CONTROLLER-HOSTNAME``."""
+        """``instance`` is ``reportingInstance``; without it that is ``CONTROLLER-HOST``, which upstream writes."""
         self._client = client
-        self._instance = instance[:128]
+        self._instance = instance
+        self._host = host
         self._clock = clock
         self._random = random
         self._options = options or EventOptions()
@@ -260,7 +265,8 @@ class EventBroadcaster:
             else:
                 self._patched.inc()
                 return
-        await self._client.create(EVENTS_V1, entry.encoded(self._instance), entry.namespace)
+        instance = self._instance or f"{entry.key.controller}-{self._host}"
+        await self._client.create(EVENTS_V1, entry.encoded(instance[:_INSTANCE_LENGTH]), entry.namespace)
         self._created.inc()
 
     def _settle(self, entry: EventEntry) -> None:
