@@ -459,3 +459,45 @@ def test_long_note_is_cut_between_characters() -> None:
 
 def test_name_that_the_api_would_refuse_is_replaced() -> None:
     assert len(event_name("Not_A_Name", 1)) == 36
+
+
+def test_that_events_may_not_be_written_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    allowed = False
+
+    async def forbidden(verb: str, name: str) -> None:
+        if not allowed:
+            raise ApiStatusError(403, "Forbidden", 'User "eve" cannot create resource "events"')
+
+    bench.server.before = forbidden
+
+    async def scenario() -> None:
+        nonlocal allowed
+        for number in range(5):
+            bench.fail(note=f"note {number}", reason=f"Reason{number}")
+            await bench.clock.advance(1)
+        allowed = True
+        bench.fail(reason="Allowed")
+        await bench.clock.advance(1)
+
+    with caplog.at_level("INFO"):
+        bench.play(scenario)
+    assert [record.getMessage() for record in caplog.records] == [
+        'User "eve" cannot create resource "events": grant it with: koord manifests | kubectl apply -f -',
+        "events: nothing is lacking any more",
+    ]
+
+
+def test_events_come_from_the_profile_on_this_host() -> None:
+    bench = Bench()
+    bench.broadcaster = EventBroadcaster(
+        as_client(bench.server), host="node-1", clock=bench.clock, random=Random(1), options=EventOptions()
+    )
+    bench.recorder = bench.broadcaster.recorder("batch-scheduler")
+
+    async def scenario() -> None:
+        bench.scheduled()
+        await bench.clock.advance(1)
+
+    (event,) = bench.play(scenario)
+    assert (event["reportingController"], event["reportingInstance"]) == ("batch-scheduler", "batch-scheduler-node-1")

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.node import Node
+from koordinator.kube.errors import ApiStatusError
 from koordinator.scheduler.decision_limit import DecisionLimit, packages_of
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.framework import FilterPlugin, Observer, Plugin, PluginError, Reason
@@ -292,3 +293,24 @@ async def act(world: World, what: str, which: Any) -> None:
         world.api.remove("nodes", which)
     elif what == "time":
         await world.settle(float(which))
+
+
+def test_that_pods_may_not_be_bound_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    forbidden = ApiStatusError(403, "Forbidden", 'User "eve" cannot create resource "pods/binding"')
+
+    async def story(world: World) -> None:
+        world.api.fault = lambda name, done: forbidden
+        for number in range(3):
+            world.api.put(make_pod(f"p{number}"))
+        await world.settle(5)
+        assert world.api.placed() == {}
+        world.api.fault = lambda name, done: None
+        await world.settle(12)
+
+    with caplog.at_level("INFO"):
+        assert len(end(story).api.placed()) == 3
+    said = [record.getMessage() for record in caplog.records if record.name == "koordinator.kube.lacks"]
+    assert said == [
+        'User "eve" cannot create resource "pods/binding": grant it with: koord manifests | kubectl apply -f -',
+        "bindings: nothing is lacking any more",
+    ]

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from random import Random
-from typing import Literal
+from typing import Final, Literal
 
 from koordinator.api.meta import ObjectReference
 from koordinator.base.clock import Clock
@@ -25,10 +25,14 @@ from koordinator.kube.errors import ApiStatusError, MalformedObjectError, Transp
 from koordinator.kube.event_gates import WriterGates
 from koordinator.kube.event_series import EVENTS_V1, EventEntry, EventKey, EventOptions, event_name, limit_note
 from koordinator.kube.interface import Client, PatchType
+from koordinator.kube.lacks import Lack, lack_for_write
 from koordinator.kube.spam_filter import SpamFilter
 from koordinator.kube.workqueue import WorkQueue
 
 logger = logging.getLogger(__name__)
+
+_INSTANCE_LENGTH: Final = 128
+"""Longer names of an instance are refused."""
 
 EventType = Literal["Normal", "Warning"]
 
@@ -62,15 +66,17 @@ class EventBroadcaster:
         self,
         client: Client,
         *,
-        instance: str,
+        instance: str = "",
+        host: str = "",
         clock: Clock,
         random: Random,
         metrics: Metrics | None = None,
         options: EventOptions | None = None,
     ) -> None:
-        """``instance`` is ``reportingInstance``: upstream writes ``CONTROLLER-HOSTNAME``."""
+        """``instance`` is ``reportingInstance``; without it that is ``CONTROLLER-HOST``, which upstream writes."""
         self._client = client
-        self._instance = instance[:128]
+        self._instance = instance
+        self._host = host
         self._clock = clock
         self._random = random
         self._options = options or EventOptions()
@@ -80,6 +86,7 @@ class EventBroadcaster:
         self._pending: OrderedDict[EventEntry, None] = OrderedDict()
         self._pending_essential: OrderedDict[EventEntry, None] = OrderedDict()
         self._queue: WorkQueue[EventEntry] = WorkQueue(clock)
+        self._lack = Lack("events")
         self._last_nanoseconds = 0
         self._drained = asyncio.Event()
         self._gates = WriterGates(self._options.writers, self._options.backlog_per_writer)
@@ -225,7 +232,11 @@ class EventBroadcaster:
             elif error.is_server_error or error.is_too_many_requests:
                 self._retry(entry, str(error))
             elif not entry.dropped:
-                logger.warning("the server refused the event, it is dropped: %s: %s", _describe(entry), error)
+                lack = lack_for_write(error, "write events")
+                if lack:
+                    self._lack.found(lack)
+                else:
+                    logger.warning("the server refused the event, it is dropped: %s: %s", _describe(entry), error)
                 self._drop(entry, "rejected")
         except MalformedObjectError:
             # It was written; only the answer could not be read.
@@ -237,6 +248,7 @@ class EventBroadcaster:
             logger.exception("event could not be written: %s", _describe(entry))
             self._drop(entry, "error")
         else:
+            self._lack.is_over()
             entry.written_count = count
             self._settle(entry)
 
@@ -253,7 +265,8 @@ class EventBroadcaster:
             else:
                 self._patched.inc()
                 return
-        await self._client.create(EVENTS_V1, entry.encoded(self._instance), entry.namespace)
+        instance = self._instance or f"{entry.key.controller}-{self._host}"
+        await self._client.create(EVENTS_V1, entry.encoded(instance[:_INSTANCE_LENGTH]), entry.namespace)
         self._created.inc()
 
     def _settle(self, entry: EventEntry) -> None:

@@ -23,6 +23,7 @@ from koordinator.base.deadline import within
 from koordinator.base.metrics import Metrics
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.interface import Client
+from koordinator.kube.lacks import Lack, lack_for_lease
 from koordinator.kube.leader_election_config import JITTER_FACTOR
 from koordinator.kube.leader_election_config import LeaderElectionConfig as LeaderElectionConfig
 from koordinator.kube.leader_election_config import make_identity as make_identity
@@ -65,6 +66,7 @@ class LeaderElector:
         self._clock = clock
         self._random = random
         self._lock = LeaseLock(client, config.name, config.namespace)
+        self._lack = Lack(f"lease {self._lock}")
         self._observed = LeaseSpec()
         self._observed_at = float("-inf")
         self._renewed_at = float("-inf")
@@ -184,11 +186,22 @@ class LeaderElector:
         try:
             attempt = await within(self._clock, seconds, self._acquire_or_renew())
         except (KubeError, TimeoutError) as error:
-            reason = str(error) or f"no answer within {seconds:g}s"
-            logger.warning("lease %s could not be read or written: %s", self._lock, reason)
+            self._tell_failure(error, seconds)
             attempt = _Attempt.FAILED
+        else:
+            self._lack.is_over()
         self._report_leader()
         return attempt
+
+    def _tell_failure(self, error: KubeError | TimeoutError, seconds: float) -> None:
+        lack = ""
+        if isinstance(error, ApiStatusError):
+            lack = lack_for_lease(error, self._config.namespace, self._config.name)
+        if lack:
+            self._lack.found(lack)
+        else:
+            reason = str(error) or f"no answer within {seconds:g}s"
+            logger.warning("lease %s could not be read or written: %s", self._lock, reason)
 
     async def _acquire_or_renew(self) -> _Attempt:
         if self._holds_it and self._clock.monotonic() < self._valid_until and await self._renewed_optimistically():

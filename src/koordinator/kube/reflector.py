@@ -22,6 +22,7 @@ from koordinator.base.deadline import within
 from koordinator.base.errors import KoordinatorError
 from koordinator.kube.errors import ApiStatusError, TransportError
 from koordinator.kube.interface import Client, ListPage, Malformed, WatchEvent
+from koordinator.kube.lacks import Lack, lack_for_kind
 from koordinator.kube.versions import is_older, newest
 
 logger = logging.getLogger(__name__)
@@ -122,6 +123,7 @@ class Reflector(Generic[T]):
         self._version = ""
         self._must_list = True
         self._stale_lists = 0
+        self._lack = Lack(str(selection))
         self.statistics = ReflectorStatistics()
 
     @property
@@ -149,9 +151,14 @@ class Reflector(Generic[T]):
             if error.is_expired and not listing:
                 logger.info("watch of %s expired at %s: listing anew", self._selection, self._version)
                 return 0.0
-            if error.is_not_found and listing and self._absent_is_empty:
-                self._become_empty()
-                return self._options.absent_recheck
+            lack = lack_for_kind(error, self._selection.kind, verb := "list" if listing else "watch")
+            if lack:
+                self.statistics.last_error = lack
+                self._lack.found(lack, verb)
+                if error.is_not_found and listing and self._absent_is_empty:
+                    self._become_empty()
+                    return self._options.absent_recheck
+                return self._backoff.next()
         elif not isinstance(error, TransportError | TimeoutError):
             self._must_list = True
             if not isinstance(error, KoordinatorError):
@@ -205,6 +212,7 @@ class Reflector(Generic[T]):
         self._sink.end_replace(version)
         self._version = version
         self._backoff.reset()
+        self._lack.is_over("list")
 
     async def _replace_page(self, page: ListPage[T]) -> None:
         """In parts: whoever follows the objects may take a while for each."""
@@ -230,6 +238,7 @@ class Reflector(Generic[T]):
         started, events = self._clock.monotonic(), self.statistics.events
         self.statistics.watches += 1
         await within(self._clock, timeout + self._options.watch_grace, self._consume(int(timeout)))
+        self._lack.is_over("watch")
         self.statistics.last_contact = ended = self._clock.monotonic()
         if self.statistics.events == events and ended - started < self._options.short_watch:
             raise TransportError("the watch ended at once without bringing anything")
@@ -258,6 +267,7 @@ class Reflector(Generic[T]):
             statistics.events += 1
             statistics.last_contact = monotonic()
             if event.type == "BOOKMARK":
+                self._lack.is_over("watch")
                 self._take_bookmark(event.resource_version)
                 continue
             sink.apply(event)

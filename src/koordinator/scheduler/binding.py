@@ -22,6 +22,7 @@ from koordinator.base.backoff import Backoff, BackoffPolicy
 from koordinator.base.clock import Clock
 from koordinator.kube.errors import ApiStatusError, KubeError, MalformedObjectError
 from koordinator.kube.interface import Client
+from koordinator.kube.lacks import Lack, lack_for_write
 from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.queue.queued_pod import QueuedPod
@@ -88,6 +89,7 @@ class Binder:
         self._waiting: asyncio.Queue[Binding] = asyncio.Queue()
         self._unfinished = 0
         self._full = False
+        self._lack = Lack("bindings")
         self._drained = asyncio.Event()
         self._drained.set()
 
@@ -165,10 +167,15 @@ class Binder:
                 backoff = backoff or Backoff(_RETRY, self._clock, self._random)
                 await self._clock.sleep(backoff.next())
             else:
+                if self._lack.text:
+                    self._lack.is_over()
                 return _BOUND
 
     async def _settle(self, pod: Pod, node_name: str, error: ApiStatusError) -> Outcome:
         """The server refused. A conflict may mean that an earlier request of ours got through: look."""
+        lack = lack_for_write(error, "bind pods")
+        if lack:
+            self._lack.found(lack)
         if not (error.is_conflict or error.is_not_found):
             return Outcome(Result.REFUSED, str(error))
         seen = await self._until_read(pod)

@@ -16,8 +16,9 @@ from koordinator.api.kinds import PODS
 from koordinator.api.pod import Pod, PodCondition
 from koordinator.api.timestamps import format_time
 from koordinator.base.clock import Clock
-from koordinator.kube.errors import KubeError
+from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.interface import Client, PatchType
+from koordinator.kube.lacks import Lack, lack_for_write
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +64,7 @@ class FailureReporter:
         self._concurrency = concurrency
         self._waiting: OrderedDict[str, Failure] = OrderedDict()
         self._available = asyncio.Semaphore(0)
+        self._lack = Lack("conditions of pods")
 
     def report(self, failure: Failure) -> None:
         """Write the event now and the condition soon, if it differs from what the pod has."""
@@ -110,11 +112,19 @@ class FailureReporter:
                 metadata.namespace,
                 subresource="status",
             )
+        except ApiStatusError as error:
+            lack = lack_for_write(error, "write the status of pods")
+            if lack:
+                self._lack.found(lack)
+            else:
+                logger.debug("condition of pod %s was not written: %s", metadata.key, error)
         except KubeError as error:
             # The next attempt says it again; a pod that is gone needs no condition.
             logger.debug("condition of pod %s was not written: %s", metadata.key, error)
         except Exception:
             logger.exception("condition of pod %s was not written", metadata.key)
+        else:
+            self._lack.is_over()
 
     def _is_said(self, failure: Failure) -> bool:
         condition = scheduled_condition(failure.pod)

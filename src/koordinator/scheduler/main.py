@@ -84,7 +84,7 @@ async def _run(options: Options, configuration: SchedulerConfiguration, election
         metrics.add_process_metrics()
         options.features.export(metrics)
         host = socket.gethostname()
-        events = EventBroadcaster(client, instance=f"{_PROGRAM}-{host}", clock=clock, random=random, metrics=metrics)
+        events = EventBroadcaster(client, host=host, clock=clock, random=random, metrics=metrics)
         elector: LeaderElector | None = None
         working = client
         if election is not None:

@@ -28,14 +28,16 @@ same KubeSchedulerConfiguration, takes part in the same leader election, and wri
 events.
 
 Examples:
+  koord-scheduler --write-config-to=scheduler.yaml
+      Write the default configuration with everything that can be set to a file, and exit.
   koord-scheduler --config=scheduler.yaml --kubeconfig=$HOME/.kube/config
       Schedule for the profiles of scheduler.yaml, once the lease that it names is ours.
   koord-scheduler --kubeconfig=$HOME/.kube/config --leader-elect=false
       The default profile, without an election; only where no other instance runs.
   koord-scheduler --config=scheduler.yaml --write-config-to=/dev/stdout
-      Print the configuration with all defaults filled in, and exit.
-  koord explain pod NAMESPACE/POD --scheduler http://localhost:10251
-      Why that pod is where it is, or why it is pending."""
+      Print what scheduler.yaml means, with all defaults filled in, and exit.
+  koord explain pod default/web --scheduler=http://localhost:10251
+      Why the pod web is where it is, or why it is pending."""
 
 
 @dataclass(frozen=True, slots=True)
