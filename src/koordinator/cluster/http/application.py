@@ -9,14 +9,14 @@ from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 
-from koordinator.cluster.errors import ApiError, method_not_allowed
+from koordinator.cluster.errors import ApiError, method_not_allowed, too_large
 from koordinator.cluster.http.authentication import TokenAuthenticator
-from koordinator.cluster.http.body import MAX_BODY
 from koordinator.cluster.http.endpoints import Endpoints
 from koordinator.cluster.http.path import parse_resource_path
 from koordinator.cluster.http.resources import ResourceHandler
 from koordinator.cluster.http.responses import failure
 from koordinator.cluster.http.reviews import Reviews
+from koordinator.cluster.limits import MAX_BODY
 from koordinator.cluster.storage.interface import StorageError
 from koordinator.cluster.verbs.environment import Environment
 
@@ -49,7 +49,7 @@ class Application:
         except ApiError as error:
             return failure(error)
         except web.HTTPRequestEntityTooLarge:
-            return failure(ApiError(413, "RequestEntityTooLarge", f"limit is {MAX_BODY}"))
+            return failure(too_large(f"limit is {MAX_BODY}"))
         except StorageError as error:
             _LOG.error("%s %s: %s", request.method, request.path, error)
             return failure(ApiError(500, "InternalError", f"Internal error occurred: {error}"))

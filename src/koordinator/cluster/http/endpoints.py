@@ -33,7 +33,9 @@ class Endpoints:
             return _health(parts, "verbose" in request.query)
         if parts[0] == "openapi":
             return json_response(self._openapi(parts[1:]))
-        document = self._discovery(parts, request.headers.get("Accept", ""))
+        accept = request.headers.get("Accept", "")
+        negotiate(accept)
+        document = self._discovery(parts, accept)
         if document is None:
             raise unknown_path()
         if document.get("kind") == "APIGroupDiscoveryList":

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
+
 from koordinator.api.document import copied
 from koordinator.base.errors import KoordinatorError
+from koordinator.cluster.limits import MAX_BODY, TOO_DEEP, is_too_deep
 
 _MISSING: Final = "missing value"
 _BAD_INDEX: Final = "invalid index referenced"
 _ABSENT: Final = object()
+_encode: Final = msgspec.json.Encoder().encode
 
 
 class OperationError(KoordinatorError):
@@ -22,14 +26,24 @@ class OperationError(KoordinatorError):
 
 
 def apply_operations(document: Any, operations: list[Any]) -> Any:
-    """The patched document; ``document`` is left as it is. Raises OperationError."""
-    patched = copied(document)
-    for operation in operations:
-        kind = operation.get("op") if isinstance(operation, dict) else None
-        apply = _OPERATIONS.get(kind) if isinstance(kind, str) else None
-        if apply is None:
-            raise OperationError(f"Unexpected kind: {kind if isinstance(kind, str) else 'unknown'}")
-        patched = apply(patched, operation)
+    """The patched document; ``document`` is left as it is. Raises OperationError, for one that grows too large, too."""
+    patched, copies = copied(document), 0
+    try:
+        for operation in operations:
+            kind = operation.get("op") if isinstance(operation, dict) else None
+            apply = _OPERATIONS.get(kind) if isinstance(kind, str) else None
+            if apply is None:
+                raise OperationError(f"Unexpected kind: {kind if isinstance(kind, str) else 'unknown'}")
+            if kind == "copy":
+                copies += _copied_size(patched, operation)
+                if copies > MAX_BODY:
+                    what = "Unable to complete the copy, the accumulated size increase of copy is"
+                    raise OperationError(f"{what} {copies}, exceeding the limit {MAX_BODY}")
+            patched = apply(patched, operation)
+    except RecursionError as error:
+        raise OperationError(TOO_DEEP) from error
+    if is_too_deep(patched):
+        raise OperationError(TOO_DEEP)
     return patched
 
 
@@ -91,12 +105,21 @@ def _move(document: Any, operation: dict[str, Any]) -> Any:
 
 
 def _copy(document: Any, operation: dict[str, Any]) -> Any:
+    value = copied(_source_of_copy(document, operation))
+    return _place(document, operation, value, "copy", lambda path: "error while adding value during copy")
+
+
+def _source_of_copy(document: Any, operation: dict[str, Any]) -> Any:
     source = _text(operation, "from", "copy operation failed to decode from: operation, missing from field")
     container, key = _find(document, source)
     if container is None:
         raise OperationError(f"copy operation does not apply: doc is missing from path: {source}: {_MISSING}")
-    value = copied(_get(container, key, f"error in copy for from: '{source}'"))
-    return _place(document, operation, value, "copy", lambda path: "error while adding value during copy")
+    return _get(container, key, f"error in copy for from: '{source}'")
+
+
+def _copied_size(document: Any, operation: dict[str, Any]) -> int:
+    """Bytes of JSON, told before they are copied: copies of copies double a document every time."""
+    return len(_encode(_source_of_copy(document, operation)))
 
 
 def _place(document: Any, operation: dict[str, Any], value: Any, verb: str, problem: Callable[[str], str]) -> Any:

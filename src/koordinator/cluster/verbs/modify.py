@@ -16,7 +16,7 @@ from koordinator.cluster.errors import conflict, invalid, not_found
 from koordinator.cluster.resource import Cause, RequestContext
 from koordinator.cluster.storage.interface import KeyMissing, RevisionMismatch, Stored
 from koordinator.cluster.verbs.admission import Attributes
-from koordinator.cluster.verbs.encoding import decode, encode
+from koordinator.cluster.verbs.encoding import check_size, decode, encode
 from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.finalizers import blocks_removal
 from koordinator.cluster.verbs.identity import check_kind, check_name, check_namespace
@@ -76,6 +76,7 @@ async def store(environment: Environment, target: Target, stored: Stored, obj: D
     value = encode(target.resource, obj)
     if _same(value, stored.value):
         return stored
+    check_size(value)
     if dry_run:
         return Stored(stored.key, value, stored.revision)
     metadata = obj["metadata"]

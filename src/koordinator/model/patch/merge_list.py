@@ -44,7 +44,8 @@ def merge_objects(
                 raise PatchError(500, "InternalError", "merging lists cannot yet be specified in the patch")
             case directive:
                 raise PatchError(500, "InternalError", f"unknown patch type: {directive} in map: {go_text(element)}")
-    if replaced:
+    if replaced or not merged:
+        # There is nothing that an element could be merged with, so that it needs no key.
         return [merge({}, element) for element in plain]
     for element in plain:
         key = _key_of(element, merge_key)
