@@ -12,6 +12,7 @@ from aiohttp.http import RawRequestMessage
 from koordinator.cluster.errors import ApiError, method_not_allowed, too_large
 from koordinator.cluster.http.authentication import TokenAuthenticator
 from koordinator.cluster.http.endpoints import Endpoints
+from koordinator.cluster.http.impersonation import check_no_impersonation
 from koordinator.cluster.http.path import parse_resource_path
 from koordinator.cluster.http.resources import ResourceHandler
 from koordinator.cluster.http.responses import failure
@@ -59,6 +60,7 @@ class Application:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         self._authenticator.check(request.path, request.headers.get("Authorization", ""))
+        check_no_impersonation(request.headers)
         path = parse_resource_path(request.path)
         if path is not None:
             return await self._resources.handle(request, path)

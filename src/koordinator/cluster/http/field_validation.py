@@ -8,7 +8,7 @@ from typing import Final
 from koordinator.api.document import Document
 from koordinator.cluster.errors import bad_request, invalid_options
 from koordinator.cluster.resource import Resource
-from koordinator.cluster.strategy.causes import not_supported
+from koordinator.cluster.strategy.causes import go_quoted, not_supported
 
 _MODES = ("Ignore", "Strict", "Warn")
 OPTION_KINDS: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
@@ -28,7 +28,7 @@ def check_fields(resource: Resource, obj: Document, method: str, query: Mapping[
     mode = check_mode(method, query)
     if mode == "Ignore":
         return []
-    unknown = [f'unknown field "{path}"' for path in resource.strategy.unknown_fields(obj)]
+    unknown = [f"unknown field {go_quoted(path)}" for path in resource.strategy.unknown_fields(obj)]
     if unknown and mode == "Strict":
         raise bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '

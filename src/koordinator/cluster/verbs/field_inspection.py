@@ -8,6 +8,7 @@ from koordinator.api.document import Document
 from koordinator.api.kubernetes_types.canonical import WrongType
 from koordinator.cluster.errors import bad_request
 from koordinator.cluster.resource import Resource
+from koordinator.cluster.strategy.causes import go_quoted
 from koordinator.cluster.verbs.options import WriteOptions
 
 Change = Callable[[Document], Document]
@@ -28,7 +29,7 @@ def inspected(resource: Resource, change: Change, options: WriteOptions | None) 
 
     def inspect(old: Document) -> Document:
         new = change(old)
-        complaints = [f'unknown field "{path}"' for path in resource.strategy.unknown_fields(new)]
+        complaints = [f"unknown field {go_quoted(path)}" for path in resource.strategy.unknown_fields(new)]
         if complaints and strict:
             error = UnknownFields(f"strict decoding error: {', '.join(complaints)}")
             raise bad_request(str(error)) from error
