@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from koordinator.cluster.structural_schema.failure import Failure, Fault, go_float
 from koordinator.cluster.structural_schema.formats import FORMATS
 from koordinator.cluster.structural_schema.node import Node
-from koordinator.cluster.structural_schema.regular_expression import PatternError, compiled
+from koordinator.cluster.structural_schema.regular_expression import PatternError, matcher
 
 _EXACT = 1 << 53
 
@@ -32,7 +32,7 @@ def of_strings(node: Node) -> list[Keyword]:
         keywords.append(Keyword(lambda text: len(text) >= least, _invalid(f"should be at least {least} chars long")))
     if node.pattern:
         try:
-            search: Callable[[Any], object] = compiled(node.pattern).search
+            search: Callable[[Any], object] = matcher(node.pattern)
             problem = node.pattern
         except PatternError as error:
             search, problem = bool, f"{node.pattern}, but pattern is invalid: {error}"
