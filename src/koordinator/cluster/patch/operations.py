@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from koordinator.api.document import copied
+from koordinator.api.document import copied, same
 from koordinator.base.errors import KoordinatorError
 from koordinator.cluster.limits import MAX_BODY, TOO_DEEP, is_too_deep
 
@@ -89,7 +89,7 @@ def _test(document: Any, operation: dict[str, Any]) -> Any:
         if container is None:
             raise OperationError(f"test operation does not apply: is missing path: {path}: {_MISSING}")
         found = _get(container, key, f"error in test for path: '{path}'")
-    if not _equal(found, operation.get("value")):
+    if not same(found, operation.get("value")):
         raise OperationError(f"testing value {path} failed: test failed")
     return document
 
@@ -219,14 +219,3 @@ def _take_away(container: Any, key: str, problem: str) -> None:
         del container[_checked_index(key, len(container), problem)]
     elif container.pop(key, _ABSENT) is _ABSENT:
         raise OperationError(f"{problem}: Unable to remove nonexistent key: {key}: {_MISSING}")
-
-
-def _equal(found: Any, wanted: Any) -> bool:
-    """Python takes 1 and true for the same, JSON does not."""
-    if isinstance(found, bool) or isinstance(wanted, bool):
-        return found is wanted
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        return found.keys() == wanted.keys() and all(_equal(found[name], wanted[name]) for name in found)
-    if isinstance(found, list) and isinstance(wanted, list):
-        return len(found) == len(wanted) and all(map(_equal, found, wanted))
-    return bool(found == wanted)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from koordinator.api.document import Document
+from koordinator.api.document import Document, same
 from koordinator.cluster.errors import conflict, invalid, not_found
 from koordinator.cluster.resource import Cause, RequestContext
 from koordinator.cluster.storage.interface import KeyMissing, RevisionMismatch, Stored
@@ -128,5 +128,5 @@ async def _admit(environment: Environment, attributes: Attributes, prepare: Prep
 
 
 def _same(value: bytes, stored: bytes) -> bool:
-    """Equal but for the order of fields. Equal lengths tell 1 from 1.0 and true, which Python calls equal."""
-    return value == stored or (len(value) == len(stored) and _decode(value) == _decode(stored))
+    """Equal but for the order of fields, which is no matter of length."""
+    return value == stored or (len(value) == len(stored) and same(_decode(value), _decode(stored)))
