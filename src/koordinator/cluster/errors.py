@@ -21,7 +21,7 @@ class ApiError(KoordinatorError):
         details: dict[str, Any] | None = None,
         retry_after: int | None = None,
     ) -> None:
-        """Empty ``details`` are sent, too; None are not."""
+        """``details`` are shown even when they are empty, unless they are None: the real server has both."""
         super().__init__(message)
         self.code = code
         self.reason = reason
@@ -92,6 +92,18 @@ def invalid(resource: Resource, name: str, causes: Sequence[Cause]) -> ApiError:
     return ApiError(422, "Invalid", f'{kind} "{name}" is invalid: {listed}', details)
 
 
+def invalid_options(kind: str, causes: Sequence[Cause]) -> ApiError:
+    """422 for query parameters, or for the body of a deletion; ``kind`` is what they are read into: DeleteOptions."""
+    texts = [f"{cause.field}: {cause.message}" for cause in causes]
+    listed = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
+    details = {
+        "group": "meta.k8s.io",
+        "kind": kind,
+        "causes": [{"reason": c.reason, "message": c.message, "field": c.field} for c in causes],
+    }
+    return ApiError(422, "Invalid", f'{kind}.meta.k8s.io "" is invalid: {listed}', details)
+
+
 def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 
@@ -131,6 +143,10 @@ def method_not_allowed() -> ApiError:
     return ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource", {})
 
 
-def unsupported_media_type(offered: str, accepted: Sequence[str]) -> ApiError:
+def too_large(why: str) -> ApiError:
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: {why}")
+
+
+def unsupported_media_type(accepted: Sequence[str], details: dict[str, Any] | None = None) -> ApiError:
     message = f"the body of the request was in an unknown format - accepted media types include: {', '.join(accepted)}"
-    return ApiError(415, "UnsupportedMediaType", message, {"causes": [{"message": f"got {offered!r}"}]})
+    return ApiError(415, "UnsupportedMediaType", message, details)

@@ -75,14 +75,22 @@ def test_classic_discovery_lists_groups_and_resources() -> None:
     assert "deployments/status" in [entry["name"] for entry in resources["resources"]]
 
 
-@pytest.mark.parametrize("path", ["/apis/none", "/apis/none/v1", "/api/v2", "/nothing", "/api/v1/nothings"])
+@pytest.mark.parametrize(
+    "path", ["/apis/none", "/apis/none/v1", "/api/v2", "/nothing", "/api/v1/nothings", "/api/v1/pods/p"]
+)
 def test_what_is_not_served_is_not_found(path: str) -> None:
     assert _answer("GET", path).body["message"] == "the server could not find the requested resource"
 
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("PUT", PODS), ("POST", "/api/v1/pods"), ("POST", PODS + "/p"), ("GET", "/api/v1/pods/p"), ("POST", "/version")],
+    [
+        ("PUT", PODS),
+        ("POST", "/api/v1/pods"),
+        ("POST", PODS + "/p"),
+        ("DELETE", "/api/v1/namespaces"),
+        ("POST", "/version"),
+    ],
 )
 def test_a_method_that_makes_no_sense_is_not_allowed(method: str, path: str) -> None:
     assert _answer(method, path).status == 405

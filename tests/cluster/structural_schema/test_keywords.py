@@ -6,7 +6,7 @@ import pytest
 
 from koordinator.cluster.structural_schema.failure import go_json, shown
 from koordinator.cluster.structural_schema.formats import FORMATS
-from koordinator.cluster.structural_schema.regular_expression import PatternError, compiled
+from koordinator.cluster.structural_schema.regular_expression import PatternError, matcher
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ from koordinator.cluster.structural_schema.regular_expression import PatternErro
     ],
 )
 def test_patterns_are_those_of_go(pattern: str, text: str, fits: bool) -> None:
-    assert bool(compiled(pattern).search(text)) == fits
+    assert matcher(pattern)(text) == fits
 
 
 @pytest.mark.parametrize(
@@ -40,12 +40,26 @@ def test_patterns_are_those_of_go(pattern: str, text: str, fits: bool) -> None:
 )
 def test_what_go_does_not_take_is_refused(pattern: str) -> None:
     with pytest.raises(PatternError, match="error parsing regexp"):
-        compiled(pattern)
+        matcher(pattern)
 
 
-def test_a_unicode_class_is_named_in_the_refusal() -> None:
-    with pytest.raises(PatternError, match=r"\\p\{Greek\}"):
-        compiled(r"^\p{Greek}+$")
+def test_a_pattern_that_goes_back_on_its_steps_elsewhere_is_quick() -> None:
+    # Python's own engine would take longer than the universe has existed.
+    assert not matcher(r"^(a+)+$")("a" * 100_000 + "b")
+
+
+@pytest.mark.parametrize("pattern", ["a" * 70_000, "(x{0,900}y{0,900}){30}"])
+def test_a_pattern_that_takes_too_much_memory_is_refused(pattern: str) -> None:
+    with pytest.raises(PatternError, match=r"expression too large|invalid repeat count"):
+        matcher(pattern)
+
+
+def test_a_text_that_needs_more_states_than_there_is_memory_for_is_still_judged_right() -> None:
+    # One state for each combination of the last 200 characters.
+    fits = matcher("[01]*1[01]{200}$")
+    text = "01" * 5_000
+    assert fits(text + "1" + "0" * 200)
+    assert not fits(text + "0" * 201)
 
 
 @pytest.mark.parametrize(

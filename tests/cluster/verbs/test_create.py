@@ -71,7 +71,10 @@ def test_another_namespace_than_the_urls_is_refused() -> None:
 
 def test_another_kind_than_the_urls_is_refused() -> None:
     refused = _refusal(Verbs(), "configmaps", {"kind": "Secret", **config_map("c")})
-    assert refused.message == "the kind in the data (Secret) does not match the expected kind (ConfigMap)"
+    assert refused.message == (
+        'Secret in version "v1" cannot be handled as a ConfigMap: '
+        "converting (v1.Secret) to (core.ConfigMap): unknown conversion"
+    )
 
 
 def test_an_invalid_object_lists_its_causes() -> None:

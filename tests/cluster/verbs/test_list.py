@@ -91,7 +91,7 @@ def test_a_revision_in_the_future_times_out() -> None:
         ({"resourceVersionMatch": "Exact"}, 422),
         ({"resourceVersionMatch": "Exact", "resourceVersion": "0"}, 422),
         ({"resourceVersionMatch": "Newest", "resourceVersion": "1"}, 422),
-        ({"resourceVersion": "x"}, 422),
+        ({"resourceVersion": "x"}, 400),
         ({"limit": "x"}, 400),
         ({"sendInitialEvents": "true"}, 422),
     ],

@@ -38,7 +38,7 @@ PATCHES = st.fixed_dictionaries(
 )
 def test_what_is_wrong_is_said(patch: Document, code: int, message: str) -> None:
     with pytest.raises(PatchError, match=message) as refused:
-        apply_strategic_patch({}, patch, POD)
+        apply_strategic_patch({"spec": {"containers": [{"name": "b"}]}}, patch, POD)
     assert refused.value.code == code
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
+from typing import Final
 
 from koordinator.api.document import Document
 from koordinator.base.clock import Clock
@@ -12,6 +14,9 @@ from koordinator.cluster.admission_webhooks.failures import CallError, dry_run_u
 from koordinator.cluster.admission_webhooks.matching import Invocation, convert
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.verbs.admission import Attributes
+
+_MAX_WARNINGS: Final = 4096
+"""Of one answer that are kept; an answer to a client has no room for more."""
 
 
 class Caller:
@@ -43,7 +48,10 @@ class Caller:
             raise CallError(webhook.name, str(error)) from error
         # Two webhooks, or two attempts at one write, may say the same.
         told = attributes.request.warnings
-        told.extend(warning for warning in dict.fromkeys(answer.warnings) if warning not in told)
+        known = set(told)
+        told.extend(
+            islice((warning for warning in dict.fromkeys(answer.warnings) if warning not in known), _MAX_WARNINGS)
+        )
         if not answer.allowed:
             raise _denied(webhook.name, answer.refusal)
         return answer

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from koordinator.api.document import Document, copied
+from koordinator.api.document import Document, copied, same
 from koordinator.cluster.admission_webhooks.caller import Caller
 from koordinator.cluster.admission_webhooks.configuration import Webhook
 from koordinator.cluster.admission_webhooks.failures import CallError, internal_error, quoted, timed_out
@@ -57,7 +57,7 @@ class MutatingWebhooks:
             return
         before = copied(attributes.obj)
         _readmit(attributes)
-        if attributes.obj != before:
+        if not same(attributes.obj, before):
             state.note_change()
         for candidate in candidates:
             # Grows while this round goes on: a change in it is heard of by those that come later.
@@ -86,7 +86,7 @@ class MutatingWebhooks:
         answer = await self._caller.call(invocation, attributes, obj, mutating=True)
         patched = _patched(invocation, answer, obj)
         # Compared before defaults come back: what took one away has changed the object, too.
-        if patched is None or patched == obj:
+        if patched is None or same(patched, obj):
             return False
         result = convert(_with_defaults(invocation, patched), wanted, asked)
         assert result is not None

@@ -9,16 +9,17 @@ from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 
-from koordinator.cluster.errors import ApiError, method_not_allowed, storage_failure
+from koordinator.cluster.errors import ApiError, method_not_allowed, storage_failure, too_large
 from koordinator.cluster.health import Health
 from koordinator.cluster.http.authentication import TokenAuthenticator
-from koordinator.cluster.http.body import MAX_BODY
 from koordinator.cluster.http.delivery import deliver
 from koordinator.cluster.http.endpoints import Endpoints
+from koordinator.cluster.http.impersonation import check_no_impersonation
 from koordinator.cluster.http.path import parse_resource_path
 from koordinator.cluster.http.resources import ResourceHandler
 from koordinator.cluster.http.responses import failure
 from koordinator.cluster.http.reviews import Reviews
+from koordinator.cluster.limits import MAX_BODY
 from koordinator.cluster.storage.interface import StorageError, WriteFailed
 from koordinator.cluster.verbs.environment import Environment
 
@@ -52,7 +53,7 @@ class Application:
         except ApiError as error:
             return failure(error)
         except web.HTTPRequestEntityTooLarge:
-            return failure(ApiError(413, "RequestEntityTooLarge", f"limit is {MAX_BODY}"))
+            return failure(too_large(f"limit is {MAX_BODY}"))
         except StorageError as error:
             # The store says itself when writes begin to fail; a line for each of them would fill a disk that is full.
             level = logging.DEBUG if isinstance(error, WriteFailed) else logging.ERROR
@@ -64,7 +65,7 @@ class Application:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         self._authenticator.check(request.path, request.headers.get("Authorization", ""))
-        self._authenticator.check_impersonation(request.headers.get("Impersonate-User"))
+        check_no_impersonation(request.headers)
         path = parse_resource_path(request.path)
         if path is not None:
             return await self._resources.handle(request, path)

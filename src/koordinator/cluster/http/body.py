@@ -2,51 +2,130 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from typing import Any, Final
 
 import msgspec
-import yaml
 from aiohttp import web
 
 from koordinator.api.document import Document
+from koordinator.base.errors import KoordinatorError
 from koordinator.cluster import protobuf
 from koordinator.cluster.errors import bad_request, unsupported_media_type
+from koordinator.cluster.http.yaml_body import YamlError, read_yaml
+from koordinator.cluster.limits import MAX_DEPTH, TOO_DEEP, is_too_deep
 from koordinator.cluster.resource import Resource
+from koordinator.cluster.strategy.json_syntax import complaint, json_kind
 
-MAX_BODY = 3 << 20
-"""Bytes; the real server's limit."""
-_ACCEPTED = ("application/json", "application/yaml", protobuf.CONTENT_TYPE)
+_JSON: Final = "application/json"
+_YAML: Final = "application/yaml"
+_ACCEPTED: Final = (_JSON, _YAML, protobuf.CONTENT_TYPE)
+_LONG_YAML: Final = 16 << 10
+"""Bytes from which on YAML is parsed beside the event loop: a mebibyte takes seconds."""
+_NAMES: Final = ("apiVersion", "kind")
+_SHOWN: Final = 30
+"""Bytes of a body in a message."""
+_TYPE_META: Final = (
+    'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+)
+_UNDECODED: Final = "couldn't get version/kind; json parse error: "
+
+
+class _Undecodable(KoordinatorError):
+    """The text is the real server's."""
 
 
 def media_type(request: web.BaseRequest) -> str:
     return request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
 
-async def read_document(request: web.BaseRequest, resource: Resource | None) -> Document:
-    """The object in the body. Raises ApiError: 400 when it does not parse, 415 for another format."""
-    document = decode_document(await request.read(), media_type(request), resource)
-    if document is None:
-        raise bad_request("the request body must hold an object")
-    return document
+async def read_document(request: web.BaseRequest, kind: str, resource: Resource | None = None) -> Document:
+    """The object of a ``kind`` in the body. Raises ApiError: 400 when it does not parse, 415 for another format.
+
+    ``resource`` names the kind where a body in protobuf does not.
+    """
+    body = await request.read()
+    try:
+        return await _decoded(body, media_type(request), resource)
+    except _Undecodable as error:
+        why = f"the object provided is unrecognized (must be of type {kind}): {error} ({_summary(body)})"
+        raise bad_request(why) from error
 
 
-def decode_document(body: bytes, content_type: str, resource: Resource | None) -> Document | None:
-    """None for an empty body."""
-    if content_type == protobuf.CONTENT_TYPE:
-        return protobuf.decode(body, resource) if body else None
-    if content_type not in ("", "application/json", "application/yaml"):
-        raise unsupported_media_type(content_type, _ACCEPTED)
+async def read_options(request: web.BaseRequest) -> Document | None:
+    """The DeleteOptions in the body; None when it is empty. Raises ApiError as ``read_document`` does."""
+    body = await request.read()
     if not body:
         return None
     try:
-        document: Any = _from_yaml(body) if content_type == "application/yaml" else msgspec.json.decode(body)
-    except (msgspec.DecodeError, yaml.YAMLError, UnicodeDecodeError) as error:
-        raise bad_request(f"the request body does not parse: {error}") from error
+        return await _decoded(body, media_type(request), None)
+    except _Undecodable as error:
+        raise bad_request(str(error)) from error
+
+
+async def _decoded(body: bytes, content_type: str, resource: Resource | None) -> Document:
+    if content_type == protobuf.CONTENT_TYPE:
+        try:
+            return protobuf.decode(body, resource)
+        except RecursionError as error:
+            raise _Undecodable(TOO_DEEP) from error
+    if content_type == _YAML:
+        document = await (asyncio.to_thread(_from_yaml, body) if len(body) > _LONG_YAML else _soon(body))
+    elif content_type in ("", _JSON):
+        document = _from_json(body)
+    else:
+        raise unsupported_media_type(_ACCEPTED)
+    if document is None:
+        return {}
     if not isinstance(document, dict):
-        raise bad_request("the request body must be an object")
+        raise _Undecodable(
+            f"{_UNDECODED}json: cannot unmarshal {json_kind(document)} into Go value of type {_TYPE_META}"
+        )
+    _check_names(document)
     return document
 
 
+async def _soon(body: bytes) -> Any:
+    return _from_yaml(body)
+
+
 def _from_yaml(body: bytes) -> Any:
-    # YAML has a type for moments, JSON writes them as text.
-    return msgspec.to_builtins(yaml.safe_load(body))
+    try:
+        return read_yaml(body)
+    except YamlError as error:
+        raise _Undecodable(str(error)) from error
+
+
+def _from_json(body: bytes) -> Any:
+    try:
+        document = msgspec.json.decode(body)
+    except UnicodeDecodeError:
+        # As Go does; where such a text matters, it is refused for what it has become.
+        return _from_json(body.decode(errors="replace").encode())
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _Undecodable(_UNDECODED + complaint(body, error)) from error
+    # Few bodies have so many brackets that they could be too deep.
+    if body.count(b"{") + body.count(b"[") > MAX_DEPTH and is_too_deep(document):
+        raise _Undecodable(_UNDECODED + TOO_DEEP)
+    return document
+
+
+def _check_names(document: Document) -> None:
+    for name in _NAMES:
+        value = document.get(name)
+        if value is None:
+            document.pop(name, None)
+        elif not isinstance(value, str):
+            why = f"json: cannot unmarshal {json_kind(value)} into Go struct field .{name} of type string"
+            raise _Undecodable(_UNDECODED + why)
+        elif value.count("/") > 1 and name == "apiVersion":
+            raise _Undecodable(f"unexpected GroupVersion string: {value}")
+
+
+def _summary(body: bytes) -> str:
+    """The beginning of a body that is not understood, in hexadecimal digits unless it looks like JSON."""
+    if not body:
+        return "<empty>"
+    more = " ..." if len(body) > _SHOWN else ""
+    start = body[:_SHOWN]
+    return (start.decode(errors="replace") if body.startswith(b"{") else start.hex()) + more

@@ -38,7 +38,9 @@ class Endpoints:
             return web.Response(body=body, headers={"Content-Type": protobuf.CONTENT_TYPE})
         if parts[0] == "openapi":
             return json_response(self._openapi(parts[1:]))
-        document = self._discovery(parts, request.headers.get("Accept", ""))
+        accept = request.headers.get("Accept", "")
+        negotiate(accept)
+        document = self._discovery(parts, accept)
         if document is None:
             raise unknown_path()
         if document.get("kind") == "APIGroupDiscoveryList":

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from koordinator.api.document import Document
-from koordinator.cluster.errors import ApiError, bad_request
+from koordinator.cluster.errors import bad_request, invalid_options
 from koordinator.cluster.resource import Resource
-from koordinator.cluster.strategy.causes import not_supported
+from koordinator.cluster.strategy.causes import go_quoted, not_supported
 
 _MODES = ("Ignore", "Strict", "Warn")
-_OPTIONS = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
+OPTION_KINDS: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
+"""HTTP method -> what the query parameters of a write are read into."""
 
 
 def check_mode(method: str, query: Mapping[str, str]) -> str:
@@ -18,15 +20,7 @@ def check_mode(method: str, query: Mapping[str, str]) -> str:
     mode = query.get("fieldValidation") or "Warn"
     if mode in _MODES:
         return mode
-    kind = _OPTIONS[method]
-    cause = not_supported("fieldValidation", mode, ("", *_MODES))
-    details = {
-        "group": "meta.k8s.io",
-        "kind": kind,
-        "causes": [{"reason": cause.reason, "message": cause.message, "field": cause.field}],
-    }
-    message = f'{kind}.meta.k8s.io "" is invalid: {cause.field}: {cause.message}'
-    raise ApiError(422, "Invalid", message, details)
+    raise invalid_options(OPTION_KINDS[method], [not_supported("fieldValidation", mode, ("", *_MODES))])
 
 
 def check_fields(resource: Resource, obj: Document, method: str, query: Mapping[str, str]) -> list[str]:
@@ -34,7 +28,7 @@ def check_fields(resource: Resource, obj: Document, method: str, query: Mapping[
     mode = check_mode(method, query)
     if mode == "Ignore":
         return []
-    unknown = [f'unknown field "{path}"' for path in resource.strategy.unknown_fields(obj)]
+    unknown = [f"unknown field {go_quoted(path)}" for path in resource.strategy.unknown_fields(obj)]
     if unknown and mode == "Strict":
         raise bad_request(
             f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '

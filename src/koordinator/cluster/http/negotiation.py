@@ -29,16 +29,17 @@ class _MediaType:
 @lru_cache(maxsize=256)
 def negotiate(accept: str) -> Form:
     """The first form of the Accept header that this server makes. Raises ApiError 406 when there is none."""
-    for media in _parse(accept or "*/*"):
-        if media.name not in _JSON:
-            continue
+    offered = [media for media in _parse(accept or "*/*") if media.name in _JSON]
+    for media in offered:
         wanted = media.parameters.get("as")
         if not wanted:
             return "plain"
         form = _FORMS.get((wanted, media.parameters.get("g", ""), media.parameters.get("v", "")))
         if form is not None:
             return form
-    raise ApiError(406, "NotAcceptable", "only the following media types are accepted: application/json")
+    if offered:
+        raise ApiError(406, "NotAcceptable", "only the following media types are accepted: application/json")
+    raise ApiError(406, "NotAcceptable", "406: Not Acceptable\n\nAvailable representations: application/json", {})
 
 
 def _parse(accept: str) -> list[_MediaType]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 
 from aiohttp import web
 
 from koordinator.cluster.errors import ApiError, method_not_allowed, not_found, unknown_path
 from koordinator.cluster.http import rendering
-from koordinator.cluster.http.body import decode_document, media_type, read_document
-from koordinator.cluster.http.field_validation import check_fields, check_mode
+from koordinator.cluster.http.body import read_document, read_options
+from koordinator.cluster.http.field_validation import OPTION_KINDS, check_fields, check_mode
 from koordinator.cluster.http.negotiation import negotiate
 from koordinator.cluster.http.path import ResourcePath
 from koordinator.cluster.http.responses import deleted_details, document_response, json_response, success
@@ -71,10 +70,13 @@ class ResourceHandler:
             return await self._act(request, target)
         if path.subresource and path.subresource not in resource.subresources:
             raise unknown_path()
+        if path.name and resource.namespaced and not path.namespace:
+            raise unknown_path()
         method = (self._on_object if path.name else self._on_collection).get(request.method)
-        names_no_namespace = resource.namespaced and not path.namespace and (path.name or request.method == "POST")
-        if method is None or names_no_namespace or (path.subresource and request.method == "DELETE"):
+        if method is None or not _is_allowed(request.method, resource, path):
             raise method_not_allowed()
+        # Before anything is stored: an answer that cannot be made must not hide a write that was.
+        negotiate(request.headers.get("Accept", ""))
         return await method(request, target)
 
     async def _get(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
@@ -93,16 +95,17 @@ class ResourceHandler:
         return json_response(render.many(list_objects(self._environment, target, options)))
 
     async def _create(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        obj = await read_document(request, target.resource)
+        obj = await read_document(request, target.resource.kind, target.resource)
         with self._writing(request) as options:
             options.warnings.extend(check_fields(target.resource, obj, request.method, request.query))
             stored = await create(self._environment, target, obj, options)
         return self._object(request, target, stored, 201, options.warnings)
 
     async def _update(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        obj = await read_document(request, _shown(target))
+        shown = _shown(target)
+        obj = await read_document(request, shown.kind, shown)
         with self._writing(request) as options:
-            options.warnings.extend(check_fields(_shown(target), obj, request.method, request.query))
+            options.warnings.extend(check_fields(shown, obj, request.method, request.query))
             write = update_scale if _is_scale(target) else update
             stored = await write(self._environment, target, obj, options)
         return self._object(request, target, stored, 200, options.warnings)
@@ -116,7 +119,7 @@ class ResourceHandler:
         return self._object(request, target, stored, 200, options.warnings)
 
     async def _delete(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        chosen = await _delete_options(request)
+        chosen = DeleteOptions.parse(await read_options(request), request.query)
         with self._writing(request, chosen) as options:
             deletion = await delete(self._environment, target, chosen, options)
         if deletion.gone and not target.resource.graceful_deletion:
@@ -124,7 +127,7 @@ class ResourceHandler:
         return self._object(request, target, deletion.stored, 200, options.warnings)
 
     async def _delete_collection(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        chosen = await _delete_options(request)
+        chosen = DeleteOptions.parse(await read_options(request), request.query)
         selection = ListOptions.parse(request.query)
         with self._writing(request, chosen) as options:
             deleted = await delete_collection(self._environment, target, selection, chosen, options)
@@ -137,7 +140,8 @@ class ResourceHandler:
             raise explain_unavailable(self._environment, target) or unknown_path()
         if request.method != "POST" or target.namespace is None:
             raise method_not_allowed()
-        body = await read_document(request, None)
+        negotiate(request.headers.get("Accept", ""))
+        body = await read_document(request, target.subresource.capitalize())
         with self._writing(request) as options:
             kind = ACTION_KINDS.get(target.subresource)
             if kind is not None:
@@ -161,15 +165,18 @@ class ResourceHandler:
             raise method_not_allowed()
         if target.name:
             raise not_found(target.resource, target.name)
-        review = await read_document(request, target.resource)
+        negotiate(request.headers.get("Accept", ""))
+        review = await read_document(request, target.resource.kind, target.resource)
         return document_response(self._reviews.answer(target.resource, review), 201)
 
     @contextmanager
     def _writing(self, request: web.BaseRequest, chosen: DeleteOptions | None = None) -> Iterator[WriteOptions]:
         """The options of a write, whose warnings go out with a refusal, too."""
-        options = WriteOptions.parse(request.query, self._environment.clock.monotonic())
-        if chosen is not None and chosen.dry_run:
-            options = replace(options, dry_run=True)
+        now = self._environment.clock.monotonic()
+        if chosen is not None:
+            options = WriteOptions.of_deletion(request.query, now, dry_run=chosen.dry_run)
+        else:
+            options = WriteOptions.parse(request.query, now, OPTION_KINDS[request.method])
         try:
             yield options
         except ApiError as error:
@@ -192,6 +199,15 @@ class ResourceHandler:
         return json_response(self._renderer(request, target).one(stored), status, warnings or ())
 
 
+def _is_allowed(method: str, resource: Resource, path: ResourcePath) -> bool:
+    """Whether a method that makes sense in general does so here."""
+    if method == "POST":
+        return bool(path.namespace) or not resource.namespaced
+    if method == "DELETE":
+        return not path.subresource if path.name else "deletecollection" in resource.verbs
+    return True
+
+
 def _is_scale(target: Target) -> bool:
     return target.subresource == "scale"
 
@@ -203,8 +219,3 @@ def _shown(target: Target) -> Resource:
 
 def _wants_watch(request: web.BaseRequest) -> bool:
     return request.query.get("watch", "") in ("true", "1", "True", "t")
-
-
-async def _delete_options(request: web.BaseRequest) -> DeleteOptions:
-    body = decode_document(await request.read(), media_type(request), None)
-    return DeleteOptions.parse(body, request.query)

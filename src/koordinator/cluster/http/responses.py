@@ -10,6 +10,7 @@ from aiohttp import web
 
 from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError
+from koordinator.cluster.http.warning_headers import warning_headers
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.verbs.encoding import decode
@@ -20,9 +21,9 @@ _encode = msgspec.json.Encoder().encode
 def json_response(body: bytes, status: int = 200, warnings: Iterable[str] = ()) -> web.Response:
     """``warnings`` become Warning headers, which kubectl prints."""
     response = web.Response(body=body, status=status, content_type="application/json")
-    for warning in warnings:
-        text = warning.replace("\\", "\\\\").replace('"', '\\"')
-        response.headers.add("Warning", f'299 - "{text}"')
+    if warnings:
+        for header in warning_headers(warnings):
+            response.headers.add("Warning", header)
     return response
 
 

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from koordinator.api.document import Document
+from koordinator.api.document import Document, copied
+from koordinator.api.kubernetes_types.canonical import WrongType, canonicalize
+from koordinator.api.kubernetes_types.table import kind_type
+from koordinator.cluster.errors import bad_request
 from koordinator.cluster.http.authentication import GROUPS, USER, TokenAuthenticator
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.strategy.nothing_stored import NothingStored
+from koordinator.cluster.verbs.identity import check_form
 
 _AUTHENTICATION, _AUTHORIZATION = "authentication.k8s.io", "authorization.k8s.io"
 _USER_INFO: Document = {"username": USER, "groups": list(GROUPS)}
@@ -32,6 +36,15 @@ class Reviews:
         }
 
     def answer(self, resource: Resource, review: Document) -> Document:
+        """Raises ApiError 400 for what is no such review."""
+        check_form(resource, review, resource.api_version)
+        checked, kind = copied(review), resource.kind
+        object_type = kind_type(resource.api_version, kind)
+        if object_type is not None:
+            try:
+                canonicalize(checked, object_type)
+            except WrongType as error:
+                raise bad_request(f'{kind} in version "v1" cannot be handled as a {kind}: {error}') from error
         spec = review.get("spec")
         status = self._answers[resource.group, resource.plural](spec if isinstance(spec, dict) else {})
         return {**review, "apiVersion": resource.api_version, "kind": resource.kind, "status": status}

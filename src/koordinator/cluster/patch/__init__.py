@@ -9,10 +9,12 @@ import msgspec
 from koordinator.api.document import Document, copied
 from koordinator.api.kubernetes_types.table import kind_type
 from koordinator.cluster.errors import ApiError, bad_request, unsupported_media_type
+from koordinator.cluster.limits import MAX_DEPTH, TOO_DEEP, is_too_deep
 from koordinator.cluster.patch.json_patch import apply_json_patch
 from koordinator.cluster.patch.merge import apply_merge_patch
 from koordinator.cluster.patch.strategic import apply_strategic_patch
 from koordinator.cluster.resource import Resource
+from koordinator.cluster.strategy.json_syntax import complaint, json_kind
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -27,6 +29,7 @@ __all__ = [
     "accepted_patch_types",
     "apply_patch",
     "check_not_applied",
+    "unsupported_patch",
 ]
 
 
@@ -46,13 +49,25 @@ def apply_patch(content_type: str, original: Document, patch: bytes, resource: R
     media_type = content_type.partition(";")[0].strip().lower()
     object_type = kind_type(resource.api_version, resource.kind)
     if media_type == JSON_PATCH:
-        return apply_json_patch(original, _decode(patch, list, "[]handlers.jsonPatchOp"))
-    if media_type == MERGE_PATCH:
-        return apply_merge_patch(original, _decode(patch, dict, "map[string]interface {}"))
-    if media_type == STRATEGIC_PATCH and object_type is not None:
-        changes = _decode(patch, dict, "map[string]interface {}", "")
-        return apply_strategic_patch(copied(original), changes, object_type)
-    raise unsupported_media_type(content_type, accepted_patch_types(resource))
+        patched = apply_json_patch(original, _decode(patch, list, "[]handlers.jsonPatchOp") or [])
+    elif media_type == MERGE_PATCH:
+        changes = _decode(patch, dict, "map[string]interface {}")
+        if changes is None:
+            raise bad_request("Invalid JSON Patch")
+        patched = apply_merge_patch(original, changes)
+    elif media_type == STRATEGIC_PATCH and object_type is not None:
+        changes = _decode(patch, dict, "map[string]interface {}", "") or {}
+        patched = apply_strategic_patch(copied(original), changes, object_type)
+        # Go's type of an object has neither, so that a patch of them changes nothing.
+        patched |= {"apiVersion": resource.api_version, "kind": resource.kind}
+    else:
+        raise unsupported_patch(resource)
+    return patched
+
+
+def unsupported_patch(resource: Resource) -> ApiError:
+    built_in = kind_type(resource.api_version, resource.kind) is not None
+    return unsupported_media_type(accepted_patch_types(resource), {} if built_in else None)
 
 
 def check_not_applied(content_type: str) -> None:
@@ -65,10 +80,13 @@ def check_not_applied(content_type: str) -> None:
 def _decode(patch: bytes, expected: type, go_type: str, prefix: str = "error decoding patch: ") -> Any:
     try:
         decoded = msgspec.json.decode(patch)
-    except msgspec.DecodeError as error:
-        raise bad_request(f"{prefix}{error}") from error
-    if not isinstance(decoded, expected):
-        kinds = {dict: "object", list: "array", str: "string", bool: "bool"}
-        kind = kinds.get(type(decoded), "number")
-        raise bad_request(f"{prefix}json: cannot unmarshal {kind} into Go value of type {go_type}")
+    except UnicodeDecodeError:
+        return _decode(patch.decode(errors="replace").encode(), expected, go_type, prefix)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise bad_request(f"{prefix}{complaint(patch, error)}") from error
+    if decoded is not None and not isinstance(decoded, expected):
+        raise bad_request(f"{prefix}json: cannot unmarshal {json_kind(decoded)} into Go value of type {go_type}")
+    # Few patches have so many brackets that they could be too deep.
+    if patch.count(b"{") + patch.count(b"[") > MAX_DEPTH and is_too_deep(decoded):
+        raise bad_request(f"{prefix}{TOO_DEEP}")
     return decoded

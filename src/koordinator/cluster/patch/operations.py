@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from koordinator.api.document import copied
+import msgspec
+
+from koordinator.api.document import copied, same
 from koordinator.base.errors import KoordinatorError
+from koordinator.cluster.limits import MAX_BODY, TOO_DEEP, is_too_deep
 
 _MISSING: Final = "missing value"
 _BAD_INDEX: Final = "invalid index referenced"
 _ABSENT: Final = object()
+_encode: Final = msgspec.json.Encoder().encode
 
 
 class OperationError(KoordinatorError):
@@ -22,14 +26,24 @@ class OperationError(KoordinatorError):
 
 
 def apply_operations(document: Any, operations: list[Any]) -> Any:
-    """The patched document; ``document`` is left as it is. Raises OperationError."""
-    patched = copied(document)
-    for operation in operations:
-        kind = operation.get("op") if isinstance(operation, dict) else None
-        apply = _OPERATIONS.get(kind) if isinstance(kind, str) else None
-        if apply is None:
-            raise OperationError(f"Unexpected kind: {kind if isinstance(kind, str) else 'unknown'}")
-        patched = apply(patched, operation)
+    """The patched document; ``document`` is left as it is. Raises OperationError, for one that grows too large, too."""
+    patched, copies = copied(document), 0
+    try:
+        for operation in operations:
+            kind = operation.get("op") if isinstance(operation, dict) else None
+            apply = _OPERATIONS.get(kind) if isinstance(kind, str) else None
+            if apply is None:
+                raise OperationError(f"Unexpected kind: {kind if isinstance(kind, str) else 'unknown'}")
+            if kind == "copy":
+                copies += _copied_size(patched, operation)
+                if copies > MAX_BODY:
+                    what = "Unable to complete the copy, the accumulated size increase of copy is"
+                    raise OperationError(f"{what} {copies}, exceeding the limit {MAX_BODY}")
+            patched = apply(patched, operation)
+    except RecursionError as error:
+        raise OperationError(TOO_DEEP) from error
+    if is_too_deep(patched):
+        raise OperationError(TOO_DEEP)
     return patched
 
 
@@ -75,7 +89,7 @@ def _test(document: Any, operation: dict[str, Any]) -> Any:
         if container is None:
             raise OperationError(f"test operation does not apply: is missing path: {path}: {_MISSING}")
         found = _get(container, key, f"error in test for path: '{path}'")
-    if not _equal(found, operation.get("value")):
+    if not same(found, operation.get("value")):
         raise OperationError(f"testing value {path} failed: test failed")
     return document
 
@@ -91,12 +105,21 @@ def _move(document: Any, operation: dict[str, Any]) -> Any:
 
 
 def _copy(document: Any, operation: dict[str, Any]) -> Any:
+    value = copied(_source_of_copy(document, operation))
+    return _place(document, operation, value, "copy", lambda path: "error while adding value during copy")
+
+
+def _source_of_copy(document: Any, operation: dict[str, Any]) -> Any:
     source = _text(operation, "from", "copy operation failed to decode from: operation, missing from field")
     container, key = _find(document, source)
     if container is None:
         raise OperationError(f"copy operation does not apply: doc is missing from path: {source}: {_MISSING}")
-    value = copied(_get(container, key, f"error in copy for from: '{source}'"))
-    return _place(document, operation, value, "copy", lambda path: "error while adding value during copy")
+    return _get(container, key, f"error in copy for from: '{source}'")
+
+
+def _copied_size(document: Any, operation: dict[str, Any]) -> int:
+    """Bytes of JSON, told before they are copied: copies of copies double a document every time."""
+    return len(_encode(_source_of_copy(document, operation)))
 
 
 def _place(document: Any, operation: dict[str, Any], value: Any, verb: str, problem: Callable[[str], str]) -> Any:
@@ -196,14 +219,3 @@ def _take_away(container: Any, key: str, problem: str) -> None:
         del container[_checked_index(key, len(container), problem)]
     elif container.pop(key, _ABSENT) is _ABSENT:
         raise OperationError(f"{problem}: Unable to remove nonexistent key: {key}: {_MISSING}")
-
-
-def _equal(found: Any, wanted: Any) -> bool:
-    """Python takes 1 and true for the same, JSON does not."""
-    if isinstance(found, bool) or isinstance(wanted, bool):
-        return found is wanted
-    if isinstance(found, dict) and isinstance(wanted, dict):
-        return found.keys() == wanted.keys() and all(_equal(found[name], wanted[name]) for name in found)
-    if isinstance(found, list) and isinstance(wanted, list):
-        return len(found) == len(wanted) and all(map(_equal, found, wanted))
-    return bool(found == wanted)

@@ -36,10 +36,10 @@ def decode(body: bytes, resource: Resource | None) -> Document:
             api_version, kind = resource.api_version, resource.kind
         object_type = kind_type(_core_alias(api_version, kind), kind)
         if object_type is None:
-            raise unsupported_media_type(CONTENT_TYPE, _JSON_TYPES)
+            raise unsupported_media_type(_JSON_TYPES)
         return {"apiVersion": api_version, "kind": kind, **decode_message(raw, object_type)}
     except NoTable as error:
-        raise unsupported_media_type(CONTENT_TYPE, _JSON_TYPES) from error
+        raise unsupported_media_type(_JSON_TYPES) from error
     except (WireError, UnicodeDecodeError) as error:
         raise bad_request(f"unable to decode the protobuf body: {error}") from error
 

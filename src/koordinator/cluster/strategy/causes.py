@@ -39,6 +39,18 @@ def too_long(field: str, limit: int) -> Cause:
     return Cause("FieldValueTooLong", field, f"Too long: may not be more than {limit} bytes")
 
 
+def go_quoted(text: str) -> str:
+    """A text as Go's %q prints it."""
+    escapes = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
+    escapes |= {"\\": "\\\\", '"': '\\"'}
+    return '"' + "".join(escapes.get(part) or (part if part.isprintable() else _escaped(part)) for part in text) + '"'
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    return f"\\x{code:02x}" if code < 0x80 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
 def _join(text: str, detail: str) -> str:
     return f"{text}: {detail}" if detail else text
 

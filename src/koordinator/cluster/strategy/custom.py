@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from koordinator.api.document import Document, copied
+from koordinator.api.document import Document, copied, same
 from koordinator.api.names import dns_subdomain
 from koordinator.cluster.errors import bad_request
 from koordinator.cluster.resource import Cause, Column, RequestContext
@@ -71,7 +71,7 @@ class CustomResourceStrategy:
         context.warnings.extend(finalizer_warnings(obj["metadata"], old["metadata"].get("finalizers") or []))
         if self._status:
             _take(obj, old, "status")
-        if self._desired(obj) != self._desired(old):
+        if not same(self._desired(obj), self._desired(old)):
             obj["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
 
     def prepare_status_update(self, obj: Document, old: Document, context: RequestContext) -> None:

@@ -88,7 +88,7 @@ class CustomResourceDefinitionStrategy(ObjectStrategy):
         causes += check_group_and_scope(spec)
         causes += check_versions(versions, before.get("versions") or [])
         causes += check_names(names)
-        causes += check_conversion(spec["conversion"]) if spec.get("conversion") else []
+        causes += check_conversion(spec["conversion"], before.get("conversion") or {}) if spec.get("conversion") else []
         causes += check_stored_versions((obj.get("status") or {}).get("storedVersions") or [], versions)
         if spec.get("preserveUnknownFields") and not before.get("preserveUnknownFields"):
             causes.append(invalid("spec.preserveUnknownFields", True, _PRESERVE_BY_SCHEMA))

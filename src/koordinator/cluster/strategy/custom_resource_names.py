@@ -13,6 +13,8 @@ from koordinator.cluster.strategy.webhook_client import validate_client
 
 _SCOPES: Final = ("Cluster", "Namespaced")
 _STRATEGIES: Final = ("None", "Webhook")
+_SUPPORTED: Final = ("None",)
+"""What this server does: no conversion webhook is called."""
 _REVIEW_VERSIONS: Final = ("v1", "v1beta1")
 _REQUIRED: Final = ("plural", "singular", "kind", "listKind")
 _MIXED: Final = "may have mixed case, but should otherwise match: "
@@ -46,7 +48,8 @@ def check_names(names: Document) -> list[Cause]:
     return causes
 
 
-def check_conversion(conversion: Document) -> list[Cause]:
+def check_conversion(conversion: Document, before: Document) -> list[Cause]:
+    """``before`` is what an update replaces; what it has that this server does not do stays."""
     field = "spec.conversion"
     causes = _one_of(f"{field}.strategy", conversion.get("strategy") or "", _STRATEGIES)
     webhook = conversion.get("webhook") or {}
@@ -61,7 +64,11 @@ def check_conversion(conversion: Document) -> list[Cause]:
         causes.append(required(client_field, "required when strategy is set to Webhook"))
     else:
         causes += validate_client(client, client_field)
-    return causes + _check_review_versions(versions, versions_field)
+    causes += _check_review_versions(versions, versions_field)
+    if not causes and before.get("strategy") != "Webhook":
+        # A webhook that nobody calls would let every version show what another one has stored.
+        causes.append(not_supported(f"{field}.strategy", "Webhook", _SUPPORTED))
+    return causes
 
 
 def _check_review_versions(versions: list[str], field: str) -> list[Cause]:

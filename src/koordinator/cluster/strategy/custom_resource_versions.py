@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from koordinator.api.document import Document
+from koordinator.api.document import Document, same
 from koordinator.api.names import dns_1035_label
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import invalid, required
@@ -75,7 +75,7 @@ def version_warnings(versions: list[Document]) -> list[str]:
 def _parts(versions: list[Document], name: str, beside: str = "") -> Iterator[tuple[str, Document, Any]]:
     """(path, version, what it says of ``name``); once where all say the same, then with the path ``spec.BESIDE``."""
     said = [version.get(name) for version in versions]
-    if said and all(part == said[0] for part in said):
+    if said and all(same(part, said[0]) for part in said):
         if said[0]:
             yield f"spec.{beside or name}", versions[0], said[0]
         return
@@ -85,12 +85,13 @@ def _parts(versions: list[Document], name: str, beside: str = "") -> Iterator[tu
 
 
 def _check_schemas(versions: list[Document], old: list[Document]) -> list[Cause]:
-    known = [(version.get("name"), schema_of(version), _has_status(version)) for version in old]
+    known = [[version.get("name"), schema_of(version), _has_status(version)] for version in old]
     causes: list[Cause] = []
     for path, version, said in _parts(versions, "schema", "validation"):
         schema = said.get("openAPIV3Schema")
         status = _has_status(version) or (path == "spec.validation" and any(map(_has_status, versions)))
-        if schema and (version.get("name"), schema, _has_status(version)) not in known:
+        found = [version.get("name"), schema, _has_status(version)]
+        if schema and not any(same(found, former) for former in known):
             causes += definition_causes(schema, f"{path}.openAPIV3Schema", status=status)
     return causes
 

@@ -1,4 +1,4 @@
-"""What Go's decoder says of a text that should be a JSON object: clients see these words in refusals."""
+"""What Go's decoder says of a text that should be JSON: clients see these words in refusals."""
 
 from __future__ import annotations
 
@@ -26,19 +26,42 @@ _BETWEEN_TOKENS: Final = frozenset(
 """Where a blank does no harm."""
 
 
+_MAX_STEPS: Final = 20_000
+"""Values and members that a complaint is searched in: it takes Python microseconds for each."""
+_MAX_LEVELS: Final = 200
+
+
 def object_complaint(text: bytes) -> str:
     """Empty for an object and for null."""
     try:
         decoded: Any = msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return _Scanner(text).complaint()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return complaint(text, error)
     if decoded is None or isinstance(decoded, dict):
         return ""
-    kind = {list: "array", str: "string", bool: "bool"}.get(type(decoded), "number")
-    return f"json: cannot unmarshal {kind} into Go value of type map[string]interface {{}}"
+    return f"json: cannot unmarshal {json_kind(decoded)} into Go value of type map[string]interface {{}}"
+
+
+def complaint(text: bytes, error: Exception) -> str:
+    """About a text that did not decode: ``error`` says why, in words that are used where Go's are not known."""
+    if isinstance(error, RecursionError):
+        return "exceeded max depth"
+    try:
+        return _Scanner(text).complaint() or str(error)
+    except _TooLong:
+        return str(error)
+
+
+def json_kind(value: Any) -> str:
+    """What Go calls the type of a decoded value."""
+    return {dict: "object", list: "array", str: "string", bool: "bool"}.get(type(value), "number")
 
 
 class _Unexpected(Exception):
+    pass
+
+
+class _TooLong(Exception):
     pass
 
 
@@ -46,6 +69,8 @@ class _Scanner:
     def __init__(self, text: bytes) -> None:
         self._text = text
         self._at = 0
+        self._steps = 0
+        self._level = 0
 
     def complaint(self) -> str:
         try:
@@ -56,6 +81,9 @@ class _Scanner:
             return str(error)
 
     def _value(self) -> None:
+        self._steps += 1
+        if self._steps > _MAX_STEPS or self._level > _MAX_LEVELS:
+            raise _TooLong
         self._skip(_SPACE)
         opening = self._peek()
         if opening == b"{":
@@ -75,11 +103,13 @@ class _Scanner:
         if self._peek() == closing:
             self._at += 1
             return
+        self._level += 1
         while True:
             member()
             self._skip(_SPACE)
             if self._peek() == closing:
                 self._at += 1
+                self._level -= 1
                 return
             self._expect(b",", f"after {what}")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from koordinator.api.document import Document, copied
+from koordinator.api.document import Document, copied, same
 from koordinator.api.kubernetes_types.canonical import WrongType, canonicalize
 from koordinator.api.kubernetes_types.table import ObjectType, kind_type
 from koordinator.api.names import NameCheck, dns_subdomain
@@ -70,7 +70,7 @@ class ObjectStrategy:
             _take(obj, old, "status")
         apply_defaults(obj, self._type)
         self.admit_update(obj, old, context)
-        if self._generation and self.desired(obj) != self.desired(old):
+        if self._generation and not same(self.desired(obj), self.desired(old)):
             obj["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
 
     def prepare_status_update(self, obj: Document, old: Document, context: RequestContext) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from koordinator.cluster.structural_schema.keywords import same
+from koordinator.api.document import same
 from koordinator.cluster.structural_schema.node import Node
 
 _ABSENT: Final = object()

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from koordinator.api.document import same
 from koordinator.cluster.structural_schema.failure import Failure, Fault, go_float
 from koordinator.cluster.structural_schema.formats import FORMATS
 from koordinator.cluster.structural_schema.node import Node
-from koordinator.cluster.structural_schema.regular_expression import PatternError, compiled
+from koordinator.cluster.structural_schema.regular_expression import PatternError, matcher
 
 _EXACT = 1 << 53
 
@@ -32,7 +33,7 @@ def of_strings(node: Node) -> list[Keyword]:
         keywords.append(Keyword(lambda text: len(text) >= least, _invalid(f"should be at least {least} chars long")))
     if node.pattern:
         try:
-            search: Callable[[Any], object] = compiled(node.pattern).search
+            search: Callable[[Any], object] = matcher(node.pattern)
             problem = node.pattern
         except PatternError as error:
             search, problem = bool, f"{node.pattern}, but pattern is invalid: {error}"
@@ -90,17 +91,6 @@ def type_failure(path: str, wanted: str, got: str) -> Failure:
 def is_whole(number: float) -> bool:
     """Go's test for a float that is an integer in JSON."""
     return number.is_integer() and abs(number) <= _EXACT
-
-
-def same(one: Any, other: Any) -> bool:
-    """Equal, where 1, 1.0 and true are three things."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
-    if isinstance(one, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    return bool(one == other)
 
 
 def _converts(value: Any, allowed: Any) -> bool:

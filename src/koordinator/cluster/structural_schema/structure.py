@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from koordinator.api.document import Document
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import forbidden, invalid, required
-from koordinator.cluster.structural_schema.regular_expression import PatternError, compiled
+from koordinator.cluster.structural_schema.regular_expression import PatternError, matcher
 
 Level = Literal["root", "item", "field"]
 _INT_OR_STRING: Final = [{"type": "integer"}, {"type": "string"}]
@@ -155,7 +155,7 @@ def _values(schema: Document, path: str) -> list[Cause]:
         causes += _nested(schema["not"], f"{path}.not")
     if schema.get("pattern"):
         try:
-            compiled(schema["pattern"])
+            matcher(schema["pattern"])
         except PatternError as error:
             why = f"must be a valid regular expression, but isn't: {error}"
             causes.append(invalid(f"{path}.pattern", schema["pattern"], why))

@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError, bad_request, conflict, invalid
-from koordinator.cluster.resource import Cause
+from koordinator.cluster.resource import Cause, Resource
 from koordinator.cluster.storage.interface import Stored
+from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.verbs.admission import Attributes
 from koordinator.cluster.verbs.environment import Environment, timestamp
+from koordinator.cluster.verbs.identity import check_form, check_namespace
 from koordinator.cluster.verbs.modify import retry, store
 from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import Target
 
 _KIND = ("", "v1", "Binding")
+BINDING: Final = Resource(
+    group=_KIND[0],
+    version=_KIND[1],
+    plural="bindings",
+    kind=_KIND[2],
+    namespaced=True,
+    strategy=ObjectStrategy("v1", "Binding"),
+)
+"""The form of the body; nothing is stored as it."""
 
 
 async def bind(environment: Environment, target: Target, binding: Document, options: WriteOptions) -> None:
     """Raises ApiError: 409 when the pod has a node, is being deleted or is gated; 404 without the pod."""
+    _complete(target, binding)
     context = environment.context(options.warnings)
     attributes = Attributes("CREATE", target, binding, None, context, options, body_kind=_KIND)
     if environment.webhooks.mutates(attributes):
-        _complete(target, binding)
         await environment.webhooks.mutate(attributes)
-    metadata = binding.get("metadata") or {}
+        _complete(target, binding)
+    metadata = binding["metadata"]
     if (metadata.get("name") or target.name) != target.name:
         raise bad_request("name in URL does not match name in Binding object")
     destination = _destination(target, binding)
@@ -43,11 +57,10 @@ async def bind(environment: Environment, target: Target, binding: Document, opti
 
 
 def _complete(target: Target, binding: Document) -> None:
-    """What the real server fills in before anyone else sees the binding."""
-    binding.setdefault("kind", "Binding")
-    binding.setdefault("apiVersion", "v1")
-    binding.setdefault("metadata", {}).setdefault("namespace", target.namespace)
-    binding.setdefault("target", {})
+    """What the real server fills in before anyone else sees the binding. Raises ApiError 400."""
+    check_form(BINDING, binding, BINDING.api_version)
+    check_namespace(target, binding, BINDING)
+    BINDING.strategy.decode(binding)
 
 
 def _destination(target: Target, binding: Document) -> str:

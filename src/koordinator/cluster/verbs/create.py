@@ -9,7 +9,7 @@ from koordinator.cluster.errors import already_exists, bad_request, invalid
 from koordinator.cluster.storage.interface import KeyExists, Stored
 from koordinator.cluster.strategy.missing_controllers import creation_warning
 from koordinator.cluster.verbs.admission import Attributes
-from koordinator.cluster.verbs.encoding import encode
+from koordinator.cluster.verbs.encoding import check_size, encode
 from koordinator.cluster.verbs.environment import Environment, timestamp
 from koordinator.cluster.verbs.identity import check_kind, check_namespace
 from koordinator.cluster.verbs.options import WriteOptions
@@ -53,10 +53,12 @@ async def _store(environment: Environment, target: Target, obj: Document, base: 
         name = obj["metadata"]["name"]
         key = resource.storage_key(target.namespace, name)
         try:
+            value = encode(resource, obj)
+            check_size(value)
             if not dry_run:
-                return await environment.storage.create(key, encode(resource, obj))
+                return await environment.storage.create(key, value)
             if environment.storage.get(key) is None:
-                return Stored(key, encode(resource, obj), 0)
+                return Stored(key, value, 0)
         except KeyExists:
             pass
         if base:

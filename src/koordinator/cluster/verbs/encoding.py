@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 
 from koordinator.api.document import Document
+from koordinator.cluster.errors import too_large
+from koordinator.cluster.limits import MAX_BODY
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Stored
 
@@ -30,6 +32,12 @@ def encode(resource: Resource, obj: Document) -> bytes:
     body: Document = {"metadata": metadata}
     body.update((name, value) for name, value in obj.items() if name not in _LEFT_OUT)
     return _encode(body)
+
+
+def check_size(value: bytes) -> None:
+    """Raises ApiError 413 for an object that patches, webhooks or defaults have made too large."""
+    if len(value) > MAX_BODY:
+        raise too_large(f"limit is {MAX_BODY}")
 
 
 def decode(resource: Resource, stored: Stored) -> Document:

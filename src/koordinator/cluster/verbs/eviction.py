@@ -65,7 +65,7 @@ async def evict(environment: Environment, target: Target, eviction: Document, op
 def _complete(target: Target, eviction: Document) -> None:
     """What the real server fills in before anyone else sees the eviction. Raises ApiError 400."""
     check_form(EVICTION, eviction, *_VERSIONS)
-    check_namespace(target, eviction)
+    check_namespace(target, eviction, EVICTION)
     EVICTION.strategy.decode(eviction)
 
 
@@ -74,7 +74,8 @@ def _delete_options(target: Target, eviction: Document, options: WriteOptions) -
     if body.get(_SERVER_SET_FIELD):
         why = "can not be set for pod eviction, try after removing the option"
         raise invalid(EVICTION, target.name, [causes.invalid(f"deleteOptions.{_SERVER_SET_FIELD}", True, why)])
-    return DeleteOptions.parse({**body, "dryRun": body.get("dryRun") or options.dry_run}, {})
+    asked = body.get("dryRun") or (["All"] if options.dry_run else None)
+    return DeleteOptions.parse({**body, "dryRun": asked}, {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from koordinator.api.kubernetes_types.table import ObjectType, kind_type
 from koordinator.cluster.errors import bad_request
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.schema.strict import Unknown, find_unknown
+from koordinator.cluster.strategy.causes import go_quoted
 from koordinator.cluster.verbs.options import WriteOptions
 
 Change = Callable[[Document], Document]
@@ -46,7 +47,7 @@ def inspected(resource: Resource, change: Change, body: bytes, options: WriteOpt
             assert object_type is not None
             complaints = _drop_added(new, old, object_type)
         else:
-            complaints = [f'unknown field "{path}"' for path in resource.strategy.unknown_fields(new)]
+            complaints = [f"unknown field {go_quoted(path)}" for path in resource.strategy.unknown_fields(new)]
         if complaints and mode == "Strict":
             error = UnknownFields(f"strict decoding error: {', '.join(complaints)}")
             raise bad_request(str(error)) from error

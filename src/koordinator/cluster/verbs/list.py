@@ -71,7 +71,7 @@ def check_not_too_new(environment: Environment, revision: int | None) -> None:
     """A client may know a revision of a store that is gone; waiting for it would be waiting in vain."""
     current = environment.storage.revision()
     if revision is not None and revision > current:
-        message = f"Too large resource version: {revision}, current: {current}"
+        message = f"Timeout: Too large resource version: {revision}, current: {current}"
         cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
         raise ApiError(504, "Timeout", message, {"causes": [cause]}, retry_after=1)
 

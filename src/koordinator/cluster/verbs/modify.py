@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 
-from koordinator.api.document import Document
+from koordinator.api.document import Document, same
 from koordinator.cluster.errors import conflict, invalid, not_found
 from koordinator.cluster.resource import Cause, RequestContext
 from koordinator.cluster.storage.interface import KeyMissing, RevisionMismatch, Stored
 from koordinator.cluster.verbs.admission import Attributes
-from koordinator.cluster.verbs.encoding import decode, encode
+from koordinator.cluster.verbs.encoding import check_size, decode, encode
 from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.finalizers import blocks_removal
 from koordinator.cluster.verbs.identity import check_kind, check_name, check_namespace
@@ -76,6 +76,7 @@ async def store(environment: Environment, target: Target, stored: Stored, obj: D
     value = encode(target.resource, obj)
     if _same(value, stored.value):
         return stored
+    check_size(value)
     if dry_run:
         return Stored(stored.key, value, stored.revision)
     metadata = obj["metadata"]
@@ -127,5 +128,5 @@ async def _admit(environment: Environment, attributes: Attributes, prepare: Prep
 
 
 def _same(value: bytes, stored: bytes) -> bool:
-    """Equal but for the order of fields. Equal lengths tell 1 from 1.0 and true, which Python calls equal."""
-    return value == stored or (len(value) == len(stored) and _decode(value) == _decode(stored))
+    """Equal but for the order of fields, which is no matter of length."""
+    return value == stored or (len(value) == len(stored) and same(_decode(value), _decode(stored)))

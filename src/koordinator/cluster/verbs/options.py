@@ -2,17 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from koordinator.api.document import Document
+from koordinator.api.kubernetes_types.canonical import WrongType, canonicalize
+from koordinator.api.kubernetes_types.table import named
 from koordinator.base.durations import DurationError, parse_duration
-from koordinator.cluster.errors import ApiError, bad_request
+from koordinator.cluster.errors import bad_request, invalid_options
+from koordinator.cluster.resource import Cause
+from koordinator.cluster.strategy.causes import forbidden, go_quoted, invalid, not_supported, too_long
 
 Query = Mapping[str, str]
 
-_MATCHES = ("", "Exact", "NotOlderThan")
+_NOT_OLDER: Final = "NotOlderThan"
+_MATCHES: Final = ("Exact", _NOT_OLDER)
+_MATCH: Final = "resourceVersionMatch"
+_LIST: Final = "ListOptions"
+_DELETE: Final = "DeleteOptions"
+_OPTIONS_TYPE: Final = named("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions")
+_POLICIES: Final = ("Foreground", "Background", "Orphan")
+_ALL: Final = "All"
+_LONGEST_MANAGER: Final = 128
+"""Bytes."""
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_UNSIGNED: Final = re.compile(r"[0-9]+")
+_LONGEST_INTEGER: Final = 40
+"""Digits; Python takes long to read thousands."""
 _META: Final = "meta.k8s.io/v1"
 _TIMEOUT_SECONDS: Final = 34.0
 """The real server's limit for a write."""
@@ -35,10 +53,7 @@ class ListOptions:
 
     @classmethod
     def parse(cls, query: Query) -> ListOptions:
-        """Raises ApiError 400 for values that do not parse, 422 for combinations that mean nothing."""
-        match = query.get("resourceVersionMatch", "")
-        if match not in _MATCHES:
-            raise _invalid_option("resourceVersionMatch", f'Unsupported value: "{match}"', 'supported values: "Exact"')
+        """Raises ApiError 400 for values that do not parse."""
         initial = query.get("sendInitialEvents")
         return cls(
             label_selector=query.get("labelSelector", ""),
@@ -46,39 +61,48 @@ class ListOptions:
             limit=_integer(query, "limit") or 0,
             continue_token=query.get("continue", ""),
             revision=_revision(query.get("resourceVersion", "")),
-            match=match,
+            match=query.get("resourceVersionMatch", ""),
             allow_bookmarks=_boolean(query.get("allowWatchBookmarks")),
             send_initial_events=None if initial in (None, "") else _boolean(initial),
             timeout_seconds=_integer(query, "timeoutSeconds"),
         )
 
     def check_list(self) -> None:
+        """Raises ApiError 422 for combinations that mean nothing, and 400."""
+        causes: list[Cause] = []
+        if self.match:
+            if self.revision is None:
+                causes.append(_match("is forbidden unless resourceVersion is provided"))
+            if self.continue_token:
+                causes.append(_match("is forbidden when continue is provided"))
+            if self.match not in _MATCHES:
+                causes.append(not_supported(_MATCH, self.match, (*_MATCHES, "")))
+            if self.match == "Exact" and self.revision == 0:
+                causes.append(_match('"exact" is forbidden for resourceVersion "0"'))
         if self.send_initial_events is not None:
-            raise _invalid_option("sendInitialEvents", "Forbidden", "sendInitialEvents is forbidden for list")
-        if self.match and self.revision is None:
-            why = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-            raise _invalid_option("resourceVersionMatch", "Forbidden", why)
-        if self.match == "Exact" and self.revision == 0:
-            why = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-            raise _invalid_option("resourceVersionMatch", "Forbidden", why)
-        if self.continue_token and self.match:
-            why = "resourceVersionMatch is forbidden when continue is provided"
-            raise _invalid_option("resourceVersionMatch", "Forbidden", why)
+            causes.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+        if causes:
+            raise invalid_options(_LIST, causes)
         if self.continue_token and self.revision:
             raise bad_request("specifying resource version is not allowed when using continue")
 
     def check_watch(self) -> None:
-        if self.send_initial_events is None:
-            if self.match:
-                why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-                raise _invalid_option("resourceVersionMatch", "Forbidden", why)
-            return
-        if self.match != "NotOlderThan":
-            why = 'sendInitialEvents requires setting resourceVersionMatch to "NotOlderThan"'
-            raise _invalid_option("resourceVersionMatch", "Forbidden", why)
-        if self.send_initial_events and not self.allow_bookmarks:
-            why = "sendInitialEvents requires allowWatchBookmarks"
-            raise _invalid_option("sendInitialEvents", "Forbidden", why)
+        """Raises ApiError 422 for combinations that mean nothing."""
+        causes: list[Cause] = []
+        if self.send_initial_events is not None and self.match != _NOT_OLDER:
+            why = f"sendInitialEvents requires setting {_MATCH} to {_NOT_OLDER}"
+            causes.append(forbidden(_MATCH, why))
+        if self.match:
+            if self.send_initial_events is None:
+                causes.append(_match("is forbidden for watch unless sendInitialEvents is provided"))
+            if self.match != _NOT_OLDER:
+                causes.append(not_supported(_MATCH, self.match, (_NOT_OLDER,)))
+            if self.continue_token:
+                causes.append(_match("is forbidden when continue is provided"))
+        if not causes and self.send_initial_events and not self.allow_bookmarks:
+            causes.append(forbidden("sendInitialEvents", "sendInitialEvents requires allowWatchBookmarks"))
+        if causes:
+            raise invalid_options(_LIST, causes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +117,25 @@ class WriteOptions:
     warnings: list[str] = field(default_factory=list)
 
     @classmethod
-    def parse(cls, query: Query, now: float) -> WriteOptions:
-        """``now`` is on the monotonic clock. Raises ApiError 400 for a timeout that is no duration."""
+    def parse(cls, query: Query, now: float, kind: str) -> WriteOptions:
+        """``now`` is on the monotonic clock, ``kind`` what the real server reads the query into: CreateOptions.
+
+        Raises ApiError 400 for a timeout that is no duration, 422 for values that are not allowed.
+        """
+        asked, manager = _dry_run(query), query.get("fieldManager", "")
+        if causes := [*_check_dry_run(asked), *_check_field_manager(manager)]:
+            raise invalid_options(kind, causes)
         return cls(
-            dry_run=dry_run(query),
-            field_manager=query.get("fieldManager", ""),
+            dry_run=bool(asked),
+            field_manager=manager,
             field_validation=query.get("fieldValidation", ""),
             deadline=now + _timeout(query.get("timeout", "")),
         )
+
+    @classmethod
+    def of_deletion(cls, query: Query, now: float, *, dry_run: bool) -> WriteOptions:
+        """Of a request whose own options say whether it is a dry run. Raises ApiError 400 as ``parse`` does."""
+        return cls(dry_run=dry_run, deadline=now + _timeout(query.get("timeout", "")))
 
     def document(self, kind: str) -> Document:
         """As an object of the API: CreateOptions or UpdateOptions."""
@@ -120,23 +155,27 @@ class DeleteOptions:
     propagation_policy: str = ""
 
     @classmethod
-    def parse(cls, body: Mapping[str, Any] | None, query: Query) -> DeleteOptions:
-        if body is None:
-            return cls(
-                grace_period_seconds=_integer(query, "gracePeriodSeconds"),
-                dry_run=dry_run(query),
-                propagation_policy=query.get("propagationPolicy", ""),
-            )
-        preconditions = body.get("preconditions") or {}
-        grace = body.get("gracePeriodSeconds")
-        if grace is not None and not isinstance(grace, int):
-            raise bad_request("gracePeriodSeconds must be a whole number of seconds")
+    def parse(cls, body: Document | None, query: Query) -> DeleteOptions:
+        """Takes over ``body``. Raises ApiError: 400 for values of other types, 422 for those that are not allowed."""
+        given = _from_query(query) if body is None else body
+        kind = given.get("kind") or _DELETE
+        if kind != _DELETE:
+            version = given.get("apiVersion") or "v1"
+            why = f'no kind "{kind}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:111"'
+            raise bad_request(why)
+        try:
+            canonicalize(given, _OPTIONS_TYPE)
+        except WrongType as error:
+            raise bad_request(str(error)) from error
+        if causes := _check_deletion(given):
+            raise invalid_options(_DELETE, causes)
+        preconditions = given.get("preconditions") or {}
         return cls(
-            grace_period_seconds=grace,
+            grace_period_seconds=given.get("gracePeriodSeconds"),
             uid=preconditions.get("uid") or "",
             resource_version=preconditions.get("resourceVersion") or "",
-            dry_run=bool(body.get("dryRun")) or dry_run(query),
-            propagation_policy=body.get("propagationPolicy") or "",
+            dry_run=bool(given.get("dryRun")),
+            propagation_policy=given.get("propagationPolicy") or "",
         )
 
     def document(self) -> Document:
@@ -152,11 +191,47 @@ class DeleteOptions:
         return {**document, "dryRun": ["All"]} if self.dry_run else document
 
 
-def dry_run(query: Query) -> bool:
+def _from_query(query: Query) -> Document:
+    """DeleteOptions of a request without a body."""
+    options: Document = {}
+    if (grace := _integer(query, "gracePeriodSeconds")) is not None:
+        options["gracePeriodSeconds"] = grace
+    if "orphanDependents" in query:
+        options["orphanDependents"] = _boolean(query["orphanDependents"])
+    if policy := query.get("propagationPolicy"):
+        options["propagationPolicy"] = policy
+    if asked := _dry_run(query):
+        options["dryRun"] = asked
+    return options
+
+
+def _check_deletion(options: Document) -> list[Cause]:
+    causes: list[Cause] = []
+    policy = options.get("propagationPolicy")
+    if policy is not None and options.get("orphanDependents") is not None:
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        causes.append(invalid("propagationPolicy", policy, why))
+    elif policy is not None and policy not in _POLICIES:
+        causes.append(not_supported("propagationPolicy", policy, (*_POLICIES, "nil")))
+    return causes + _check_dry_run(options.get("dryRun") or [])
+
+
+def _dry_run(query: Query) -> list[str]:
     value = query.get("dryRun", "")
-    if value not in ("", "All"):
-        raise _invalid_option("dryRun", f'Unsupported value: "{value}"', 'supported values: "All"')
-    return value == "All"
+    return [value] if value else []
+
+
+def _check_dry_run(asked: list[str]) -> list[Cause]:
+    return [] if set(asked) <= {_ALL} else [not_supported("dryRun", asked, (_ALL,))]
+
+
+def _check_field_manager(manager: str) -> list[Cause]:
+    causes = [too_long("fieldManager", _LONGEST_MANAGER)] if len(manager.encode()) > _LONGEST_MANAGER else []
+    for index, character in enumerate(manager):
+        if not character.isprintable():
+            why = f"invalid character U+{ord(character):04X} (at position {len(manager[:index].encode())})"
+            return [*causes, Cause("FieldValueInvalid", "fieldManager", f"Invalid value: {go_quoted(manager)}: {why}")]
+    return causes
 
 
 def _timeout(text: str) -> float:
@@ -172,13 +247,14 @@ def _timeout(text: str) -> float:
 
 
 def _integer(query: Query, name: str) -> int | None:
-    text = query.get(name, "")
-    if not text:
+    text = query.get(name)
+    if text is None:
         return None
-    try:
-        return int(text)
-    except ValueError:
-        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from None
+    if not _INTEGER.fullmatch(text):
+        raise bad_request(f"strconv.ParseInt: parsing {go_quoted(text)}: invalid syntax")
+    if len(text) > _LONGEST_INTEGER or not -(2**63) <= int(text) < 2**63:
+        raise bad_request(f"strconv.ParseInt: parsing {go_quoted(text)}: value out of range")
+    return int(text)
 
 
 def _boolean(text: str | None) -> bool:
@@ -188,11 +264,17 @@ def _boolean(text: str | None) -> bool:
 def _revision(text: str) -> int | None:
     if not text:
         return None
-    if not text.isdecimal():
-        raise _invalid_option("resourceVersion", f'Invalid value: "{text}"', "must be a whole number")
+    why = ""
+    if not _UNSIGNED.fullmatch(text):
+        why = "invalid syntax"
+    elif len(text) > _LONGEST_INTEGER or int(text) >= 2**64:
+        why = "value out of range"
+    if why:
+        shown = go_quoted(text)
+        problem = f"resourceVersion: Invalid value: {shown}: strconv.ParseUint: parsing {shown}: {why}"
+        raise bad_request(f"invalid resource version: {problem}")
     return int(text)
 
 
-def _invalid_option(field: str, what: str, why: str) -> ApiError:
-    message = f"{field}: {what}: {why}"
-    return ApiError(422, "Invalid", f"ListOptions.meta.k8s.io is invalid: {message}")
+def _match(why: str) -> Cause:
+    return forbidden(_MATCH, f"{_MATCH} {why}")

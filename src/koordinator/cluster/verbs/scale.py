@@ -11,8 +11,8 @@ from collections.abc import Callable
 import msgspec
 
 from koordinator.api.document import Document
-from koordinator.cluster.errors import conflict, invalid, not_found, unsupported_media_type
-from koordinator.cluster.patch import accepted_patch_types, check_not_applied
+from koordinator.cluster.errors import conflict, invalid, not_found
+from koordinator.cluster.patch import accepted_patch_types, check_not_applied, unsupported_patch
 from koordinator.cluster.resource import ScalePaths
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.strategy.scale import (
@@ -58,10 +58,9 @@ async def patch_scale(
     environment: Environment, target: Target, content_type: str, body: bytes, options: WriteOptions
 ) -> Stored:
     """Raises ApiError: 415 for a format that the object's kind does not take."""
-    accepted = accepted_patch_types(target.resource)
     check_not_applied(content_type)
-    if content_type.partition(";")[0].strip().lower() not in accepted:
-        raise unsupported_media_type(content_type, accepted)
+    if content_type.partition(";")[0].strip().lower() not in accepted_patch_types(target.resource):
+        raise unsupported_patch(target.resource)
     with explained(content_type, body, SCALE) as change:
         return await _modify(environment, target, change, options)
 
@@ -98,7 +97,7 @@ async def _modify(environment: Environment, target: Target, change: Change, opti
 
 def _check_identity(target: Target, scale: Document, before: Document) -> None:
     check_form(SCALE, scale, SCALE.api_version)
-    metadata, current = check_namespace(target, scale), before["metadata"]
+    metadata, current = check_namespace(target, scale, SCALE), before["metadata"]
     check_name(target, metadata)
     if metadata.get("resourceVersion") not in (None, "", current["resourceVersion"]):
         raise conflict(target.resource, target.name)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-Document = dict[str, Any]
+from koordinator.api.document import Document, same
 
 
 def merge_difference(old: Document, new: Document) -> Document:
@@ -17,6 +15,6 @@ def merge_difference(old: Document, new: Document) -> Document:
             deeper = merge_difference(before, value)
             if deeper:
                 patch[key] = deeper
-        elif key not in old or before != value:
+        elif key not in old or not same(before, value):
             patch[key] = value
     return patch | dict.fromkeys(old.keys() - new.keys())

@@ -2,33 +2,37 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from koordinator.api.document import Document
 from koordinator.model.patch.errors import PatchError
 
+_encode: Final = msgspec.json.Encoder(order="sorted").encode
+
 
 def merge_primitives(current: list[Any], change: list[Any]) -> list[Any]:
     """The union, each value once."""
-    merged: list[Any] = []
+    merged: dict[Any, Any] = {}
     for value in (*current, *change):
-        if value not in merged:
-            merged.append(value)
-    return merged
+        merged.setdefault(_identity_of(value), value)
+    return list(merged.values())
 
 
 def remove_primitives(current: list[Any], removed: list[Any]) -> list[Any]:
-    return [value for value in current if value not in removed]
+    gone = {_identity_of(value) for value in removed}
+    return [value for value in current if _identity_of(value) not in gone]
 
 
 def merge_objects(
     current: list[Any], change: list[Any], merge_key: str, merge: Callable[[Document, Document], Document]
 ) -> list[Any]:
     """Merge elements with equal keys, append the others; ``$patch: delete`` removes, ``replace`` empties the list."""
-    merged = list(current)
     plain = []
-    replaced = False
+    replaced, removed = False, set()
     for element in change:
         if not isinstance(element, dict):
             raise PatchError(422, "Invalid", f"cannot merge {element!r} into a list of objects")
@@ -36,20 +40,25 @@ def merge_objects(
             case None:
                 plain.append(element)
             case "delete":
-                key = _key_of(element, merge_key)
-                merged = [item for item in merged if item.get(merge_key) != key]
+                removed.add(_identity_of(_key_of(element, merge_key)))
             case "replace":
                 replaced = True
             case "merge":
                 raise PatchError(500, "InternalError", "merging lists cannot yet be specified in the patch")
             case directive:
                 raise PatchError(500, "InternalError", f"unknown patch type: {directive} in map: {go_text(element)}")
-    if replaced:
+    merged = [item for item in current if _identity_of(item.get(merge_key)) not in removed]
+    if replaced or not merged:
+        # There is nothing that an element could be merged with, so that it needs no key.
         return [merge({}, element) for element in plain]
+    places: dict[Any, int] = {}
+    for index, item in enumerate(merged):
+        places.setdefault(_identity_of(item.get(merge_key)), index)
     for element in plain:
-        key = _key_of(element, merge_key)
-        at = next((i for i, item in enumerate(merged) if item.get(merge_key) == key), None)
+        key = _identity_of(_key_of(element, merge_key))
+        at = places.get(key)
         if at is None:
+            places[key] = len(merged)
             merged.append(merge({}, element))
         else:
             merged[at] = merge(merged[at], element)
@@ -65,19 +74,23 @@ def order_elements(merged: list[Any], order: list[Any], server: list[Any], merge
     place = _positions(server, merge_key)
     identities = [(identity(element, merge_key), element) for element in merged]
     named = sorted((pair for pair in identities if pair[0] in rank), key=lambda pair: rank[pair[0]])
-    others = [pair for pair in identities if pair[0] not in rank]
+    others = deque(pair for pair in identities if pair[0] not in rank)
     result: list[Any] = []
     for key, element in named:
         while others and key in place and place.get(others[0][0], len(server)) < place[key]:
-            result.append(others.pop(0)[1])
+            result.append(others.popleft()[1])
         result.append(element)
     return result + [element for _, element in others]
 
 
 def identity(element: Any, merge_key: str) -> Any:
     """What makes two elements the same: the value of the merge key, or the element itself."""
-    value = element.get(merge_key) if isinstance(element, dict) else element
-    return repr(value) if isinstance(value, (dict, list)) else value
+    return _identity_of(element.get(merge_key) if isinstance(element, dict) else element)
+
+
+def _identity_of(value: Any) -> Any:
+    """Hashable, and another one for each of 1, 1.0 and true, which Python takes for the same."""
+    return (dict, _encode(value)) if isinstance(value, (dict, list)) else (type(value), value)
 
 
 def _positions(elements: list[Any], merge_key: str) -> dict[Any, int]:

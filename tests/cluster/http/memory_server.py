@@ -1,0 +1,126 @@
+"""The API server's whole HTTP stack in memory: bytes in, bytes out, no socket, no TLS."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from koordinator.base.clock import Clock, ManualClock
+from koordinator.cluster.bootstrap import create_system_objects
+from koordinator.cluster.builtin import BUILTIN_RESOURCES
+from koordinator.cluster.health import Health
+from koordinator.cluster.http.application import Application
+from koordinator.cluster.http.authentication import TokenAuthenticator
+from koordinator.cluster.http.reviews import REVIEW_RESOURCES
+from koordinator.cluster.registry import Registry
+from koordinator.cluster.storage.memory import MemoryStorage
+from koordinator.cluster.verbs.admission import NamespaceLifecycle
+from koordinator.cluster.verbs.environment import Environment
+
+TOKEN = "token"
+_PATIENCE = 400
+"""Turns of the event loop in which an answer in memory is there, if it comes at all."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def document(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+
+class MemoryTransport(asyncio.Transport):
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = bytearray()
+        self.closed = False
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        self.written += data
+
+    def writelines(self, list_of_data: Any) -> None:
+        for data in list_of_data:
+            self.written += data
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+class Connection:
+    """One client's."""
+
+    def __init__(self, server: web.Server) -> None:
+        self.transport = MemoryTransport()
+        self._protocol = server()
+        self._protocol.connection_made(self.transport)
+
+    async def send(self, data: bytes) -> Answer | None:
+        """The answer, or None when there is no whole one."""
+        self._protocol.data_received(data)
+        for _ in range(_PATIENCE):
+            await asyncio.sleep(0)
+            answer = parse(bytes(self.transport.written), bodiless=data.startswith(b"HEAD "))
+            if answer is not None or self.transport.closed:
+                return answer
+        return None
+
+    async def close(self) -> None:
+        self._protocol.connection_lost(None)
+        await asyncio.sleep(0)
+
+
+def parse(data: bytes, *, bodiless: bool = False) -> Answer | None:
+    """The first answer in what a server wrote."""
+    head, found, rest = data.partition(b"\r\n\r\n")
+    if not found:
+        return None
+    first, *lines = head.decode().split("\r\n")
+    headers = {name.lower(): text for name, _, text in (line.partition(": ") for line in lines)}
+    length = 0 if bodiless else int(headers.get("content-length", 0))
+    if len(rest) < length:
+        return None
+    return Answer(int(first.split(" ")[1]), headers, rest[:length])
+
+
+def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
+    """A request with the server's token and the length of its body."""
+    sent = {"Host": "x", "Authorization": f"Bearer {TOKEN}", "Content-Length": str(len(body)), **headers}
+    lines = "".join(f"{name.replace('_', '-')}: {text}\r\n" for name, text in sent.items())
+    return f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode(errors="surrogateescape") + body
+
+
+@asynccontextmanager
+async def memory_server(clock: Clock | None = None) -> AsyncIterator[web.Server]:
+    """With the system's objects and all built-in kinds."""
+    registry = Registry((*BUILTIN_RESOURCES, *REVIEW_RESOURCES))
+    environment = Environment(
+        MemoryStorage(), registry, clock or ManualClock(), Random(1), admission=(NamespaceLifecycle(),)
+    )
+    await create_system_objects(environment)
+    server = Application(environment, TokenAuthenticator(TOKEN), Health()).server()
+    yield server
+    await server.shutdown(0)
+    await environment.storage.close()

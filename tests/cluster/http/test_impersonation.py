@@ -1,0 +1,46 @@
+"""``kubectl --as`` must not act as the administrator."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.cluster.embedded import Answer, ApiClient, config_map, embedded_api
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+def _create_as(headers: dict[str, str]) -> tuple[Answer, Answer]:
+    async def scenario(client: ApiClient) -> tuple[Answer, Answer]:
+        answer = await client.request("POST", CONFIG_MAPS, config_map("a"), **headers)
+        return answer, await client.request("GET", f"{CONFIG_MAPS}/a")
+
+    async def main() -> tuple[Answer, Answer]:
+        async with embedded_api() as client:
+            return await scenario(client)
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("header", "kind"),
+    [
+        ("Impersonate-User", "users"),
+        ("impersonate-group", "groups"),
+        ("Impersonate-Uid", "uids"),
+        ("Impersonate-Extra-Scopes", "userextras/scopes"),
+    ],
+)
+def test_a_request_as_somebody_else_is_refused_and_does_nothing(header: str, kind: str) -> None:
+    refused, found = _create_as({header: "jane"})
+    assert (refused.status, refused.body["reason"]) == (403, "Forbidden")
+    assert refused.body["details"] == {"name": "jane", "kind": kind}
+    assert "does not support impersonation" in refused.body["message"]
+    assert found.status == 404
+
+
+@pytest.mark.parametrize("headers", [{"Impersonate-User": ""}, {"Impersonate-Something": "jane"}, {"If-Match": "*"}])
+def test_headers_that_name_nobody_change_nothing(headers: dict[str, str]) -> None:
+    created, _ = _create_as(headers)
+    assert created.status == 201
