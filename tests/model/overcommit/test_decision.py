@@ -131,13 +131,15 @@ def test_policies_that_cannot_be_read_leave_their_annotations() -> None:
     ("policies", "kept"),
     [
         (Policies(policy(), normalization=None), "1.30"),
-        (Policies(policy(), normalization=CPUNormalizationStrategy(enable=True)), "1.30"),
+        (Policies(policy(), normalization=CPUNormalizationStrategy(enable=True)), None),
         (Policies(policy(), normalization=CPUNormalizationStrategy(enable=False)), None),
         (Policies(policy(), normalization=None, plugins=frozenset(PLUGINS) - {CPU_NORMALIZATION}), None),
     ],
     ids=["broken key", "no CPU model", "normalization is off", "plugin is off"],
 )
-def test_what_a_core_was_worth_is_kept_where_it_cannot_be_worked_out(policies: Policies, kept: str | None) -> None:
+def test_what_a_core_was_worth_is_kept_where_the_configuration_cannot_be_read(
+    policies: Policies, kept: str | None
+) -> None:
     node = a_node(annotations={NORMALIZATION: "1.30"})
 
     assert decide(a_snapshot(node, (), a_metric()), policies, NOW).kept_normalization == kept

@@ -72,8 +72,8 @@ class Plan:
     annotations: Mapping[str, str | None] = field(default_factory=dict)
     """Key -> text; None: remove it. What is not named here stays."""
     kept_normalization: str | None = None
-    """The node's annotation of what a core is worth, where that cannot be worked out anew: batch CPU goes on being
-    counted with it, since a mistake in the configuration must not take capacity away."""
+    """The node's annotation of what a core is worth, where the configuration of that cannot be read: batch CPU goes on
+    being counted with it, since a mistake in the ConfigMap must not take capacity away from every node."""
     devices: tuple[DeviceResources, ...] = ()
     problems: tuple[Problem, ...] = ()
     recheck_at: datetime | None = None
@@ -102,7 +102,7 @@ def decide(snapshot: NodeSnapshot, policies: Policies, now: datetime) -> Plan:
         amounts=amounts,
         zones=zones,
         annotations=annotations,
-        kept_normalization=_kept_normalization(snapshot.node, policies, annotations),
+        kept_normalization=_kept_normalization(snapshot.node, policies),
         devices=_devices(snapshot, policies),
         problems=tuple(problems),
         recheck_at=recheck,
@@ -185,11 +185,10 @@ def _ratios(snapshot: NodeSnapshot, policies: Policies, problems: list[Problem])
     return annotations
 
 
-def _kept_normalization(node: NodeFacts, policies: Policies, planned: Mapping[str, str | None]) -> str | None:
-    key = annotation_keys.CPU_NORMALIZATION_RATIO
-    if key in planned or plugin_names.CPU_NORMALIZATION not in policies.plugins:
+def _kept_normalization(node: NodeFacts, policies: Policies) -> str | None:
+    if policies.normalization is not None or plugin_names.CPU_NORMALIZATION not in policies.plugins:
         return None
-    return node.annotations.get(key)
+    return node.annotations.get(annotation_keys.CPU_NORMALIZATION_RATIO)
 
 
 def _devices(snapshot: NodeSnapshot, policies: Policies) -> tuple[DeviceResources, ...]:
