@@ -66,7 +66,7 @@ def test_timeout_names_what_is_missing() -> None:
             waiting = asyncio.ensure_future(informers.wait_synced(10))
             await clock.advance(11)
             running.cancel()
-        with pytest.raises(TimeoutError, match="pods: pods not found"):
+        with pytest.raises(TimeoutError, match=r"pods: the cluster does not serve pods \(v1\)"):
             await waiting
 
     asyncio.run(scenario())

@@ -41,14 +41,6 @@ def test_a_wrong_token_is_unauthorized(authorization: str) -> None:
     assert (answer.status, answer.body["reason"]) == (401, "Unauthorized")
 
 
-@pytest.mark.parametrize(("user", "status"), [("bob", 403), ("admin", 200)])
-def test_nobody_can_be_impersonated(user: str, status: int) -> None:
-    answer = _answer("GET", PODS, Impersonate_User=user)
-    assert answer.status == status
-    if status == 403:
-        assert answer.body["message"] == 'this API server knows one user, admin, and cannot act as "bob"'
-
-
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz?verbose", "/readyz/ping"])
 def test_health_is_told(path: str) -> None:
     assert _answer("GET", path).status == 200

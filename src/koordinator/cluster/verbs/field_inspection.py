@@ -63,7 +63,7 @@ def _may_add_unknown(body: bytes, of: ObjectType) -> bool:
     """Looks at the patch alone: nearly all know all their fields, and the patched object is a hundred times larger."""
     try:
         patch = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return False  # is refused when it is applied
     if not isinstance(patch, dict):
         return True
@@ -81,7 +81,7 @@ def _drop_added(new: Document, old: Document, of: ObjectType) -> list[str]:
     added = [found for found in find_unknown(new, of, "") if _place(found) not in kept]
     for found in added:
         del found.holder[found.name]
-    return [f'unknown field "{found.path}"' for found in added]
+    return [f"unknown field {go_quoted(found.path)}" for found in added]
 
 
 def _place(unknown: Unknown) -> str:
