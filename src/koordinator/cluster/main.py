@@ -13,6 +13,7 @@ import uvloop
 
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.process import stop_on_signals
+from koordinator.cluster.http.connections import raise_file_limit
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
 
 
@@ -43,6 +44,7 @@ def _parser() -> argparse.ArgumentParser:
 async def _serve(options: argparse.Namespace) -> None:
     stopped = asyncio.Event()
     stop_on_signals(stopped)
+    raise_file_limit()
     async with EmbeddedApi(ServerOptions(data=options.data, port=options.port)) as api:
         if options.kubeconfig is not None:
             api.write_kubeconfig(options.kubeconfig)

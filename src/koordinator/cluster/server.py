@@ -26,6 +26,7 @@ from koordinator.cluster.custom_resources import CustomResources
 from koordinator.cluster.disruption.controller import DisruptionController
 from koordinator.cluster.http.application import Application
 from koordinator.cluster.http.authentication import GROUPS, USER, TokenAuthenticator
+from koordinator.cluster.http.connections import HttpLimits
 from koordinator.cluster.http.reviews import REVIEW_RESOURCES
 from koordinator.cluster.pki import ServingFiles, serving_files, write_private
 from koordinator.cluster.registry import Registry
@@ -60,6 +61,7 @@ class ServerOptions:
     clock: Clock = field(default_factory=SystemClock)
     random: Random = field(default_factory=SystemRandom)
     history: HistoryLimits = field(default_factory=HistoryLimits)
+    http: HttpLimits = field(default_factory=HttpLimits)
     disruption_controller: bool = True
     """Keep the status of PodDisruptionBudgets; False leaves that to others, as a real API server does."""
 
@@ -216,7 +218,7 @@ class EmbeddedApi:
         # Go's clients do not resume sessions, and making tickets is a good part of a handshake.
         context.num_tickets = 0
         context.load_cert_chain(files.certificate, files.key)
-        application = Application(environment, TokenAuthenticator(self._token))
+        application = Application(environment, TokenAuthenticator(self._token), self._options.http)
         runner = web.ServerRunner(application.server(), shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
