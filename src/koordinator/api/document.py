@@ -20,7 +20,10 @@ def copied(value: Any) -> Any:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal, where 1, 1.0 and true are three things: Python takes them for one."""
+    """Whether two JSON values are equal, where 1, 1.0 and true are three things: Python takes them for one.
+
+    Quantities may stand in place of their texts.
+    """
     # What Python tells apart differs; what has the same text in JSON does not. Little is left to be walked through.
     if one is other:
         return True
@@ -39,5 +42,5 @@ def _walked(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-_encode = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder(enc_hook=str).encode
 _CONTAINERS = (dict, list)

@@ -17,7 +17,7 @@ TOO_DEEP: Final = f"exceeded max depth of {MAX_DEPTH}"
 def is_too_deep(document: Any) -> bool:
     """Whether a JSON value has more levels of objects and lists than MAX_DEPTH."""
     level: list[Any] = [document]
-    for _ in range(MAX_DEPTH + 1):
+    for _ in range(MAX_DEPTH):
         level = [item for container in level for item in _containers_in(container)]
         if not level:
             return False

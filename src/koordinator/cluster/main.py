@@ -13,7 +13,7 @@ import uvloop
 
 from koordinator.base.build import VersionAction
 from koordinator.base.errors import KoordinatorError
-from koordinator.base.process import stop_on_signals
+from koordinator.base.process import allow_many_open_files, stop_on_signals
 from koordinator.cluster.kubeconfig_file import check_kubeconfig
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
 
@@ -46,6 +46,7 @@ def _parser() -> argparse.ArgumentParser:
 async def _serve(options: argparse.Namespace) -> None:
     stopped = asyncio.Event()
     stop_on_signals(stopped)
+    allow_many_open_files()
     if options.kubeconfig is not None:
         check_kubeconfig(options.kubeconfig)  # before the server is up and would have to end for it
     async with EmbeddedApi(ServerOptions(data=options.data, port=options.port)) as api:

@@ -31,6 +31,7 @@ from koordinator.cluster.disruption.controller import DisruptionController
 from koordinator.cluster.health import PING, Health, HealthCheck
 from koordinator.cluster.http.application import Application
 from koordinator.cluster.http.authentication import GROUPS, USER, TokenAuthenticator
+from koordinator.cluster.http.connections import HttpLimits
 from koordinator.cluster.http.reviews import REVIEW_RESOURCES
 from koordinator.cluster.metrics_api.resources import METRICS_RESOURCES
 from koordinator.cluster.pki import ServingFiles, renew_serving, serving_files
@@ -73,6 +74,7 @@ class ServerOptions:
     history: HistoryLimits = field(default_factory=HistoryLimits)
     connect: Connect = sqlite3.connect
     """How the database is opened; tests inject failures."""
+    http: HttpLimits = field(default_factory=HttpLimits)
     disruption_controller: bool = True
     """Keep the status of PodDisruptionBudgets; False leaves that to others, as a real API server does."""
     missing_controller_warnings: bool = True
@@ -235,7 +237,8 @@ class EmbeddedApi:
         health: Health,
         stack: AsyncExitStack,
     ) -> None:
-        application = Application(environment, TokenAuthenticator(self._token), health)
+        authenticator = TokenAuthenticator(self._token)
+        application = Application(environment, authenticator, health, self._options.http)
         runner = web.ServerRunner(application.server(), shutdown_timeout=_SHUTDOWN_SECONDS)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)

@@ -18,6 +18,7 @@ from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.health import Health
 from koordinator.cluster.http.application import Application
 from koordinator.cluster.http.authentication import TokenAuthenticator
+from koordinator.cluster.http.connections import HttpLimits
 from koordinator.cluster.http.reviews import REVIEW_RESOURCES
 from koordinator.cluster.registry import Registry
 from koordinator.cluster.storage.memory import MemoryStorage
@@ -47,6 +48,7 @@ class MemoryTransport(asyncio.Transport):
         super().__init__()
         self.written = bytearray()
         self.closed = False
+        self.end = asyncio.Event()
 
     def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
         self.written += data
@@ -57,9 +59,11 @@ class MemoryTransport(asyncio.Transport):
 
     def close(self) -> None:
         self.closed = True
+        self.end.set()
 
     def abort(self) -> None:
         self.closed = True
+        self.end.set()
 
     def is_closing(self) -> bool:
         return self.closed
@@ -87,6 +91,14 @@ class Connection:
                 return answer
         return None
 
+    def send_part(self, data: bytes) -> None:
+        """Of a request that goes on."""
+        self._protocol.data_received(data)
+
+    async def ended(self) -> None:
+        """Returns when the server has closed the connection."""
+        await self.transport.end.wait()
+
     async def close(self) -> None:
         self._protocol.connection_lost(None)
         await asyncio.sleep(0)
@@ -113,14 +125,15 @@ def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
 
 
 @asynccontextmanager
-async def memory_server(clock: Clock | None = None) -> AsyncIterator[web.Server]:
+async def memory_server(clock: Clock | None = None, limits: HttpLimits | None = None) -> AsyncIterator[web.Server]:
     """With the system's objects and all built-in kinds."""
     registry = Registry((*BUILTIN_RESOURCES, *REVIEW_RESOURCES))
     environment = Environment(
         MemoryStorage(), registry, clock or ManualClock(), Random(1), admission=(NamespaceLifecycle(),)
     )
     await create_system_objects(environment)
-    server = Application(environment, TokenAuthenticator(TOKEN), Health()).server()
+    server = Application(environment, TokenAuthenticator(TOKEN), Health(), limits).server()
     yield server
-    await server.shutdown(0)
+    # A time of 0 is none for aiohttp.
+    await server.shutdown(0.01)
     await environment.storage.close()

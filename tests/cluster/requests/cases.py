@@ -237,6 +237,12 @@ CASES: Final[dict[str, list[Request]]] = {
         "{}",
     )
     + _creations(b'{"metadata":{"name":"\xff"}}', _nested(20_000), '{"metadata":{"generation":1e400}}', exact=False),
+    "warnings": _creations(
+        *({"metadata": {"name": "w"}, field: 1} for field in ("a\nb", "a\x7fb", "a\u2028b", "aéb", 'a"b\\c')),
+        {"metadata": {"name": "w"}, "x" * 3000: 1},
+        {"metadata": {"name": "w"}, "x" * 3000: 1, "y" * 3000: 1},
+        {"metadata": {"name": "w"}, **{f"f{number:03d}{'é' * 300}": 1 for number in range(40)}},
+    ),
     "yaml": _creations(
         "metadata: {name: z}\ndata: {a: yes}\n",
         "metadata: {name: z}\ndata: {a: 2026-01-01}\n",

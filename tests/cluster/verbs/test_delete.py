@@ -115,3 +115,8 @@ def test_a_collection_is_deleted_by_selector() -> None:
 
     assert asyncio.run(main()) == 2
     assert verbs.get("configmaps", "c") is not None
+
+
+@pytest.mark.parametrize("body", [None, {}, {"gracePeriodSeconds": 5}])
+def test_a_dry_run_in_the_query_counts_with_any_body(body: Document | None) -> None:
+    assert DeleteOptions.parse(body, {"dryRun": "All"}).dry_run

@@ -9,17 +9,18 @@ from aiohttp import StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 
-from koordinator.cluster.errors import ApiError, method_not_allowed, storage_failure, too_large
+from koordinator.cluster.errors import ApiError, bad_request, method_not_allowed, storage_failure, too_large
 from koordinator.cluster.health import Health
 from koordinator.cluster.http.authentication import TokenAuthenticator
+from koordinator.cluster.http.connections import BoundedServer, HttpLimits, headers_came, too_many_requests
 from koordinator.cluster.http.delivery import deliver
 from koordinator.cluster.http.endpoints import Endpoints
 from koordinator.cluster.http.impersonation import check_no_impersonation
 from koordinator.cluster.http.path import parse_resource_path
-from koordinator.cluster.http.resources import ResourceHandler
+from koordinator.cluster.http.resources import ResourceHandler, wants_watch
 from koordinator.cluster.http.responses import failure
 from koordinator.cluster.http.reviews import Reviews
-from koordinator.cluster.limits import MAX_BODY
+from koordinator.cluster.limits import MAX_BODY, TOO_DEEP
 from koordinator.cluster.storage.interface import StorageError, WriteFailed
 from koordinator.cluster.verbs.environment import Environment
 
@@ -31,47 +32,83 @@ _LOG = logging.getLogger(__name__)
 class Application:
     """Handles every request; meant for ``aiohttp.web.Server``, below the routing that resource paths do not need."""
 
-    def __init__(self, environment: Environment, authenticator: TokenAuthenticator, health: Health) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        authenticator: TokenAuthenticator,
+        health: Health,
+        limits: HttpLimits | None = None,
+    ) -> None:
         self._clock = environment.clock
+        self._limits = limits or HttpLimits()
+        self._in_flight = 0
         self._authenticator = authenticator
         self._resources = ResourceHandler(environment, Reviews(authenticator))
         self._endpoints = Endpoints(environment.registry, health)
 
     def server(self) -> web.Server:
-        return web.Server(
+        return BoundedServer(
             self.handle,
+            self._limits,
             request_factory=_request,
             access_log=None,
             handler_cancellation=True,
+            # The real server takes no compressed bodies; a few of their bytes could be gigabytes.
+            auto_decompress=False,
             max_line_size=_MAX_LINE,
             max_field_size=_MAX_LINE,
         )
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        counted = not wants_watch(request)
+        if counted:
+            if self._in_flight >= self._limits.requests:
+                return failure(too_many_requests())
+            self._in_flight += 1
+        try:
+            return await self._handled(request)
+        finally:
+            if counted:
+                self._in_flight -= 1
+
+    async def _handled(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             return await deliver(self._clock, request, await self._answer(request))
         except ApiError as error:
             return failure(error)
+        except RecursionError:
+            return failure(bad_request(f"the request or the object that it is about {TOO_DEEP}"))
         except web.HTTPRequestEntityTooLarge:
             return failure(too_large(f"limit is {MAX_BODY}"))
         except StorageError as error:
             # The store says itself when writes begin to fail; a line for each of them would fill a disk that is full.
             level = logging.DEBUG if isinstance(error, WriteFailed) else logging.ERROR
-            _LOG.log(level, "%s %s: %s", request.method, request.path, error)
+            _LOG.log(level, "%s %r: %s", request.method, request.path, error)
             return failure(storage_failure(error))
         except Exception:
-            _LOG.exception("%s %s failed", request.method, request.path)
+            _LOG.exception("%s %r failed", request.method, request.path)
             return failure(ApiError(500, "InternalError", "Internal error occurred: see the API server's log"))
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         self._authenticator.check(request.path, request.headers.get("Authorization", ""))
         check_no_impersonation(request.headers)
+        if request.can_read_body and not request.content.is_eof():
+            await self._read_body(request)
         path = parse_resource_path(request.path)
         if path is not None:
             return await self._resources.handle(request, path)
         if request.method not in ("GET", "HEAD"):
             raise method_not_allowed()
         return self._endpoints.handle(request)
+
+    async def _read_body(self, request: web.BaseRequest) -> None:
+        """Keeps what has not come yet in the request. Raises ApiError 408 when it does not come in time."""
+        try:
+            async with asyncio.timeout(self._limits.body_timeout):
+                await request.read()
+        except TimeoutError as error:
+            why = f"the request body did not arrive within {self._limits.body_timeout:g} seconds"
+            raise ApiError(408, "Timeout", f"Timeout: {why}") from error
 
 
 def _request(
@@ -81,6 +118,7 @@ def _request(
     writer: AbstractStreamWriter,
     task: asyncio.Task[None],
 ) -> web.BaseRequest:
+    headers_came(protocol)
     return web.BaseRequest(
         message, payload, protocol, writer, task, asyncio.get_running_loop(), client_max_size=MAX_BODY
     )

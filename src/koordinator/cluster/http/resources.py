@@ -80,7 +80,7 @@ class ResourceHandler:
         return await method(request, target)
 
     async def _get(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
-        if _wants_watch(request):
+        if wants_watch(request):
             return await self._list(request, target)
         if _is_scale(target):
             return self._object(request, target, get_scale(self._environment, target))
@@ -90,7 +90,7 @@ class ResourceHandler:
     async def _list(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         options = ListOptions.parse(request.query)
         render = self._renderer(request, target)
-        if _wants_watch(request):
+        if wants_watch(request):
             return await stream_watch(request, WatchSession(self._environment, target, options), render)
         return json_response(render.many(list_objects(self._environment, target, options)))
 
@@ -217,5 +217,6 @@ def _shown(target: Target) -> Resource:
     return SCALE if _is_scale(target) else target.resource
 
 
-def _wants_watch(request: web.BaseRequest) -> bool:
-    return request.query.get("watch", "") in ("true", "1", "True", "t")
+def wants_watch(request: web.BaseRequest) -> bool:
+    """Asked of every request."""
+    return "watch" in request.rel_url.raw_query_string and request.query.get("watch", "") in ("true", "1", "True", "t")

@@ -17,6 +17,7 @@ from koordinator.cluster.verbs.options import WriteOptions
 from koordinator.cluster.verbs.target import Target
 
 _KIND = ("", "v1", "Binding")
+_IDENTITY: Final = frozenset(("name", "namespace", "uid", "resourceVersion"))
 BINDING: Final = Resource(
     group=_KIND[0],
     version=_KIND[1],
@@ -60,7 +61,16 @@ def _complete(target: Target, binding: Document) -> None:
     """What the real server fills in before anyone else sees the binding. Raises ApiError 400."""
     check_form(BINDING, binding, BINDING.api_version)
     check_namespace(target, binding, BINDING)
-    BINDING.strategy.decode(binding)
+    if not _is_plain(binding):
+        BINDING.strategy.decode(binding)
+
+
+def _is_plain(binding: Document) -> bool:
+    """As schedulers send it: nothing but texts, so that decoding would find and change nothing."""
+    target, metadata = binding.get("target"), binding["metadata"]
+    if type(target) is not dict or not metadata.keys() <= _IDENTITY:
+        return False
+    return all(type(text) is str for text in (*target.values(), *metadata.values()))
 
 
 def _destination(target: Target, binding: Document) -> str:

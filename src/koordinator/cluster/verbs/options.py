@@ -174,7 +174,8 @@ class DeleteOptions:
             grace_period_seconds=given.get("gracePeriodSeconds"),
             uid=preconditions.get("uid") or "",
             resource_version=preconditions.get("resourceVersion") or "",
-            dry_run=bool(given.get("dryRun")),
+            # Also where the real server goes by the body alone: what was meant as a trial must not delete.
+            dry_run=bool(given.get("dryRun")) or query.get("dryRun") == _ALL,
             propagation_policy=given.get("propagationPolicy") or "",
         )
 
