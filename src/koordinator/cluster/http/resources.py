@@ -154,7 +154,7 @@ class ResourceHandler:
         if "get" not in target.resource.verbs:
             return await self._review(request, target)
         options = ListOptions.parse(request.query)
-        if request.method != "GET" or _wants_watch(request):
+        if request.method != "GET" or wants_watch(request):
             raise method_not_allowed()
         if target.name:
             return self._object(request, target, get_computed(self._environment, target))
