@@ -108,14 +108,15 @@ def _warning(name: str, problems: list[FieldError]) -> str:
 
 
 def _patch_problem(patch: Any, patched: ObjectType) -> FieldError | None:
-    """Whatever the patch does to an object of its type, it does to an empty one too."""
+    """Found out by applying the patch to nothing, and once more to the result: lists that are empty need no keys."""
     if patch is None:
         return None
     allowed = f"must be a strategic merge patch of a {patched.name.rpartition('.')[2]}"
     if not isinstance(patch, dict):
         return FieldError.invalid("spec.patch", _shown(patch), f"{allowed}, which is an object")
     try:
-        canonicalize(apply_strategic_patch({}, copied(patch), patched), patched)
+        once = apply_strategic_patch({}, copied(patch), patched)
+        canonicalize(apply_strategic_patch(once, copied(patch), patched), patched)
     except (PatchError, WrongType) as error:
         return FieldError.invalid("spec.patch", _shown(patch), f"{allowed}: {error}")
     return None
