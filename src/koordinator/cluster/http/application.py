@@ -66,13 +66,6 @@ class Application:
                 return failure(too_many_requests())
             self._in_flight += 1
         try:
-            return await self._handled(request)
-        finally:
-            if counted:
-                self._in_flight -= 1
-
-    async def _handled(self, request: web.BaseRequest) -> web.StreamResponse:
-        try:
             return await deliver(self._clock, request, await self._answer(request))
         except ApiError as error:
             return failure(error)
@@ -88,10 +81,13 @@ class Application:
         except Exception:
             _LOG.exception("%s %r failed", request.method, request.path)
             return failure(ApiError(500, "InternalError", "Internal error occurred: see the API server's log"))
+        finally:
+            if counted:
+                self._in_flight -= 1
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         self._authenticator.check(request.path, request.headers.get("Authorization", ""))
-        check_no_impersonation(request.headers)
+        check_no_impersonation(request.raw_headers)
         if request.can_read_body and not request.content.is_eof():
             await self._read_body(request)
         path = parse_resource_path(request.path)
