@@ -19,6 +19,9 @@ _NANO: Final = 10**9
 _MAX_INT64: Final = 2**63 - 1
 _LIMIT_EXPONENT: Final = 64
 _LIMIT: Final = 10**_LIMIT_EXPONENT
+_LONGEST: Final = 1000
+"""Characters; Python refuses to read numbers of more than some thousand digits."""
+_SHOWN: Final = 50
 _PATTERN: Final = re.compile(r"([+-]?)([0-9]*)(?:(\.)([0-9]*))?([eEinumkKMGTP]*(?:[+-]?[0-9]*))")
 _EXPONENT: Final = re.compile(r"[eE]([+-]?[0-9]{1,18})")
 _DECIMAL_EXPONENTS: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -120,6 +123,8 @@ def _within_int64(value: int) -> int:
 @lru_cache(maxsize=65_536)
 def parse_quantity(text: str) -> Quantity:
     """``Quantity.parse`` for texts alone, for the path that runs a hundred times for each object decoded."""
+    if len(text) > _LONGEST:
+        raise QuantityError(f"{text[:_SHOWN]}… ({len(text)} characters)")
     stripped = text.strip()
     matched = _PATTERN.fullmatch(stripped)
     if matched is None or not stripped:

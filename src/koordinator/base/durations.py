@@ -19,6 +19,11 @@ _NANOSECONDS = {
 }
 _TERM = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 
+_LONGEST = 200
+"""Characters; Python takes long to read numbers of thousands of digits, and refuses to in the end."""
+_LIMIT = 2**63 - 1
+"""Nanoseconds."""
+
 
 class DurationError(KoordinatorError, ValueError):
     """A text that is no Go duration."""
@@ -29,6 +34,8 @@ def parse_duration(text: str) -> timedelta:
 
     Raises DurationError when the text is not a sequence of numbers with units (a bare ``0`` is allowed).
     """
+    if len(text) > _LONGEST:
+        raise DurationError(f"{text[:_LONGEST]!r}… is not a duration: at most {_LONGEST} characters are allowed")
     body = text.removeprefix("-") if text.startswith("-") else text.removeprefix("+")
     if body == "0":
         return timedelta()
@@ -45,6 +52,8 @@ def parse_duration(text: str) -> timedelta:
             total += int(fraction) * scale // 10 ** len(fraction)
     if not body or position != len(body):
         raise DurationError(f"{text!r} is not a duration: write numbers with units such as 300ms, 10s, 5m or 1h30m")
+    if total > _LIMIT:
+        raise DurationError(f"{text!r} is not a duration: Go's reach to about 292 years")
     return timedelta(microseconds=(-total if text.startswith("-") else total) / 1000)
 
 

@@ -18,6 +18,8 @@ _TOKEN: Final = re.compile(rf"\s*([{_SPECIAL}]+|[^{_SPECIAL}\s]+|$)")
 _OPERATORS: Final = ("==", "!=", "=", "!", "(", ")", ",", ">", "<")
 _BINARY: Final = "in, notin, =, ==, !=, gt, lt"
 _INT64: Final = re.compile(r"[+-]?[0-9]+")
+_LONGEST_INT64: Final = 63
+"""Characters; no label is longer, zeros in front included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +150,7 @@ def _is_identifier(token: str) -> bool:
 
 
 def _is_int64(text: str) -> bool:
-    return bool(_INT64.fullmatch(text)) and -(2**63) <= int(text) < 2**63
+    return len(text) <= _LONGEST_INT64 and bool(_INT64.fullmatch(text)) and -(2**63) <= int(text) < 2**63
 
 
 def _check_values(key: str, operator: str, values: list[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from cryptography import x509
@@ -12,7 +13,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
-_BLOCK: Final = re.compile(rb"-----BEGIN ([^\n]*?)-----\r?\n.*?-----END \1-----", re.DOTALL)
+_BEGIN: Final = re.compile(rb"-----BEGIN ([^\n]{0,200}?)-----\r?\n")
+_MOST_NEVER_CLOSED: Final = 20
 _KEYS: Final = (
     (RSAPublicKey, RSAPrivateKey),
     (EllipticCurvePublicKey, EllipticCurvePrivateKey),
@@ -48,13 +50,29 @@ def _blocks(text: bytes, kind: str) -> tuple[list[bytes], list[str]]:
     """The blocks whose type ends in ``kind``, and the types of those before the first one."""
     found: list[bytes] = []
     skipped: list[str] = []
-    for block in _BLOCK.finditer(text):
-        name = block[1].decode(errors="replace")
+    for name, block in _pem(text):
         if name == kind or (kind == "PRIVATE KEY" and name.endswith(f" {kind}")):
-            found.append(block[0] + b"\n")
+            found.append(block + b"\n")
         elif not found:
             skipped.append(name)
     return found, skipped
+
+
+def _pem(text: bytes) -> Iterator[tuple[str, bytes]]:
+    """Types and blocks. A block that is never closed is looked for once for each type, however often it begins."""
+    at, never_closed = 0, set()
+    while begin := _BEGIN.search(text, at):
+        at, closing = begin.end(), b"-----END " + begin[1] + b"-----"
+        if closing in never_closed:
+            continue
+        end = text.find(closing, at)
+        if end < 0:
+            never_closed.add(closing)
+            if len(never_closed) > _MOST_NEVER_CLOSED:
+                return
+            continue
+        at = end + len(closing)
+        yield begin[1].decode(errors="replace"), text[begin.start() : at]
 
 
 def _no_certificate(skipped: list[str]) -> str:

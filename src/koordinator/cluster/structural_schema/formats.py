@@ -16,7 +16,8 @@ Check = Callable[[str], object]
 
 _DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME: Final = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(.[0-9]+)?(z|([+-][0-9]{2}:[0-9]{2}))")
-_DURATION: Final = re.compile(r"(\d+)\s*([A-Za-zµ]+)")
+_DURATION: Final = re.compile(r"(?<!\d)(\d++)\s*+([A-Za-zµ]+)")
+"""A run of digits is looked at once: without that a long one would be looked at from each of its digits."""
 _UNITS: Final = (
     ("ns", "nano"), ("us", "µs", "micro"), ("ms", "milli"), ("s", "sec"), ("m", "min"), ("h", "hr", "hour"),
     ("d", "day"), ("w", "wk", "week"),
@@ -24,6 +25,9 @@ _UNITS: Final = (
 _HOST_LABEL: Final = re.compile(r"[^\W_](?:-?[^\W_]{0,62})?")
 _HOST_PART: Final = re.compile(r"[^\W_](?:(?:[^\W_]|-){0,61}[^\W_])?")
 _TOP_LEVEL: Final = re.compile(r"[^\W\d_]{2,63}")
+_PREFIX_LENGTH: Final = re.compile("[0-9]{1,3}")
+_LONGEST_ADDRESS: Final = 500
+"""Characters, with a name and comments; the parser of addresses goes down a level for each bracket."""
 _LABEL: Final = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 
 
@@ -94,6 +98,8 @@ def is_uri(text: str) -> bool:
 
 
 def is_email(text: str) -> bool:
+    if len(text) > _LONGEST_ADDRESS:
+        return False
     _, address = parseaddr(text)
     local, _, domain = address.rpartition("@")
     return bool(local and domain) and not re.search(r"\s", address) and not domain.startswith(".")
@@ -123,7 +129,7 @@ def _is_address(text: str) -> bool:
 
 def is_cidr(text: str) -> bool:
     address, separator, length = text.partition("/")
-    if not separator or not length.isdigit() or not _is_address(address):
+    if not separator or not _PREFIX_LENGTH.fullmatch(length) or not _is_address(address):
         return False
     return int(length) <= (128 if ":" in address else 32)
 
