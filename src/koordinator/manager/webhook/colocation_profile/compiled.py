@@ -24,7 +24,7 @@ from koordinator.manager.webhook.colocation_profile.probability import parse_pro
 from koordinator.manager.webhook.colocation_profile.selection import compile_profile_selector
 from koordinator.model.label_selector import CompiledSelector
 from koordinator.model.patch.errors import PatchError
-from koordinator.model.patch.strategic import apply_strategic_patch
+from koordinator.model.patch.strategic import apply_strategic_patch, check_merge_keys
 
 _SHOWN_LENGTH: Final = 80
 
@@ -116,6 +116,7 @@ def _patch_problem(patch: Any, patched: ObjectType) -> FieldError | None:
     if not isinstance(patch, dict):
         return FieldError.invalid("spec.patch", _shown(patch), f"{allowed}, which is an object")
     try:
+        check_merge_keys(patch, patched)
         canonicalize(apply_strategic_patch({}, copied(patch), patched), patched)
     except (PatchError, WrongType) as error:
         return FieldError.invalid("spec.patch", _shown(patch), f"{allowed}: {error}")
