@@ -20,27 +20,33 @@ def copied(value: Any) -> Any:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal, where 1, 1.0 and true are three things: Python takes them for one.
-
-    Quantities may stand in place of their texts.
-    """
-    # What Python tells apart differs; what has the same text in JSON does not. Little is left to be walked through.
+    """Whether two JSON values are equal, where 1, 1.0 and true are three things: Python takes them for one."""
+    # What Python tells apart differs; what has the same text in JSON does not. Little else is left to walk through.
     if one is other:
         return True
     if one != other:
         return False
-    return _encode(one) == _encode(other) or _walked(one, other)
+    if not isinstance(one, _CONTAINERS):
+        return _number_type(one) is _number_type(other)
+    try:
+        return _encode(one) == _encode(other) or _walked(one, other)
+    except TypeError:
+        # There is more in it than JSON has, such as quantities that are still to be written.
+        return _walked(one, other)
 
 
 def _walked(one: Any, other: Any) -> bool:
-    if type(one) is not type(other):
-        return False
-    if type(one) is dict:
-        return one.keys() == other.keys() and all(_walked(item, other[name]) for name, item in one.items())
-    if type(one) is list:
-        return len(one) == len(other) and all(map(_walked, one, other))
-    return bool(one == other)
+    """For two that Python calls equal: only numbers can still differ."""
+    if isinstance(one, dict):
+        return all(_walked(item, other[name]) for name, item in one.items())
+    if isinstance(one, list):
+        return all(map(_walked, one, other))
+    return _number_type(one) is _number_type(other)
 
 
-_encode = msgspec.json.Encoder(enc_hook=str).encode
+def _number_type(value: Any) -> type | None:
+    return next((kind for kind in (bool, int, float) if isinstance(value, kind)), None)
+
+
+_encode = msgspec.json.Encoder().encode
 _CONTAINERS = (dict, list)

@@ -97,6 +97,12 @@ def _positions(elements: list[Any], merge_key: str) -> dict[Any, int]:
     return {identity(element, merge_key): index for index, element in enumerate(elements)}
 
 
+def check_merge_key(element: Document, merge_key: str) -> None:
+    """Raises PatchError for an element that is to be merged and does not say into which."""
+    if element.get("$patch") in (None, "delete"):
+        _key_of(element, merge_key)
+
+
 def _key_of(element: Document, merge_key: str) -> Any:
     if merge_key not in element:
         raise PatchError(

@@ -13,6 +13,7 @@ from koordinator.api.document import Document
 from koordinator.api.kubernetes_types.table import Field, ObjectType, Shape, Type
 from koordinator.model.patch.errors import PatchError, bad_request
 from koordinator.model.patch.merge_list import (
+    check_merge_key,
     go_text,
     identity,
     merge_objects,
@@ -45,6 +46,21 @@ def apply_strategic_patch(original: Document, changes: Document, of: ObjectType 
     for key in {key: None for key in (*changes, *orders) if not key.startswith("$")}:
         _merge_field(original, key, changes.get(key, _ABSENT), of.fields.get(key) if of else None, orders.get(key))
     return original
+
+
+def check_merge_keys(changes: Document, of: ObjectType | None) -> None:
+    """Raises PatchError for an element that could not be merged into a list; one into an empty list needs no key."""
+    for key, change in changes.items():
+        field = of.fields.get(key) if of else None
+        members = _members(field.type if field else None)
+        if isinstance(change, dict):
+            check_merge_keys(change, members)
+        elif field is not None and field.merge and isinstance(change, list):
+            elements = _members(field.type.of)
+            for element in change if elements is not None else ():
+                if isinstance(element, dict):
+                    check_merge_key(element, field.merge_key)
+                    check_merge_keys(element, elements)
 
 
 def _whole_object(changes: Document) -> Document:

@@ -24,7 +24,7 @@ from koordinator.manager.webhook.colocation_profile.probability import parse_pro
 from koordinator.manager.webhook.colocation_profile.selection import compile_profile_selector
 from koordinator.model.label_selector import CompiledSelector
 from koordinator.model.patch.errors import PatchError
-from koordinator.model.patch.strategic import apply_strategic_patch
+from koordinator.model.patch.strategic import apply_strategic_patch, check_merge_keys
 
 _SHOWN_LENGTH: Final = 80
 
@@ -108,15 +108,15 @@ def _warning(name: str, problems: list[FieldError]) -> str:
 
 
 def _patch_problem(patch: Any, patched: ObjectType) -> FieldError | None:
-    """Found out by applying the patch to nothing, and once more to the result: lists that are empty need no keys."""
+    """But for keys of lists that are merged, whatever the patch does to an object it does to an empty one, too."""
     if patch is None:
         return None
     allowed = f"must be a strategic merge patch of a {patched.name.rpartition('.')[2]}"
     if not isinstance(patch, dict):
         return FieldError.invalid("spec.patch", _shown(patch), f"{allowed}, which is an object")
     try:
-        once = apply_strategic_patch({}, copied(patch), patched)
-        canonicalize(apply_strategic_patch(once, copied(patch), patched), patched)
+        check_merge_keys(patch, patched)
+        canonicalize(apply_strategic_patch({}, copied(patch), patched), patched)
     except (PatchError, WrongType) as error:
         return FieldError.invalid("spec.patch", _shown(patch), f"{allowed}: {error}")
     return None
