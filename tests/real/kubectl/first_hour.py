@@ -158,7 +158,7 @@ QUOTA = [
 
 OTHERS = [
     Check("auth can-i create pods", (r"^yes$",)),
-    Check("auth can-i create pods --as=bob", (r'knows one user, admin, and cannot act as "bob"',), fails=True),
+    Check("auth can-i create pods --as=bob", (r'knows no user but "admin"',), fails=True),
     Check("auth whoami", (r"^Username +admin$",)),
     Check("api-resources", (r"^pods +po +v1 +true +Pod$", r"^nodes +metrics.k8s.io/v1beta1 +false +NodeMetrics$")),
     Check("cluster-info", (r"Kubernetes control plane is running at",)),
