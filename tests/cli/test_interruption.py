@@ -7,10 +7,13 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
 from koordinator.cli.interruption import Interrupted, until_interrupted
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 async def works() -> str:
@@ -21,7 +24,17 @@ def test_work_that_nobody_interrupts_returns_its_result() -> None:
     assert asyncio.run(until_interrupted(works(), kill=lambda: None, on_interrupt=lambda: None)) == "done"
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.fixture
+def nothing_ignored() -> Iterator[None]:
+    """Whoever runs the tests may have handed down that a signal is ignored, as nohup does."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("nothing_ignored")
+@pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_lets_the_work_clean_up(number: signal.Signals) -> None:
     happened: list[str] = []
 
