@@ -13,7 +13,7 @@ from koordinator.cluster.errors import ApiError
 from koordinator.cluster.limits import MAX_BODY, MAX_DEPTH, is_too_deep
 from koordinator.cluster.patch.operations import OperationError, apply_operations
 from koordinator.cluster.verbs.patch import patch
-from tests.cluster.embedded import Verbs, config_map
+from tests.cluster.embedded import Verbs
 
 
 def _nested(levels: int) -> Any:
@@ -33,24 +33,37 @@ def test_depth_counts_lists_too() -> None:
     assert is_too_deep([_nested(MAX_DEPTH)])
 
 
+DEPLOYMENT: Document = {
+    "metadata": {"name": "c"},
+    "spec": {
+        "selector": {"matchLabels": {"app": "a"}},
+        "template": {
+            "metadata": {"labels": {"app": "a"}},
+            "spec": {"containers": [{"name": "main", "image": "image"}]},
+        },
+    },
+}
+
+
 def test_an_object_that_patches_have_made_too_large_is_not_stored() -> None:
     async def main() -> tuple[ApiError, Document | None]:
         verbs = Verbs()
-        await verbs.create("configmaps", config_map("c"))
-        target = verbs.target("configmaps", "c")
+        await verbs.create("deployments", DEPLOYMENT, group="apps")
+        target = verbs.target("deployments", "c", group="apps")
         for name in ("x", "y", "z"):
-            change = msgspec.json.encode({"metadata": {"labels": {}}, name: "x" * (MAX_BODY // 3)})
+            annotations = {"annotations": {name: "x" * (MAX_BODY // 3)}}
+            change = msgspec.json.encode({"spec": {"template": {"metadata": annotations}}})
             try:
                 await patch(verbs.environment, target, "application/merge-patch+json", change)
             except ApiError as error:
-                return error, verbs.get("configmaps", "c")
+                return error, verbs.get("deployments", "c", group="apps")
         raise AssertionError("nothing was refused")
 
     refused, stored = asyncio.run(main())
     assert (refused.code, refused.reason) == (413, "RequestEntityTooLarge")
     assert refused.message == f"Request entity too large: limit is {MAX_BODY}"
     assert stored is not None
-    assert "z" not in stored
+    assert list(stored["spec"]["template"]["metadata"]["annotations"]) == ["x", "y"]
 
 
 def test_copies_that_double_a_document_end_before_it_is_large() -> None:
