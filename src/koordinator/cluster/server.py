@@ -28,10 +28,10 @@ from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.custom_resources import CustomResources
 from koordinator.cluster.data_folder import claim_folder
 from koordinator.cluster.disruption.controller import DisruptionController
-from koordinator.cluster.health import PING, Health, HealthCheck
 from koordinator.cluster.http.application import Application
 from koordinator.cluster.http.authentication import GROUPS, USER, TokenAuthenticator
 from koordinator.cluster.http.connections import HttpLimits
+from koordinator.cluster.http.health import PING, Health, HealthCheck
 from koordinator.cluster.http.reviews import REVIEW_RESOURCES
 from koordinator.cluster.metrics_api.resources import METRICS_RESOURCES
 from koordinator.cluster.pki import ServingFiles, renew_serving, serving_files

@@ -15,10 +15,10 @@ from aiohttp import web
 from koordinator.base.clock import Clock, ManualClock
 from koordinator.cluster.bootstrap import create_system_objects
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
-from koordinator.cluster.health import Health
 from koordinator.cluster.http.application import Application
 from koordinator.cluster.http.authentication import TokenAuthenticator
 from koordinator.cluster.http.connections import HttpLimits
+from koordinator.cluster.http.health import Health
 from koordinator.cluster.http.reviews import REVIEW_RESOURCES
 from koordinator.cluster.registry import Registry
 from koordinator.cluster.storage.memory import MemoryStorage

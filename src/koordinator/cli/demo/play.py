@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Final
 
 import yaml
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from koordinator.api.installation import NAMESPACE
 from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODES, PODS
@@ -21,7 +22,6 @@ from koordinator.cli.demo import day as script
 from koordinator.cli.demo.explanation import explain
 from koordinator.cli.demo.faulty_node import FaultyNode
 from koordinator.cli.demo.observation import Day
-from koordinator.cli.demo.progress import Show, day_progress
 from koordinator.cli.demo.scheduler_metrics import pods_kept_off
 from koordinator.cli.local_cluster import programs
 from koordinator.cli.local_cluster.programs import LocalClusterOptions
@@ -36,6 +36,10 @@ _STARTED_NEXT: Final = {
     "scheduler": "koord-scheduler",
     "nodes": f"{script.NODES} simulated nodes",
 }
+_HOURS: Final = 24.0
+_LINE_EVERY: Final = 3
+Show = Callable[[float, str], None]
+"""Called with the hour and a description of it, several times an hour."""
 
 
 @asynccontextmanager
@@ -149,3 +153,24 @@ def _scheduler_configuration(data: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(yaml.safe_dump(document))
     return path
+
+
+@contextmanager
+def day_progress(console: Console) -> Iterator[Show]:
+    """Show the progress of one day."""
+    if console.is_terminal:
+        columns = (TextColumn("{task.description}"), BarColumn(bar_width=40), TimeElapsedColumn())
+        with Progress(*columns, console=console) as progress:
+            bar = progress.add_task("midnight", total=_HOURS)
+            yield lambda hour, text: progress.update(bar, completed=hour, description=text)
+            progress.update(bar, completed=_HOURS)
+        return
+    shown = -1
+
+    def show(hour: float, text: str) -> None:
+        nonlocal shown
+        if (part := int(hour) // _LINE_EVERY) > shown:
+            shown = part
+            console.print(text, highlight=False, soft_wrap=True)
+
+    yield show

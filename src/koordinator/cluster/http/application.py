@@ -10,12 +10,11 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 
 from koordinator.cluster.errors import ApiError, bad_request, method_not_allowed, storage_failure, too_large
-from koordinator.cluster.health import Health
-from koordinator.cluster.http.authentication import TokenAuthenticator
+from koordinator.cluster.http.authentication import TokenAuthenticator, check_no_impersonation
 from koordinator.cluster.http.connections import BoundedServer, HttpLimits, headers_came, too_many_requests
 from koordinator.cluster.http.delivery import deliver
 from koordinator.cluster.http.endpoints import Endpoints
-from koordinator.cluster.http.impersonation import check_no_impersonation
+from koordinator.cluster.http.health import Health
 from koordinator.cluster.http.path import parse_resource_path
 from koordinator.cluster.http.resources import ResourceHandler, wants_watch
 from koordinator.cluster.http.responses import failure

@@ -10,8 +10,7 @@ from aiohttp import web
 from koordinator.api.document import Document
 from koordinator.cluster import discovery, openapi
 from koordinator.cluster.errors import unknown_path
-from koordinator.cluster.health import Health
-from koordinator.cluster.http.health import HEALTH_ENDPOINTS, answer_health
+from koordinator.cluster.http.health import HEALTH_ENDPOINTS, Health, answer_health
 from koordinator.cluster.http.negotiation import negotiate
 from koordinator.cluster.http.responses import document_response, json_response
 from koordinator.cluster.openapi import protobuf

@@ -3,17 +3,47 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from aiohttp import web
 
 from koordinator.cluster.errors import unknown_path
-from koordinator.cluster.health import Health, HealthCheck
 
 HEALTH_ENDPOINTS: Final = ("healthz", "livez", "readyz")
 _HEADERS: Final = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-cache, no-store, must-revalidate"}
 _LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class HealthCheck:
+    """``why`` tells what is wrong; empty text when nothing is."""
+
+    name: str
+    why: Callable[[], str]
+
+
+def _answers() -> str:
+    """Whoever hears it has reached the server."""
+    return ""
+
+
+PING = HealthCheck("ping", _answers)
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The checks of each endpoint, in the order in which they are told."""
+
+    live: Sequence[HealthCheck] = (PING,)
+    """What a new start of the server may cure. A store that cannot write is not among it: it goes on by itself when its
+    disk does, and reads are served meanwhile."""
+    ready: Sequence[HealthCheck] = (PING,)
+
+    def of(self, endpoint: str) -> Sequence[HealthCheck]:
+        """``livez``, ``readyz`` or ``healthz``."""
+        return self.live if endpoint == "livez" else self.ready
 
 
 def answer_health(health: Health, parts: Sequence[str], request: web.BaseRequest) -> web.StreamResponse:

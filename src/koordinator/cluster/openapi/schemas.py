@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from importlib import resources
 from typing import Any, Final
 
 from koordinator.api.document import Document
 from koordinator.api.kubernetes_types.table import Field, ObjectType, Shape, Type, kind_type, named
-from koordinator.cluster.openapi.descriptions import descriptions
 from koordinator.cluster.openapi.operations import subresource_forms
 from koordinator.cluster.resource import Resource
 
@@ -176,3 +179,9 @@ def _for_version_2(schema: Any) -> Any:
         elif key not in _ONLY_IN_3:
             kept[key] = _for_version_2(value)
     return kept
+
+
+@cache
+def descriptions() -> Mapping[str, Mapping[str, str]]:
+    """Type -> field -> text; the field of the type itself is empty."""
+    return tomllib.loads(resources.files(__package__).joinpath("descriptions.toml").read_text(encoding="utf-8"))

@@ -6,6 +6,7 @@ only validates.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -101,3 +102,18 @@ class NamespaceLifecycle:
         doomed = attributes.operation == "DELETE" and is_namespace(target.resource)
         if doomed and target.name in _IMMORTAL_NAMESPACES:
             raise forbidden(target.resource, target.name, "this namespace may not be deleted")
+
+
+class Quotas(Protocol):
+    """Whoever keeps the quotas."""
+
+    def taken(self, target: Target, obj: Document, *, dry_run: bool) -> AbstractContextManager[None]:
+        """Holds what ``obj`` counts while it is stored. Entering raises ApiError 403 when a quota has not enough."""
+        ...
+
+
+class NoQuotas:
+    """Of a server that enforces none."""
+
+    def taken(self, target: Target, obj: Document, *, dry_run: bool) -> AbstractContextManager[None]:
+        return nullcontext()

@@ -12,10 +12,9 @@ from koordinator.base.clock import Clock
 from koordinator.cluster.registry import Registry
 from koordinator.cluster.resource import RequestContext
 from koordinator.cluster.storage.interface import Storage
-from koordinator.cluster.verbs.admission import Admission, NoWebhooks, Webhooks
+from koordinator.cluster.verbs.admission import Admission, NoQuotas, NoWebhooks, Quotas, Webhooks
 from koordinator.cluster.verbs.encoding import decode
 from koordinator.cluster.verbs.identity import new_uid
-from koordinator.cluster.verbs.quotas import NoQuotas, Quotas
 from koordinator.cluster.verbs.selection import SelectorFacts
 
 _NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
