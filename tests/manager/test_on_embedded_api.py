@@ -27,6 +27,7 @@ from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.leader_election import LeaderElectionConfig
 from koordinator.kube.leadership import Leadership
+from koordinator.kube.lease_watchdog import NoWatchdog
 from koordinator.manager.environment import WebhookEnvironment
 from koordinator.manager.features import make_features
 from koordinator.manager.options import Options
@@ -53,7 +54,7 @@ def make_manager(client: KubeClient, folder: Path, writer: str, *gates: str) -> 
     options = Options(metrics_address=NOWHERE, health_address=NOWHERE, environment=environment, features=features)
     election = LeaderElectionConfig("koordinator-manager", NAMESPACE, str(folder), release_on_cancel=True)
     leadership = Leadership(
-        client, election, clock=clock, random=random, metrics=metrics, again=True, on_overrun=lambda: None
+        client, election, clock=clock, random=random, metrics=metrics, again=True, watchdog=NoWatchdog()
     )
     fenced = client.fenced(lambda: leadership.is_leading)
     return Manager(options, leadership, Dependencies(client, fenced, clock, random, metrics, "test"))

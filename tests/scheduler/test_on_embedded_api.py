@@ -16,6 +16,7 @@ from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.event_series import EVENTS_V1
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.leadership import Leadership
+from koordinator.kube.lease_watchdog import NoWatchdog
 from koordinator.scheduler.configuration import default_configuration
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.pod_info import make_pod_info
@@ -59,7 +60,9 @@ async def scenario(folder: Path) -> None:
         client = await connect(ClientOptions(kubeconfig=str(folder / "kubeconfig")))
         events = EventBroadcaster(client, instance="test", clock=SystemClock(), random=Random(1))
         process = Process()
-        leadership = Leadership(client, None, clock=process.clock, random=process.random, metrics=process.metrics)
+        leadership = Leadership(
+            client, None, clock=process.clock, random=process.random, metrics=process.metrics, watchdog=NoWatchdog()
+        )
         lifecycle = make_lifecycle(make_scheduler(client, events), events, leadership, process)
         running = asyncio.create_task(lifecycle.run(process.stop))
         try:

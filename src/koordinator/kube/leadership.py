@@ -13,12 +13,11 @@ from koordinator.api.meta import ObjectReference
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.metrics import Metrics
-from koordinator.base.process import end_process
 from koordinator.kube.client import KubeClient
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.interface import Client
 from koordinator.kube.leader_election import LeaderElectionConfig, LeaderElector
-from koordinator.kube.suspension import end_when_resumed_too_late
+from koordinator.kube.lease_watchdog import LeaseWatchdog
 
 logger = logging.getLogger(__name__)
 
@@ -38,14 +37,14 @@ class Leadership:
         clock: Clock,
         random: Random,
         metrics: Metrics,
+        watchdog: LeaseWatchdog,
         again: bool = False,
         is_leader_metric: str = "",
-        on_overrun: Callable[[], None] = end_process,
     ) -> None:
-        """With ``again`` a lease that was lost is tried for anew; otherwise that ends ``run`` with LeadershipLostError,
-        so that a new process starts from what the API has. ``is_leader_metric`` names a gauge of whether the work runs.
+        """``watchdog`` ends the process when work goes on that should have stopped, and another replica may lead.
 
-        ``on_overrun`` ends the process: work goes on that should have stopped, and another replica leads.
+        With ``again`` a lease that was lost is tried for anew; otherwise that ends ``run`` with LeadershipLostError,
+        so that a new process starts from what the API has. ``is_leader_metric`` names a gauge of whether the work runs.
         """
         self._client = client
         self._config = config
@@ -53,7 +52,7 @@ class Leadership:
         self._random = random
         self._metrics = metrics
         self._again = again
-        self._on_overrun = on_overrun
+        self._watchdog = watchdog
         self._announce: Callable[[str], None] | None = None
         self._elector: LeaderElector | None = None
         self._is_leader = (
@@ -72,23 +71,15 @@ class Leadership:
             return True
         return self._elector is not None and self._elector.is_leading
 
-    @property
-    def is_overdue(self) -> bool:
-        """Whether the term is over and the work has not been stopped yet: another replica may lead by now."""
-        return self._elector is not None and self._elector.is_overdue
-
     def check(self) -> str:
         """For health checks: what is wrong when a term has been over for too long, or ""."""
         return self._elector.check() if self._elector is not None else ""
 
     def guard(self, client: KubeClient) -> KubeClient:
-        """``client`` for the work: it refuses to write unless this replica leads. For the main thread, once.
+        """``client`` for the work: it refuses to write unless this replica leads.
 
-        A process that was stopped and goes on must not send what it meant to: another one leads meanwhile.
+        A leader whose event loop was held up must not send what it meant to: another one may lead meanwhile.
         """
-        if self._config is None:
-            return client
-        end_when_resumed_too_late(lambda: self.is_overdue)
         return client.fenced(lambda: self.is_leading)
 
     def announce_by(self, events: EventBroadcaster, controller: str) -> None:
@@ -141,7 +132,7 @@ class Leadership:
             random=self._random,
             metrics=self._metrics,
             announce=self._announce,
-            on_overrun=self._on_overrun,
+            watchdog=self._watchdog,
         )
 
     def _set_leader(self, leads: bool) -> None:

@@ -15,6 +15,7 @@ from koordinator.base.program import Process, Run, greet, run_program
 from koordinator.kube.connect import ClientOptions, connected, user_agent
 from koordinator.kube.leader_election import LeaderElectionConfig, make_identity
 from koordinator.kube.leadership import Leadership
+from koordinator.kube.lease_watchdog import lease_watchdog
 from koordinator.manager.command_line import parse_options
 from koordinator.manager.node_policy.installed_extensions import installed_extensions
 from koordinator.manager.options import Options
@@ -58,6 +59,7 @@ async def _run(options: Options, extensions: tuple[NodeSLOExtension, ...], proce
             clock=process.clock,
             random=process.random,
             metrics=process.metrics,
+            watchdog=lease_watchdog(),
             again=True,
             is_leader_metric=IS_LEADER_METRIC,
         )

@@ -21,6 +21,7 @@ from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.health import HealthChecks
 from koordinator.kube.leader_election import LeaderElectionConfig, make_identity
 from koordinator.kube.leadership import Leadership
+from koordinator.kube.lease_watchdog import lease_watchdog
 from koordinator.kube.servers import Servers
 from koordinator.scheduler.configuration import (
     SchedulerConfiguration,
@@ -84,7 +85,9 @@ async def _run(
     async with connected(_client_options(options, configuration, metrics)) as client:
         options.features.export(metrics)
         events = EventBroadcaster(client, host=process.host, clock=clock, random=random, metrics=metrics)
-        leadership = Leadership(client, election, clock=clock, random=random, metrics=metrics)
+        leadership = Leadership(
+            client, election, clock=clock, random=random, metrics=metrics, watchdog=lease_watchdog()
+        )
         scheduler = _scheduler(leadership.guard(client), events, options, configuration, process)
         events.give_way_while(lambda: scheduler.is_binding)
         lifecycle = make_lifecycle(scheduler, events, leadership, process)
