@@ -10,16 +10,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from msgspec.structs import replace
+
 from koordinator.base import logs
 from koordinator.base.lifecycle import Lifecycle
-from koordinator.base.listen_address import ListenAddress
-from koordinator.base.metrics import Metrics
 from koordinator.base.program import Process, Run, greet, run_program
 from koordinator.kube.client import KubeClient
-from koordinator.kube.connect import ClientOptions, connected, user_agent
+from koordinator.kube.component_options import client_options, election_config
+from koordinator.kube.connect import connected
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.health import HealthChecks
-from koordinator.kube.leader_election import LeaderElectionConfig, make_identity
+from koordinator.kube.leader_election import LeaderElectionConfig
 from koordinator.kube.leadership import Leadership
 from koordinator.kube.lease_watchdog import lease_watchdog
 from koordinator.kube.servers import Servers
@@ -64,7 +65,7 @@ def _prepare(arguments: Sequence[str]) -> Run | None:
     options = parse_options(arguments)
     logs.configure(options.verbosity)
     configuration = _configuration(options)
-    election = _election(options, configuration)
+    election = election_config(replace(configuration.leader_election, **options.leader_election), socket.gethostname())
     if options.write_config_to:
         Path(options.write_config_to).write_text(write_configuration(configuration), "utf-8")
         return None
@@ -82,7 +83,9 @@ async def _run(
     options: Options, configuration: SchedulerConfiguration, election: LeaderElectionConfig | None, process: Process
 ) -> None:
     clock, random, metrics = process.clock, process.random, process.metrics
-    async with connected(_client_options(options, configuration, metrics)) as client:
+    connection = replace(configuration.client_connection, **options.client_connection)
+    reaching = client_options(connection, _PROGRAM, metrics, kubeconfig=options.kubeconfig, master=options.master)
+    async with connected(reaching) as client:
         options.features.export(metrics)
         events = EventBroadcaster(client, host=process.host, clock=clock, random=random, metrics=metrics)
         leadership = Leadership(
@@ -130,8 +133,7 @@ def _servers(
         add_routes(server, scheduler, lambda: leadership.is_leading, configuration)
 
     servers = Servers(process.metrics, process.clock)
-    address = ListenAddress(options.address, options.port)
-    servers.add(address, add_routes, health=health, profiles=configuration.document.enable_profiling)
+    servers.add(options.address, add_routes, health=health, profiles=configuration.document.enable_profiling)
     return servers
 
 
@@ -169,34 +171,6 @@ def _scheduler(
             foreign_nominations=options.features.enabled(CROSS_SCHEDULER_NOMINATION),
             controller_plugins=options.controller_plugins,
         ),
-    )
-
-
-def _client_options(options: Options, configuration: SchedulerConfiguration, metrics: Metrics) -> ClientOptions:
-    connection = configuration.client_connection
-    return ClientOptions(
-        kubeconfig=connection.kubeconfig or options.kubeconfig,
-        master=options.master,
-        qps=connection.qps if options.qps is None else options.qps,
-        burst=connection.burst if options.burst is None else options.burst,
-        user_agent=user_agent(_PROGRAM),
-        metrics=metrics,
-    )
-
-
-def _election(options: Options, configuration: SchedulerConfiguration) -> LeaderElectionConfig | None:
-    """The election to take part in; flags win over the configuration. Raises ConfigurationError."""
-    given = configuration.leader_election
-    if not (given.leader_elect if options.leader_elect is None else options.leader_elect):
-        return None
-    return LeaderElectionConfig(
-        name=given.resource_name if options.resource_name is None else options.resource_name,
-        namespace=given.resource_namespace if options.resource_namespace is None else options.resource_namespace,
-        identity=make_identity(socket.gethostname()),
-        lease_duration=(options.lease_duration or given.lease_duration).total_seconds(),
-        renew_deadline=(options.renew_deadline or given.renew_deadline).total_seconds(),
-        retry_period=(options.retry_period or given.retry_period).total_seconds(),
-        release_on_cancel=True,
     )
 
 
