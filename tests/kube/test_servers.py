@@ -45,9 +45,11 @@ def test_metrics_are_served() -> None:
 
 def test_routes_are_added() -> None:
     def add(servers: Servers, address: ListenAddress) -> None:
-        servers.add(address, lambda server: server.add_metrics("/all-metrics"))
+        other = Metrics()
+        other.gauge("else", "Something else.").set(2)
+        servers.add(address, lambda server: server.add_metrics("/external-metrics", other))
 
-    assert "something 1.0" in asked(add, "/all-metrics")[1]
+    assert "else 2.0" in asked(add, "/external-metrics")[1]
 
 
 @pytest.mark.parametrize(("wrong", "code"), [("", 200), ("no certificates", 500)])

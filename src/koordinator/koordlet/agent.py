@@ -8,6 +8,7 @@ import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from random import Random
 from typing import Final
 
@@ -33,7 +34,7 @@ from koordinator.node.cgroup_meter import CgroupMeter
 from koordinator.node.cpu_time import ticks_per_second
 from koordinator.node.cpu_topology import read_cpu_topology
 from koordinator.node.errors import FileError
-from koordinator.node.kubelet import Get, Kubelet
+from koordinator.node.kubelet import Get, Kubelet, KubeletAddressError
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,9 @@ _POD_SECONDS: Final = 330.0
 """The window over which pods are averaged, and a little."""
 _DESCRIPTORS: Final = 2048
 """How many files of cgroups stay open: those of some 200 pods."""
+_ADDRESS_PAUSE: Final = 1.0
+_SAID_EVERY: Final = 30.0
+"""Seconds."""
 _RETENTIONS: Final = {
     kinds.NODE: _NODE_SECONDS,
     kinds.SYSTEM: _NODE_SECONDS,
@@ -98,7 +102,7 @@ class Agent:
 
     async def _measure_and_report(self) -> None:
         version = detect_version(self._options.host)
-        connection = await self._given.connect_kubelet(await self._states.wait_for_node())
+        connection = await self._connect_kubelet()
         meter: CgroupMeter | None = None
         try:
             kubelet = Kubelet(connection.get)
@@ -112,6 +116,18 @@ class Agent:
             if meter is not None:
                 meter.close()
             await connection.close()
+
+    async def _connect_kubelet(self) -> KubeletConnection:
+        """A Node says where its kubelet is once kubelet has reported: what is missing is said every half minute."""
+        said_at = -inf
+        while True:
+            try:
+                return await self._given.connect_kubelet(await self._states.wait_for_node())
+            except KubeletAddressError as error:
+                if self._given.clock.monotonic() - said_at >= _SAID_EVERY:
+                    logger.warning("waiting for kubelet to report: %s", error)
+                    said_at = self._given.clock.monotonic()
+            await self._given.clock.sleep(_ADDRESS_PAUSE)
 
     def _add_loops(self, kubelet: Kubelet, layout: CgroupLayout, meter: CgroupMeter) -> None:
         options = self._options
@@ -168,15 +184,18 @@ class NodeMetricReporter:
         self._clock = clock
         self._said_absent = False
         self._last = clock.monotonic()
-        """When the last report was due; the first is due an interval after the start."""
+        """When the last report that succeeded was due; the first is due an interval after the start."""
 
     async def report_when_due(self) -> None:
-        """Report if the interval that the NodeMetric asks for has passed. Errors are those of the API server."""
+        """Report if the interval that the NodeMetric asks for has passed since the last report that succeeded.
+
+        Errors are those of the API server; who calls this tries again soon.
+        """
         now = self._clock.monotonic()
         if now - self._last < self._states.collect_policy.report_seconds:
             return
-        self._last = now
         await self.report()
+        self._last = now
 
     async def report(self) -> None:
         """Write the status as of now."""

@@ -58,7 +58,3 @@ async def _connect_kubelet(options: Options, node: Node) -> KubeletConnection:
         )
     )
     return KubeletConnection(partial(client.raw, "GET"), client.close)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

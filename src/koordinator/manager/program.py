@@ -72,6 +72,7 @@ class Manager:
     def __init__(self, options: Options, leadership: Leadership, given: Dependencies) -> None:
         self._leadership = leadership
         self._clock = given.clock
+        self._metrics = given.metrics
         self._informers = InformerSet(given.client, clock=given.clock, random=given.random)
         self._events = EventBroadcaster(
             given.client,
@@ -110,7 +111,7 @@ class Manager:
 
     def _add_routes(self, server: HealthServer) -> None:
         for path in _METRICS_PATHS:
-            server.add_metrics(path)
+            server.add_metrics(path, self._metrics)
         controller = self._controllers.get(NodeResourceController.name)
         if isinstance(controller, NodeResourceController):
             server.add_route(PATH, explain_handler(controller.explain))
