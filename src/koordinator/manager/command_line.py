@@ -11,11 +11,11 @@ from koordinator.base.durations import DurationError, parse_duration
 from koordinator.base.flag_types import FlagGroup
 from koordinator.base.flags import FlagSet, FlagValues
 from koordinator.base.listen_address import NOWHERE
+from koordinator.base.name_list import unknown_names
 from koordinator.base.unused_flags import UnusedFlags
 from koordinator.manager.command_line_parts import ControllerFlags, WebhookFlags
 from koordinator.manager.environment import read_environment
 from koordinator.manager.features import BINDING_ADMISSION_WEBHOOK, WITHOUT_EFFECT, make_features
-from koordinator.manager.name_list import unknown_names
 from koordinator.manager.options import CONTROLLERS, Options
 from koordinator.manager.unused_flags import SWITCHES, UNUSED_FLAGS
 from koordinator.model.overcommit.policies import PLUGINS

@@ -18,10 +18,11 @@ from koordinator.kube.health import HealthChecks
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
 from koordinator.kube.leadership import Leadership
+from koordinator.kube.reconciler import run_controllers
 from koordinator.kube.servers import Servers
 from koordinator.manager.colocation_profile.profile_review import are_profiles_read
 from koordinator.manager.controller_table import ALWAYS, BUILT, GATES
-from koordinator.manager.controllers import ControllerContext, make_controllers, run_controllers
+from koordinator.manager.controllers import ControllerContext, make_controllers
 from koordinator.manager.features import WEBHOOK_FRAMEWORK
 from koordinator.manager.node_resource.answers import PATH, explain_handler
 from koordinator.manager.node_resource.controller import NodeResourceController

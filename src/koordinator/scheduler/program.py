@@ -64,7 +64,7 @@ class SchedulerOptions:
     bind_concurrency: int = 32
     drain_seconds: float = 5.0
     controller_plugins: Sequence[str] = ("*",)
-    """Whose controllers run, as ``controllers.is_selected`` reads it."""
+    """Whose controllers run, as ``name_list.is_enabled`` reads it."""
     foreign_nominations: bool = False
     """Leave alone what other schedulers have promised to more important pods (gate CrossSchedulerNomination)."""
     decision_seconds: float = 0.0
