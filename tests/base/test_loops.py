@@ -175,10 +175,7 @@ def test_a_watched_loop_beats_with_every_step() -> None:
                 await bench.clock.sleep(10)
             return "done"
 
-        async def watched() -> str:
-            return await bench.heartbeat.watch(loop())
-
-        task = asyncio.create_task(watched())
+        task = asyncio.create_task(bench.heartbeat.watch(loop))
         await bench.clock.advance(25)
         assert bench.heartbeat.seconds_since() == 5
         await bench.clock.advance(5)
@@ -199,10 +196,7 @@ def test_a_watched_loop_can_be_cancelled_and_sees_it() -> None:
                 seen.append("cancelled")
                 raise
 
-        async def watched() -> None:
-            await WatchedBench().heartbeat.watch(loop())
-
-        task = asyncio.create_task(watched())
+        task = asyncio.create_task(WatchedBench().heartbeat.watch(loop))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -217,11 +211,8 @@ def test_what_a_watched_loop_raises_comes_out() -> None:
         await asyncio.sleep(0)
         raise KoordinatorError("no")
 
-    async def watched() -> None:
-        await WatchedBench().heartbeat.watch(loop())
-
     with pytest.raises(KoordinatorError, match="no"):
-        asyncio.run(watched())
+        asyncio.run(WatchedBench().heartbeat.watch(loop))
 
 
 def test_a_step_that_keeps_everything_else_waiting_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
@@ -233,10 +224,7 @@ def test_a_step_that_keeps_everything_else_waiting_is_an_error(caplog: pytest.Lo
             bench.keep_everything_waiting(3)
             await asyncio.sleep(0)
 
-        async def watched() -> None:
-            await bench.heartbeat.watch(loop())
-
-        await watched()
+        await bench.heartbeat.watch(loop)
         assert bench.sample("loop_errors_total") == 1
 
     asyncio.run(scenario())

@@ -60,25 +60,35 @@ class Heartbeat:
         self._duration.observe(self._clock.monotonic() - started)
         self.beat()
 
-    @coroutine
-    def watch(self, loop: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
-        """Await ``loop``, whose iterations are the steps from one await to the next.
+    async def watch(self, body: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Await ``body``, whose iterations are the steps from one await to the next.
 
         A step that takes longer than the deadline is an error that is logged: nothing else could be done meanwhile.
         """
+        return await self._steps(body())
+
+    @coroutine
+    def _steps(self, loop: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+        monotonic, observe, deadline = self._clock.monotonic, self._duration.observe, self.deadline
         proceed: Callable[[Any], Any] = loop.send
         argument: Any = None
+        self.beat()
         while True:
-            started = self._clock.monotonic()
+            started = monotonic()
             try:
                 awaited = proceed(argument)
             except StopIteration as end:
                 result: T = end.value
                 return result
-            self._stepped(self._clock.monotonic() - started)
+            self._beaten_at = ended = monotonic()
+            observe(ended - started)
+            if ended - started > deadline:
+                self._errors.inc()
+                logger.warning("loop %s kept everything else waiting for %.1fs", self.name, ended - started)
             try:
                 argument, proceed = (yield awaited), loop.send
             except BaseException as error:
+                # It is the loop that this is meant for, above all its cancellation.
                 argument, proceed = error, loop.throw
 
     def beat(self) -> None:
@@ -90,13 +100,6 @@ class Heartbeat:
     def seconds_since(self) -> float | None:
         """Since the last success; None before the first."""
         return None if self._beaten_at is None else self._clock.monotonic() - self._beaten_at
-
-    def _stepped(self, seconds: float) -> None:
-        self._duration.observe(seconds)
-        self.beat()
-        if seconds > self.deadline:
-            self._errors.inc()
-            logger.warning("loop %s kept everything else waiting for %.1fs", self.name, seconds)
 
     def _last_success(self) -> float:
         return self._clock.now().timestamp() - (self.seconds_since() or 0.0)
