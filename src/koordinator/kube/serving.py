@@ -9,9 +9,11 @@ from __future__ import annotations
 import logging
 import ssl
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 from aiohttp import web
 
+from koordinator.api.codec import encode, to_document
 from koordinator.base.metrics import Metrics
 from koordinator.kube.health import HEALTH_PATHS, HealthChecks, HealthMetrics
 
@@ -55,6 +57,14 @@ class HealthServer:
     def add_metrics(self, path: str, metrics: Metrics) -> None:
         """Serve one more registry; before ``start``."""
         self.add_route(path, _metrics_handler(metrics))
+
+    def add_configuration(self, document: Callable[[], Any]) -> None:
+        """Serve the configuration in force, defaults filled in, at ``/configz``; before ``start``."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            return json_response({"componentconfig": document()})
+
+        self.add_route("/configz", handle)
 
     async def start(self) -> None:
         """Listen. Raises OSError when the address cannot be had."""
@@ -118,6 +128,13 @@ class HealthServer:
         if "verbose" in request.query:
             return web.Response(text="\n".join([*lines, f"{path} check passed\n"]), headers=_TEXT)
         return web.Response(text="ok", headers=_TEXT)
+
+
+def json_response(document: Any, status: int = 200) -> web.Response:
+    """A document, which may have structs, as JSON."""
+    return web.Response(
+        status=status, body=encode(to_document(document)), content_type="application/json", charset="utf-8"
+    )
 
 
 def _metrics_handler(metrics: Metrics) -> Handler:
