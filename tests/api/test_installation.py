@@ -233,7 +233,7 @@ def ports(program: str) -> dict[str, int]:
 
 def test_the_scheduler_is_probed_where_it_serves() -> None:
     options = scheduler_options(arguments("koord-scheduler"))
-    assert ports("koord-scheduler") == {"metrics": options.port}
+    assert ports("koord-scheduler") == {"metrics": options.address.port}
 
 
 def test_the_manager_is_probed_and_asked_where_it_serves() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from koordinator.base.clock import ManualClock
 from koordinator.base.errors import KoordinatorError
-from koordinator.base.loops import Loop, LoopSupervisor
+from koordinator.base.loops import Heartbeat, Loop, LoopMetrics, LoopSupervisor
 from koordinator.base.metrics import Metrics
 
 
@@ -106,3 +106,126 @@ def test_name_of_a_loop_is_taken_once() -> None:
     supervisor.add(loop)
     with pytest.raises(ValueError, match="sync"):
         supervisor.add(loop)
+
+
+class WatchedBench:
+    """A heartbeat on a manual clock."""
+
+    def __init__(self, deadline: float = 5.0) -> None:
+        self.clock = ManualClock()
+        self.metrics = Metrics()
+        self.heartbeat: Heartbeat = LoopMetrics(self.clock, self.metrics).loop("worker", deadline)
+
+    def sample(self, name: str) -> float | None:
+        return self.metrics.registry.get_sample_value(name, {"loop": "worker"})
+
+    def keep_everything_waiting(self, seconds: float) -> None:
+        self.clock._move_to(self.clock.monotonic() + seconds)
+
+
+def test_a_loop_that_has_done_nothing_yet_has_no_last_success() -> None:
+    bench = WatchedBench()
+    assert bench.sample("loop_last_success_timestamp_seconds") is None
+    assert bench.sample("loop_errors_total") == 0
+    assert bench.heartbeat.seconds_since() is None
+
+
+def test_an_iteration_gives_what_the_work_gives() -> None:
+    async def scenario() -> None:
+        async def work() -> int:
+            return 7
+
+        bench = WatchedBench()
+        assert await bench.heartbeat.iterate(work()) == 7
+        await bench.clock.advance(3)
+        assert bench.heartbeat.seconds_since() == 3
+        assert bench.sample("loop_last_success_timestamp_seconds") == bench.clock.now().timestamp() - 3
+        assert bench.sample("loop_duration_seconds_count") == 1
+
+    asyncio.run(scenario())
+
+
+def test_an_iteration_that_fails_is_an_error_and_no_heartbeat() -> None:
+    bench = WatchedBench()
+    with pytest.raises(KoordinatorError), bench.heartbeat.iteration():
+        raise KoordinatorError("no")
+    assert bench.sample("loop_errors_total") == 1
+    assert bench.heartbeat.seconds_since() is None
+
+
+def test_an_iteration_that_is_cancelled_is_neither() -> None:
+    async def scenario() -> None:
+        bench = WatchedBench()
+        task = asyncio.create_task(bench.heartbeat.iterate(bench.clock.sleep(2)))
+        await bench.clock.advance(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (bench.sample("loop_errors_total"), bench.heartbeat.seconds_since()) == (0, None)
+
+    asyncio.run(scenario())
+
+
+def test_a_watched_loop_beats_with_every_step() -> None:
+    async def scenario() -> None:
+        bench = WatchedBench()
+
+        async def loop() -> str:
+            for _ in range(3):
+                await bench.clock.sleep(10)
+            return "done"
+
+        task = asyncio.create_task(bench.heartbeat.watch(loop))
+        await bench.clock.advance(25)
+        assert bench.heartbeat.seconds_since() == 5
+        await bench.clock.advance(5)
+        assert await task == "done"
+
+    asyncio.run(scenario())
+
+
+def test_a_watched_loop_can_be_cancelled_and_sees_it() -> None:
+    async def scenario() -> None:
+        seen: list[str] = []
+
+        async def loop() -> None:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                await asyncio.sleep(0)
+                seen.append("cancelled")
+                raise
+
+        task = asyncio.create_task(WatchedBench().heartbeat.watch(loop))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert seen == ["cancelled"]
+
+    asyncio.run(scenario())
+
+
+def test_what_a_watched_loop_raises_comes_out() -> None:
+    async def loop() -> None:
+        await asyncio.sleep(0)
+        raise KoordinatorError("no")
+
+    with pytest.raises(KoordinatorError, match="no"):
+        asyncio.run(WatchedBench().heartbeat.watch(loop))
+
+
+def test_a_step_that_keeps_everything_else_waiting_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        bench = WatchedBench(deadline=1.0)
+
+        async def loop() -> None:
+            await asyncio.sleep(0)
+            bench.keep_everything_waiting(3)
+            await asyncio.sleep(0)
+
+        await bench.heartbeat.watch(loop)
+        assert bench.sample("loop_errors_total") == 1
+
+    asyncio.run(scenario())
+    assert "loop worker kept everything else waiting for 3.0s" in caplog.text

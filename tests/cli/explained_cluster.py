@@ -15,14 +15,14 @@ from aiohttp import web
 
 from koordinator.api.kinds import LEASES, NAMESPACES, Kind
 from koordinator.base.metrics import Metrics
+from koordinator.base.services import ServiceError
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.interface import PatchType
+from koordinator.kube.services import Services
 from koordinator.kube.serving import HealthServer
 from koordinator.scheduler.services.explanations import NODE_PATH, POD_PATH
-from koordinator.scheduler.services.provider import ServiceError
-from koordinator.scheduler.services.routes import Services
 
 NAMESPACE, LEASE = "koordinator-system", "koord-scheduler"
 

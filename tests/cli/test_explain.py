@@ -20,8 +20,8 @@ from koordinator.cli.explain_source import Place, ask
 from koordinator.cli.main import main
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
 from koordinator.kube.connect import ClientOptions, connect
+from koordinator.kube.services import Services
 from koordinator.kube.serving import HealthServer
-from koordinator.scheduler.services.routes import Services
 
 LEASE = ("koordinator-system", "koord-scheduler")
 

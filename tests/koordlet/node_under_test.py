@@ -21,6 +21,7 @@ from koordinator.koordlet.agent import Agent, Dependencies, KubeletConnection
 from koordinator.koordlet.command_line import KubeletOptions, Options
 from koordinator.kube.errors import TransportError
 from koordinator.kube.interface import ListPage, WatchEvent
+from koordinator.node.kubelet import KubeletAddressError
 from tests.kube.fake_client import MemoryClient, as_client
 from tests.node.machine import FakeMachine
 
@@ -52,6 +53,8 @@ class NodeUnderTest:
         self.clock = ManualClock()
         self.client = ListingClient()
         self.kubelet_is_up = True
+        self.has_address = True
+        """Whether the Node says where its kubelet is."""
         self.pods: list[dict[str, Any]] = [pod("web", UID)]
         self.busy_ticks = 0
         self.pod_cpu = 0
@@ -123,6 +126,8 @@ class NodeUnderTest:
 
     async def _connect(self, node: Node) -> KubeletConnection:
         assert node.metadata.name == NODE
+        if not self.has_address:
+            raise KubeletAddressError(f"node {NODE}: status.addresses has none of the type InternalIP")
 
         async def close() -> None:
             self.kubelet_is_up = False

@@ -10,8 +10,9 @@ from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
+from koordinator.kube.reconciler import Controller, run_controllers
 from koordinator.manager.controller_table import BUILT
-from koordinator.manager.controllers import Controller, ControllerContext, make_controllers, run_controllers
+from koordinator.manager.controllers import ControllerContext, make_controllers
 from koordinator.manager.options import CONTROLLERS, Options
 from tests.kube.fake_client import ScriptedClient, as_client
 

@@ -1,15 +1,20 @@
-"""Named loops of a program: each with a deadline, a heartbeat and a pause that grows with failures.
+"""Named loops of a program: each with a deadline and a heartbeat that shows whether it still works.
 
-A loop whose iteration fails goes on; what it does is seen in its metrics and, through ``check``, in a health endpoint.
+``LoopSupervisor`` runs what comes again after an interval; an iteration that fails is followed by a pause that grows.
+Loops that wait for work note their iterations with a ``Heartbeat``, or are run by ``Heartbeat.watch`` where these are
+not told apart.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from random import Random
+from types import coroutine
+from typing import Any, Final, TypeVar
 
 from koordinator.base.backoff import Backoff, BackoffPolicy
 from koordinator.base.clock import Clock
@@ -18,6 +23,107 @@ from koordinator.base.errors import KoordinatorError
 from koordinator.base.metrics import Metrics, exponential_buckets
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+STEP_SECONDS: Final = 1.0
+"""For which the event loop may be kept by one step of a loop that is watched."""
+
+
+class Heartbeat:
+    """What is seen of one loop; made by ``LoopMetrics.loop``."""
+
+    def __init__(self, name: str, deadline: float, clock: Clock, metrics: LoopMetrics) -> None:
+        self.name = name
+        self.deadline = deadline
+        """Seconds that one iteration may take."""
+        self._clock = clock
+        self._beaten_at: float | None = None
+        self._metrics = metrics
+        # So that the series exist before anything has happened.
+        self._errors = metrics.errors.labels(name)
+        self._duration = metrics.duration.labels(name)
+
+    async def iterate(self, work: Coroutine[Any, Any, T]) -> T:
+        """One iteration: TimeoutError where it does not end within the deadline."""
+        with self.iteration():
+            return await within(self._clock, self.deadline, work)
+
+    @contextmanager
+    def iteration(self) -> Iterator[None]:
+        """Around an iteration that ends in time by itself. What it raises counts as an error and goes on."""
+        started = self._clock.monotonic()
+        try:
+            yield
+        except Exception:
+            self._errors.inc()
+            raise
+        self._duration.observe(self._clock.monotonic() - started)
+        self.beat()
+
+    async def watch(self, body: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Await ``body``, whose iterations are the steps from one await to the next.
+
+        A step that takes longer than the deadline is an error that is logged: nothing else could be done meanwhile.
+        """
+        return await self._steps(body())
+
+    @coroutine
+    def _steps(self, loop: Coroutine[Any, Any, T]) -> Generator[Any, Any, T]:
+        monotonic, observe, deadline = self._clock.monotonic, self._duration.observe, self.deadline
+        proceed: Callable[[Any], Any] = loop.send
+        argument: Any = None
+        self.beat()
+        while True:
+            started = monotonic()
+            try:
+                awaited = proceed(argument)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            self._beaten_at = ended = monotonic()
+            observe(ended - started)
+            if ended - started > deadline:
+                self._errors.inc()
+                logger.warning("loop %s kept everything else waiting for %.1fs", self.name, ended - started)
+            try:
+                argument, proceed = (yield awaited), loop.send
+            except BaseException as error:
+                # It is the loop that this is meant for, above all its cancellation.
+                argument, proceed = error, loop.throw
+
+    def beat(self) -> None:
+        """The loop has done its work just now."""
+        if self._beaten_at is None:
+            self._metrics.heartbeat.labels(self.name).set_function(self._last_success)
+        self._beaten_at = self._clock.monotonic()
+
+    def seconds_since(self) -> float | None:
+        """Since the last success; None before the first."""
+        return None if self._beaten_at is None else self._clock.monotonic() - self._beaten_at
+
+    def _last_success(self) -> float:
+        return self._clock.now().timestamp() - (self.seconds_since() or 0.0)
+
+
+class LoopMetrics:
+    """The heartbeats of a program."""
+
+    def __init__(self, clock: Clock, metrics: Metrics) -> None:
+        self._clock = clock
+        self.heartbeat = metrics.gauge(
+            "loop_last_success_timestamp_seconds", "Unix time at which the loop last succeeded", ("loop",)
+        )
+        self.errors = metrics.tally("loop_errors_total", "Iterations that failed or ran out of time", ("loop",))
+        self.duration = metrics.distribution(
+            "loop_duration_seconds",
+            "How long one iteration takes",
+            ("loop",),
+            buckets=exponential_buckets(0.001, 2, 15),
+        )
+
+    def loop(self, name: str, deadline: float = STEP_SECONDS) -> Heartbeat:
+        """The heartbeat of the loop ``name``, whose iterations may take ``deadline`` seconds."""
+        return Heartbeat(name, deadline, self._clock, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,26 +146,16 @@ class LoopSupervisor:
         self._clock = clock
         self._random = random
         self._loops: dict[str, Loop] = {}
+        self._heartbeats: dict[str, Heartbeat] = {}
         self._alive_at: dict[str, float] = {}
-        metrics = metrics or Metrics()
-        self._heartbeat = metrics.gauge(
-            "loop_last_success_timestamp_seconds", "Unix time at which the loop last succeeded", ("loop",)
-        )
-        self._errors = metrics.counter("loop_errors_total", "Iterations that failed or ran out of time", ("loop",))
-        self._duration = metrics.histogram(
-            "loop_duration_seconds",
-            "How long one iteration takes",
-            ("loop",),
-            buckets=exponential_buckets(0.001, 2, 15),
-        )
+        self._metrics = LoopMetrics(clock, metrics or Metrics())
 
     def add(self, loop: Loop) -> None:
         """Add a loop before ``run``; ValueError when its name is taken."""
         if loop.name in self._loops:
             raise ValueError(f"loop {loop.name!r} exists")
         self._loops[loop.name] = loop
-        # So that the series exist before anything has happened.
-        self._errors.labels(loop.name)
+        self._heartbeats[loop.name] = self._metrics.loop(loop.name, loop.deadline)
 
     async def run(self) -> None:
         """Run all loops until cancelled; the iterations in hand are cancelled and awaited."""
@@ -93,9 +189,8 @@ class LoopSupervisor:
             await self._clock.sleep(pause)
 
     async def _iterate(self, loop: Loop) -> bool:
-        started = self._clock.monotonic()
         try:
-            await within(self._clock, loop.deadline, _awaited(loop.body()))
+            await self._heartbeats[loop.name].iterate(_awaited(loop.body()))
         except TimeoutError:
             logger.warning("loop %s: cancelled after its deadline of %gs", loop.name, loop.deadline)
         except KoordinatorError as error:
@@ -104,10 +199,7 @@ class LoopSupervisor:
             logger.exception("loop %s failed", loop.name)
         else:
             self._alive_at[loop.name] = self._clock.monotonic()
-            self._heartbeat.labels(loop.name).set(self._clock.now().timestamp())
-            self._duration.labels(loop.name).observe(self._clock.monotonic() - started)
             return True
-        self._errors.labels(loop.name).inc()
         return False
 
 

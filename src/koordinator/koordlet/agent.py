@@ -8,6 +8,7 @@ import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from random import Random
 from typing import Final
 
@@ -15,6 +16,7 @@ from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.node import Node
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
+from koordinator.base.lifecycle import Lifecycle
 from koordinator.base.loops import Loop, LoopSupervisor
 from koordinator.base.metrics import Metrics
 from koordinator.koordlet.collectors.scan import Scanner
@@ -26,13 +28,13 @@ from koordinator.koordlet.node_metric import NodeMetricInput, as_merge_patch, no
 from koordinator.koordlet.states import StatesInformer
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType
-from koordinator.kube.serving import HealthServer
+from koordinator.kube.servers import Servers
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, detect_driver, detect_version
 from koordinator.node.cgroup_meter import CgroupMeter
 from koordinator.node.cpu_time import ticks_per_second
 from koordinator.node.cpu_topology import read_cpu_topology
 from koordinator.node.errors import FileError
-from koordinator.node.kubelet import Get, Kubelet
+from koordinator.node.kubelet import Get, Kubelet, KubeletAddressError
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +44,9 @@ _POD_SECONDS: Final = 330.0
 """The window over which pods are averaged, and a little."""
 _DESCRIPTORS: Final = 2048
 """How many files of cgroups stay open: those of some 200 pods."""
+_ADDRESS_PAUSE: Final = 1.0
+_SAID_EVERY: Final = 30.0
+"""Seconds."""
 _RETENTIONS: Final = {
     kinds.NODE: _NODE_SECONDS,
     kinds.SYSTEM: _NODE_SECONDS,
@@ -87,28 +92,17 @@ class Agent:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set. FileError if no cgroup hierarchy is mounted, OSError if an address is taken."""
-        async with asyncio.TaskGroup() as tasks:
-            work = tasks.create_task(self._run(), name="agent")
-            await stop.wait()
-            logger.info("stopping")
-            work.cancel()
+        servers = Servers(self._given.metrics, self._given.clock)
+        servers.add(self._options.listen)
+        lifecycle = Lifecycle(self._given.clock)
+        lifecycle.serve(servers)
+        lifecycle.background("states informer", self._states.run)
+        lifecycle.work("measure and report", self._measure_and_report)
+        await lifecycle.run(stop)
 
-    async def _run(self) -> None:
+    async def _measure_and_report(self) -> None:
         version = detect_version(self._options.host)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._serve(), name="metrics server")
-            tasks.create_task(self._states.run(), name="states informer")
-            tasks.create_task(self._measure_and_report(version), name="measure and report")
-
-    async def _serve(self) -> None:
-        listen = self._options.listen
-        if not listen.port:
-            return
-        health_server = HealthServer(self._given.metrics, host=listen.host, port=listen.port)
-        await health_server.run()
-
-    async def _measure_and_report(self, version: CgroupVersion) -> None:
-        connection = await self._given.connect_kubelet(await self._states.wait_for_node())
+        connection = await self._connect_kubelet()
         meter: CgroupMeter | None = None
         try:
             kubelet = Kubelet(connection.get)
@@ -122,6 +116,18 @@ class Agent:
             if meter is not None:
                 meter.close()
             await connection.close()
+
+    async def _connect_kubelet(self) -> KubeletConnection:
+        """A Node says where its kubelet is once kubelet has reported: what is missing is said every half minute."""
+        said_at = -inf
+        while True:
+            try:
+                return await self._given.connect_kubelet(await self._states.wait_for_node())
+            except KubeletAddressError as error:
+                if self._given.clock.monotonic() - said_at >= _SAID_EVERY:
+                    logger.warning("waiting for kubelet to report: %s", error)
+                    said_at = self._given.clock.monotonic()
+            await self._given.clock.sleep(_ADDRESS_PAUSE)
 
     def _add_loops(self, kubelet: Kubelet, layout: CgroupLayout, meter: CgroupMeter) -> None:
         options = self._options
@@ -178,15 +184,18 @@ class NodeMetricReporter:
         self._clock = clock
         self._said_absent = False
         self._last = clock.monotonic()
-        """When the last report was due; the first is due an interval after the start."""
+        """When the last report that succeeded was due; the first is due an interval after the start."""
 
     async def report_when_due(self) -> None:
-        """Report if the interval that the NodeMetric asks for has passed. Errors are those of the API server."""
+        """Report if the interval that the NodeMetric asks for has passed since the last report that succeeded.
+
+        Errors are those of the API server; who calls this tries again soon.
+        """
         now = self._clock.monotonic()
         if now - self._last < self._states.collect_policy.report_seconds:
             return
-        self._last = now
         await self.report()
+        self._last = now
 
     async def report(self) -> None:
         """Write the status as of now."""

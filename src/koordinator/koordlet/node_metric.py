@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -23,19 +23,14 @@ from koordinator.api.timestamps import format_time
 from koordinator.base.durations import format_duration
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.kinds import MetricKind
-from koordinator.koordlet.metric_cache.samples import MetricCache, Samples
+from koordinator.koordlet.metric_cache.samples import AGGREGATIONS, MetricCache
 from koordinator.koordlet.pods import NodePod
 from koordinator.model.node_metric import COLD_SHARE, CollectPolicy, resource_map
 
 Document = dict[str, Any]
 
-_FIGURES: Final[Mapping[str, Callable[[Samples], float]]] = {
-    AVERAGE: Samples.average,
-    P50: lambda samples: samples.percentile(50),
-    P90: lambda samples: samples.percentile(90),
-    P95: lambda samples: samples.percentile(95),
-    P99: lambda samples: samples.percentile(99),
-}
+_REPORTED: Final = (AVERAGE, P50, P90, P95, P99)
+"""The figures of a window that a report has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +152,8 @@ def _aggregated(
         cpu, memory = (cache.select(kind, end - round(seconds * 1000), end) for kind in usage)
         is_warm = bool(cpu) and bool(memory) and cpu.duration() >= COLD_SHARE * seconds
         figures = {
-            name: resource_map(figure(cpu), figure(memory)) if is_warm else {} for name, figure in _FIGURES.items()
+            name: resource_map(AGGREGATIONS[name](cpu), AGGREGATIONS[name](memory)) if is_warm else {}
+            for name in _REPORTED
         }
         aggregated.append({"usage": figures, "duration": format_duration(duration)})
     return aggregated

@@ -20,6 +20,7 @@ from typing import Final, Literal
 from koordinator.api.meta import ObjectReference
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
+from koordinator.base.loops import LoopMetrics
 from koordinator.base.metrics import Metrics
 from koordinator.kube.errors import ApiStatusError, MalformedObjectError, TransportError
 from koordinator.kube.event_gates import WriterGates
@@ -91,6 +92,7 @@ class EventBroadcaster:
         self._drained = asyncio.Event()
         self._gates = WriterGates(self._options.writers, self._options.backlog_per_writer)
         metrics = metrics or Metrics()
+        self._heartbeat = LoopMetrics(clock, metrics).loop("events")
         written = metrics.tally("event_recorder_written_total", "Events created or patched", ("operation",))
         self._created, self._patched = written.labels("create"), written.labels("patch")
         self._dropped = metrics.tally("event_recorder_dropped_total", "Events that were not written", ("reason",))
@@ -139,7 +141,7 @@ class EventBroadcaster:
     async def flush(self, deadline: float) -> int:
         """Write what waits, and the counts of running series, for at most ``deadline`` seconds while ``run`` runs.
 
-        Returns how many events were left unwritten; they are counted and logged.
+        Returns how many events were left unwritten; they are counted and logged, each and their number.
         """
         for entry in self._entries.values():
             if entry.written_count != entry.count and not entry.dropped:
@@ -158,6 +160,7 @@ class EventBroadcaster:
             for entry in left:
                 self._drop(entry, "shutdown")
                 logger.warning("event not written before the end: %s", _describe(entry))
+            logger.warning("%d events could not be written before the end", len(left))
             return len(left)
         return 0
 
@@ -248,6 +251,7 @@ class EventBroadcaster:
             logger.exception("event could not be written: %s", _describe(entry))
             self._drop(entry, "error")
         else:
+            self._heartbeat.beat()
             self._lack.is_over()
             entry.written_count = count
             self._settle(entry)

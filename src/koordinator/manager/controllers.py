@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from random import Random
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final
 
 from koordinator.base.clock import Clock
 from koordinator.base.metrics import Metrics
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
+from koordinator.kube.reconciler import Controller, Reconcilers
 from koordinator.manager.options import CONTROLLERS, Options
 from koordinator.manager.slo_configuration import SLOConfigurationSource
-from koordinator.manager.turns import Turns
 from koordinator.model.slo_configuration.extensions import NodeSLOExtension
 
 logger = logging.getLogger(__name__)
@@ -46,17 +45,9 @@ class ControllerContext:
         return SLOConfigurationSource(self.informers, self.options, self.events, self.metrics, self.extensions)
 
     @cached_property
-    def turns(self) -> Turns:
-        """One for all controllers: together they keep the event loop no longer than one of them."""
-        return Turns(self.clock)
-
-
-class Controller(Protocol):
-    """Asks for its informers when it is made; works only while this replica leads."""
-
-    async def run(self) -> None:
-        """Work until cancelled; may be called again afterwards, when this replica leads once more."""
-        ...
+    def reconcilers(self) -> Reconcilers:
+        """One for all controllers."""
+        return Reconcilers(self.clock, self.metrics, "koordinator_manager_reconcile_total")
 
 
 ControllerMaker = Callable[[ControllerContext], Controller]
@@ -77,12 +68,3 @@ def make_controllers(
         else:
             made[name] = built[name](context)
     return made
-
-
-async def run_controllers(informers: InformerSet, controllers: Mapping[str, Controller]) -> None:
-    """Run them all side by side until cancelled, from the moment at which everything that is watched is known."""
-    await informers.wait_synced()
-    async with asyncio.TaskGroup() as tasks:
-        for name, controller in controllers.items():
-            tasks.create_task(controller.run(), name=f"controller {name}")
-        await asyncio.Event().wait()

@@ -10,9 +10,9 @@ from koordinator.api import slo_controller_config
 from koordinator.api.installation import NAMESPACE
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.base.listen_address import ListenAddress
+from koordinator.base.name_list import is_enabled
 from koordinator.manager.environment import WebhookEnvironment
 from koordinator.manager.features import make_features
-from koordinator.manager.name_list import is_enabled
 from koordinator.manager.webhook.pod.binding import BindingAdmissionSettings
 from koordinator.model.overcommit.policies import PLUGINS
 

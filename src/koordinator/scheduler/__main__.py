@@ -1,18 +1,10 @@
-"""``python -m koordinator.scheduler`` is ``koord-scheduler``."""
+"""``koord-scheduler``, and ``python -m koordinator.scheduler``."""
 
-import signal
 import sys
 
+from koordinator.base.entry import entry
 
-def main() -> int:
-    """Run the program; its exit status."""
-    # Until there is something to end in order, Ctrl-C ends this as it ends any program: not with a traceback from the
-    # middle of an import.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from koordinator.scheduler.main import main as run
-
-    return run()
-
+main = entry("koordinator.scheduler.main")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -9,6 +9,7 @@ from typing import Final
 
 from koordinator.base.backoff import Backoff, BackoffPolicy
 from koordinator.base.clock import Clock
+from koordinator.base.name_list import is_enabled
 from koordinator.scheduler.engine.binding_points import ClusterWriter
 from koordinator.scheduler.engine.extender import Controller, ControllerProvider
 from koordinator.scheduler.engine.observers import OnError
@@ -19,28 +20,20 @@ logger = logging.getLogger(__name__)
 _RETRY: Final = BackoffPolicy(initial=1.0, maximum=60.0)
 
 
-def is_selected(name: str, selection: Sequence[str]) -> bool:
-    """``--controller-plugins``: the first of ``name`` and ``-name`` decides, else whether there is a ``*``."""
-    for entry in selection:
-        if entry == name:
-            return True
-        if entry == f"-{name}":
-            return False
-    return "*" in selection
-
-
 def make_controllers(
     profiles: Iterable[Profile], selection: Sequence[str], writer: ClusterWriter, on_error: OnError
 ) -> list[tuple[str, Controller]]:
-    """(plugin, controller) of every plugin that has some; the instance of the first profile speaks for the others. A
-    plugin that fails to make its controllers has none."""
+    """(plugin, controller) of every plugin that has some and that ``selection`` (``--controller-plugins``) enables.
+
+    The instance of the first profile speaks for the others. A plugin that fails to make its controllers has none.
+    """
     found: dict[str, ControllerProvider] = {}
     for profile in profiles:
         for provider in profile.all(ControllerProvider):
             found.setdefault(provider.name, provider)
     made: list[tuple[str, Controller]] = []
     for name, provider in found.items():
-        if is_selected(name, selection):
+        if is_enabled(name, selection):
             try:
                 made += [(name, controller) for controller in provider.controllers(writer)]
             except Exception as error:

@@ -10,13 +10,11 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from koordinator.api.kinds import PODS
-from koordinator.api.timestamps import format_time
-from koordinator.base.backoff import Backoff, BackoffPolicy
 from koordinator.base.clock import Clock
 from koordinator.base.logs import verbosity
-from koordinator.kube.errors import ApiStatusError, KubeError
-from koordinator.kube.interface import Client, PatchType
+from koordinator.base.loops import Heartbeat
+from koordinator.kube.interface import Client
+from koordinator.kube.pod_eviction import PodDeleter
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.failure_report import Events
@@ -24,8 +22,6 @@ from koordinator.scheduler.plugins.default_preemption.plugin import BY_SCHEDULER
 
 logger = logging.getLogger(__name__)
 
-_RETRY: Final = BackoffPolicy(initial=0.2, maximum=5.0)
-_TRIES: Final = 8
 _PATIENCE: Final = 10.0
 """Seconds for the view to show what the API has answered. It is the longest back-off, so that waiting costs the pod no
 more than failing again."""
@@ -49,13 +45,21 @@ class Evictions:
     """``run`` carries out what is submitted, several victims at a time, until cancelled."""
 
     def __init__(
-        self, client: Client, events: Events, view: ClusterView, clock: Clock, random: Random, *, concurrency: int = 16
+        self,
+        client: Client,
+        events: Events,
+        view: ClusterView,
+        heartbeat: Heartbeat,
+        clock: Clock,
+        random: Random,
+        *,
+        concurrency: int = 16,
     ) -> None:
-        self._client = client
+        self._deleter = PodDeleter(client, clock=clock, random=random)
+        self._heartbeat = heartbeat
         self._events = events
         self._view = view
         self._clock = clock
-        self._random = random
         self._concurrency = concurrency
         self._arrived: asyncio.Queue[tuple[Eviction, PodInfo]] = asyncio.Queue()
         self._told: asyncio.Queue[tuple[float, str]] = asyncio.Queue()
@@ -85,7 +89,8 @@ class Evictions:
         while True:
             eviction, victim = await self._arrived.get()
             try:
-                is_leaving = await self._evict(eviction, victim)
+                with self._heartbeat.iteration():
+                    is_leaving = await self._evict(eviction, victim)
             except Exception:
                 # The preemptor must not wait for ever for a victim that nobody has told to leave.
                 logger.exception("pod %s could not be evicted from %s", victim.key, eviction.node_name)
@@ -125,47 +130,8 @@ class Evictions:
         return waiting is None
 
     async def _delete(self, eviction: Eviction, victim: PodInfo) -> bool:
-        """Whether the victim is leaving now because of us. Errors are tried again for a while: without its victims gone
-        the preemptor waits, and is decided about anew after some time."""
-        metadata = victim.pod.metadata
-        backoff = Backoff(_RETRY, self._clock, self._random)
-        for _ in range(_TRIES):
-            try:
-                await self._client.patch(
-                    PODS,
-                    metadata.name,
-                    _condition(eviction, victim, format_time(self._clock.now())),
-                    PatchType.STRATEGIC,
-                    metadata.namespace,
-                    subresource="status",
-                )
-                await self._client.delete(PODS, metadata.name, metadata.namespace, uid=metadata.uid)
-            except ApiStatusError as error:
-                if error.is_not_found or error.is_conflict:
-                    # Gone, or another pod of that name: the room is free, or was never this pod's.
-                    return False
-                failure: KubeError = error
-            except KubeError as error:
-                failure = error
-            else:
-                return True
-            logger.warning("pod %s cannot be evicted yet: %s", victim.key, failure)
-            await self._clock.sleep(backoff.next())
-        return False
-
-
-def _condition(eviction: Eviction, victim: PodInfo, now: str) -> dict[str, object]:
-    """A strategic merge patch of the one condition; bound to the uid, so that it cannot hit a namesake."""
-    metadata = victim.pod.metadata
-    name = eviction.preemptor.pod.spec.scheduler_name
-    condition: dict[str, object] = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "reason": BY_SCHEDULER,
-        "message": f"{name}: preempting to accommodate a higher priority pod",
-        "lastTransitionTime": now,
-        "lastProbeTime": None,
-    }
-    if metadata.generation:
-        condition["observedGeneration"] = metadata.generation
-    return {"metadata": {"uid": metadata.uid}, "status": {"conditions": [condition]}}
+        """Whether the victim is leaving now because of us. Without its victims gone the preemptor waits, and is decided
+        about anew after some time."""
+        name = eviction.preemptor.pod.spec.scheduler_name
+        message = f"{name}: preempting to accommodate a higher priority pod"
+        return await self._deleter.delete(victim.pod.metadata, BY_SCHEDULER, message)

@@ -16,6 +16,7 @@ from koordinator.api.kinds import PODS
 from koordinator.api.pod import Pod, PodCondition
 from koordinator.api.timestamps import format_time
 from koordinator.base.clock import Clock
+from koordinator.base.loops import Heartbeat
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.lacks import Lack, lack_for_write
@@ -57,8 +58,11 @@ class Failure:
 class FailureReporter:
     """``run`` writes conditions with ``concurrency`` requests at a time until cancelled."""
 
-    def __init__(self, client: Client, events: Events, clock: Clock, *, concurrency: int = 8) -> None:
+    def __init__(
+        self, client: Client, events: Events, heartbeat: Heartbeat, clock: Clock, *, concurrency: int = 8
+    ) -> None:
         self._client = client
+        self._heartbeat = heartbeat
         self._events = events
         self._clock = clock
         self._concurrency = concurrency
@@ -99,7 +103,8 @@ class FailureReporter:
             await self._available.acquire()
             _, failure = self._waiting.popitem(last=False)
             if failure.message or failure.nominated_node is not None:
-                await self._write(failure)
+                with self._heartbeat.iteration():
+                    await self._write(failure)
 
     async def _write(self, failure: Failure) -> None:
         metadata = failure.pod.metadata

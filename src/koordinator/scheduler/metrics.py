@@ -9,6 +9,8 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, UntypedMetricFamily
 from prometheus_client.registry import Collector
 
+from koordinator.base.clock import Clock
+from koordinator.base.loops import LoopMetrics
 from koordinator.base.metrics import Metrics, exponential_buckets
 from koordinator.base.tallies import Count, Samples
 from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
@@ -194,6 +196,10 @@ class SchedulerMetrics:
     def observe_incoming(self, counts: Mapping[tuple[Pool, str], int]) -> None:
         """What the queue counts, read at each scrape: how often a pod came into a pool because of what."""
         self._metrics.register(_Incoming(counts))
+
+    def loops(self, clock: Clock) -> LoopMetrics:
+        """The heartbeats of the program's loops."""
+        return LoopMetrics(clock, self._metrics)
 
     def observe_sizes(self, pending: Callable[[Pool], int], cached: Callable[[], dict[str, int]]) -> None:
         """Where to read the sizes of the queue's pools, and of the cache by type, at each scrape."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
+from math import inf
 from random import Random
 from typing import Any
 
@@ -18,9 +20,10 @@ from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import unless, within
 from koordinator.base.garbage_collection import spare_initial_lists
+from koordinator.base.loops import STEP_SECONDS
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
-from koordinator.scheduler.binding import Binder
+from koordinator.scheduler.binding import Binder, Binding, Outcome
 from koordinator.scheduler.cluster_writer import ApiWriter
 from koordinator.scheduler.controllers import make_controllers, run_controller
 from koordinator.scheduler.debug_output import DebugOutput, DebugSettings
@@ -64,7 +67,7 @@ class SchedulerOptions:
     bind_concurrency: int = 32
     drain_seconds: float = 5.0
     controller_plugins: Sequence[str] = ("*",)
-    """Whose controllers run, as ``controllers.is_selected`` reads it."""
+    """Whose controllers run, as ``name_list.is_enabled`` reads it."""
     foreign_nominations: bool = False
     """Leave alone what other schedulers have promised to more important pods (gate CrossSchedulerNomination)."""
     decision_seconds: float = 0.0
@@ -100,6 +103,7 @@ class Scheduler:
         self._clock = clock
         self._client = client
         self._random = random
+        self._loops = metrics.loops(clock)
         errors = PluginErrors(clock.monotonic, metrics.plugin_error, metrics.plugin_resync)
         self.state = ClusterState(view, self._observer_failed)
         self.decisions = DecisionLog()
@@ -141,19 +145,20 @@ class Scheduler:
             self._writer.notify,
             foreign_nominations=self._options.foreign_nominations,
         )
+        self._binder_heartbeat = self._loops.loop("binder")
         self._binder = Binder(
             client,
             self.state,
-            self._loop.finished,
+            self._binding_finished,
             clock=clock,
             random=random,
             concurrency=self._options.bind_concurrency,
         )
-        self._reporter = FailureReporter(client, events, clock)
+        self._reporter = FailureReporter(client, events, self._loops.loop("failure-reporter"), clock)
         self.debug = DebugOutput(view, self._options.debug, clock.now, queue_size=self._options.diagnosis_queue)
         self.monitor = SchedulerMonitor(self.queue, metrics, clock, self._options.monitor)
         self._preparation = Preparation(self._writer, self._binder.submit, self._loop.finished, clock)
-        self._evictions = Evictions(client, events, view, clock, random)
+        self._evictions = Evictions(client, events, view, self._loops.loop("evictions"), clock, random)
         rejected = RejectedPods(self.queue, view, self._evictions, self._reporter, metrics, self._loop.wake)
         self._loop.attach(
             LoopParts(
@@ -202,7 +207,7 @@ class Scheduler:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(spare_initial_lists(self.informers.wait_synced, self._clock), name="garbage-collection")
             tasks.create_task(self.informers.run(), name="informers")
-            tasks.create_task(self._resynchronisation.run(), name="resynchronisation")
+            self._start(tasks, "resynchronisation", self._resynchronisation.run)
 
     async def schedule(self, stop: asyncio.Event) -> None:
         """Wait for the initial lists, then schedule until ``stop``; returns when no binding is under way."""
@@ -214,19 +219,20 @@ class Scheduler:
             binder = tasks.create_task(self._binder.run(), name="binder")
             beside = [
                 tasks.create_task(self._reporter.run(), name="failure-reporter"),
-                tasks.create_task(self._preparation.run(), name="preparation"),
                 tasks.create_task(self._evictions.run(), name="evictions"),
-                tasks.create_task(self.monitor.run(), name="scheduler-monitor"),
-                tasks.create_task(self.debug.run(), name="diagnoses"),
+                self._start(tasks, "preparation", self._preparation.run),
+                self._start(tasks, "scheduler-monitor", self.monitor.run),
+                self._start(tasks, "diagnoses", self.debug.run),
             ]
             beside += [
-                tasks.create_task(
-                    run_controller(plugin, controller, self._clock, self._random, self._errors.of_plugin),
-                    name=f"{plugin}/{controller.name}",
+                self._start(
+                    tasks,
+                    f"{plugin}/{controller.name}",
+                    partial(run_controller, plugin, controller, self._clock, self._random, self._errors.of_plugin),
                 )
                 for plugin, controller in self._controllers()
             ]
-            loop = tasks.create_task(self._loop.run(), name="scheduling-loop")
+            loop = self._start(tasks, "scheduling-loop", self._loop.run, self._options.decision_seconds)
             await stop.wait()
             loop.cancel()
             with suppress(TimeoutError):
@@ -236,6 +242,20 @@ class Scheduler:
             binder.cancel()
             for task in beside:
                 task.cancel()
+
+    def _start(
+        self,
+        tasks: asyncio.TaskGroup,
+        name: str,
+        body: Callable[[], Coroutine[Any, Any, None]],
+        deadline: float = STEP_SECONDS,
+    ) -> asyncio.Task[None]:
+        """Start a loop whose heartbeat is that it goes on, and that keeps the event loop for ``deadline`` at most."""
+        return tasks.create_task(self._loops.loop(name, deadline or inf).watch(body), name=name)
+
+    def _binding_finished(self, binding: Binding, outcome: Outcome) -> None:
+        self._binder_heartbeat.beat()
+        self._loop.finished(binding, outcome)
 
     def _observer_failed(self, plugin: str, method: str, error: Exception) -> None:
         self._errors.of_observer(plugin, method, error)

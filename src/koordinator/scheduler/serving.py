@@ -2,50 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from koordinator.base.clock import SystemClock
-from koordinator.base.metrics import Metrics
-from koordinator.kube.leader_election import LeaderElector
-from koordinator.kube.profile_pages import ProfilePages
+import yaml
+
+from koordinator.kube.services import BASE, Services
 from koordinator.kube.serving import HealthServer
-from koordinator.scheduler.configuration import SchedulerConfiguration
+from koordinator.scheduler.configuration import SchedulerConfiguration, write_configuration
+from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.program import Scheduler
-from koordinator.scheduler.services.configuration import add_configuration
 from koordinator.scheduler.services.debug_flags import add_debug_flags
 from koordinator.scheduler.services.explanations import add_explanations
 from koordinator.scheduler.services.node_document import node_service
 from koordinator.scheduler.services.pod_resources import add_pod_resources
-from koordinator.scheduler.services.routes import Services
+from koordinator.scheduler.services.provider import ServiceProvider
 
 
-def serve(
+def add_routes(
+    server: HealthServer,
     scheduler: Scheduler,
-    metrics: Metrics,
-    elector: LeaderElector | None,
-    host: str,
-    port: int,
+    is_leading: Callable[[], bool],
     configuration: SchedulerConfiguration,
-) -> HealthServer:
-    """Health, readiness, metrics, and the services that show what the scheduler knows and why it decided."""
-    server = HealthServer(metrics, host=host, port=port)
-    server.health.add("informer-sync", lambda: "" if scheduler.synced else "not in sync", "readyz")
-    if elector is not None:
-        server.health.add("leaderElection", elector.check, "healthz", "livez")
-    is_leading = (lambda: elector.is_leading) if elector is not None else lambda: True
+) -> None:
+    """The services that show what the scheduler knows and why it decided, and what helps to debug it."""
     make_services(scheduler, is_leading).mount(server)
     add_pod_resources(server, scheduler.pods, is_leading)
-    add_configuration(server, configuration)
+    server.add_configuration(lambda: yaml.safe_load(write_configuration(configuration)))
     if configuration.document.enable_profiling:
         add_debug_flags(server, scheduler.debug.settings)
-        ProfilePages(SystemClock()).add_to(server)
-    return server
 
 
 def make_services(scheduler: Scheduler, is_leading: Callable[[], bool]) -> Services:
     """Everything that this instance answers while it leads."""
     services = Services(is_leading)
     add_explanations(services, scheduler.sources)
-    services.add("/apis/v1/nodes/:nodeName", node_service(scheduler.state.view))
-    services.add_plugins(engine.profile for engine in scheduler.engines.values())
+    services.add(f"{BASE}/nodes/:nodeName", node_service(scheduler.state.view))
+    add_plugins(services, (engine.profile for engine in scheduler.engines.values()))
     return services
+
+
+def add_plugins(services: Services, profiles: Iterable[Profile]) -> None:
+    """The services of every plugin that offers some; of the first profile that has it."""
+    seen: set[str] = set()
+    for profile in profiles:
+        for plugin in profile.all(ServiceProvider):
+            if plugin.name not in seen:
+                seen.add(plugin.name)
+                for path, service in plugin.services().items():
+                    services.add(f"{BASE}/plugins/{plugin.name}{path}", service)

@@ -17,8 +17,9 @@ from koordinator.base.metrics import Metrics
 from koordinator.kube.event_series import EVENTS_V1
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
+from koordinator.kube.reconciler import run_controllers
 from koordinator.manager.controller_table import ALWAYS, BUILT
-from koordinator.manager.controllers import ControllerContext, run_controllers
+from koordinator.manager.controllers import ControllerContext
 from koordinator.manager.node_resource.controller import NodeResourceController
 from koordinator.manager.options import Options
 from tests.kube.fake_client import as_client

@@ -11,10 +11,10 @@ from koordinator.base.clock import ManualClock
 from koordinator.base.listen_address import NOWHERE
 from koordinator.base.metrics import Metrics
 from koordinator.kube.leader_election import LeaderElectionConfig
+from koordinator.kube.leadership import Leadership
 from koordinator.manager.features import WEBHOOK_FRAMEWORK, make_features
-from koordinator.manager.leadership import Leadership
 from koordinator.manager.options import Options
-from koordinator.manager.program import Manager, Surroundings
+from koordinator.manager.program import IS_LEADER_METRIC, Dependencies, Manager
 from tests.kube.fake_client import as_client
 from tests.kube.fake_watchdog import FakeWatchdog
 from tests.manager.broken_input.bench import SYSTEM
@@ -41,12 +41,14 @@ class Replica:
             clock=clock,
             random=random,
             metrics=self.metrics,
+            again=True,
+            is_leader_metric=IS_LEADER_METRIC,
             watchdog=self.watchdog,
         )
         self.leader_client = ClientInMemory(cluster, lambda: self.leadership.is_leading)
         options = Options(metrics_address=NOWHERE, health_address=NOWHERE, features=features)
         clients = as_client(self.client), as_client(self.leader_client)
-        self.manager = Manager(options, self.leadership, Surroundings(*clients, clock, random, self.metrics, name))
+        self.manager = Manager(options, self.leadership, Dependencies(*clients, clock, random, self.metrics, name))
 
     def sample(self, name: str, **labels: str) -> float | None:
         return self.metrics.registry.get_sample_value(name, labels)

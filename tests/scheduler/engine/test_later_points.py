@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from koordinator.scheduler.controllers import is_selected, make_controllers
+from koordinator.scheduler.controllers import make_controllers
 from koordinator.scheduler.engine.binding_points import ClusterWriter, PermitPlugin, Wait
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.extender import (
@@ -179,7 +179,9 @@ class Providing(ControllerProvider, Shared):
     [(["*"], True), ([], False), (["Providing"], True), (["-Providing", "*"], False), (["*", "-Other"], True)],
 )
 def test_controllers_run_where_the_flag_says_so(selection: list[str], expected: bool) -> None:
-    assert is_selected("Providing", selection) is expected
+    engine, _, _ = engine_with(Providing)
+    writer: Any = None
+    assert bool(make_controllers([engine.profile], selection, writer, engine.on_error)) is expected
 
 
 def test_one_instance_of_a_plugin_speaks_for_all_profiles() -> None:

@@ -19,8 +19,8 @@ from koordinator.api.pod import (
     Volume,
     WeightedPodAffinityTerm,
 )
+from koordinator.base.services import ServiceError
 from koordinator.scheduler.services.node_document import node_service
-from koordinator.scheduler.services.provider import ServiceError
 from tests.scheduler.explain.scene import Scene, make_node, make_pod
 
 

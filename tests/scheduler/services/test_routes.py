@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from koordinator.base.services import Service, ServiceError
+from koordinator.kube.services import Services
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.services.provider import Service, ServiceError, ServiceProvider
-from koordinator.scheduler.services.routes import Services
+from koordinator.scheduler.services.provider import ServiceProvider
+from koordinator.scheduler.serving import add_plugins
 from tests.scheduler.services.asking import Answer, ask
 
 JSON = "application/json; charset=utf-8"
@@ -41,7 +43,7 @@ def services(*, leading: bool = True) -> Services:
     found.add("/apis/v1/nodes/:nodeName", echo)
     found.add("/apis/v1/refused", refuse)
     found.add("/debug/explain/:namespace/:name", echo)
-    found.add_plugins([profile("one", "first"), profile("two", "second")])
+    add_plugins(found, [profile("one", "first"), profile("two", "second")])
     return found
 
 

@@ -11,12 +11,12 @@ from koordinator.api.colocation_profile import ClusterColocationProfile
 from koordinator.api.kinds import CLUSTER_COLOCATION_PROFILES, NAMESPACES, PODS
 from koordinator.api.pod import Pod
 from koordinator.kube.event_series import reference_to
+from koordinator.kube.reconciler import Reconciler
 from koordinator.manager.colocation_profile.decision import compile_for_pods, is_drawn, is_for, is_managed
 from koordinator.manager.colocation_profile.handled_pods import HandledPods
 from koordinator.manager.colocation_profile.pod_writer import WAITING, Outcome, PodWriter
 from koordinator.manager.colocation_profile.token_bucket import TokenBucket
 from koordinator.manager.controllers import ControllerContext
-from koordinator.manager.reconciler import Reconciler
 from koordinator.manager.webhook.colocation_profile.compiled import CompiledProfile
 
 logger = logging.getLogger(__name__)
@@ -58,13 +58,10 @@ class ColocationProfileController:
         )
 
     def _made_reconciler(self, context: ControllerContext) -> Reconciler[str]:
-        return Reconciler(
+        return context.reconcilers.make(
             self.name,
             self._reconcile,
             lambda: [profile.metadata.name for profile in self._profiles.list()],
-            clock=context.clock,
-            metrics=context.metrics,
-            turns=context.turns,
             deadline=_DEADLINE,
         )
 

@@ -14,7 +14,6 @@ from koordinator.manager import features
 from koordinator.manager.colocation_profile.decision import compile_for_pods
 from koordinator.manager.controllers import ControllerContext
 from koordinator.manager.options import Options
-from koordinator.manager.reconciler import Reconciler
 
 _PERIOD: Final = 300.0
 """Seconds: an event recorder joins what repeats within six minutes to a series, and API servers forget a series that
@@ -43,13 +42,10 @@ class ProfileReview:
         )
         self._warnings: dict[str, str] = {}
         self._profiles = context.informers.informer(CLUSTER_COLOCATION_PROFILES, absent_is_empty=True)
-        self._reconciler: Reconciler[str] = Reconciler(
+        self._reconciler = context.reconcilers.make(
             self.name,
             self._reconcile,
             lambda: sorted(self._warnings),
-            clock=context.clock,
-            metrics=context.metrics,
-            turns=context.turns,
         )
         self._profiles.add_handlers(
             name=self.name,

@@ -11,10 +11,9 @@ from koordinator.api.kinds import NODES, Kind
 from koordinator.api.meta import Object, ObjectMeta, WireStruct
 from koordinator.api.node import Node
 from koordinator.kube.errors import ApiStatusError, KubeError
+from koordinator.kube.expectations import Expectations
 from koordinator.kube.interface import PatchType
 from koordinator.manager.controllers import ControllerContext
-from koordinator.manager.own_writes import OwnWrites
-from koordinator.manager.reconciler import Reconciler
 from koordinator.manager.slo_metrics import SLOMetrics
 from koordinator.model.patch.difference import merge_difference
 
@@ -38,14 +37,11 @@ class NodePolicyController(Generic[T]):
         self.metrics = SLOMetrics(context.metrics, self.name)
         self._nodes = context.informers.informer(NODES)
         self._objects = context.informers.informer(self.kind, absent_is_empty=True)
-        self._own_writes = OwnWrites(context.clock)
-        self._reconciler: Reconciler[str] = Reconciler(
+        self._expectations = Expectations(context.clock)
+        self._reconciler = context.reconcilers.make(
             self.name,
             self._reconcile,
             self._names,
-            clock=context.clock,
-            metrics=context.metrics,
-            turns=context.turns,
             workers=_WORKERS,
         )
         add = self._reconciler.add
@@ -81,12 +77,12 @@ class NodePolicyController(Generic[T]):
         return sorted(names | {found.metadata.name for found in self._objects.list()})
 
     def _gone(self, found: T) -> None:
-        self._own_writes.forget(found.metadata.name)
+        self._expectations.forget(found.metadata.name)
         self._reconciler.add(found.metadata.name)
 
     async def _reconcile(self, name: str) -> float | None:
         node, stored = self._nodes.get(name), self._objects.get(name)
-        if self._own_writes.are_ahead(name, stored):
+        if not self._expectations.are_satisfied(name, stored):
             return _PAUSE
         if node is None:
             if stored is not None:
@@ -116,12 +112,12 @@ class NodePolicyController(Generic[T]):
     async def _create(self, name: str, spec: dict[str, Any]) -> None:
         kind = self.kind
         document = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}, "spec": spec}
-        self._own_writes.wrote(name, await self._client.create(kind, document))
+        self._expectations.expect(name, await self._client.create(kind, document))
 
     async def _patch(self, stored: T, spec: dict[str, Any]) -> None:
         patch = {"spec": merge_difference(to_document(stored).get("spec", {}), spec)}
         name = stored.metadata.name
-        self._own_writes.wrote(name, await self._client.patch(self.kind, name, patch, PatchType.MERGE))
+        self._expectations.expect(name, await self._client.patch(self.kind, name, patch, PatchType.MERGE))
 
     async def _delete(self, metadata: ObjectMeta) -> None:
         await self._client.delete(self.kind, metadata.name, uid=metadata.uid)

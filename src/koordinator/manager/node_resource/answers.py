@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -10,7 +9,7 @@ from aiohttp import web
 
 from koordinator.api.codec import to_document
 from koordinator.api.timestamps import format_time
-from koordinator.kube.serving import Handler
+from koordinator.kube.serving import Handler, json_response
 from koordinator.manager.node_resource.explanations import NodeExplanation
 from koordinator.model.overcommit.abnormality import NodeHealth
 from koordinator.model.overcommit.explained_sum import ExplainedAmount, sentence
@@ -27,8 +26,8 @@ def explain_handler(explain: Callable[[str], NodeExplanation | None]) -> Handler
         explanation = explain(name)
         if explanation is None:
             text = f"nothing is known of node {name!r} here: it does not exist, or another replica leads"
-            return _answer({"message": text}, 404)
-        return _answer(explanation_document(name, explanation), 200)
+            return json_response({"message": text}, 404)
+        return json_response(explanation_document(name, explanation))
 
     return handle
 
@@ -62,7 +61,3 @@ def _amount(amount: ExplainedAmount) -> dict[str, Any]:
     for part in ("addends", "adjustments"):
         document[part] = [{"name": each.name, "amount": each.amount} for each in getattr(amount, part)]
     return document | {"value": amount.value, "sentence": sentence(amount)}
-
-
-def _answer(document: dict[str, Any], status: int) -> web.Response:
-    return web.Response(text=json.dumps(document), status=status, content_type="application/json")

@@ -10,6 +10,7 @@ from typing import Any, Final
 from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES, Kind
 from koordinator.api.node import Node
 from koordinator.kube.errors import ApiStatusError, KubeError
+from koordinator.kube.expectations import Expectations
 from koordinator.kube.interface import PatchType
 from koordinator.manager.controllers import ControllerContext
 from koordinator.manager.features import ENABLE_SYNC_GPU_SHARED_RESOURCE
@@ -17,8 +18,6 @@ from koordinator.manager.node_resource.abnormal_nodes import AbnormalNodes
 from koordinator.manager.node_resource.explanations import Explanations, NodeExplanation
 from koordinator.manager.node_resource.known_nodes import KnownNodes
 from koordinator.manager.node_resource.metrics import NodeResourceMetrics
-from koordinator.manager.own_writes import OwnWrites
-from koordinator.manager.reconciler import Reconciler
 from koordinator.model.overcommit.abnormal_condition import condition_change
 from koordinator.model.overcommit.abnormality import NodeHealth, next_look
 from koordinator.model.overcommit.decision import Plan, decide
@@ -49,14 +48,11 @@ class NodeResourceController:
         self._abnormal = AbnormalNodes(context.events.recorder(self.name), context.metrics)
         self._status_written: dict[str, datetime] = {}
         self._zones_written: dict[str, datetime] = {}
-        self._own_writes = OwnWrites(context.clock)
-        self._reconciler: Reconciler[str] = Reconciler(
+        self._expectations = Expectations(context.clock)
+        self._reconciler = context.reconcilers.make(
             self.name,
             self._reconcile,
             lambda: self._known.names(),
-            clock=context.clock,
-            metrics=context.metrics,
-            turns=context.turns,
             workers=_WORKERS,
         )
         self._known = KnownNodes(
@@ -99,7 +95,7 @@ class NodeResourceController:
         configuration = self._source.current
         if not configuration.colocation.available:
             return None
-        if self._own_writes.are_ahead(name, node):
+        if not self._expectations.are_satisfied(name, node):
             return _LEAST_PAUSE
         now = self._clock.now()
         policies = node_policies(configuration, node, self._plugins)
@@ -155,7 +151,7 @@ class NodeResourceController:
             raise
         self._metrics.reconciled.succeeded(reason)
         if kind is NODES:
-            self._own_writes.wrote(name, answer)
+            self._expectations.expect(name, answer)
 
     def _explain(
         self, name: str, health: NodeHealth | None, policies: Policies, changes: NodeChanges, now: datetime
@@ -186,5 +182,5 @@ class NodeResourceController:
         self._abnormal.forget(name)
         self._status_written.pop(name, None)
         self._zones_written.pop(name, None)
-        self._own_writes.forget(name)
+        self._expectations.forget(name)
         self.explanations.forget(name)

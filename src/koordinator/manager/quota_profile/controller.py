@@ -12,7 +12,6 @@ from koordinator.kube.event_series import reference_to
 from koordinator.kube.interface import PatchType
 from koordinator.manager.controllers import ControllerContext
 from koordinator.manager.quota_profile.decision import Plan, decide
-from koordinator.manager.reconciler import Reconciler
 from koordinator.model.label_selector import SelectorError
 
 logger = logging.getLogger(__name__)
@@ -33,13 +32,10 @@ class QuotaProfileController:
         self._nodes = context.informers.informer(NODES)
         self._quotas = context.informers.informer(ELASTIC_QUOTAS, namespace=namespace, absent_is_empty=True)
         self._profiles = context.informers.informer(ELASTIC_QUOTA_PROFILES, namespace=namespace, absent_is_empty=True)
-        self._reconciler: Reconciler[str] = Reconciler(
+        self._reconciler = context.reconcilers.make(
             self.name,
             self._reconcile,
             lambda: [profile.metadata.key for profile in self._profiles.list()],
-            clock=context.clock,
-            metrics=context.metrics,
-            turns=context.turns,
         )
         self._profiles.add_handlers(
             name=self.name,

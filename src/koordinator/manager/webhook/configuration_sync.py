@@ -27,6 +27,7 @@ from koordinator.base.backoff import Backoff, BackoffPolicy
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.errors import KoordinatorError
+from koordinator.base.loops import LoopMetrics
 from koordinator.base.metrics import Metrics
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.informer_set import InformerSet
@@ -101,6 +102,7 @@ class ConfigurationSync:
         """Set by the first round that went well."""
         self.last_error = "not tried yet"
         """Why the last round failed; empty when it went well."""
+        self._heartbeat = LoopMetrics(clock, metrics).loop("webhook-configurations", _ROUND_SECONDS)
         self._results = metrics.counter(
             "koord_manager_webhook_configuration_sync_total",
             "Rounds of keeping webhook certificates and configurations in line.",
@@ -156,7 +158,7 @@ class ConfigurationSync:
     async def attempt(self) -> float:
         """One round; the seconds until the next if nothing happens."""
         try:
-            await within(self._clock, _ROUND_SECONDS, self.round())
+            await self._heartbeat.iterate(self.round())
         except Exception as error:
             return self._pause_after(error)
         self.last_error = ""

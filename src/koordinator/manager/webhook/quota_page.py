@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from koordinator.api.codec import encode, to_document
+from koordinator.api.codec import to_document
+from koordinator.kube.serving import json_response
 from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
 from koordinator.manager.webhook.server import RequestHandler
 from koordinator.model.quota_tree.quota import Quota
@@ -17,7 +18,7 @@ PATH: Final = "/elasticQuota"
 
 def quota_page(expected: ExpectedQuotas) -> RequestHandler:
     async def answer(request: web.Request) -> web.StreamResponse:
-        return web.Response(body=encode(quota_summary(expected.tree())), content_type="application/json")
+        return json_response(quota_summary(expected.tree()))
 
     return answer
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from koordinator.base.services import ServiceError
+from koordinator.kube.services import Services
 from koordinator.scheduler.explain import Sources, explain_node, explain_pod
-from koordinator.scheduler.services.provider import ServiceError
-from koordinator.scheduler.services.routes import Services
 
 POD_PATH = "/debug/explain/:namespace/:name"
 NODE_PATH = "/debug/explain-node/:name"

@@ -8,12 +8,12 @@ from typing import Any
 
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
+from koordinator.base.services import Service, ServiceError
 from koordinator.scheduler.engine.columns import Ints, NodeColumns
 from koordinator.scheduler.engine.resource_index import CPU, EPHEMERAL_STORAGE, MEMORY, PODS
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.node_ports import host_ports
 from koordinator.scheduler.services.affinity_terms import preferred_terms, required_terms
-from koordinator.scheduler.services.provider import Service, ServiceError
 
 
 def node_service(view: ClusterView) -> Service:

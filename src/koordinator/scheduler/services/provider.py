@@ -3,22 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
 
-from koordinator.base.errors import KoordinatorError
+from koordinator.base.services import Service as Service
 from koordinator.scheduler.engine.framework import Plugin
-
-Service = Callable[[Mapping[str, str]], Any]
-"""From the parameters of the path to a JSON document (plain values or structs). May raise ServiceError."""
-
-
-class ServiceError(KoordinatorError):
-    """Answered with ``status`` and the text as ``message``."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
 
 
 class ServiceProvider(Plugin):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koordinator.manager.name_list import is_enabled, unknown_names
+from koordinator.base.name_list import is_enabled, unknown_names
 
 
 @pytest.mark.parametrize(

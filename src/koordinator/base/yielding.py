@@ -1,8 +1,9 @@
-"""Turns on the event loop: what controllers do in the background gives way to whoever waits for an answer.
+"""Cooperative yielding: what a program does in the background gives way to whoever waits for an answer.
 
 A look at a node that finds nothing to write awaits nothing, so workers alone would see to thousands of nodes in a row,
-for seconds in which no admission is answered and no lease renewed. Workers that take turns use the loop for a slice at
-a time, one after the other, and everything that has arrived meanwhile comes before the next slice.
+for seconds in which no admission is answered and no lease renewed. Workers that pass a checkpoint before each piece of
+work use the loop for a slice at a time, one after the other, and everything that has arrived meanwhile comes before the
+next slice.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ SLICE: Final = 0.001
 """Seconds. What is being worked on at its end is finished first."""
 
 
-class Turns:
+class CooperativeYielding:
     """Shared by all background work of one event loop."""
 
     def __init__(self, clock: Clock, seconds: float = SLICE) -> None:
@@ -27,7 +28,7 @@ class Turns:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._giving = False
 
-    async def take(self) -> None:
+    async def checkpoint(self) -> None:
         """Before each piece of work: go on at once within a slice, else wait for the next; first come, first served."""
         if self._clock.monotonic() < self._until:
             return

@@ -8,8 +8,8 @@ from typing import Any
 
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
-from koordinator.manager.reconciler import Reconciler
-from koordinator.manager.turns import Turns
+from koordinator.base.yielding import CooperativeYielding
+from koordinator.kube.reconciler import Reconciler, Reconcilers
 
 SLICE = 1.0
 
@@ -47,8 +47,8 @@ def reconciled(controllers: int, keys: int, workers: int, cost: float) -> tuple[
     spent: list[float] = []
 
     async def scenario() -> None:
-        clock, metrics = WorkClock(), Metrics()
-        turns, finished = Turns(clock, SLICE), asyncio.Event()
+        clock, finished = WorkClock(), asyncio.Event()
+        reconcilers = Reconcilers(clock, Metrics(), "reconcile_total", slice_seconds=SLICE)
 
         def make(controller: int) -> Reconciler[int]:
             async def reconcile(key: int) -> None:
@@ -57,15 +57,7 @@ def reconciled(controllers: int, keys: int, workers: int, cost: float) -> tuple[
                 if len(done) == controllers * keys:
                     finished.set()
 
-            return Reconciler(
-                f"controller-{controller}",
-                reconcile,
-                lambda: range(keys),
-                clock=clock,
-                metrics=metrics,
-                turns=turns,
-                workers=workers,
-            )
+            return reconcilers.make(f"controller-{controller}", reconcile, lambda: range(keys), workers=workers)
 
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(rounds_of(clock, spent))]
@@ -97,10 +89,10 @@ def test_controllers_take_turns() -> None:
 def test_whoever_is_cancelled_while_waiting_does_not_hold_up_the_others() -> None:
     async def scenario() -> None:
         clock = WorkClock()
-        turns = Turns(clock, SLICE)
+        yielding = CooperativeYielding(clock, SLICE)
 
         async def take() -> None:
-            await turns.take()
+            await yielding.checkpoint()
             clock.spent += SLICE
 
         for _ in range(2):

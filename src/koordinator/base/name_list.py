@@ -1,4 +1,4 @@
-"""The lists of ``--controllers`` and ``--noderesource-plugins``: names, ``-name`` leaves one out, ``*`` is the rest."""
+"""Lists of flags such as ``--controllers``: names, ``-name`` leaves one out, ``*`` is the rest."""
 
 from __future__ import annotations
 

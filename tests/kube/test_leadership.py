@@ -7,11 +7,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
 
+import pytest
+
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.kube.errors import TransportError
+from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.leader_election import LeaderElectionConfig
-from koordinator.manager.leadership import Leadership
+from koordinator.kube.leadership import Leadership, LeadershipLostError
 from tests.kube.fake_client import MemoryClient, as_client
 from tests.kube.fake_watchdog import FakeWatchdog
 
@@ -19,7 +22,7 @@ from tests.kube.fake_watchdog import FakeWatchdog
 class Bench:
     """A leadership over memory; ``terms`` counts how often the work began, ``working`` is whether it runs."""
 
-    def __init__(self, *, elected: bool = True) -> None:
+    def __init__(self, *, elected: bool = True, again: bool = True) -> None:
         self.clock = ManualClock()
         self.client = MemoryClient()
         self.metrics = Metrics()
@@ -27,6 +30,8 @@ class Bench:
         self.client.before = self._fail
         self.terms = 0
         self.working = False
+        self.done = asyncio.Event()
+        self.stop = asyncio.Event()
         config = LeaderElectionConfig("koordinator-manager", "system", "me", release_on_cancel=True)
         self.watchdog = FakeWatchdog(self.clock)
         self.leadership = Leadership(
@@ -35,6 +40,8 @@ class Bench:
             clock=self.clock,
             random=Random(1),
             metrics=self.metrics,
+            again=again,
+            is_leader_metric="is_leader",
             watchdog=self.watchdog,
         )
 
@@ -46,23 +53,23 @@ class Bench:
         self.terms += 1
         self.working = True
         try:
-            await asyncio.Event().wait()
+            await self.done.wait()
         finally:
             self.working = False
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.leadership.run(self._work))
+    async def running(self) -> AsyncIterator[asyncio.Task[None]]:
+        task = asyncio.create_task(self.leadership.run(self._work, self.stop))
         try:
             await self.clock.advance(0)
-            yield
+            yield task
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
     @property
     def gauge(self) -> float | None:
-        return self.metrics.registry.get_sample_value("koordinator_manager_is_leader")
+        return self.metrics.registry.get_sample_value("is_leader")
 
 
 def test_without_an_election_the_work_begins_at_once() -> None:
@@ -134,5 +141,57 @@ def test_without_an_election_nobody_is_ever_killed() -> None:
         async with bench.running():
             bench.clock._move_to(1e6)
             assert not bench.watchdog.strikes
+
+    asyncio.run(scenario())
+
+
+def test_without_another_try_a_lease_that_is_lost_is_an_error() -> None:
+    async def scenario() -> None:
+        bench = Bench(again=False)
+        async with bench.running() as task:
+            bench.away = True
+            await bench.clock.advance(300)
+            assert not bench.working
+            with pytest.raises(LeadershipLostError):
+                await task
+
+    asyncio.run(scenario())
+
+
+def test_a_lease_that_is_lost_at_the_end_is_no_error() -> None:
+    async def scenario() -> None:
+        bench = Bench(again=False)
+        async with bench.running() as task:
+            bench.away = True
+            bench.stop.set()
+            await bench.clock.advance(300)
+            await task
+        assert not bench.working
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_work_that_is_done_ends_the_leadership(again: bool) -> None:
+    async def scenario() -> None:
+        bench = Bench(again=again)
+        async with bench.running() as task:
+            bench.done.set()
+            await bench.clock.advance(5)
+            await task
+        assert bench.terms == 1
+
+    asyncio.run(scenario())
+
+
+def test_who_leads_is_told_as_events_of_the_lease() -> None:
+    async def scenario() -> None:
+        bench = Bench()
+        events = EventBroadcaster(
+            as_client(bench.client), instance="me", clock=bench.clock, random=Random(1), metrics=bench.metrics
+        )
+        bench.leadership.announce_by(events, "koordinator-manager")
+        async with bench.running():
+            assert events.pending == 1
 
     asyncio.run(scenario())

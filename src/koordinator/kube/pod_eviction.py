@@ -1,0 +1,70 @@
+"""Makes a pod leave: tells it why by a condition, deletes it, and tries again for a while where that fails."""
+
+from __future__ import annotations
+
+import logging
+from random import Random
+from typing import Any, Final
+
+from koordinator.api.kinds import PODS
+from koordinator.api.meta import ObjectMeta
+from koordinator.api.timestamps import format_time
+from koordinator.base.backoff import Backoff, BackoffPolicy
+from koordinator.base.clock import Clock
+from koordinator.kube.errors import ApiStatusError, KubeError
+from koordinator.kube.interface import Client, PatchType
+
+logger = logging.getLogger(__name__)
+
+_RETRY: Final = BackoffPolicy(initial=0.2, maximum=5.0)
+_TRIES: Final = 8
+
+
+class PodDeleter:
+    """Deletes pods by their uid, so that no namesake is hit."""
+
+    def __init__(self, client: Client, *, clock: Clock, random: Random) -> None:
+        self._client = client
+        self._clock = clock
+        self._random = random
+
+    async def delete(self, pod: ObjectMeta, reason: str, message: str) -> bool:
+        """Whether the pod leaves now because of us; ``reason`` and ``message`` are those of its DisruptionTarget.
+
+        False where it is gone or a namesake has taken its place, and where the API server has refused to the last.
+        """
+        backoff = Backoff(_RETRY, self._clock, self._random)
+        for _ in range(_TRIES):
+            try:
+                await self._try(pod, reason, message)
+            except ApiStatusError as error:
+                if error.is_not_found or error.is_conflict:
+                    return False
+                failure: KubeError = error
+            except KubeError as error:
+                failure = error
+            else:
+                return True
+            logger.warning("pod %s cannot be evicted yet: %s", pod.key, failure)
+            await self._clock.sleep(backoff.next())
+        return False
+
+    async def _try(self, pod: ObjectMeta, reason: str, message: str) -> None:
+        condition = _disruption_target(pod, reason, message, format_time(self._clock.now()))
+        await self._client.patch(PODS, pod.name, condition, PatchType.STRATEGIC, pod.namespace, subresource="status")
+        await self._client.delete(PODS, pod.name, pod.namespace, uid=pod.uid)
+
+
+def _disruption_target(pod: ObjectMeta, reason: str, message: str, now: str) -> dict[str, Any]:
+    """A strategic merge patch of the one condition, bound to the uid."""
+    condition: dict[str, Any] = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": now,
+        "lastProbeTime": None,
+    }
+    if pod.generation:
+        condition["observedGeneration"] = pod.generation
+    return {"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}}
