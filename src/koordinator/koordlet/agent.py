@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +20,9 @@ from koordinator.base.loops import Loop, LoopSupervisor
 from koordinator.base.metrics import Metrics, exponential_buckets
 from koordinator.koordlet import features
 from koordinator.koordlet.agent_metrics import PREFIX, AgentMetrics
+from koordinator.koordlet.audit.log import AuditLog
+from koordinator.koordlet.audit.pages import AuditPages
+from koordinator.koordlet.audit.pages import handler as audit_handler
 from koordinator.koordlet.collectors.node_info import NodeInfo
 from koordinator.koordlet.collectors.scan import Scanner
 from koordinator.koordlet.command_line import Options
@@ -58,6 +62,7 @@ _RETENTIONS: Final = {
     kinds.PERFORMANCE: _POD_SECONDS,
     kinds.RESCTRL: _POD_SECONDS,
 }
+_AUDIT_SECONDS: Final = 5.0
 _KUBELET_BUCKETS: Final = exponential_buckets(0.001, 4, 7)
 
 
@@ -93,6 +98,9 @@ class Agent:
         """What is served: the given registry, and a second one."""
         started = given.clock.now().timestamp()
         self.metrics.latest("start_time", "the start time of koordlet", (), lambda: [((), started)])
+        self.audit = _audit_log(options, given.clock)
+        """Where what is done to the node is recorded; None unless the gate AuditEvents is on."""
+        self._pages = None if self.audit is None else _audit_pages(self.audit, options, given)
         export_resources(self.metrics, self._states)
         _export_cache(self.metrics, self._cache)
 
@@ -103,6 +111,10 @@ class Agent:
             await stop.wait()
             logger.info("stopping")
             work.cancel()
+        if self._pages is not None:
+            self._pages.close()
+        if self.audit is not None:
+            self.audit.close()
 
     async def _run(self) -> None:
         version = detect_version(self._options.host)
@@ -118,6 +130,8 @@ class Agent:
         health_server = HealthServer(self.metrics.both, host=listen.host, port=listen.port)
         health_server.add_metrics("/internal-metrics", self.metrics.internal)
         health_server.add_metrics("/external-metrics", self.metrics.external)
+        if self._options.features.enabled(features.AUDIT_EVENTS_HTTP_HANDLER):
+            health_server.add_route("/events", audit_handler(self._pages))
         await health_server.run()
 
     async def _measure_and_report(self, version: CgroupVersion) -> None:
@@ -173,6 +187,8 @@ class Agent:
             self._loops.add(Loop("pods", sync_pods, options.kubelet.sync_interval, timeout + 1))
         for loop in periodic.loops():
             self._loops.add(loop)
+        if self._pages is not None:
+            self._loops.add(Loop("audit", self._keep_audit, _AUDIT_SECONDS, 30.0))
         self._loops.add(Loop("measure", measure, options.collect_interval, 30.0))
         if options.report:
             reporter = NodeMetricReporter(
@@ -188,6 +204,11 @@ class Agent:
             if options.features.enabled(features.NODE_METRIC_PROM_METRICS):
                 reporter.export(self.metrics)
             self._loops.add(Loop("node metric", reporter.report_when_due, 1.0, 60.0))
+
+    async def _keep_audit(self) -> None:
+        if self.audit is not None and self._pages is not None:
+            self.audit.flush()
+            self._pages.drop_expired()
 
     async def _cgroup_driver(self, kubelet: Kubelet, version: CgroupVersion) -> CgroupDriver:
         """By the folders that kubelet has made, else as kubelet says, else systemd, which is what most have."""
@@ -222,6 +243,24 @@ def timed(get: Get, clock: Clock, metrics: Metrics) -> Get:
         return body
 
     return timed_get
+
+
+def _audit_log(options: Options, clock: Clock) -> AuditLog | None:
+    if not options.features.enabled(features.AUDIT_EVENTS):
+        return None
+    audit = options.audit
+    return AuditLog(audit.folder, disk_bytes=audit.disk_bytes, verbosity=audit.verbosity, clock=clock)
+
+
+def _audit_pages(log: AuditLog, options: Options, given: Dependencies) -> AuditPages:
+    audit = options.audit
+    return AuditPages(
+        log,
+        readers=audit.readers,
+        events_per_page=audit.events_per_page,
+        clock=given.clock,
+        make_token=lambda: str(uuid.uuid4()),
+    )
 
 
 def _retentions(options: Options) -> dict[str, Retention]:
