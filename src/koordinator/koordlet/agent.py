@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
 from koordinator.koordlet.metrics_advisor import MetricsAdvisor
 from koordinator.koordlet.node_metric import NodeMetricInput, as_merge_patch, node_metric_status
 from koordinator.koordlet.periodic_collectors import Observed, PeriodicCollectors
+from koordinator.koordlet.pleg import PodLifecycleEvents
 from koordinator.koordlet.resource_metrics import export_resources, export_usage, numa_usage_rows, usage_rows
 from koordinator.koordlet.states import StatesInformer
 from koordinator.kube.errors import ApiStatusError
@@ -144,7 +146,13 @@ class Agent:
             logger.info("cgroup version %d, driver %s", version.value, driver)
             meter = CgroupMeter(layout, os.sysconf("SC_PAGESIZE"), _DESCRIPTORS)
             self._add_loops(kubelet, layout, meter)
-            await self._loops.run()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._loops.run(), name="loops")
+                if self._options.kubelet.sync_interval > 0:
+                    events = PodLifecycleEvents(
+                        layout, self._given.clock, partial(self._states.sync_pods, kubelet, layout)
+                    )
+                    tasks.create_task(events.run(), name="pod lifecycle events")
         finally:
             if meter is not None:
                 meter.close()
