@@ -1,8 +1,8 @@
 """Pod lifecycle events: the kernel tells at once that kubelet has made a pod's cgroup, or the runtime a container's.
 
-Kubelet would be asked for its pods every ten seconds only. A new pod is asked for right away. A container's ID is known to
-kubelet only from its own look at the runtime, which it takes every second, so that is how long a new container is
-given. Where the kernel cannot tell, kubelet is asked every ten seconds as before.
+Kubelet would be asked for its pods every ten seconds only. A new pod is asked for right away. The ID of a container is
+known to kubelet from its own look at the runtime only, which it takes every second, so that is how long a new container
+is given. Where the kernel cannot tell, kubelet is asked every ten seconds as before.
 """
 
 from __future__ import annotations
