@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 _SECONDS = 5
-_MOMENTS = 4
+_MOMENTS = 7
 _MACHINE = (
     "proc/stat",
     "proc/meminfo",
