@@ -60,7 +60,8 @@ class ReplayedNode:
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(agent.run(stop))
-            await clock.advance(0)
+            # By then the agent has found its node and measured for the first time.
+            await clock.advance(1)
             for moment in self.recording.moments[1:]:
                 _write(machine, moment)
                 await clock.advance(self.recording.seconds)
