@@ -93,7 +93,8 @@ class Agent:
     def __init__(self, options: Options, given: Dependencies) -> None:
         self._options = options
         self._given = given
-        self._states = StatesInformer(given.client, options.node_name, clock=given.clock, random=given.random)
+        self.states = StatesInformer(given.client, options.node_name, clock=given.clock, random=given.random)
+        """What is known of the node and its pods."""
         self._cache = RingMetricCache(_retentions(options), options.cache_bytes)
         self._loops = LoopSupervisor(clock=given.clock, random=given.random, metrics=given.metrics)
         self.metrics = AgentMetrics(given.metrics, options.node_name)
@@ -103,7 +104,7 @@ class Agent:
         self.audit = _audit_log(options, given.clock)
         """Where what is done to the node is recorded; None unless the gate AuditEvents is on."""
         self._pages = None if self.audit is None else _audit_pages(self.audit, options, given)
-        export_resources(self.metrics, self._states)
+        export_resources(self.metrics, self.states)
         _export_cache(self.metrics, self._cache)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -122,7 +123,7 @@ class Agent:
         version = detect_version(self._options.host)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._serve(), name="metrics server")
-            tasks.create_task(self._states.run(), name="states informer")
+            tasks.create_task(self.states.run(), name="states informer")
             tasks.create_task(self._measure_and_report(version), name="measure and report")
 
     async def _serve(self) -> None:
@@ -137,7 +138,7 @@ class Agent:
         await health_server.run()
 
     async def _measure_and_report(self, version: CgroupVersion) -> None:
-        connection = await self._given.connect_kubelet(await self._states.wait_for_node())
+        connection = await self._given.connect_kubelet(await self.states.wait_for_node())
         meter: CgroupMeter | None = None
         try:
             kubelet = Kubelet(timed(connection.get, self._given.clock, self.metrics.internal))
@@ -150,7 +151,7 @@ class Agent:
                 tasks.create_task(self._loops.run(), name="loops")
                 if self._options.kubelet.sync_interval > 0:
                     events = PodLifecycleEvents(
-                        layout, self._given.clock, partial(self._states.sync_pods, kubelet, layout)
+                        layout, self._given.clock, partial(self.states.sync_pods, kubelet, layout)
                     )
                     tasks.create_task(events.run(), name="pod lifecycle events")
         finally:
@@ -164,7 +165,7 @@ class Agent:
         advisor = MetricsAdvisor(
             Scanner(options.host, meter, self._given.clock),
             self._cache,
-            self._states,
+            self.states,
             layout,
             interval=options.collect_interval,
             ticks_per_second=ticks_per_second(),
@@ -185,7 +186,7 @@ class Agent:
         )
 
         async def sync_pods() -> None:
-            await self._states.sync_pods(kubelet, layout)
+            await self.states.sync_pods(kubelet, layout)
 
         async def measure() -> None:
             advisor.measure()
@@ -201,7 +202,7 @@ class Agent:
         if options.report:
             reporter = NodeMetricReporter(
                 self._given.client,
-                self._states,
+                self.states,
                 self._cache,
                 self._given.clock,
                 Measured(
