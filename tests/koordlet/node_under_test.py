@@ -22,8 +22,10 @@ from koordinator.koordlet.command_line import AuditOptions, KubeletOptions, Opti
 from koordinator.koordlet.features import make_features
 from koordinator.kube.errors import TransportError
 from koordinator.kube.interface import ListPage, WatchEvent
+from koordinator.node.nvml import open_nvml
 from tests.kube.fake_client import MemoryClient, as_client
 from tests.node.machine import FakeMachine
+from tests.node.nvml_library import FakeCard, FakeNvmlLibrary
 
 T = TypeVar("T", bound=Object)
 NODE = "node-1"
@@ -68,6 +70,7 @@ class NodeUnderTest:
         self.break_meminfo = False
         self.gates: tuple[str, ...] = ()
         """Feature gates that are switched on."""
+        self.cards: tuple[FakeCard, ...] = ()
         self.write_files()
 
     @property
@@ -117,6 +120,7 @@ class NodeUnderTest:
             clock=self.clock,
             random=Random(1),
             metrics=Metrics(),
+            open_nvml=lambda: open_nvml(lambda: FakeNvmlLibrary(*self.cards, has_driver=bool(self.cards))),
         )
         agent = Agent(options, given)
         stop = asyncio.Event()

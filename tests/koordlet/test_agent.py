@@ -19,6 +19,7 @@ from koordinator.koordlet.audit.log import AuditEvent
 from koordinator.kube.errors import ApiStatusError
 from koordinator.node.errors import MissingFileError
 from tests.koordlet.node_under_test import GIB, MEMORY_STAT, POD_FOLDER, NodeUnderTest, pod
+from tests.node.nvml_library import FakeCard
 
 Story = Callable[[NodeUnderTest], Awaitable[None]]
 
@@ -351,3 +352,27 @@ def test_a_new_pod_is_measured_without_waiting_for_kubelets_turn(node: NodeUnder
             return [one.pod.metadata.name for one in agent.states.pods]
 
     assert asyncio.run(run()) == ["web", "late"]
+
+
+def test_gpus_with_their_gate_on(node: NodeUnderTest) -> None:
+    node.gates = ("Accelerators",)
+    node.cards = (FakeCard({7: 250}, [(7, 1 << 50, 40)]),)
+    node.machine.write(f"/sys/fs/cgroup/{POD_FOLDER}/c0/cgroup.procs", "7\n")
+    status = play(node, two_minutes)
+    (card,) = status["podsMetric"][0]["podUsage"]["devices"]
+    assert (card["id"], card["resources"]["koordinator.sh/gpu-core"]) == ("GPU-0", "40")
+    assert status["nodeMetric"]["aggregatedNodeUsages"][0]["usage"]["p99"]["devices"] == [card]
+
+
+def test_gpus_without_a_driver_are_said_and_cost_nothing_else(
+    node: NodeUnderTest, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.gates = ("Accelerators",)
+    assert cpu_of(play(node, two_minutes), "nodeUsage") == "2"
+    assert caplog.text.count("GPUs are not measured: NVML: Driver Not Loaded") == 1
+
+
+def test_kernel_features_as_metrics(node: NodeUnderTest) -> None:
+    text = asyncio.run(exported(node, 1))
+    assert 'koordlet_kernel_feature_works{feature="resctrl monitoring",node="node-1"} 0.0' in text
+    assert 'koordlet_kernel_feature_works{feature="CPU topology",node="node-1"} 1.0' in text

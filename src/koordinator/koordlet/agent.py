@@ -24,6 +24,7 @@ from koordinator.koordlet.agent_metrics import PREFIX, AgentMetrics
 from koordinator.koordlet.audit.log import AuditLog
 from koordinator.koordlet.audit.pages import AuditPages
 from koordinator.koordlet.audit.pages import handler as audit_handler
+from koordinator.koordlet.collectors.gpu import GPUCollector
 from koordinator.koordlet.collectors.node_info import NodeInfo
 from koordinator.koordlet.collectors.scan import Scanner
 from koordinator.koordlet.command_line import Options
@@ -33,15 +34,24 @@ from koordinator.koordlet.metrics_advisor import MetricsAdvisor
 from koordinator.koordlet.node_metric import NodeMetricInput, as_merge_patch, node_metric_status
 from koordinator.koordlet.periodic_collectors import Observed, PeriodicCollectors
 from koordinator.koordlet.pleg import PodLifecycleEvents
-from koordinator.koordlet.resource_metrics import export_resources, export_usage, numa_usage_rows, usage_rows
+from koordinator.koordlet.resource_metrics import (
+    export_features,
+    export_resources,
+    export_usage,
+    numa_usage_rows,
+    usage_rows,
+)
 from koordinator.koordlet.states import StatesInformer
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.serving import HealthServer
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, detect_driver, detect_version
 from koordinator.node.cgroup_meter import CgroupMeter
+from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.cpu_time import ticks_per_second
+from koordinator.node.errors import Unavailable
 from koordinator.node.kubelet import Get, Kubelet
+from koordinator.node.nvml import GPU, NVML, open_nvml
 
 logger = logging.getLogger(__name__)
 
@@ -85,6 +95,8 @@ class Dependencies:
     clock: Clock
     random: Random
     metrics: Metrics
+    open_nvml: Callable[[], NVML | Unavailable] = open_nvml
+    """Asked for the GPUs of the node, where they are to be measured."""
 
 
 class Agent:
@@ -105,6 +117,7 @@ class Agent:
         """Where what is done to the node is recorded; None unless the gate AuditEvents is on."""
         self._pages = None if self.audit is None else _audit_pages(self.audit, options, given)
         export_resources(self.metrics, self.states)
+        export_features(self.metrics, options.host)
         _export_cache(self.metrics, self._cache)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -140,13 +153,14 @@ class Agent:
     async def _measure_and_report(self, version: CgroupVersion) -> None:
         connection = await self._given.connect_kubelet(await self.states.wait_for_node())
         meter: CgroupMeter | None = None
+        nvml = self._open_nvml()
         try:
             kubelet = Kubelet(timed(connection.get, self._given.clock, self.metrics.internal))
             driver = await self._cgroup_driver(kubelet, version)
             layout = CgroupLayout(self._options.host.cgroup, version, driver)
             logger.info("cgroup version %d, driver %s", version.value, driver)
             meter = CgroupMeter(layout, os.sysconf("SC_PAGESIZE"), _DESCRIPTORS)
-            self._add_loops(kubelet, layout, meter)
+            self._add_loops(kubelet, layout, meter, nvml)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._loops.run(), name="loops")
                 if self._options.kubelet.sync_interval > 0:
@@ -157,10 +171,23 @@ class Agent:
         finally:
             if meter is not None:
                 meter.close()
+            if nvml is not None:
+                nvml.close()
             await connection.close()
 
-    def _add_loops(self, kubelet: Kubelet, layout: CgroupLayout, meter: CgroupMeter) -> None:
+    def _open_nvml(self) -> NVML | None:
+        if not self._options.features.enabled(features.ACCELERATORS):
+            return None
+        nvml = self._given.open_nvml()
+        if isinstance(nvml, Unavailable):
+            logger.warning("GPUs are not measured: %s", nvml)
+            return None
+        return nvml
+
+    def _add_loops(self, kubelet: Kubelet, layout: CgroupLayout, meter: CgroupMeter, nvml: NVML | None) -> None:
         options = self._options
+        page_size = os.sysconf("SC_PAGESIZE")
+        gpus = None if nvml is None else GPUCollector(nvml, CgroupReader(layout, page_size))
         info = NodeInfo(options.host, self.metrics, with_huge_pages=options.features.enabled(features.HUGE_PAGE_REPORT))
         advisor = MetricsAdvisor(
             Scanner(options.host, meter, self._given.clock),
@@ -171,6 +198,7 @@ class Agent:
             ticks_per_second=ticks_per_second(),
             with_page_cache=options.with_page_cache,
             topology=lambda: info.topology,
+            gpus=gpus,
         )
         export_usage(self.metrics, advisor)
         _export_reading(self.metrics, meter, advisor)
@@ -182,7 +210,7 @@ class Agent:
             self._cache,
             self._given.clock,
             self.metrics,
-            page_size=os.sysconf("SC_PAGESIZE"),
+            page_size=page_size,
         )
 
         async def sync_pods() -> None:
@@ -207,6 +235,7 @@ class Agent:
                 self._given.clock,
                 Measured(
                     numa_nodes=lambda: [node.number for node in info.numa_memory or ()],
+                    gpus=() if gpus is None else gpus.gpus,
                     has_cold_pages=lambda: periodic.has_cold_pages,
                 ),
             )
@@ -321,6 +350,7 @@ class Measured:
     """What a report depends on beside the metric cache, as it is at the moment of asking."""
 
     numa_nodes: Callable[[], Sequence[int]] = tuple
+    gpus: Sequence[GPU] = ()
     has_cold_pages: Callable[[], bool] = bool
 
 
@@ -380,6 +410,7 @@ class NodeMetricReporter:
             pods=self._states.pods,
             host_applications=slo.spec.host_applications if slo else (),
             numa_nodes=self._measured.numa_nodes(),
+            gpus=self._measured.gpus,
             has_cold_pages=self._measured.has_cold_pages(),
         )
         status = node_metric_status(self._cache, given, self._clock.now())

@@ -18,7 +18,6 @@ _OFF: Final = (
     "SystemConfig",
     "CgroupReconcile",
     "HamiCoreVGPUMonitor",
-    "Accelerators",
     "RDMADevices",
     "Libpfm4",
     "PodResourcesProxy",
@@ -35,6 +34,7 @@ _OFF: Final = (
 
 NODE_TOPOLOGY_REPORT: Final = "NodeTopologyReport"
 
+ACCELERATORS: Final = "Accelerators"
 PSI_COLLECTOR: Final = "PSICollector"
 CPI_COLLECTOR: Final = "CPICollector"
 COLD_PAGE_COLLECTOR: Final = "ColdPageCollector"
@@ -46,6 +46,7 @@ AUDIT_EVENTS: Final = "AuditEvents"
 AUDIT_EVENTS_HTTP_HANDLER: Final = "AuditEventsHTTPHandler"
 
 _OBSERVING: Final = (
+    ACCELERATORS,
     PSI_COLLECTOR,
     CPI_COLLECTOR,
     COLD_PAGE_COLLECTOR,
