@@ -81,6 +81,9 @@ _UNUSED: Final[Mapping[str, str]] = {
 }
 """Flags of the original that do nothing here, and why."""
 
+_SHORTEST_INTERVAL: Final = timedelta(milliseconds=100)
+"""To measure more often would take a core."""
+
 _FOLDERS: Final = {
     "cgroup-root-dir": "Where the machine's cgroup hierarchies are mounted.",
     "sys-root-dir": "The machine's /sys.",
@@ -215,10 +218,16 @@ class _Flags:
 
     def _measuring(self, group: FlagGroup) -> None:
         self.collect_interval = group.duration(
-            "collect-res-used-interval", timedelta(seconds=1), "How often CPU and memory are measured."
+            "collect-res-used-interval",
+            timedelta(seconds=1),
+            "How often CPU and memory are measured.",
+            minimum=_SHORTEST_INTERVAL,
         )
         self.node_info_interval = group.duration(
-            "collect-node-cpu-info-interval", timedelta(seconds=60), "How often the topology of the CPUs is read."
+            "collect-node-cpu-info-interval",
+            timedelta(seconds=60),
+            "How often the topology of the CPUs is read.",
+            minimum=_SHORTEST_INTERVAL,
         )
         self.page_cache = group.boolean(
             "enable-pagecache-collector", False, "Measure memory with page cache, too, for policies that ask for it."
@@ -232,7 +241,7 @@ class _Flags:
 
     def _measuring_rarely(self, group: FlagGroup) -> None:
         def interval(name: str, seconds: int, what: str) -> Flag[timedelta]:
-            return group.duration(name, timedelta(seconds=seconds), what)
+            return group.duration(name, timedelta(seconds=seconds), what, minimum=_SHORTEST_INTERVAL)
 
         self.pressure_interval = interval(
             "psi-collector-interval", 10, "How often the pressure of pods is read (gate PSICollector)."

@@ -39,7 +39,6 @@ class PodLifecycleEvents:
         refresh: Callable[[], Awaitable[None]],
         make_watcher: Callable[[], FolderWatcher] = FolderWatcher,
     ) -> None:
-        """``refresh`` raises nothing."""
         self._layout = layout
         self._clock = clock
         self._refresh = refresh
@@ -82,7 +81,11 @@ class PodLifecycleEvents:
             if delay:
                 await self._clock.sleep(delay)
             appeared.clear()
-            await self._refresh()
+            try:
+                await self._refresh()
+            except Exception:
+                # The next refresh may go better, and what else the agent does does not depend on it.
+                logger.exception("the pods could not be refreshed")
             await self._clock.sleep(_PAUSE_SECONDS)
 
     def _on_events(self, watcher: FolderWatcher) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any, Final
 
 from koordinator.api.node import Node
@@ -85,9 +84,8 @@ def export_usage(metrics: AgentMetrics, advisor: MetricsAdvisor) -> None:
 
 
 def export_features(metrics: AgentMetrics, host: Host) -> None:
-    """Which kernel features the machine has; they are looked for when somebody scrapes for the first time."""
+    """Which kernel features the machine has; to look for all of them takes some milliseconds."""
 
-    @cache
     def rows() -> Rows:
         features = probe_machine(host).features
         return [

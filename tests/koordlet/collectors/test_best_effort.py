@@ -12,7 +12,7 @@ from koordinator.koordlet.collectors.best_effort import BestEffortCollector, Bes
 from koordinator.koordlet.collectors.scan import BestEffortReading
 from koordinator.koordlet.pods import NodePod
 from koordinator.node.cgroup_reader import NO_LIMIT
-from tests.koordlet.collectors.scans import SECOND, scan
+from tests.koordlet.collectors.scans import SECOND, node_reading, scan
 
 
 def reading(
@@ -73,9 +73,17 @@ def test_the_real_limit_is_the_narrower_of_cpusets_and_quota(
     assert usage.real_limit == limit
 
 
-@pytest.mark.parametrize("absent", [None, reading(1, 0, cpus=())], ids=["no folder", "no cpuset that is set"])
+@pytest.mark.parametrize("absent", [None, reading(1, 0, cpus=())], ids=["no folder", "no cpuset, no CPUs known"])
 def test_without_a_folder_there_is_nothing(absent: BestEffortReading | None) -> None:
     assert collected(absent) is None
+
+
+def test_without_cpusets_all_cpus_are_the_limit() -> None:
+    at = scan(1, node=node_reading(0, by_cpu={0: 0, 1: 0, 2: 0}))
+    at.best_effort = reading(1, 0, cpus=())
+    usage = BestEffortCollector(lifetime=20).collect(at, ())
+    assert usage is not None
+    assert usage.real_limit == 3000
 
 
 def test_requests_of_pods_of_the_class_be_only() -> None:
