@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from random import Random
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.node import Node
@@ -18,23 +20,43 @@ from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.lifecycle import Lifecycle
 from koordinator.base.loops import Loop, LoopSupervisor
-from koordinator.base.metrics import Metrics
+from koordinator.base.metrics import Metrics, exponential_buckets
+from koordinator.koordlet import features
+from koordinator.koordlet.agent_metrics import PREFIX, AgentMetrics
+from koordinator.koordlet.audit.log import AuditLog
+from koordinator.koordlet.audit.pages import AuditPages
+from koordinator.koordlet.audit.pages import handler as audit_handler
+from koordinator.koordlet.collectors.gpu import GPUCollector
+from koordinator.koordlet.collectors.node_info import NodeInfo
 from koordinator.koordlet.collectors.scan import Scanner
 from koordinator.koordlet.command_line import Options
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
 from koordinator.koordlet.metrics_advisor import MetricsAdvisor
 from koordinator.koordlet.node_metric import NodeMetricInput, as_merge_patch, node_metric_status
+from koordinator.koordlet.periodic_collectors import Observed, PeriodicCollectors
+from koordinator.koordlet.pleg import PodLifecycleEvents
+from koordinator.koordlet.resource_metrics import (
+    export_features,
+    export_resources,
+    export_usage,
+    numa_usage_rows,
+    usage_rows,
+)
 from koordinator.koordlet.states import StatesInformer
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.servers import Servers
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, detect_driver, detect_version
 from koordinator.node.cgroup_meter import CgroupMeter
+from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.cpu_time import ticks_per_second
-from koordinator.node.cpu_topology import read_cpu_topology
-from koordinator.node.errors import FileError
+from koordinator.node.errors import Unavailable
 from koordinator.node.kubelet import Get, Kubelet, KubeletAddressError
+from koordinator.node.nvml import GPU, NVML, open_nvml
+
+if TYPE_CHECKING:
+    from koordinator.kube.serving import HealthServer
 
 logger = logging.getLogger(__name__)
 
@@ -52,10 +74,16 @@ _RETENTIONS: Final = {
     kinds.SYSTEM: _NODE_SECONDS,
     kinds.PODS: _POD_SECONDS,
     kinds.THROTTLED: _POD_SECONDS,
+    kinds.BEST_EFFORT: _POD_SECONDS,
     kinds.PAGE_CACHE: _NODE_SECONDS,
     kinds.HOST_APPLICATIONS: _POD_SECONDS,
-    kinds.COLD_PAGES: _POD_SECONDS,
+    kinds.COLD_PAGES: _NODE_SECONDS,
+    kinds.PRESSURE: _POD_SECONDS,
+    kinds.PERFORMANCE: _POD_SECONDS,
+    kinds.RESCTRL: _POD_SECONDS,
 }
+_AUDIT_SECONDS: Final = 5.0
+_KUBELET_BUCKETS: Final = exponential_buckets(0.001, 4, 7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +103,8 @@ class Dependencies:
     clock: Clock
     random: Random
     metrics: Metrics
+    open_nvml: Callable[[], NVML | Unavailable] = open_nvml
+    """Asked for the GPUs of the node, where they are to be measured."""
 
 
 class Agent:
@@ -83,38 +113,67 @@ class Agent:
     def __init__(self, options: Options, given: Dependencies) -> None:
         self._options = options
         self._given = given
-        self._states = StatesInformer(given.client, options.node_name, clock=given.clock, random=given.random)
-        self._cache = RingMetricCache(
-            {group: Retention(options.collect_interval, seconds) for group, seconds in _RETENTIONS.items()},
-            options.cache_bytes,
-        )
+        self.states = StatesInformer(given.client, options.node_name, clock=given.clock, random=given.random)
+        """What is known of the node and its pods."""
+        self._cache = RingMetricCache(_retentions(options), options.cache_bytes)
         self._loops = LoopSupervisor(clock=given.clock, random=given.random, metrics=given.metrics)
+        self.metrics = AgentMetrics(given.metrics, options.node_name)
+        """What is served: the given registry, and a second one."""
+        started = given.clock.now().timestamp()
+        self.metrics.latest("start_time", "the start time of koordlet", (), lambda: [((), started)])
+        self.audit = _audit_log(options, given.clock)
+        """Where what is done to the node is recorded; None unless the gate AuditEvents is on."""
+        self._pages = None if self.audit is None else _audit_pages(self.audit, options, given)
+        export_resources(self.metrics, self.states)
+        export_features(self.metrics, options.host)
+        _export_cache(self.metrics, self._cache)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set. FileError if no cgroup hierarchy is mounted, OSError if an address is taken."""
-        servers = Servers(self._given.metrics, self._given.clock)
-        servers.add(self._options.listen)
+        servers = Servers(self.metrics.both, self._given.clock)
+        servers.add(self._options.listen, self._add_routes)
         lifecycle = Lifecycle(self._given.clock)
         lifecycle.serve(servers)
-        lifecycle.background("states informer", self._states.run)
+        lifecycle.background("states informer", self.states.run)
         lifecycle.work("measure and report", self._measure_and_report)
-        await lifecycle.run(stop)
+        try:
+            await lifecycle.run(stop)
+        finally:
+            if self._pages is not None:
+                self._pages.close()
+            if self.audit is not None:
+                self.audit.close()
+
+    def _add_routes(self, server: HealthServer) -> None:
+        server.add_metrics("/internal-metrics", self.metrics.internal)
+        server.add_metrics("/external-metrics", self.metrics.external)
+        if self._options.features.enabled(features.AUDIT_EVENTS_HTTP_HANDLER):
+            server.add_route("/events", audit_handler(self._pages))
 
     async def _measure_and_report(self) -> None:
         version = detect_version(self._options.host)
         connection = await self._connect_kubelet()
         meter: CgroupMeter | None = None
+        nvml = self._open_nvml()
         try:
-            kubelet = Kubelet(connection.get)
+            kubelet = Kubelet(timed(connection.get, self._given.clock, self.metrics.internal))
             driver = await self._cgroup_driver(kubelet, version)
             layout = CgroupLayout(self._options.host.cgroup, version, driver)
             logger.info("cgroup version %d, driver %s", version.value, driver)
             meter = CgroupMeter(layout, os.sysconf("SC_PAGESIZE"), _DESCRIPTORS)
-            self._add_loops(kubelet, layout, meter)
-            await self._loops.run()
+            self._add_loops(kubelet, layout, meter, nvml)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._loops.run(), name="loops")
+                if self._options.kubelet.sync_interval > 0:
+                    events = PodLifecycleEvents(
+                        layout, self._given.clock, partial(self.states.sync_pods, kubelet, layout)
+                    )
+                    tasks.create_task(events.run(), name="pod lifecycle events")
         finally:
             if meter is not None:
                 meter.close()
+            if nvml is not None:
+                nvml.close()
             await connection.close()
 
     async def _connect_kubelet(self) -> KubeletConnection:
@@ -122,32 +181,53 @@ class Agent:
         said_at = -inf
         while True:
             try:
-                return await self._given.connect_kubelet(await self._states.wait_for_node())
+                return await self._given.connect_kubelet(await self.states.wait_for_node())
             except KubeletAddressError as error:
                 if self._given.clock.monotonic() - said_at >= _SAID_EVERY:
                     logger.warning("waiting for kubelet to report: %s", error)
                     said_at = self._given.clock.monotonic()
             await self._given.clock.sleep(_ADDRESS_PAUSE)
 
-    def _add_loops(self, kubelet: Kubelet, layout: CgroupLayout, meter: CgroupMeter) -> None:
+    def _open_nvml(self) -> NVML | None:
+        if not self._options.features.enabled(features.ACCELERATORS):
+            return None
+        nvml = self._given.open_nvml()
+        if isinstance(nvml, Unavailable):
+            logger.warning("GPUs are not measured: %s", nvml)
+            return None
+        return nvml
+
+    def _add_loops(self, kubelet: Kubelet, layout: CgroupLayout, meter: CgroupMeter, nvml: NVML | None) -> None:
         options = self._options
+        page_size = os.sysconf("SC_PAGESIZE")
+        gpus = None if nvml is None else GPUCollector(nvml, CgroupReader(layout, page_size))
+        info = NodeInfo(options.host, self.metrics, with_huge_pages=options.features.enabled(features.HUGE_PAGE_REPORT))
         advisor = MetricsAdvisor(
             Scanner(options.host, meter, self._given.clock),
             self._cache,
-            self._states,
+            self.states,
+            layout,
             interval=options.collect_interval,
             ticks_per_second=ticks_per_second(),
             with_page_cache=options.with_page_cache,
+            topology=lambda: info.topology,
+            gpus=gpus,
+        )
+        export_usage(self.metrics, advisor)
+        _export_reading(self.metrics, meter, advisor)
+        periodic = PeriodicCollectors(
+            options,
+            layout,
+            Observed(advisor.pods, advisor.host_applications, lambda: advisor.last_scan),
+            info,
+            self._cache,
+            self._given.clock,
+            self.metrics,
+            page_size=page_size,
         )
 
         async def sync_pods() -> None:
-            await self._states.sync_pods(kubelet, layout)
-
-        async def read_topology() -> None:
-            try:
-                advisor.topology = read_cpu_topology(options.host)
-            except FileError as error:
-                logger.warning("the topology of the CPUs stays as it was: %s", error)
+            await self.states.sync_pods(kubelet, layout)
 
         async def measure() -> None:
             advisor.measure()
@@ -155,11 +235,31 @@ class Agent:
         timeout = options.kubelet.sync_timeout
         if options.kubelet.sync_interval > 0:
             self._loops.add(Loop("pods", sync_pods, options.kubelet.sync_interval, timeout + 1))
-        self._loops.add(Loop("node info", read_topology, options.node_info_interval, 30.0))
+        for loop in periodic.loops():
+            self._loops.add(loop)
+        if self._pages is not None:
+            self._loops.add(Loop("audit", self._keep_audit, _AUDIT_SECONDS, 30.0))
         self._loops.add(Loop("measure", measure, options.collect_interval, 30.0))
         if options.report:
-            reporter = NodeMetricReporter(self._given.client, self._states, self._cache, self._given.clock)
+            reporter = NodeMetricReporter(
+                self._given.client,
+                self.states,
+                self._cache,
+                self._given.clock,
+                Measured(
+                    numa_nodes=lambda: [node.number for node in info.numa_memory or ()],
+                    gpus=() if gpus is None else gpus.gpus,
+                    has_cold_pages=lambda: periodic.has_cold_pages,
+                ),
+            )
+            if options.features.enabled(features.NODE_METRIC_PROM_METRICS):
+                reporter.export(self.metrics)
             self._loops.add(Loop("node metric", reporter.report_when_due, 1.0, 60.0))
+
+    async def _keep_audit(self) -> None:
+        if self.audit is not None and self._pages is not None:
+            self.audit.flush()
+            self._pages.drop_expired()
 
     async def _cgroup_driver(self, kubelet: Kubelet, version: CgroupVersion) -> CgroupDriver:
         """By the folders that kubelet has made, else as kubelet says, else systemd, which is what most have."""
@@ -174,14 +274,112 @@ class Agent:
         return CgroupDriver.SYSTEMD
 
 
+def timed(get: Get, clock: Clock, metrics: Metrics) -> Get:
+    """``get``, with the time of each answer in the metrics; a request without an answer is not counted."""
+    durations = metrics.distribution(
+        f"{PREFIX}kubelet_request_duration_seconds",
+        "kubelet http request duration in seconds",
+        ("verb", "path", "code"),
+        buckets=_KUBELET_BUCKETS,
+    )
+
+    async def timed_get(path: str) -> bytes:
+        started = clock.monotonic()
+        try:
+            body = await get(path)
+        except ApiStatusError as error:
+            durations.labels("get", path, str(error.code)).observe(clock.monotonic() - started)
+            raise
+        durations.labels("get", path, "200").observe(clock.monotonic() - started)
+        return body
+
+    return timed_get
+
+
+def _audit_log(options: Options, clock: Clock) -> AuditLog | None:
+    if not options.features.enabled(features.AUDIT_EVENTS):
+        return None
+    audit = options.audit
+    return AuditLog(audit.folder, disk_bytes=audit.disk_bytes, verbosity=audit.verbosity, clock=clock)
+
+
+def _audit_pages(log: AuditLog, options: Options, given: Dependencies) -> AuditPages:
+    audit = options.audit
+    return AuditPages(
+        log,
+        readers=audit.readers,
+        events_per_page=audit.events_per_page,
+        clock=given.clock,
+        make_token=lambda: str(uuid.uuid4()),
+    )
+
+
+def _retentions(options: Options) -> dict[str, Retention]:
+    collectors = options.collectors
+    intervals = {
+        kinds.COLD_PAGES: collectors.cold_pages_interval,
+        kinds.PRESSURE: collectors.pressure_interval,
+        kinds.PERFORMANCE: collectors.cycles_interval,
+        kinds.RESCTRL: collectors.resctrl_interval,
+    }
+    return {
+        group: Retention(intervals.get(group, options.collect_interval), seconds)
+        for group, seconds in _RETENTIONS.items()
+    }
+
+
+def _export_cache(metrics: AgentMetrics, cache: RingMetricCache) -> None:
+    metrics.latest("metric_cache_series", "Series that the metric cache keeps.", (), lambda: [((), cache.series_count)])
+    metrics.latest("metric_cache_bytes", "What its samples take.", (), lambda: [((), cache.size_bytes)])
+    metrics.latest(
+        "metric_cache_rejected_samples",
+        "Samples since the start that were dropped for want of memory.",
+        (),
+        lambda: [((), cache.rejected_samples)],
+    )
+
+
+def _export_reading(metrics: AgentMetrics, meter: CgroupMeter, advisor: MetricsAdvisor) -> None:
+    metrics.latest(
+        "cgroup_files_read", "Files of cgroups read every round, since the start.", (), lambda: [((), meter.files_read)]
+    )
+    metrics.latest("cgroup_files_open", "Those that are kept open.", (), lambda: [((), meter.open_files)])
+    metrics.latest(
+        "scan_duration_seconds",
+        "How long the last round took to read.",
+        (),
+        lambda: [((), advisor.latest.scan_seconds)],
+    )
+    metrics.latest(
+        "scan_unreadable_files",
+        "Files that the last round could not read.",
+        (),
+        lambda: [((), advisor.latest.unreadable)],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a report depends on beside the metric cache, as it is at the moment of asking."""
+
+    numa_nodes: Callable[[], Sequence[int]] = tuple
+    gpus: Sequence[GPU] = ()
+    has_cold_pages: Callable[[], bool] = bool
+
+
 class NodeMetricReporter:
     """Writes the status of the NodeMetric that koord-manager has made; where there is none, it waits for one."""
 
-    def __init__(self, client: Client, states: StatesInformer, cache: RingMetricCache, clock: Clock) -> None:
+    def __init__(
+        self, client: Client, states: StatesInformer, cache: RingMetricCache, clock: Clock, measured: Measured
+    ) -> None:
         self._client = client
         self._states = states
         self._cache = cache
         self._clock = clock
+        self._measured = measured
+        self._latest: Mapping[str, Any] = {}
+        """The part nodeMetric of the last status that was made."""
         self._said_absent = False
         self._last = clock.monotonic()
         """When the last report that succeeded was due; the first is due an interval after the start."""
@@ -197,6 +395,22 @@ class NodeMetricReporter:
         await self.report()
         self._last = now
 
+    def export(self, metrics: AgentMetrics) -> None:
+        """Show what the last report said."""
+        for name, part in (("node", "nodeUsage"), ("system", "systemUsage")):
+            metrics.latest(
+                f"node_metric_{name}_usage",
+                f"the {name} usage reported in the NodeMetric",
+                ("resource", "unit"),
+                lambda part=part: usage_rows(self._latest.get(part, {})),  # type: ignore[misc]
+            )
+            metrics.latest(
+                f"node_metric_numa_{name}_usage",
+                f"the per-NUMA {name} usage reported in the NodeMetric",
+                ("numa_node_id", "resource", "unit"),
+                lambda part=part: numa_usage_rows(self._latest.get("numaUsages", ()), part),  # type: ignore[misc]
+            )
+
     async def report(self) -> None:
         """Write the status as of now."""
         metric = self._states.node_metric
@@ -211,8 +425,12 @@ class NodeMetricReporter:
             policy=self._states.collect_policy,
             pods=self._states.pods,
             host_applications=slo.spec.host_applications if slo else (),
+            numa_nodes=self._measured.numa_nodes(),
+            gpus=self._measured.gpus,
+            has_cold_pages=self._measured.has_cold_pages(),
         )
         status = node_metric_status(self._cache, given, self._clock.now())
+        self._latest = status["nodeMetric"]
         try:
             await self._client.patch(
                 NODE_METRICS, metric.metadata.name, as_merge_patch(status), PatchType.MERGE, subresource="status"

@@ -111,7 +111,7 @@ class CgroupReader:
         if self._v1:
             return self._integer("cpu", relative, "cpu.shares")
         path, content = self._content("cpu", relative, "cpu.weight")
-        weight = _integer(path, content)
+        weight = parse_integer(path, content)
         if not MIN_WEIGHT <= weight <= MAX_WEIGHT:
             raise MalformedFileError(path, f"{weight} is out of [{MIN_WEIGHT}, {MAX_WEIGHT}]")
         return shares_of_weight(weight)
@@ -119,10 +119,7 @@ class CgroupReader:
     def cpuset(self, relative: str) -> frozenset[int]:
         """The CPUs that the cgroup may use."""
         path, content = self._content("cpuset", relative, "cpuset.cpus" if self._v1 else "cpuset.cpus.effective")
-        try:
-            return parse_cpu_list(content.decode("ascii", errors="replace").strip())
-        except ValueError as error:
-            raise MalformedFileError(path, str(error)) from None
+        return parse_cpuset(path, content)
 
     def memory_usage(self, relative: str) -> int:
         """Bytes, the page cache and the kernel's own included."""
@@ -138,7 +135,7 @@ class CgroupReader:
         return parse_memory_stat(path, content, self._layout.version)
 
     def numa_memory(self, relative: str) -> tuple[int, ...]:
-        """Bytes on each NUMA node, by its number; page cache included."""
+        """Bytes on each NUMA node, by its number; without page cache."""
         path, content = self._content("memory", relative, "memory.numa_stat")
         return parse_numa_memory(path, content, self._layout.version, self._page_size)
 
@@ -161,18 +158,15 @@ class CgroupReader:
 
     def _cpu_max(self, relative: str) -> tuple[int, int]:
         path, content = self._content("cpu", relative, "cpu.max")
-        fields = content.split()
-        if len(fields) != 2:
-            raise MalformedFileError(path, f"{content[:40]!r} has not two fields")
-        return _integer(path, fields[0]), _integer(path, fields[1])
+        return parse_cpu_max(path, content)
 
     def _integer(self, controller: str, relative: str, name: str) -> int:
         path, content = self._content(controller, relative, name)
-        return _integer(path, content)
+        return parse_integer(path, content)
 
     def _integers(self, controller: str, relative: str, name: str) -> list[int]:
         path, content = self._content(controller, relative, name)
-        return [_integer(path, line) for line in content.split()]
+        return [parse_integer(path, line) for line in content.split()]
 
     def _content(self, controller: str, relative: str, name: str) -> tuple[str, bytes]:
         path = f"{self._layout.folder(controller, relative)}/{name}"
@@ -215,17 +209,19 @@ def parse_memory_stat(path: str, content: bytes, version: CgroupVersion) -> Memo
 
 
 def parse_numa_memory(path: str, content: bytes, version: CgroupVersion, page_size: int) -> tuple[int, ...]:
-    """Bytes on each NUMA node in the content of ``memory.numa_stat``; version 1 counts in pages."""
-    lines = content.splitlines()
-    if version is CgroupVersion.V1:
-        pages = _numa_values(path, lines[0] if lines else b"", b"total=")
-        return tuple(count * page_size for count in pages)
-    anon, file = (
-        _numa_values(path, line, kind) for line, kind in zip(_two(path, lines), (b"anon", b"file"), strict=True)
-    )
-    if len(anon) != len(file):
-        raise MalformedFileError(path, f"anon has {len(anon)} NUMA nodes, file has {len(file)}")
-    return tuple(map(sum, zip(anon, file, strict=True)))
+    """Bytes without page cache on each NUMA node in the content of ``memory.numa_stat``; version 1 counts in pages."""
+    content = b"\n" + content
+    if version is CgroupVersion.V2:
+        anon, unevictable = (_numa_values(path, content, kind) for kind in (b"anon ", b"unevictable "))
+    else:
+        # The lines without this prefix leave out the cgroups below, and a pod's processes are all in those.
+        anon, unevictable = (
+            [pages * page_size for pages in _numa_values(path, content, kind)]
+            for kind in (b"hierarchical_anon=", b"hierarchical_unevictable=")
+        )
+    if len(anon) != len(unevictable):
+        raise MalformedFileError(path, f"anon has {len(anon)} NUMA nodes, unevictable has {len(unevictable)}")
+    return tuple(map(sum, zip(anon, unevictable, strict=True)))
 
 
 def parse_keys(path: str, content: bytes, keys: tuple[bytes, ...]) -> tuple[int, ...]:
@@ -242,11 +238,28 @@ def parse_keys(path: str, content: bytes, keys: tuple[bytes, ...]) -> tuple[int,
             raise MalformedFileError(path, f"has no {key.decode()}")
         start += len(key) + 2
         end = content.find(b"\n", start)
-        values.append(_integer(path, content[start : end if end >= 0 else None]))
+        values.append(parse_integer(path, content[start : end if end >= 0 else None]))
     return tuple(values)
 
 
-def _integer(path: str, content: bytes) -> int:
+def parse_cpuset(path: str, content: bytes) -> frozenset[int]:
+    """The content of ``cpuset.cpus`` or ``cpuset.cpus.effective``."""
+    try:
+        return parse_cpu_list(content.decode("ascii", errors="replace").strip())
+    except ValueError as error:
+        raise MalformedFileError(path, str(error)) from None
+
+
+def parse_cpu_max(path: str, content: bytes) -> tuple[int, int]:
+    """Quota and period in microseconds in version 2's ``cpu.max``; the quota is NO_LIMIT if there is none."""
+    fields = content.split()
+    if len(fields) != 2:
+        raise MalformedFileError(path, f"{content[:40]!r} has not two fields")
+    return parse_integer(path, fields[0]), parse_integer(path, fields[1])
+
+
+def parse_integer(path: str, content: bytes) -> int:
+    """A decimal integer with white space around it; NO_LIMIT for ``max``."""
     content = content.strip()
     if content == b"max":
         return NO_LIMIT
@@ -256,21 +269,17 @@ def _integer(path: str, content: bytes) -> int:
         raise MalformedFileError(path, f"{content[:40]!r} is not an integer") from None
 
 
-def _two(path: str, lines: list[bytes]) -> list[bytes]:
-    if len(lines) < 2:
-        raise MalformedFileError(path, "has fewer than two lines")
-    return lines[:2]
-
-
-def _numa_values(path: str, line: bytes, kind: bytes) -> list[int]:
+def _numa_values(path: str, content: bytes, kind: bytes) -> list[int]:
     """The values of a line ``kind N0=1 N1=2``, which must name each node from 0 on in turn."""
-    fields = line.split()
-    if not fields or not fields[0].startswith(kind):
-        raise MalformedFileError(path, f"{line[:40]!r} does not begin with {kind.decode()}")
+    start = content.find(b"\n" + kind)
+    if start < 0:
+        raise MalformedFileError(path, f"has no line {kind.decode().rstrip(' =')}")
+    end = content.find(b"\n", start + 1)
+    fields = content[start + 1 : end if end >= 0 else None].split()
     values = []
     for number, field in enumerate(fields[1:]):
         name, _, value = field.partition(b"=")
         if name != b"N%d" % number:
             raise MalformedFileError(path, f"{field[:40]!r} stands where NUMA node {number} is expected")
-        values.append(_integer(path, value))
+        values.append(parse_integer(path, value))
     return values
