@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,9 +22,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def real_programs() -> RealPrograms:
-    """The programs, or a skip of every test below this folder with the way to get them."""
+    """The programs, or a skip of every test below this folder with the way to get them.
+
+    Where KOORDINATOR_REAL_REQUIRED is set, as in CI, the run fails instead.
+    """
     programs = find_real_programs()
     if programs is None:
+        if os.environ.get("KOORDINATOR_REAL_REQUIRED"):
+            pytest.exit(HOW_TO_GET, returncode=1)
         pytest.skip(HOW_TO_GET)
     return programs
 

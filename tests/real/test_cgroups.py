@@ -53,8 +53,12 @@ def readings(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 
 def test_cpu_time_is_that_of_the_process(readings: dict[str, Any]) -> None:
-    """But for what the process took before it entered the cgroup, and what a tick of 10 ms rounds."""
-    assert readings["cpuUsage"] / 1e9 == pytest.approx(readings["processSeconds"], rel=0.1, abs=0.03)
+    """But for what the process took before it entered the cgroup, and what a tick of 10 ms rounds.
+
+    User-mode Linux counts a whole tick for a process also where the machine below ran something else in it.
+    """
+    tolerance = {1: 0.1, 2: 0.4}[readings["version"]]
+    assert readings["cpuUsage"] / 1e9 == pytest.approx(readings["processSeconds"], rel=tolerance, abs=0.03)
 
 
 def test_the_quota_and_its_periods(readings: dict[str, Any]) -> None:

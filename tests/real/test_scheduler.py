@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,9 @@ from koordinator.api.manifests import custom_resource_definitions
 from koordinator.api.pod import Pod
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
+from koordinator.kube.errors import KubeError
 from koordinator.kube.event_series import EVENTS_V1
+from koordinator.kube.interface import Malformed
 from koordinator.scheduler.failure_report import scheduled_condition
 from tests.real.control_plane import ControlPlane
 from tests.real.scheduler_configuration import LOAD_AWARE, write_configuration
@@ -89,23 +91,33 @@ async def event_names(client: KubeClient) -> list[str]:
 
 
 class Bindings:
-    """Every pod that was seen to get a node, by watching from before the start."""
+    """Every node that a pod was ever seen on."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, set[str]] = {}
-        self.changed = asyncio.Event()
+        self._changed = asyncio.Event()
 
-    async def watch(self, client: KubeClient, version: str) -> None:
-        async for event in client.watch(PODS, "default", resource_version=version):
-            if isinstance(event.object, Pod) and event.object.spec.node_name:
-                self.nodes.setdefault(event.object.metadata.name, set()).add(event.object.spec.node_name)
-                self.changed.set()
+    async def watch(self, client: KubeClient) -> None:
+        """Outlives API servers, and that they end the watch of a client that is slow to read."""
+        while True:
+            with contextlib.suppress(KubeError):
+                page = await client.list(PODS, "default")
+                self._note(page.items)
+                async for event in client.watch(PODS, "default", resource_version=page.resource_version):
+                    self._note([event.object])
+            await asyncio.sleep(0.1)
+
+    def _note(self, pods: Sequence[Pod | Malformed | None]) -> None:
+        for each in pods:
+            if isinstance(each, Pod) and each.spec.node_name:
+                self.nodes.setdefault(each.metadata.name, set()).add(each.spec.node_name)
+                self._changed.set()
 
     async def until(self, count: int) -> None:
         async with asyncio.timeout(120):
             while len(self.nodes) < count:
-                self.changed.clear()
-                await self.changed.wait()
+                self._changed.clear()
+                await self._changed.wait()
 
 
 async def check(client: KubeClient, bindings: Bindings, pods: int) -> None:
@@ -120,9 +132,8 @@ async def check(client: KubeClient, bindings: Bindings, pods: int) -> None:
 async def play(plane: ControlPlane, story: Callable[[KubeClient, Bindings], Awaitable[None]]) -> None:
     async with connected(plane) as client:
         await populate(client, NODE_COUNT, POD_COUNT)
-        version = (await client.list(PODS, "default", limit=1)).resource_version
         bindings = Bindings()
-        watching = asyncio.create_task(bindings.watch(client, version))
+        watching = asyncio.create_task(bindings.watch(client))
         try:
             await story(client, bindings)
             await check(client, bindings, POD_COUNT)

@@ -11,20 +11,17 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from koordinator.api.kinds import PODS
-from koordinator.api.pod import Pod
 from koordinator.kube.client import KubeClient
-from koordinator.kube.errors import KubeError
-from koordinator.kube.interface import Malformed
 from tests.real.control_plane import ControlPlane
 from tests.real.scheduler_configuration import write_configuration
-from tests.real.test_scheduler import SLOTS, connected, pod, populate, together
+from tests.real.test_scheduler import SLOTS, Bindings, connected, pod, populate, together
 
 NODE_COUNT, POD_COUNT = 50, 550
 ENOUGH = POD_COUNT // 4
@@ -70,41 +67,12 @@ def instance(plane: ControlPlane, folder: Path, name: str, term: tuple[int, int]
         process.wait(30)
 
 
-class Seen:
-    """Every node that a pod was ever seen on, by a watch that outlives API servers."""
-
-    def __init__(self) -> None:
-        self.nodes: dict[str, set[str]] = {}
-        self._changed = asyncio.Event()
-
-    async def watch(self, client: KubeClient) -> None:
-        while True:
-            with contextlib.suppress(KubeError):
-                page = await client.list(PODS, "default")
-                self._note(page.items)
-                async for event in client.watch(PODS, "default", resource_version=page.resource_version):
-                    self._note([event.object])
-            await asyncio.sleep(0.1)
-
-    def _note(self, pods: Sequence[Pod | Malformed | None]) -> None:
-        for each in pods:
-            if isinstance(each, Pod) and each.spec.node_name:
-                self.nodes.setdefault(each.metadata.name, set()).add(each.spec.node_name)
-                self._changed.set()
-
-    async def until(self, count: int) -> None:
-        async with asyncio.timeout(60):
-            while len(self.nodes) < count:
-                self._changed.clear()
-                await self._changed.wait()
-
-
 @asynccontextmanager
-async def crowded(plane: ControlPlane) -> AsyncIterator[tuple[KubeClient, Seen]]:
+async def crowded(plane: ControlPlane) -> AsyncIterator[tuple[KubeClient, Bindings]]:
     """As many pods as there is room for, and what must be true of them in the end."""
     async with connected(plane) as client:
         await populate(client, NODE_COUNT, POD_COUNT)
-        seen = Seen()
+        seen = Bindings()
         watching = asyncio.create_task(seen.watch(client))
         try:
             yield client, seen
@@ -115,7 +83,7 @@ async def crowded(plane: ControlPlane) -> AsyncIterator[tuple[KubeClient, Seen]]
                 await watching
 
 
-async def check(client: KubeClient, seen: Seen) -> None:
+async def check(client: KubeClient, seen: Bindings) -> None:
     """No pod on two nodes ever, no node over, and, since there are as many pods as slots or more, none with room."""
     placed = {item.metadata.name: item.spec.node_name for item in (await client.list(PODS, "default")).items}
     assert all(len(nodes) == 1 for nodes in seen.nodes.values())
