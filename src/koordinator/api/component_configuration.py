@@ -83,10 +83,10 @@ def check_election(election: LeaderElection, path: str) -> None:
         ("retryPeriod", election.retry_period),
     ):
         if period <= timedelta():
-            raise ConfigurationError(f"{path}.{field}", str(period), "more than 0s")
+            raise ConfigurationError(f"{path}.{field}", format_duration(period), "more than 0s")
     if election.lease_duration <= election.renew_deadline:
-        allowed = f"more than renewDeadline ({election.renew_deadline})"
-        raise ConfigurationError(f"{path}.leaseDuration", str(election.lease_duration), allowed)
+        allowed = f"more than renewDeadline ({format_duration(election.renew_deadline)})"
+        raise ConfigurationError(f"{path}.leaseDuration", format_duration(election.lease_duration), allowed)
 
 
 def plain_document(value: Any) -> Any:

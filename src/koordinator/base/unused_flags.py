@@ -16,6 +16,29 @@ LOG_FLAGS: Final[Mapping[str, str]] = {
 }
 """Those of the logs of all Go programs of Kubernetes: name -> why it has no effect."""
 LOG_SWITCHES: Final = frozenset({"logtostderr", "alsologtostderr"})
+_NO_FILES: Final = "log lines go to stderr, never to files"
+_HEADER: Final = "log lines keep their header"
+KLOG_FLAGS: Final[Mapping[str, str]] = {
+    **LOG_FLAGS,
+    "stderrthreshold": TO_STDERR,
+    "legacy-stderr-threshold-behavior": TO_STDERR,
+    "one-output": TO_STDERR,
+    "log-dir": _NO_FILES,
+    "log-file": _NO_FILES,
+    "log-file-max-size": _NO_FILES,
+    "log-backtrace-at": "errors that nobody foresaw carry their stack trace always",
+    "add-dir-header": _HEADER,
+    "skip-headers": _HEADER,
+    "skip-log-headers": _HEADER,
+}
+"""Those of programs that register klog's flags as they are, in the same form."""
+KLOG_SWITCHES: Final = LOG_SWITCHES | {
+    "one-output",
+    "legacy-stderr-threshold-behavior",
+    "add-dir-header",
+    "skip-headers",
+    "skip-log-headers",
+}
 
 
 class UnusedFlags:

@@ -13,7 +13,7 @@ from koordinator.base.feature_gates import FeatureGates
 from koordinator.base.flag_types import Flag, FlagGroup
 from koordinator.base.flags import FlagSet
 from koordinator.base.listen_address import ListenAddress
-from koordinator.base.unused_flags import LOG_FLAGS, LOG_SWITCHES, TO_STDERR, UnusedFlags
+from koordinator.base.unused_flags import KLOG_FLAGS, KLOG_SWITCHES, UnusedFlags
 from koordinator.koordlet.features import WITHOUT_EFFECT, make_features
 from koordinator.node.host import Host
 
@@ -33,16 +33,7 @@ Examples:
 _ADDRESS: Final = ListenAddress("127.0.0.1", 9316)
 _NOT_BUILT: Final = "what it configures is not built yet"
 _UNUSED: Final[Mapping[str, str]] = {
-    **LOG_FLAGS,
-    "stderrthreshold": TO_STDERR,
-    "one-output": TO_STDERR,
-    "log-dir": "log lines go to stderr, never to files",
-    "log-file": "log lines go to stderr, never to files",
-    "log-file-max-size": "log lines go to stderr, never to files",
-    "log-backtrace-at": "errors that nobody foresaw carry their stack trace always",
-    "add-dir-header": "log lines keep their header",
-    "skip-headers": "log lines keep their header",
-    "skip-log-headers": "log lines keep their header",
+    **KLOG_FLAGS,
     "configmap-name": "koordlet reads no ConfigMap",
     "configmap-namespace": "koordlet reads no ConfigMap",
     "report-interval": "the NodeMetric says how often to report",
@@ -95,11 +86,7 @@ _FOLDERS: Final = {
     "var-lib-kubelet-dir": "The machine's /var/lib/kubelet, for kubelet's own state.",
 }
 
-_SWITCHES: Final = LOG_SWITCHES | {
-    "one-output",
-    "add-dir-header",
-    "skip-headers",
-    "skip-log-headers",
+_SWITCHES: Final = KLOG_SWITCHES | {
     "enable-pprof",
     "enable-pod-taskids",
     "tsdb-enable-prometheus-metric",

@@ -7,7 +7,6 @@ program that serves nothing, or has not come so far, does without.
 from __future__ import annotations
 
 import logging
-import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -17,6 +16,7 @@ from koordinator.base.clock import Clock
 from koordinator.base.listen_address import ListenAddress
 from koordinator.base.metrics import Metrics
 from koordinator.kube.health import HealthChecks
+from koordinator.kube.serving_certificate import ServingCertificate
 
 if TYPE_CHECKING:
     from koordinator.kube.serving import HealthServer
@@ -32,7 +32,7 @@ class _Planned:
     address: ListenAddress
     health: HealthChecks
     routes: Sequence[Routes]
-    tls: ssl.SSLContext | None
+    certificate: ServingCertificate | None
     profiles: bool
     dispensable: str
 
@@ -52,18 +52,21 @@ class Servers:
         address: ListenAddress,
         *routes: Routes,
         health: HealthChecks | None = None,
-        tls: ssl.SSLContext | None = None,
+        certificate: ServingCertificate | None = None,
         profiles: bool = False,
         dispensable: str = "",
     ) -> None:
-        """Serve at ``address``, if it is one.
+        """Serve at ``address``, if it is one; over TLS where there is a ``certificate``. Its files are read at
+        the start; ``certificate.follow`` is the body of a loop that notices newer ones.
 
         ``profiles`` adds ``/debug/pprof``. Where ``dispensable`` says what is served, such as ``profiles are not
         served, see --pprof-addr``, an address that cannot be had costs a warning with these words; otherwise it is an
         OSError at the start.
         """
         if address.port:
-            self._planned.append(_Planned(address, health or HealthChecks(), routes, tls, profiles, dispensable))
+            self._planned.append(
+                _Planned(address, health or HealthChecks(), routes, certificate, profiles, dispensable)
+            )
 
     @property
     def bound_ports(self) -> Sequence[int]:
@@ -88,7 +91,11 @@ class Servers:
         from koordinator.kube.serving import HealthServer
 
         address = planned.address
-        server = HealthServer(self._metrics, planned.health, host=address.host, port=address.port, tls=planned.tls)
+        tls = None
+        if planned.certificate is not None:
+            planned.certificate.reload()
+            tls = planned.certificate.context
+        server = HealthServer(self._metrics, planned.health, host=address.host, port=address.port, tls=tls)
         for add_routes in planned.routes:
             add_routes(server)
         if planned.profiles:

@@ -12,14 +12,16 @@ from koordinator.base.flag_types import FlagGroup
 from koordinator.base.flags import FlagSet, FlagValues
 from koordinator.base.listen_address import NOWHERE
 from koordinator.base.name_list import unknown_names
-from koordinator.base.unused_flags import UnusedFlags
+from koordinator.base.unused_flags import KLOG_FLAGS, KLOG_SWITCHES, UnusedFlags
 from koordinator.manager.command_line_parts import ControllerFlags, WebhookFlags
 from koordinator.manager.environment import read_environment
 from koordinator.manager.features import BINDING_ADMISSION_WEBHOOK, WITHOUT_EFFECT, make_features
 from koordinator.manager.options import CONTROLLERS, Options
-from koordinator.manager.unused_flags import SWITCHES, UNUSED_FLAGS
 from koordinator.model.overcommit.policies import PLUGINS
 
+_NO_DEEP_COPY: Final = "disable-no-deepcopy"
+_UNUSED_FLAGS: Final = {**KLOG_FLAGS, _NO_DEEP_COPY: "objects are shared and never changed, so nothing is copied"}
+"""Flags of the original that do nothing here, and why: nobody's manifest fails over them."""
 _DEFAULTS: Final = Options()
 _DESCRIPTION: Final = """\
 Turns idle capacity into batch and mid capacity, writes the policies that node agents follow, and guards pods, nodes,
@@ -56,7 +58,7 @@ class _Flags:
         self.controllers = ControllerFlags(self.set.group("Controller"))
         self.webhooks = WebhookFlags(self.set.group("Webhook"))
         self.gates = self.set.group("Feature").feature_gates(self.features)
-        self.unused = UnusedFlags(self.set, UNUSED_FLAGS, SWITCHES)
+        self.unused = UnusedFlags(self.set, _UNUSED_FLAGS, KLOG_SWITCHES | {_NO_DEEP_COPY})
 
     def _cluster(self, group: FlagGroup) -> None:
         self.kubeconfig = group.string(

@@ -12,12 +12,12 @@ import aiohttp
 
 from koordinator.base.clock import Clock, SystemClock
 from koordinator.base.metrics import Metrics
+from koordinator.kube.serving_certificate import ServingCertificate
 from koordinator.kube.tls import TLSSettings, build_context
 from koordinator.manager.webhook.admission import AdmissionHandler
 from koordinator.manager.webhook.certificates import Certificates
 from koordinator.manager.webhook.metrics import WebhookMetrics
 from koordinator.manager.webhook.server import MOST_CONNECTIONS, WebhookServer
-from koordinator.manager.webhook.serving_certificate import ServingCertificate
 
 HOST = "127.0.0.1"
 
@@ -34,7 +34,7 @@ async def serving(
     """A server with the certificates of a folder, on a port of its own."""
     server = WebhookServer(
         handlers,
-        ServingCertificate(folder),
+        ServingCertificate.in_folder(folder),
         WebhookMetrics(metrics or Metrics()),
         clock=clock or SystemClock(),
         port=0,

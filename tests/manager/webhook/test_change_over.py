@@ -26,6 +26,7 @@ from koordinator.api.kinds import MUTATING_WEBHOOK_CONFIGURATIONS, SECRETS, VALI
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.kube.informer_set import InformerSet
+from koordinator.kube.serving_certificate import ServingCertificate
 from koordinator.manager.environment import WebhookEnvironment
 from koordinator.manager.webhook import certificates
 from koordinator.manager.webhook.admission import ALLOWED
@@ -34,7 +35,6 @@ from koordinator.manager.webhook.certificate_writers import SecretWriter
 from koordinator.manager.webhook.configuration_sync import ConfigurationSync
 from koordinator.manager.webhook.metrics import WebhookMetrics
 from koordinator.manager.webhook.server import WebhookServer
-from koordinator.manager.webhook.serving_certificate import ServingCertificate
 from tests.kube.fake_client import MemoryClient, ScriptedClient, as_client
 from tests.manager.webhook import making
 from tests.manager.webhook.asking import HOST
@@ -128,7 +128,7 @@ class Replica:
         environment = WebhookEnvironment(certificate_folder=folder)
         self.server = WebhookServer(
             [Handler("/mutate-pod", lambda _: ALLOWED)],
-            ServingCertificate(folder),
+            ServingCertificate.in_folder(folder),
             WebhookMetrics(metrics),
             clock=cluster.clock,
             port=0,

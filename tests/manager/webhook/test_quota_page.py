@@ -8,11 +8,11 @@ from pathlib import Path
 from koordinator.api.elastic_quota import ROOT_QUOTA
 from koordinator.base.clock import SystemClock
 from koordinator.base.metrics import Metrics
+from koordinator.kube.serving_certificate import ServingCertificate
 from koordinator.manager.webhook.certificate_files import write_files
 from koordinator.manager.webhook.metrics import WebhookMetrics
 from koordinator.manager.webhook.quota_page import PATH, quota_page
 from koordinator.manager.webhook.server import WebhookServer
-from koordinator.manager.webhook.serving_certificate import ServingCertificate
 from tests.manager.webhook.asking import HOST, asking
 from tests.manager.webhook.elastic_quota.quota_bench import QuotaBench
 from tests.manager.webhook.making import NOW, certificates
@@ -49,7 +49,12 @@ def test_it_shows_quotas_under_the_names_of_the_original(tmp_path: Path) -> None
         bench.observe(TOP, SUB)
         write_files(tmp_path, certificates(HOST), NOW)
         server = WebhookServer(
-            (), ServingCertificate(tmp_path), WebhookMetrics(Metrics()), clock=SystemClock(), port=0, host=HOST
+            (),
+            ServingCertificate.in_folder(tmp_path),
+            WebhookMetrics(Metrics()),
+            clock=SystemClock(),
+            port=0,
+            host=HOST,
         )
         server.add_route(PATH, quota_page(bench.expected))
         await server.start()

@@ -16,12 +16,12 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
+from koordinator.kube.serving_certificate import ServingCertificate, ServingCertificateError
 from koordinator.kube.tls import TLSSettings, build_context
 from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest
-from koordinator.manager.webhook.certificate_files import CertificateFilesError, write_files
+from koordinator.manager.webhook.certificate_files import write_files
 from koordinator.manager.webhook.certificates import Certificates
 from koordinator.manager.webhook.server import LARGEST_REQUEST, WebhookServer, listening_address
-from koordinator.manager.webhook.serving_certificate import ServingCertificate
 from tests.manager.webhook.asking import HOST, asking, served_certificate, serving
 from tests.manager.webhook.making import NOW, certificates
 from tests.manager.webhook.reviews import POD, Handler, answered, review
@@ -251,10 +251,10 @@ async def answer_of(session: aiohttp.ClientSession) -> None:
 
 
 def test_a_pair_that_does_not_fit_is_not_taken(folder: Path) -> None:
-    certificate = ServingCertificate(folder)
+    certificate = ServingCertificate.in_folder(folder)
     assert certificate.reload()
     write_files(folder, Certificates(FIRST.authority_key, FIRST.authority, SECOND.key, FIRST.certificate), NOW)
-    with pytest.raises(CertificateFilesError, match=r"tls\.crt"):
+    with pytest.raises(ServingCertificateError, match=r"tls\.crt"):
         certificate.reload()
     write_files(folder, FIRST, NOW)
     assert certificate.reload()
@@ -263,7 +263,7 @@ def test_a_pair_that_does_not_fit_is_not_taken(folder: Path) -> None:
 
 def test_what_somebody_else_writes_is_followed(folder: Path) -> None:
     async def scenario() -> None:
-        certificate = ServingCertificate(folder)
+        certificate = ServingCertificate.in_folder(folder)
         certificate.reload()
         write_files(folder, SECOND, NOW)
         await certificate.follow()
@@ -277,7 +277,7 @@ def test_a_server_without_certificates_does_not_start(tmp_path: Path) -> None:
         async with serving(tmp_path):
             raise AssertionError("it started")
 
-    with pytest.raises(CertificateFilesError, match="cannot be served"):
+    with pytest.raises(ServingCertificateError, match="cannot be served"):
         run(scenario)
 
 
@@ -291,7 +291,7 @@ def test_a_client_that_trusts_another_authority_is_not_answered(folder: Path) ->
 
 
 def test_old_versions_of_tls_are_refused(folder: Path) -> None:
-    certificate = ServingCertificate(folder)
+    certificate = ServingCertificate.in_folder(folder)
     assert certificate.context.minimum_version == ssl.TLSVersion.TLSv1_2
 
 

@@ -14,6 +14,7 @@ from koordinator.base.loops import Loop, LoopSupervisor
 from koordinator.base.metrics import Metrics
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
+from koordinator.kube.serving_certificate import ServingCertificate
 from koordinator.manager.environment import WebhookEnvironment
 from koordinator.manager.features import WEBHOOK_FRAMEWORK
 from koordinator.manager.webhook.admission import AdmissionHandler
@@ -22,7 +23,6 @@ from koordinator.manager.webhook.configuration_sync import ConfigurationSync, We
 from koordinator.manager.webhook.metrics import WebhookMetrics
 from koordinator.manager.webhook.readiness import Readiness
 from koordinator.manager.webhook.server import WebhookServer, listening_address
-from koordinator.manager.webhook.serving_certificate import ServingCertificate
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Webhooks:
         random: Random,
     ) -> None:
         folder, address = environment.certificate_folder, listening_address(environment.host)
-        certificate = ServingCertificate(folder)
+        certificate = ServingCertificate.in_folder(folder)
         self._clock = clock
         self._environment = environment
         self._needed = tuple(informers)

@@ -13,10 +13,10 @@ from aiohttp import web
 
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
+from koordinator.kube.serving_certificate import ServingCertificate
 from koordinator.manager.webhook.admission import AdmissionHandler
 from koordinator.manager.webhook.dispatch import Webhook
 from koordinator.manager.webhook.metrics import WebhookMetrics
-from koordinator.manager.webhook.serving_certificate import ServingCertificate
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class WebhookServer:
     async def start(self) -> None:
         """Take the certificate as it is now and listen, unless both is so already.
 
-        Raises CertificateFilesError, or OSError when the address cannot be had.
+        Raises ServingCertificateError, or OSError when the address cannot be had.
         """
         self._certificate.reload()
         if self._runner is not None:

@@ -10,9 +10,9 @@ import logging
 import os
 import ssl
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
-from koordinator.manager.webhook.certificate_files import TLS_CERTIFICATE, TLS_KEY, CertificateFilesError
+from koordinator.base.errors import KoordinatorError
 
 logger = logging.getLogger(__name__)
 
@@ -20,22 +20,32 @@ _Version = tuple[tuple[int, int, int], ...]
 _PROTOCOLS: Final = ("http/1.1",)
 
 
-class ServingCertificate:
-    """Serves the pair ``tls.crt`` and ``tls.key`` of one folder. ``context`` is for the server; it stays the same."""
+class ServingCertificateError(KoordinatorError):
+    """The files of a certificate cannot be served; the text names them."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+
+class ServingCertificate:
+    """Serves the pair of a certificate's file and its key's. ``context`` is for the server; it stays the same."""
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        self._certificate = certificate
+        self._key = key
         self._current: ssl.SSLContext | None = None
         self._version: _Version = ()
         self.context = _empty_context()
         self.context.sni_callback = self._present
 
+    @classmethod
+    def in_folder(cls, folder: Path) -> Self:
+        """The pair under the names that it has in a mounted Secret."""
+        return cls(folder / "tls.crt", folder / "tls.key")
+
     def reload(self) -> bool:
         """Take the files as they are now; True when they were not those in use.
 
-        Raises CertificateFilesError where they cannot be used; what was in use stays so.
+        Raises ServingCertificateError where they cannot be used; what was in use stays so.
         """
-        certificate, key = self._folder / TLS_CERTIFICATE, self._folder / TLS_KEY
+        certificate, key = self._certificate, self._key
         try:
             version = (_version(certificate), _version(key))
             if version == self._version:
@@ -43,14 +53,14 @@ class ServingCertificate:
             context = _empty_context()
             context.load_cert_chain(certificate, key)
         except (OSError, ValueError) as error:
-            raise CertificateFilesError(f"{certificate} and {key} cannot be served: {error}") from error
+            raise ServingCertificateError(f"{certificate} and {key} cannot be served: {error}") from error
         self._current, self._version = context, version
         return True
 
     async def follow(self) -> None:
-        """Reload what somebody else has written into the folder; the body of a loop."""
+        """Reload what somebody else has written; the body of a loop."""
         if self.reload():
-            logger.info("serving the certificate that has appeared in %s", self._folder)
+            logger.info("serving the certificate that has appeared in %s", self._certificate)
 
     def _present(self, connection: ssl.SSLObject, server_name: str | None, context: ssl.SSLContext) -> int | None:
         """Called by the TLS library at each handshake, also for clients that name no server."""
