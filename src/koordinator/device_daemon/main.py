@@ -8,23 +8,22 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
-import koordinator
 from koordinator.base import logs
-from koordinator.base.clock import Clock, SystemClock
+from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
-from koordinator.base.process import exit_status
+from koordinator.base.program import Process, Run, greet, run_program
 from koordinator.device_daemon.device_file import DeviceFile, DeviceFileError
 from koordinator.device_daemon.discovery import Discovery
-from koordinator.device_daemon.machine import HostTools, Machine
+from koordinator.device_daemon.machine import DiscoveryError, HostTools, Machine
 from koordinator.device_daemon.options import Options, parse_options
 from koordinator.node.pci import PciBus
 
 _LOG = logging.getLogger(__name__)
 
 _PROGRAM: Final = "koord-device-daemon"
-_SIGNALS: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGQUIT)
 
 
 def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] | None = None) -> int:
@@ -35,30 +34,28 @@ def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] 
     def configure() -> Options:
         options = parse_options(given, variables)
         logs.configure(options.verbosity)
-        for remark in options.remarks:
-            _LOG.warning("%s", remark)
-        _LOG.info("Running with config: %s", options.document())
+        greet(_PROGRAM, f"configuration {options.document()}", options.remarks)
         return options
 
-    try:
-        options = configure()
-        _LOG.info("%s %s (process %d)", _PROGRAM, koordinator.__version__, os.getpid())
-        return asyncio.run(_run(options, configure))
-    except (KoordinatorError, OSError) as error:
-        return exit_status(_PROGRAM, error)
+    def prepare() -> Run:
+        return partial(_run, configure(), configure)
+
+    return run_program(_PROGRAM, prepare)
 
 
-async def _run(options: Options, configure: Callable[[], Options]) -> int:
-    signals: asyncio.Queue[signal.Signals] = asyncio.Queue()
-    loop = asyncio.get_running_loop()
-    for number in _SIGNALS:
-        loop.add_signal_handler(number, signals.put_nowait, number)
+async def _run(options: Options, configure: Callable[[], Options], process: Process) -> None:
     machine = Machine(HostTools(options.host_root), PciBus(options.pci_folder), options.dev)
-    daemon = Daemon(options, SystemClock(), Discovery(machine))
+    daemon = Daemon(options, process.clock, Discovery(machine))
     if options.oneshot:
-        return await daemon.once()
-    await daemon.run(signals, configure)
-    return 0
+        failed = await daemon.look_and_write()
+        if failed:
+            raise DiscoveryError(f"the devices of these vendors are not known: {', '.join(failed)}; the log says why")
+        return
+    hang_up = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, hang_up.set)
+    loop.add_signal_handler(signal.SIGQUIT, process.stop.set)
+    await daemon.run(process.stop, hang_up, configure)
 
 
 class Daemon:
@@ -70,39 +67,42 @@ class Daemon:
         self._discovery = discovery
         self._file = DeviceFile(options.output)
 
-    async def once(self) -> int:
-        """Write the file and leave it; 1 when a vendor could not be asked. Raises DeviceFileError."""
+    async def look_and_write(self) -> Sequence[str]:
+        """The vendors that could not be asked. Raises DeviceFileError."""
         inventory = await self._discovery.look()
         if not inventory.devices:
             _LOG.warning("No prints generated from any source")
         self._file.write(inventory.devices)
-        return 1 if inventory.failed else 0
+        return inventory.failed
 
-    async def run(self, signals: asyncio.Queue[signal.Signals], configure: Callable[[], Options]) -> None:
-        """Until a signal other than SIGHUP, which reads the configuration anew. The file is removed at the end."""
+    async def run(self, stop: asyncio.Event, hang_up: asyncio.Event, configure: Callable[[], Options]) -> None:
+        """Until ``stop``; ``hang_up`` reads the configuration anew. The file is removed at the end."""
         try:
-            while True:
-                number = await self._until_signal(signals)
-                if number is not signal.SIGHUP:
-                    _LOG.info("received %s, shutting down", number.name)
-                    return
-                _LOG.info("received SIGHUP, reading the configuration anew")
-                self._follow(configure)
+            while not stop.is_set():
+                await self._keep_writing_until(stop, hang_up)
+                if hang_up.is_set():
+                    hang_up.clear()
+                    self._follow(configure)
         finally:
-            self._remove(self._file)
+            self._remove()
 
-    async def _until_signal(self, signals: asyncio.Queue[signal.Signals]) -> signal.Signals:
-        """Looks and writes meanwhile; a look that is under way is broken off."""
-        async with asyncio.TaskGroup() as group:
-            work = group.create_task(self._look_and_write_for_ever(), name="discovery")
-            number = await signals.get()
-            work.cancel()
-        return number
+    async def _keep_writing_until(self, *events: asyncio.Event) -> None:
+        """A look that is under way when one of ``events`` is set is broken off."""
+        work = asyncio.create_task(self._keep_writing(), name="discovery")
+        waiting = [asyncio.create_task(event.wait(), name="signal") for event in events]
+        try:
+            done, _ = await asyncio.wait([work, *waiting], return_when=asyncio.FIRST_COMPLETED)
+            if work in done:
+                work.result()
+        finally:
+            for task in (work, *waiting):
+                task.cancel()
+            await asyncio.gather(work, *waiting, return_exceptions=True)
 
-    async def _look_and_write_for_ever(self) -> None:
+    async def _keep_writing(self) -> None:
         while True:
             try:
-                await self.once()
+                await self.look_and_write()
             except DeviceFileError as error:
                 _LOG.error("%s; trying again in %g s", error, self._options.sleep_interval)
             await self._clock.sleep(self._options.sleep_interval)
@@ -115,12 +115,11 @@ class Daemon:
             _LOG.error("the configuration stays as it was: %s", error)
             return
         if options.output != self._options.output:
-            self._remove(self._file)
+            self._remove()
         self._options, self._file = options, DeviceFile(options.output)
 
-    @staticmethod
-    def _remove(file: DeviceFile) -> None:
+    def _remove(self) -> None:
         try:
-            file.remove()
+            self._file.remove()
         except DeviceFileError as error:
             _LOG.warning("%s", error)
