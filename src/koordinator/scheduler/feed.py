@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -42,9 +43,40 @@ class Feed:
         self._now = now
         self._on_change = on_change
         self._foreign_nominations = foreign_nominations
+        self._deferred: deque[Callable[[], None]] = deque()
+        self._is_running_deferred = False
+
+    def defer(self, change: Callable[[], None]) -> None:
+        """Make a change of the cluster state when the present event, or decision, is over."""
+        self._deferred.append(change)
+        self._wake()
+
+    @property
+    def has_deferred(self) -> bool:
+        return bool(self._deferred)
+
+    def run_deferred(self) -> None:
+        """Make the changes that were put off; to be called where neither an event nor a decision is half done."""
+        if self._is_running_deferred:
+            return
+        self._is_running_deferred = True
+        try:
+            while self._deferred:
+                self._deferred.popleft()()
+        finally:
+            self._is_running_deferred = False
+
+    def announce(self, event: ClusterEvent) -> None:
+        """Something has happened that is no change of an object."""
+        self._announce(event)
 
     def set_pod(self, pod: Pod) -> None:
         """A pod is new or has changed. Pods that have finished are not shown to us: their end is a deletion."""
+        self._set_pod(pod)
+        if self._deferred:
+            self.run_deferred()
+
+    def _set_pod(self, pod: Pod) -> None:
         if pod.spec.node_name:
             self._mark_time()
             self._assigned(pod)
@@ -70,23 +102,31 @@ class Feed:
         if removed is not None:
             self._announce(ClusterEvent(EventKind.POD_DELETE, removed))
         self._state.view.departures.seen(uid)
+        if self._deferred:
+            self.run_deferred()
 
     def set_node(self, node: Node) -> None:
         self._mark_time()
         old = self._state.node(node.metadata.name)
         for kind in self._state.set_node(node):
             self._announce(ClusterEvent(kind, old, node))
+        if self._deferred:
+            self.run_deferred()
 
     def remove_node(self, name: str) -> None:
         old = self._state.node(name)
         if self._state.remove_node(name):
             self._announce(ClusterEvent(EventKind.NODE_DELETE, old))
+        if self._deferred:
+            self.run_deferred()
 
     def set_node_object(self, kind: Kind[Any], name: str, old: Object | None, new: Object | None) -> None:
         """An object that bears a node's name is new, changed or gone."""
         self._mark_time()
         self._state.set_node_object(kind.name, name, new)
         self._announce(ClusterEvent(object_event(kind, old, new), old, new))
+        if self._deferred:
+            self.run_deferred()
 
     def set_object(self, kind: Kind[Any], obj: Object, *, gone: bool = False) -> None:
         """An object of another kind that plugins watch."""
@@ -94,6 +134,8 @@ class Feed:
         new = None if gone else obj
         old = self._state.set_object(kind, obj.metadata.key, new)
         self._announce(ClusterEvent(object_event(kind, old, new), old, new))
+        if self._deferred:
+            self.run_deferred()
 
     def _mark_time(self) -> None:
         """Observers may ask when it is that something happens."""
