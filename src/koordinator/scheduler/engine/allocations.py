@@ -29,11 +29,14 @@ class AllocationLedger:
     def __init__(self) -> None:
         self._of_pod: dict[str, dict[str, Allocation]] = {}
         self._listeners: dict[str, list[Callable[..., Any]]] = {}
+        self.has_plugins = False
+        """Whether any plugin allocates; otherwise there is nothing to attach, detach or restore."""
 
     def register(self, plugin: str, listener: Callable[..., Any]) -> None:
         """``listener(point, *arguments)`` calls a method of an instance of the plugin; it returns what that returns, or
         None if the instance fails, which is not for the ledger to deal with."""
         self._listeners.setdefault(plugin, []).append(listener)
+        self.has_plugins = True
 
     def __len__(self) -> int:
         """How many pods hold something."""
@@ -87,11 +90,6 @@ class AllocationLedger:
             allocation = listeners[0]("restore", pod, node)
             if allocation is not None and allocation != self.of(name, pod.uid):
                 self.take(row, pod, name, allocation)
-
-    @property
-    def has_plugins(self) -> bool:
-        """Whether any plugin allocates; otherwise there is nothing to restore."""
-        return bool(self._listeners)
 
     def _tell(self, point: str, row: int, pod: PodInfo, plugin: str, allocation: Allocation) -> None:
         for listener in self._listeners.get(plugin, ()):

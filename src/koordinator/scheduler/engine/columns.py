@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -61,8 +62,7 @@ class NamedAspect:
 AnyAspect = Aspect | NamedAspect
 
 
-@dataclass(frozen=True, slots=True)
-class NodeReference:
+class NodeReference(msgspec.Struct, frozen=True):
     """A node that was chosen for a pod. The index is that of its row, which another node may have by now: then the
     generation of the row is another one, see ``NodeColumns.is_current``."""
 

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from koordinator.scheduler.engine.binding_points import AllocatorPlugin, ReservePlugin, Wait
 from koordinator.scheduler.engine.choice import Chooser, RandomSource
 from koordinator.scheduler.engine.cluster_state import ClusterState
+from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.evaluation import Evaluation
@@ -122,11 +123,13 @@ class Engine:
     def assume(self, placement: Placement) -> Rejection | None:
         """Count the pod on its node and let plugins reserve what it needs there. With a rejection, when one of them
         refuses, as with PluginError, all is undone."""
-        self._state.assume(placement.pod, placement.node_name)
+        state = placement.state
+        assert state.node is not None, "a placement has a node"
+        self._state.assume(state.pod, state.node.name)
         begun = self.times.begin()
         try:
             with _as_plugin_error:
-                refusal = self._reserve(placement)
+                refusal = self._reserve(state, state.pod, state.node)
         except PluginError:
             self.times.end("Reserve", begun, "Error")
             self.forget(placement)
@@ -139,9 +142,8 @@ class Engine:
             self._notify(self._nominator.name, self._nominator.forget_nomination, placement.pod)
         return None
 
-    def _reserve(self, placement: Placement) -> tuple[str, Reason] | None:
+    def _reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> tuple[str, Reason] | None:
         """The plugin that refuses, and why."""
-        state, pod, node = placement.state, placement.pod, placement.node
         for allocator in self._allocating:
             answer = allocator.allocate(state, pod, node)
             if isinstance(answer, Reason):

@@ -46,7 +46,8 @@ class Evaluation(Board):
         plan = plan_class(profile, columns, pod, times, shared)
         super().__init__(plan, columns, profile.score_type)
         self.pod = plan.pod or pod
-        self._overlays = RowOverlays(profile, self.pod)
+        overlays = RowOverlays(profile, self.pod)
+        self._overlays = overlays if overlays else None
         self._findings: tuple[Findings, ...] = (*self._filters, *self._scores)
         self._readers: dict[int, tuple[Findings, ...]] = {}
         """By bit mask of aspects: the findings that read any of them."""
@@ -59,7 +60,7 @@ class Evaluation(Board):
         self._panel = panel if self._may_join() else None
         # A node that comes or goes concerns every class; what transformers read is known to them alone.
         self._reads = reduce(or_, (findings.reads for findings in self._findings), _OF_NODE)
-        if self._overlays:
+        if self._overlays is not None:
             self._reads = _EVERYTHING
 
     def refresh(self) -> None:
@@ -90,7 +91,7 @@ class Evaluation(Board):
         """Whether all that is said of a row follows from it alone, and scores are scaled by what nodes have."""
         return (
             self._is_simple
-            and not self._overlays
+            and self._overlays is None
             and not self._follows
             and not any(score.moves for score in self._scaling)
         )
@@ -139,7 +140,7 @@ class Evaluation(Board):
             if findings.version != version:
                 findings.judge_few(changed)
                 findings.version = version
-        if self._overlays:
+        if self._overlays is not None:
             stale |= self._look_again(np.array(sorted(changed), dtype=np.intp))
         for row in changed:
             stale |= self._conclude(row)
@@ -172,7 +173,7 @@ class Evaluation(Board):
         """``aspects`` changed of ``rows``. ``stale``: scores that depend on other rows are out of date already.
         ``further``: the rows to put together anew, if they are more than ``rows``."""
         self._judge(self._readers_of(aspects), aspects, rows)
-        if self._overlays:
+        if self._overlays is not None:
             stale |= self._look_again(rows)
         one_by_one = further is None and rows.shape[0] <= ONE_BY_ONE
         meant = rows if further is None else further
@@ -203,6 +204,7 @@ class Evaluation(Board):
         if self._follows:
             rows = np.union1d(rows, np.array(list(self._seen), dtype=np.intp))
         before = [row for row in rows.tolist() if self._seen.pop(row, None) is not None]
+        assert self._overlays is not None, "the caller has looked"
         found = self._overlays.rows(rows, self._filters, self._scores)
         self._seen.update(found)
         for row in {*before, *found}:
