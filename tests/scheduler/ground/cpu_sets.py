@@ -33,6 +33,7 @@ class CpuSets(FilterPlugin, AllocatorPlugin, PreBindPlugin):
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
         self.taken: dict[int, list[int]] = {}
+        self.fails = False
         self._changed = view.columns.aspect(_CHANGED)
 
     def class_key(self, pod: PodInfo) -> Hashable:
@@ -58,6 +59,8 @@ class CpuSets(FilterPlugin, AllocatorPlugin, PreBindPlugin):
         return tuple(map(int, text.split(","))) if text else None
 
     def on_allocated(self, row: int, pod: PodInfo, allocation: tuple[int, ...]) -> None:
+        if self.fails:
+            raise RuntimeError("the books are closed")
         self._count(row, allocation, 1)
 
     def on_released(self, row: int, pod: PodInfo, allocation: tuple[int, ...]) -> None:

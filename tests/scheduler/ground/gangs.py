@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
-from koordinator.api.kinds import Kind
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.binding_points import PermitPlugin, ReservePlugin, Wait
 from koordinator.scheduler.engine.columns import NodeReference
@@ -25,7 +24,6 @@ class Gangs(PreEnqueuePlugin, CyclePreFilterPlugin, ReservePlugin, PermitPlugin)
     """Strict: if one member fails, none is bound. ``open`` is the names of gangs that may be tried."""
 
     name = "Gangs"
-    watches: tuple[Kind[Any], ...] = ()
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)

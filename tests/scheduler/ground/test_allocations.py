@@ -8,9 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordinator.api.pod import Pod
+from koordinator.scheduler.engine.cluster_state import ClusterState
+from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.resync import Resync
+from koordinator.scheduler.engine.view import ClusterView
 from tests.scheduler.fakes import describe, make_node, make_pod, make_state
 from tests.scheduler.ground.clusters import NOW, Cluster
 from tests.scheduler.ground.cpu_sets import ANNOTATION, CpuSets
@@ -140,6 +144,21 @@ def test_allocators_of_a_simulation_see_what_it_has_placed() -> None:
         assert refusal.text == "CPUs were taken meanwhile"
         assert not simulation.fits(describe(with_cpus("q", 2)), 0)
     assert not plugin.taken
+
+
+def test_a_plugin_that_fails_to_count_is_told_again() -> None:
+    failed: list[str] = []
+    state = ClusterState(ClusterView(NodeColumns()), lambda plugin, point, error: failed.append(point))
+    cluster = Cluster([make_node("a")], CpuSets, state=state)
+    plugin = cluster.profile.plugins["CpuSets"]
+    assert isinstance(plugin, CpuSets)
+    plugin.fails = True
+    place(cluster, with_cpus("p"))
+    assert failed == ["on_allocated"]
+    assert not plugin.taken
+    plugin.fails = False
+    assert Resync(state, lambda plugin, point, error: None).run() == (["CpuSets"], [])
+    assert plugin.free(0) == [2, 3]
 
 
 STEPS = st.lists(

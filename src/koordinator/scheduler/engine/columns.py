@@ -267,9 +267,10 @@ class NodeColumns:
         at these rows again. ``version`` goes on, so that what was computed meanwhile is taken for nothing else."""
         before = self._simulations.pop()
         for row, (versions, row_version) in before.of_rows.items():
-            self._versions[:, row] = versions
+            # A plugin may have brought an aspect along meanwhile.
+            self._versions[: versions.shape[0], row] = versions
             self._row_versions[row] = row_version
-        self._latest = before.latest
+        self._latest[: len(before.latest)] = before.latest
         first = max(before.began_at - self._changes_after, 0)
         self._changes[first:] = [(row, 0) for row, _ in self._changes[first:]]
         self._touched.clear()
