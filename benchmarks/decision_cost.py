@@ -35,6 +35,7 @@ from koordinator.api.pod import Pod
 from koordinator.scheduler.configuration import parse_configuration
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import NodeColumns
+from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.decision import Attempt, DecisionLog, Placement
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.evaluation import Evaluation
@@ -53,9 +54,8 @@ _TURN: Final = 50
 class WithoutRecords(Engine):
     """Decides the same and remembers nothing about it."""
 
-    def _placement(self, pod: PodInfo, evaluation: Evaluation, row: int) -> Placement:
-        names = self._state.view.columns.names
-        return Placement(pod, row, names[row], len(names), evaluation.feasible_count, (), (), ())
+    def _placement(self, state: CycleState, evaluation: Evaluation, row: int) -> Placement:
+        return Placement(state, self._state.view.columns.size, evaluation.feasible_count, (), (), ())
 
 
 @dataclass(frozen=True, slots=True)

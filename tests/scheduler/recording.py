@@ -18,6 +18,8 @@ from koordinator.scheduler.engine.binding_points import (
     ReservePlugin,
     Wait,
 )
+from koordinator.scheduler.engine.columns import NodeReference
+from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.extender import FailureHandler, PodPatcher
 from koordinator.scheduler.engine.framework import Plugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -42,13 +44,14 @@ class Recording(ReservePlugin, PermitPlugin, PreBindPlugin, BindPlugin, PostBind
     def class_key(self, pod: PodInfo) -> Hashable:
         return None
 
-    def reserve(self, pod: PodInfo, row: int) -> None:
+    def reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | None:
         self.record.append("reserve")
+        return None
 
-    def unreserve(self, pod: PodInfo, row: int) -> None:
+    def unreserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> None:
         self.record.append("unreserve")
 
-    def permit(self, pod: PodInfo, row: int) -> Reason | Wait | None:
+    def permit(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | Wait | None:
         match pod.pod.metadata.labels.get("permit"):
             case "wait":
                 return Wait(30)
@@ -56,10 +59,12 @@ class Recording(ReservePlugin, PermitPlugin, PreBindPlugin, BindPlugin, PostBind
                 return Reason("the gate is shut")
         return None
 
-    def pre_binds(self, pod: PodInfo, node_name: str) -> bool:
+    def pre_binds(self, state: CycleState, pod: PodInfo, node: NodeReference) -> bool:
         return "pre-bind" in pod.pod.metadata.labels
 
-    async def pre_bind(self, pod: PodInfo, node_name: str, changes: PodChanges, writer: ClusterWriter) -> None:
+    async def pre_bind(
+        self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter
+    ) -> None:
         match pod.pod.metadata.labels["pre-bind"]:
             case "raise":
                 raise RuntimeError("no such volume")
@@ -67,12 +72,12 @@ class Recording(ReservePlugin, PermitPlugin, PreBindPlugin, BindPlugin, PostBind
                 await asyncio.Event().wait()
             case "until":
                 self.record.append(f"until {await writer.until(lambda: self.opened, 20)}")
-        changes.annotations["chosen"] = node_name
+        changes.annotations["chosen"] = node.name
 
-    async def bind(self, pod: PodInfo, node_name: str, writer: ClusterWriter) -> BindOutcome:
+    async def bind(self, state: CycleState, pod: PodInfo, node: NodeReference, writer: ClusterWriter) -> BindOutcome:
         return BindOutcome.BOUND if pod.pod.metadata.labels.get("bind") == "mine" else BindOutcome.SKIPPED
 
-    def post_bind(self, pod: PodInfo, node_name: str) -> None:
+    def post_bind(self, state: CycleState, pod: PodInfo, node: NodeReference) -> None:
         self.record.append("bound")
 
     async def apply_changes(self, pod: PodInfo, changes: PodChanges, writer: ClusterWriter) -> bool:

@@ -23,6 +23,8 @@ from koordinator.scheduler.engine.binding_points import (
     ReservePlugin,
     Wait,
 )
+from koordinator.scheduler.engine.columns import NodeReference
+from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.extender import (
     Controller,
@@ -119,7 +121,7 @@ class Breaking(
         self.at("resize_pod", pod)
         return None
 
-    def nominate(self, pod: PodInfo, row: int) -> Reason | None:
+    def nominate(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | None:
         self.at("nominate", pod)
         return None
 
@@ -129,16 +131,17 @@ class Breaking(
     def after_post_filter(self, pod: PodInfo, rejection: Any) -> None:
         self.at("after_post_filter", pod)
 
-    def reserve(self, pod: PodInfo, row: int) -> None:
+    def reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | None:
         self.reserved.add(pod.key)
         self.at("reserve", pod)
+        return None
 
-    def unreserve(self, pod: PodInfo, row: int) -> None:
+    def unreserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> None:
         self.unreserved.append(pod.key)
         self.reserved.discard(pod.key)
         self.at("unreserve", pod)
 
-    def permit(self, pod: PodInfo, row: int) -> Reason | Wait | None:
+    def permit(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | Wait | None:
         self.at("permit", pod)
         if pod.pod.metadata.name == "p":
             if self.broken == "permit answers nonsense":
@@ -149,21 +152,23 @@ class Breaking(
                 return Wait(5)
         return None
 
-    def pre_binds(self, pod: PodInfo, node_name: str) -> bool:
+    def pre_binds(self, state: CycleState, pod: PodInfo, node: NodeReference) -> bool:
         self.at("pre_binds", pod)
         self.at("allowed: pre_binds", pod)
         return pod.pod.metadata.name == "p"
 
-    async def pre_bind(self, pod: PodInfo, node_name: str, changes: PodChanges, writer: ClusterWriter) -> None:
+    async def pre_bind(
+        self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter
+    ) -> None:
         self.at("pre_bind", pod)
         if self.broken == "pre_bind is cancelled":
             raise asyncio.CancelledError
 
-    async def bind(self, pod: PodInfo, node_name: str, writer: ClusterWriter) -> BindOutcome:
+    async def bind(self, state: CycleState, pod: PodInfo, node: NodeReference, writer: ClusterWriter) -> BindOutcome:
         self.at("bind", pod)
         return BindOutcome.SKIPPED
 
-    def post_bind(self, pod: PodInfo, node_name: str) -> None:
+    def post_bind(self, state: CycleState, pod: PodInfo, node: NodeReference) -> None:
         self.at("post_bind", pod)
 
     async def apply_changes(self, pod: PodInfo, changes: PodChanges, writer: ClusterWriter) -> bool:
@@ -212,10 +217,11 @@ class Second(ReservePlugin, ForgetHandler):
     def class_key(self, pod: PodInfo) -> Hashable:
         return None
 
-    def reserve(self, pod: PodInfo, row: int) -> None:
+    def reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | None:
         self.reserved.add(pod.key)
+        return None
 
-    def unreserve(self, pod: PodInfo, row: int) -> None:
+    def unreserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> None:
         self.reserved.discard(pod.key)
 
     def forget_pod(self, pod: PodInfo) -> None:

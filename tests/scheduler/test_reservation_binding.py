@@ -21,6 +21,8 @@ from koordinator.scheduler.engine.binding_points import (
     PodChanges,
     PreBindPlugin,
 )
+from koordinator.scheduler.engine.columns import NodeReference
+from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.extender import ReservationPreBindPlugin
 from koordinator.scheduler.engine.framework import Plugin
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -46,22 +48,34 @@ class Devices(ReservationPreBindPlugin, PreBindPlugin, Shared):
         super().__init__(args, view)
         self.pods: list[str] = []
 
-    async def pre_bind(self, pod: PodInfo, node_name: str, changes: PodChanges, writer: ClusterWriter) -> None:
+    async def pre_bind(
+        self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter
+    ) -> None:
         self.pods.append(pod.pod.metadata.name)
 
     async def pre_bind_reservation(
-        self, reservation: Reservation, node_name: str, changes: PodChanges, writer: ClusterWriter
+        self,
+        state: CycleState,
+        reservation: Reservation,
+        node: NodeReference,
+        changes: PodChanges,
+        writer: ClusterWriter,
     ) -> None:
         if "broken" in reservation.metadata.labels:
             raise RuntimeError("no such device")
-        changes.annotations["devices"] = f"gpu-0 on {node_name}"
+        changes.annotations["devices"] = f"gpu-0 on {node.name}"
 
 
 class Cpus(ReservationPreBindPlugin, Shared):
     name = "Cpus"
 
     async def pre_bind_reservation(
-        self, reservation: Reservation, node_name: str, changes: PodChanges, writer: ClusterWriter
+        self,
+        state: CycleState,
+        reservation: Reservation,
+        node: NodeReference,
+        changes: PodChanges,
+        writer: ClusterWriter,
     ) -> None:
         changes.annotations["cpus"] = f"0-3, and {changes.annotations['devices']}"
 
@@ -69,7 +83,7 @@ class Cpus(ReservationPreBindPlugin, Shared):
 class Placer(BindPlugin, Shared):
     name = "Placer"
 
-    async def bind(self, pod: PodInfo, node_name: str, writer: ClusterWriter) -> BindOutcome:
+    async def bind(self, state: CycleState, pod: PodInfo, node: NodeReference, writer: ClusterWriter) -> BindOutcome:
         return BindOutcome.BOUND
 
 

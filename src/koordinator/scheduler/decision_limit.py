@@ -21,7 +21,7 @@ from koordinator.scheduler.engine.observers import Observers
 from koordinator.scheduler.engine.profile import Profile
 
 _OURS: Final = __name__.partition(".")[0]
-_NOTING: Final = frozenset({Observers.tell.__code__, Engine._notify.__code__})
+_NOTING: Final = frozenset({Observers.tell.__code__, Observers.tell_one.__code__, Engine._notify.__code__})
 """Whatever is called by these changes what a plugin knows of the cluster."""
 _AGAIN: Final = 0.05
 """Seconds. Where the time was up in code that must not be interrupted, and for a plugin that catches the error."""

@@ -118,6 +118,7 @@ class Evictions:
         """Whether the view will show that the victim leaves because of us."""
         waiting = self._view.waiting.get(victim.uid)
         if waiting is not None:
+            # It leaves soon: the loop says so when it has given its node up.
             waiting.reject(eviction.plugin, "preempted")
         elif victim.pod.metadata.deletion_timestamp is not None or not await self._delete(eviction, victim):
             return False
@@ -127,7 +128,7 @@ class Evictions:
         )
         note = f"Preempted by pod {preemptor.uid} on node {eviction.node_name}"
         self._events.pod_event(victim.pod, "Normal", "Preempted", "Preempting", note, reporter=preemptor.pod)
-        return waiting is None
+        return True
 
     async def _delete(self, eviction: Eviction, victim: PodInfo) -> bool:
         """Whether the victim is leaving now because of us. Without its victims gone the preemptor waits, and is decided

@@ -89,9 +89,11 @@ class FailureReporter:
         if failure is not None:
             self._waiting[uid] = Failure(failure.pod, failure.reason, "")
 
-    def clear_nomination(self, pod: Pod) -> None:
-        """The pod was promised a node and is not any more; its condition stays as it is."""
-        self._enqueue(Failure(pod, "Unschedulable", "", nominated_node=""))
+    def nominate(self, pod: Pod, node_name: str) -> None:
+        """The pod is nominated to another node, or with an empty name to none; its condition stays as it is."""
+        known = self._waiting.get(pod.metadata.uid)
+        reason, message = (known.reason, known.message) if known is not None else ("Unschedulable", "")
+        self._enqueue(Failure(pod, reason, message, nominated_node=node_name))
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as workers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -42,9 +43,36 @@ class Feed:
         self._now = now
         self._on_change = on_change
         self._foreign_nominations = foreign_nominations
+        self._deferred: deque[Callable[[], None]] = deque()
+        self._is_running_deferred = False
+
+    def defer(self, change: Callable[[], None]) -> None:
+        """Make a change of the cluster state when the present event, or decision, is over."""
+        self._deferred.append(change)
+        self._wake()
+
+    @property
+    def has_deferred(self) -> bool:
+        return bool(self._deferred)
+
+    def run_deferred(self) -> None:
+        """Make the changes that were put off; to be called where neither an event nor a decision is half done."""
+        if self._is_running_deferred:
+            return
+        self._is_running_deferred = True
+        try:
+            while self._deferred:
+                self._deferred.popleft()()
+        finally:
+            self._is_running_deferred = False
 
     def set_pod(self, pod: Pod) -> None:
         """A pod is new or has changed. Pods that have finished are not shown to us: their end is a deletion."""
+        self._set_pod(pod)
+        if self._deferred:
+            self.run_deferred()
+
+    def _set_pod(self, pod: Pod) -> None:
         if pod.spec.node_name:
             self._mark_time()
             self._assigned(pod)
@@ -68,32 +96,42 @@ class Feed:
         self._stop_waiting(uid, "the pod was deleted")
         removed = self._state.remove_pod(uid)
         if removed is not None:
-            self._announce(ClusterEvent(EventKind.POD_DELETE, removed))
+            self.announce(ClusterEvent(EventKind.POD_DELETE, removed))
         self._state.view.departures.seen(uid)
+        if self._deferred:
+            self.run_deferred()
 
     def set_node(self, node: Node) -> None:
         self._mark_time()
         old = self._state.node(node.metadata.name)
         for kind in self._state.set_node(node):
-            self._announce(ClusterEvent(kind, old, node))
+            self.announce(ClusterEvent(kind, old, node))
+        if self._deferred:
+            self.run_deferred()
 
     def remove_node(self, name: str) -> None:
         old = self._state.node(name)
         if self._state.remove_node(name):
-            self._announce(ClusterEvent(EventKind.NODE_DELETE, old))
+            self.announce(ClusterEvent(EventKind.NODE_DELETE, old))
+        if self._deferred:
+            self.run_deferred()
 
     def set_node_object(self, kind: Kind[Any], name: str, old: Object | None, new: Object | None) -> None:
         """An object that bears a node's name is new, changed or gone."""
         self._mark_time()
         self._state.set_node_object(kind.name, name, new)
-        self._announce(ClusterEvent(object_event(kind, old, new), old, new))
+        self.announce(ClusterEvent(object_event(kind, old, new), old, new))
+        if self._deferred:
+            self.run_deferred()
 
     def set_object(self, kind: Kind[Any], obj: Object, *, gone: bool = False) -> None:
         """An object of another kind that plugins watch."""
         self._mark_time()
         new = None if gone else obj
         old = self._state.set_object(kind, obj.metadata.key, new)
-        self._announce(ClusterEvent(object_event(kind, old, new), old, new))
+        self.announce(ClusterEvent(object_event(kind, old, new), old, new))
+        if self._deferred:
+            self.run_deferred()
 
     def _mark_time(self) -> None:
         """Observers may ask when it is that something happens."""
@@ -107,7 +145,7 @@ class Feed:
         self._state.set_pod(info, pod.spec.node_name)
         queued = self._queue.remove(uid)
         if moved or queued is not None:
-            self._announce(ClusterEvent(EventKind.POD_ADD, None, info))
+            self.announce(ClusterEvent(EventKind.POD_ADD, None, info))
         if known is not None and not moved:
             self._announce_change(known, info)
         if _stays_for_now(pod):
@@ -150,15 +188,16 @@ class Feed:
             return
         pod = nominations.remove(uid)
         if pod is not None and promised != kept:
-            self._announce(ClusterEvent(EventKind.POD_DELETE, pod))
+            self.announce(ClusterEvent(EventKind.POD_DELETE, pod))
 
     def _announce_change(self, before: PodInfo, after: PodInfo) -> None:
         if before.request is not after.request and _shrank(before.request, after.request):
-            self._announce(ClusterEvent(EventKind.POD_SCALE_DOWN, before, after))
+            self.announce(ClusterEvent(EventKind.POD_SCALE_DOWN, before, after))
         if before.pod.metadata.labels != after.pod.metadata.labels:
-            self._announce(ClusterEvent(EventKind.POD_LABEL, before, after))
+            self.announce(ClusterEvent(EventKind.POD_LABEL, before, after))
 
-    def _announce(self, event: ClusterEvent) -> None:
+    def announce(self, event: ClusterEvent) -> None:
+        """Something has happened, and the cluster state shows it."""
         self._queue.on_event(event)
         self._on_change(event)
         self._wake()

@@ -13,9 +13,9 @@ from koordinator.api.node import Node
 from koordinator.scheduler.engine.adjustment import adjusted, difference
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.events import ClusterEvent
-from koordinator.scheduler.engine.failed_attempt import nominated_before
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.simulation import nominated_before
 from koordinator.scheduler.plugin_errors import PluginErrors
 from koordinator.scheduler.queue.queued_pod import QueuedPod
 

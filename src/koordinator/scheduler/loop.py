@@ -33,6 +33,7 @@ from koordinator.scheduler.monitor import SchedulerMonitor
 from koordinator.scheduler.next_pod import NextPod
 from koordinator.scheduler.passing_time import PassingTime
 from koordinator.scheduler.plugin_errors import PluginErrors
+from koordinator.scheduler.plugin_services import PluginServices
 from koordinator.scheduler.preparation import Preparation
 from koordinator.scheduler.queue.queued_pod import UNDER_WAY, QueuedPod
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
@@ -87,12 +88,17 @@ class SchedulingLoop:
         self._errors = errors
         self._limit = limit
         self._passing_time = PassingTime(profiles, clock, queue.on_event, errors)
+        self._view = view
         self._waiting_room = WaitingRoom(view.waiting, clock.monotonic, self._allowed)
+        view.waiting.on_decided = self.wake
         self._parts: LoopParts
 
     def attach(self, parts: LoopParts) -> None:
         """The parts that in turn call the loop."""
         self._parts = parts
+        services = PluginServices(self._queue, parts.feed, parts.events, self._view.pseudo_pods, self.wake)
+        for engine in self._engines.values():
+            engine.handle.connect(services)
 
     def wake(self) -> None:
         """There may be something to do."""
@@ -137,18 +143,27 @@ class SchedulingLoop:
 
     def _slice(self) -> bool:
         """Decide about pods until the time is up; returns whether there are more."""
-        pods, binder, monotonic = self._next, self._parts.binder, self._clock.monotonic
+        monotonic = self._clock.monotonic
         end = monotonic() + _SLICE_SECONDS
         self._waiting_room.expire()
         self._passing_time.announce()
-        while binder.has_room:
-            entry = pods.pop()
-            if entry is None:
-                return False
-            self._attempt(entry)
+        while self._step():
             if monotonic() >= end:
                 return True
         return False
+
+    def _step(self) -> bool:
+        """Do the next thing that there is to do: what waiting pods wait for comes before new attempts."""
+        parts = self._parts
+        if parts.feed.has_deferred:
+            parts.feed.run_deferred()
+        if self._view.waiting.settle():
+            return True
+        entry = self._next.pop() if parts.binder.has_room else None
+        if entry is None:
+            return False
+        self._attempt(entry)
+        return True
 
     async def _pause(self) -> None:
         deadlines = [self._queue.next_deadline() if self._parts.binder.has_room else None]
@@ -179,8 +194,7 @@ class SchedulingLoop:
                 if self._parts.debug.settings.active:
                     self._parts.debug.decided(pod, engine.profile, result)
                 if isinstance(result, Placement):
-                    engine.assume(result)
-                    waits = self._permit(engine, result)
+                    waits = engine.assume(result) or self._permit(engine, result)
         except PluginError as error:
             self._errors.of_pod(pod.key, error)
             self._failed(entry, started, "SchedulerError", str(error))
@@ -217,9 +231,7 @@ class SchedulingLoop:
         try:
             self._end_waiting(binding, verdict)
         except Exception as error:
-            # Who has allowed or rejected the pod is a plugin, or an event of the pod: neither must suffer for it.
             self._unexpected(binding.entry, error)
-        self._work.set()
 
     def _end_waiting(self, binding: Binding, verdict: Verdict) -> None:
         self._metrics.waited(verdict.allowed, self._clock.monotonic() - binding.started)
@@ -227,6 +239,7 @@ class SchedulingLoop:
             self._bind(binding)
         else:
             self._forget(binding)
+            self._view.departures.seen(binding.placement.pod.uid)
             profile, node_name = binding.engine.profile, binding.placement.node_name
             rejection = refused_on_node(profile, verdict.plugin, Reason(verdict.message), node_name)
             self._rejected(binding.entry, binding.started, rejection)
@@ -251,7 +264,7 @@ class SchedulingLoop:
         self._errors.of_ours(f"scheduling pod {pod.key}", error)
         if entry.pool not in UNDER_WAY:
             return
-        if self._queue.get(pod.uid) is entry:
+        if self._queue.get(pod.uid) is entry and pod.uid not in self._view.pseudo_pods:
             self._parts.reporter.report(Failure(pod.pod, "SchedulerError", text))
         self._queue.retry(entry, text)
 
@@ -292,7 +305,8 @@ class SchedulingLoop:
         for name in placement.kept_off_by:
             self._metrics.kept_off(name)
         note = f"Successfully assigned {pod.key} to {placement.node_name}"
-        self._parts.events.pod_event(pod.pod, "Normal", "Scheduled", "Binding", note)
+        if pod.uid not in self._view.pseudo_pods:
+            self._parts.events.pod_event(pod.pod, "Normal", "Scheduled", "Binding", note)
         logger.log(_EACH_DECISION, "%s", note)
 
     def _failed(self, entry: QueuedPod, started: float, reason: FailureReason, message: str) -> None:
@@ -310,5 +324,5 @@ class SchedulingLoop:
         pod, seconds = entry.pod.pod, self._clock.monotonic() - started
         self._metrics.failed(pod.spec.scheduler_name, reason, seconds)
         self._parts.monitor.completed(pod, seconds)
-        if pod.metadata.uid in self._queue:
+        if pod.metadata.uid in self._queue and pod.metadata.uid not in self._view.pseudo_pods:
             self._parts.reporter.report(Failure(pod, reason, message, nominated_node))

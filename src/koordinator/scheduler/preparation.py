@@ -14,10 +14,10 @@ from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.scheduler.binding import Binding, Finished, Outcome, Result
 from koordinator.scheduler.engine.binding_points import BindOutcome, ClusterWriter, PodChanges
+from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.extender import PodPatcher
 from koordinator.scheduler.engine.framework import PluginError
-from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.reservation_points import reservation_of, stands_for_a_reservation
 from koordinator.scheduler.plugins.default_binder import DefaultBinder
@@ -47,7 +47,7 @@ class Preparation:
         profile, placement = binding.engine.profile, binding.placement
         for plugin in profile.pre_bind:
             try:
-                if plugin.pre_binds(placement.pod, placement.node_name):
+                if plugin.pre_binds(placement.state, placement.pod, placement.node):
                     return True
             except Exception as error:
                 raise PluginError(f"plugin {plugin.name} failed in pre_binds: {_text(error)}") from error
@@ -70,7 +70,7 @@ class Preparation:
     async def _prepare(self, binding: Binding) -> None:
         placement = binding.placement
         try:
-            outcome = await self._run_plugins(binding.engine, placement.pod, placement.node_name)
+            outcome = await self._run_plugins(binding.engine, placement)
         except asyncio.CancelledError:
             if is_being_cancelled():
                 raise
@@ -91,21 +91,21 @@ class Preparation:
         logger.warning("pod %s cannot be bound to %s: %s", placement.pod.key, placement.node_name, why)
         self._finished(binding, Outcome(Result.REFUSED, why))
 
-    async def _run_plugins(self, engine: Engine, pod: PodInfo, node_name: str) -> BindOutcome:
+    async def _run_plugins(self, engine: Engine, placement: Placement) -> BindOutcome:
         profile, times, begun = engine.profile, engine.times, engine.times.begin()
-        for_reservation = stands_for_a_reservation(profile, pod)
+        for_reservation = stands_for_a_reservation(profile, placement.pod)
         try:
             if for_reservation:
-                await self._pre_bind_reservation(profile, pod, node_name)
+                await self._pre_bind_reservation(profile, placement)
             else:
-                await self._pre_bind(profile, pod, node_name)
+                await self._pre_bind(profile, placement)
         except Exception:
             times.end("PreBind", begun, "Error")
             raise
         times.end("PreBind", begun)
         begun = times.begin()
         try:
-            outcome = await self._bind(profile, pod, node_name, for_reservation=for_reservation)
+            outcome = await self._bind(profile, placement, for_reservation=for_reservation)
         except Exception:
             times.end("Bind", begun, "Error")
             raise
@@ -113,10 +113,11 @@ class Preparation:
             times.end("Bind", begun)
         return outcome
 
-    async def _bind(self, profile: Profile, pod: PodInfo, node_name: str, *, for_reservation: bool) -> BindOutcome:
+    async def _bind(self, profile: Profile, placement: Placement, *, for_reservation: bool) -> BindOutcome:
         """Whether a plugin has bound it, or leaves that to us."""
         for binder in profile.bind:
-            outcome = await self._limited(binder.name, binder.time_limit, binder.bind(pod, node_name, self._writer))
+            work = binder.bind(placement.state, placement.pod, placement.node, self._writer)
+            outcome = await self._limited(binder.name, binder.time_limit, work)
             if outcome is BindOutcome.BOUND:
                 return outcome
             if outcome is BindOutcome.BY_API and not for_reservation:
@@ -125,19 +126,19 @@ class Preparation:
             raise PluginError("no plugin of the profile gives reservations their nodes")
         return BindOutcome.BY_API
 
-    async def _pre_bind(self, profile: Profile, pod: PodInfo, node_name: str) -> None:
-        changes = PodChanges()
+    async def _pre_bind(self, profile: Profile, placement: Placement) -> None:
+        changes, state, pod, node = PodChanges(), placement.state, placement.pod, placement.node
         for plugin in profile.pre_bind:
-            if plugin.pre_binds(pod, node_name):
-                work = plugin.pre_bind(pod, node_name, changes, self._writer)
+            if plugin.pre_binds(state, pod, node):
+                work = plugin.pre_bind(state, pod, node, changes, self._writer)
                 await self._limited(plugin.name, plugin.time_limit, work)
         if changes:
             await self._write(profile, "the pod", lambda patcher: patcher.apply_changes(pod, changes, self._writer))
 
-    async def _pre_bind_reservation(self, profile: Profile, pod: PodInfo, node_name: str) -> None:
-        reservation, changes, writer = reservation_of(profile, pod), PodChanges(), self._writer
+    async def _pre_bind_reservation(self, profile: Profile, placement: Placement) -> None:
+        reservation, changes, writer = reservation_of(profile, placement.pod), PodChanges(), self._writer
         for plugin in profile.reservation_pre_bind:
-            work = plugin.pre_bind_reservation(reservation, node_name, changes, writer)
+            work = plugin.pre_bind_reservation(placement.state, reservation, placement.node, changes, writer)
             await self._limited(plugin.name, plugin.time_limit, work)
         if changes:
             await self._write(

@@ -42,17 +42,35 @@ class RejectedPods:
             return
         if after.nominated_node is not None:
             self._promise(entry.pod, after.nominated_node)
+        for pod, node_name in after.nominations:
+            self._promise(pod, node_name)
+            self._reporter.nominate(pod.pod, node_name)
         if not after.victims:
             self._park(entry, rejection)
             return
-
-        def on_told(is_free: bool) -> None:
-            self._park(entry, rejection, is_free=is_free)
-            self._wake()
-
         self._metrics.preempted(len(after.victims))
         self._queue.await_victims(entry)
-        self._evictions.submit(Eviction(entry.pod, after.nominated_node or "", after.victims, after.plugin, on_told))
+        self._evict(entry, rejection)
+
+    def _evict(self, entry: QueuedPod, rejection: Rejection) -> None:
+        """From each node its victims; the attempt is over with the last of them."""
+        after, by_node = rejection.after, dict[str, list[PodInfo]]()
+        for victim in after.victims:
+            by_node.setdefault(self._node_of(victim) or after.nominated_node or "", []).append(victim)
+        told: list[bool] = []
+
+        def on_told(is_free: bool) -> None:
+            told.append(is_free)
+            if len(told) == len(by_node):
+                self._park(entry, rejection, is_free=all(told))
+                self._wake()
+
+        for node_name, victims in by_node.items():
+            self._evictions.submit(Eviction(entry.pod, node_name, tuple(victims), after.plugin, on_told))
+
+    def _node_of(self, pod: PodInfo) -> str:
+        waiting = self._view.waiting.get(pod.uid)
+        return waiting.node_name if waiting is not None else pod.pod.spec.node_name
 
     def _park(self, entry: QueuedPod, rejection: Rejection, *, is_free: bool = False) -> None:
         pod, number, plugins = entry.pod, rejection.pod_class, rejection.plugins
@@ -75,5 +93,5 @@ class RejectedPods:
         for other in list(self._view.nominations.on(node_name)):
             if other.priority < pod.priority:
                 self._view.nominations.remove(other.uid)
-                self._reporter.clear_nomination(other.pod)
+                self._reporter.nominate(other.pod, "")
                 self._queue.activate([other.uid])

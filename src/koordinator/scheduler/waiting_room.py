@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from koordinator.scheduler.binding import Binding
-from koordinator.scheduler.engine.waiting_pods import Verdict, WaitingPod, WaitingPods
+from koordinator.scheduler.engine.waiting_pods import Verdict, WaitingPods
 
 _LONGEST_WAIT: Final = 900.0
 
@@ -28,8 +29,7 @@ class WaitingRoom:
         """Keep the binding back for the plugins in ``waits``, at most so many seconds each."""
         now, pod = self._monotonic(), binding.placement.pod
         deadlines = {plugin: now + min(seconds, _LONGEST_WAIT) for plugin, seconds in waits.items()}
-        waiting = self._pods.add(pod, binding.placement.node_name, deadlines)
-        waiting.on_verdict = lambda: self._end(binding, waiting)
+        self._pods.add(pod, binding.placement.node_name, deadlines, partial(self._decided, binding))
         for plugin, when in deadlines.items():
             heapq.heappush(self._deadlines, (when, pod.uid, plugin, when - now))
 
@@ -51,8 +51,3 @@ class WaitingRoom:
     def _is_due_for(self, uid: str, plugin: str) -> bool:
         waiting = self._pods.get(uid)
         return waiting is not None and plugin in waiting.deadlines
-
-    def _end(self, binding: Binding, waiting: WaitingPod) -> None:
-        self._pods.remove(waiting.pod.uid)
-        assert waiting.verdict is not None
-        self._decided(binding, waiting.verdict)

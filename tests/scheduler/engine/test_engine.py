@@ -11,11 +11,13 @@ import pytest
 from koordinator.api.node import Node
 from koordinator.scheduler.engine.binding_points import ReservePlugin
 from koordinator.scheduler.engine.cluster_state import ClusterState
+from koordinator.scheduler.engine.columns import NodeReference
+from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.events import EventKind
-from koordinator.scheduler.engine.framework import PluginError
+from koordinator.scheduler.engine.framework import PluginError, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
 from tests.scheduler.fakes import FirstChoice, Fit, describe, make_node, make_pod, make_profile, make_state
@@ -164,10 +166,10 @@ def test_a_plugin_that_raises_ends_the_attempt_with_its_error() -> None:
 class Refusing(ReservePlugin):
     name = "Refusing"
 
-    def reserve(self, pod: PodInfo, row: int) -> None:
+    def reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | None:
         raise PluginError("nothing left")
 
-    def unreserve(self, pod: PodInfo, row: int) -> None:
+    def unreserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> None:
         return
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from koordinator.scheduler.engine.adjustment import Adjustment
-from koordinator.scheduler.engine.columns import Rows
+from koordinator.scheduler.engine.columns import NodeReference, Rows
+from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.extender import (
@@ -205,7 +206,7 @@ class Nominating(ReservationNominator, Shared):
         super().__init__(args, view)
         self.nominated: list[str] = []
 
-    def nominate(self, pod: PodInfo, row: int) -> Reason | None:
+    def nominate(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | None:
         if "unlucky" in pod.pod.metadata.labels:
             return Reason("no nominated reservation")
         self.nominated.append(pod.key)

@@ -9,6 +9,8 @@ import pytest
 
 from koordinator.scheduler.controllers import make_controllers
 from koordinator.scheduler.engine.binding_points import ClusterWriter, PermitPlugin, Wait
+from koordinator.scheduler.engine.columns import NodeReference
+from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.extender import (
     Controller,
@@ -59,7 +61,7 @@ def test_forget_handlers_learn_that_a_pod_is_not_assumed_any_more() -> None:
 class Gate(PermitPlugin, Shared):
     name = "Gate"
 
-    def permit(self, pod: PodInfo, row: int) -> Reason | Wait | None:
+    def permit(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | Wait | None:
         match pod.pod.metadata.labels.get("gate"):
             case "wait":
                 return Wait(30)

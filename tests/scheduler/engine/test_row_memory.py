@@ -33,8 +33,9 @@ def test_questions_are_kept_apart() -> None:
 def test_changes_that_were_taken_back_do_not_count() -> None:
     columns, memory = make_columns(1), RowMemory()
     memory.answers("question", columns)[0] = "answer"
+    columns.begin_simulation()
     columns.touch(0, Aspect.PODS)
-    memory.nothing_changed(columns)
+    columns.end_simulation()
     assert memory.answers("question", columns) == {0: "answer"}
 
 

@@ -11,6 +11,8 @@ from koordinator.api.kinds import PODS, Kind
 from koordinator.api.pod import Pod
 from koordinator.kube.errors import ApiStatusError
 from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges, PreBindPlugin
+from koordinator.scheduler.engine.columns import NodeReference
+from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.framework import Plugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
@@ -48,14 +50,16 @@ def test_a_pod_that_is_as_it_should_be_needs_no_patch() -> None:
 class Annotates(PreBindPlugin):
     """Notes the node under its own name."""
 
-    def pre_binds(self, pod: PodInfo, node_name: str) -> bool:
+    def pre_binds(self, state: CycleState, pod: PodInfo, node: NodeReference) -> bool:
         return "plain" not in pod.pod.metadata.labels
 
     def class_key(self, pod: PodInfo) -> None:
         return None
 
-    async def pre_bind(self, pod: PodInfo, node_name: str, changes: PodChanges, writer: ClusterWriter) -> None:
-        changes.annotations[self.name] = node_name
+    async def pre_bind(
+        self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter
+    ) -> None:
+        changes.annotations[self.name] = node.name
 
 
 class First(Annotates):
@@ -65,9 +69,11 @@ class First(Annotates):
 class Second(Annotates):
     name = "Second"
 
-    async def pre_bind(self, pod: PodInfo, node_name: str, changes: PodChanges, writer: ClusterWriter) -> None:
+    async def pre_bind(
+        self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter
+    ) -> None:
         changes.labels["after"] = changes.annotations["First"]
-        await super().pre_bind(pod, node_name, changes, writer)
+        await super().pre_bind(state, pod, node, changes, writer)
 
 
 class PatchedApi(FakeApi):

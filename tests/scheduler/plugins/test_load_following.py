@@ -24,6 +24,7 @@ from koordinator.scheduler.plugins.load_aware.node_load import NodeLoad
 from koordinator.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
 from koordinator.scheduler.plugins.load_aware.settings import Settings
 from tests.scheduler.fakes import make_node, make_pod, make_state
+from tests.scheduler.supposing import supposing
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NODES = ("n0", "n1")
@@ -208,6 +209,6 @@ def test_supposing_leaves_the_numbers_as_they_were() -> None:
     there, more = (make_pod_info(make_pod(name), state.view.columns.resources) for name in ("p0", "p1"))
     state.set_pod(there, "n0")
     before = numbers(plugin._columns, 0)
-    with state.supposing(0, [there], [more, make_pod_info(make_pod("p2"), state.view.columns.resources)]):
+    with supposing(state, 0, [there], [more, make_pod_info(make_pod("p2"), state.view.columns.resources)]):
         assert numbers(plugin._columns, 0) != before
     assert numbers(plugin._columns, 0) == before

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from koordinator.scheduler.engine.binding_points import (
+    AllocatorPlugin,
     BindPlugin,
     PermitPlugin,
     PostBindPlugin,
     PreBindPlugin,
     ReservePlugin,
 )
+from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin
 from koordinator.scheduler.engine.extender import (
     FilterTransformer,
     PostFilterTransformer,
@@ -30,11 +32,11 @@ from koordinator.scheduler.engine.post_filter import PostFilterPlugin
 _PROTOCOLS: Final[dict[str, tuple[type[Plugin], ...]]] = {
     "preEnqueue": (PreEnqueuePlugin,),
     "queueSort": (QueueSortPlugin,),
-    "preFilter": (PreFilterPlugin, PreFilterTransformer),
+    "preFilter": (PreFilterPlugin, CyclePreFilterPlugin, PreFilterTransformer),
     "filter": (FilterPlugin, FilterTransformer),
     "postFilter": (PostFilterPlugin, PostFilterTransformer),
     "score": (ScorePlugin, ScoreTransformer),
-    "reserve": (ReservePlugin,),
+    "reserve": (ReservePlugin, AllocatorPlugin),
     "permit": (PermitPlugin,),
     "preBind": (PreBindPlugin,),
     "bind": (BindPlugin,),

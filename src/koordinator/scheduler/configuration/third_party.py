@@ -24,7 +24,7 @@ import msgspec
 from koordinator.api.strict_decoding import decode_strictly
 from koordinator.base.errors import ConfigurationError
 from koordinator.scheduler.configuration.implemented_points import has_hooks, implemented_points
-from koordinator.scheduler.engine.columns import Aspect
+from koordinator.scheduler.engine.columns import Aspect, NamedAspect
 from koordinator.scheduler.engine.framework import FilterPlugin, Plugin, ScorePlugin
 
 GROUP: Final = "koordinator.scheduler.plugins"
@@ -124,7 +124,7 @@ def _check_class(entry: EntryPoint, plugin: type[Plugin], where: str) -> None:
         _refuse(entry, where, "takes part at no extension point", "expected is a class such as a FilterPlugin")
     for base, attribute in ((FilterPlugin, "reads"), (ScorePlugin, "score_reads")):
         if issubclass(plugin, base) and not _are_aspects(value := getattr(plugin, attribute, None)):
-            _refuse(entry, where, f"has {attribute} = {value!r}", "expected is a tuple of Aspect")
+            _refuse(entry, where, f"has {attribute} = {value!r}", "expected is a tuple of Aspect or NamedAspect")
     if plugin.args_type is not None and not _is_record(plugin.args_type):
         expected = "expected is a msgspec.Struct, a dataclass, or None"
         _refuse(entry, where, f"has args_type = {plugin.args_type!r}", expected)
@@ -140,7 +140,7 @@ def _origin(entry: EntryPoint) -> str:
 
 
 def _are_aspects(value: object) -> bool:
-    return isinstance(value, tuple) and all(isinstance(aspect, Aspect) for aspect in value)
+    return isinstance(value, tuple) and all(isinstance(aspect, Aspect | NamedAspect) for aspect in value)
 
 
 def _is_record(value: object) -> bool:

@@ -19,6 +19,10 @@ class Adjustment:
     amounts: Mapping[int, int] = field(default_factory=dict)
     """Column -> amount; the column of pods counts pods."""
     non_zero: tuple[int, int] = (0, 0)
+    removed: tuple[PodInfo, ...] = ()
+    """Pods of the node that are to be thought gone: with what they request, their ports and their allocations."""
+    added: tuple[PodInfo, ...] = ()
+    """Pods that are to be thought there."""
 
 
 def difference(removed: Iterable[PodInfo], added: Iterable[PodInfo]) -> Adjustment:
@@ -71,6 +75,9 @@ def checked(columns: NodeColumns, adjustments: Mapping[int, Adjustment], plugin:
                     f"plugin {plugin} adjusts column {column!r} of row {row} by {amount!r}: "
                     f"allowed are columns 0 to {len(columns.resources) - 1} and whole numbers"
                 )
+        for pod in (*adjustment.removed, *adjustment.added):
+            if not isinstance(pod, PodInfo):
+                raise PluginError(f"plugin {plugin} adjusts the pods of row {row} by {pod!r}: expected is a PodInfo")
     return adjustments
 
 

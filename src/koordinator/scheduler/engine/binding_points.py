@@ -12,19 +12,46 @@ from enum import Enum
 from typing import Any, Protocol
 
 from koordinator.api.kinds import Kind
-from koordinator.scheduler.engine.framework import Plugin, Reason
+from koordinator.scheduler.engine.allocations import Allocation
+from koordinator.scheduler.engine.columns import NodeReference
+from koordinator.scheduler.engine.cycle_state import CycleState
+from koordinator.scheduler.engine.framework import Observer, Plugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 
 class ReservePlugin(Plugin):
     @abstractmethod
-    def reserve(self, pod: PodInfo, row: int) -> None:
-        """The pod will go to ``row``. Raises PluginError to refuse; then, as after any later failure, all reserve
-        plugins' ``unreserve`` run in reverse order."""
+    def reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | None:
+        """The pod will go to ``node``. A reason refuses: the pod waits for ``wakes_on``. An error is tried again after
+        a back-off. Then, as after any later failure, all reserve plugins' ``unreserve`` run in reverse order."""
 
     @abstractmethod
-    def unreserve(self, pod: PodInfo, row: int) -> None:
-        """Undo ``reserve``; must also work when it never ran."""
+    def unreserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> None:
+        """Undo ``reserve``; must also work when it never ran. The node may be gone and its row another node's, see
+        ``NodeColumns.is_current``."""
+
+
+class AllocatorPlugin(Plugin, Observer):
+    """Takes part at Reserve. The ledger keeps what it allocates."""
+
+    @abstractmethod
+    def allocate(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Allocation | Reason | None:
+        """What the pod gets on the node; None if it needs nothing of this plugin; a reason if it cannot have it, for
+        which the pod waits as for a filter's. Changes nothing: ``on_allocated`` is called if the allocation is made.
+        Also asked in simulations, of nodes as they might be."""
+
+    @abstractmethod
+    def restore(self, pod: PodInfo, node: NodeReference) -> Allocation | None:
+        """What the annotations of a pod that the API has on the node say that it holds; None for nothing. Asked when
+        the API first shows the pod there, as after a restart, and when its annotations change."""
+
+    @abstractmethod
+    def on_allocated(self, row: int, pod: PodInfo, allocation: Allocation) -> None:
+        """Count the allocation on ``row``, and touch the row with an aspect that the plugin reads."""
+
+    @abstractmethod
+    def on_released(self, row: int, pod: PodInfo, allocation: Allocation) -> None:
+        """The opposite: once for each ``on_allocated``, with the same arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +63,9 @@ class Wait:
 
 class PermitPlugin(Plugin):
     @abstractmethod
-    def permit(self, pod: PodInfo, row: int) -> Reason | Wait | None:
-        """The pod is about to be bound to ``row``: None lets it, a reason refuses, Wait holds it back until this plugin
-        allows it by ``view.waiting``."""
+    def permit(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | Wait | None:
+        """The pod is about to be bound to ``node``: None lets it, a reason refuses, Wait holds it back until this
+        plugin allows it by ``handle.waiting``."""
 
 
 @dataclass(slots=True)
@@ -74,13 +101,15 @@ class PreBindPlugin(Plugin):
     time_limit: float = 60.0
     """Seconds after which ``pre_bind`` is given up."""
 
-    def pre_binds(self, pod: PodInfo, node_name: str) -> bool:
+    def pre_binds(self, state: CycleState, pod: PodInfo, node: NodeReference) -> bool:
         """Whether there is anything to do for this pod; most pods then go the short way. Asked before every binding,
         so it must be quick (upstream: PreBindPreFlight)."""
         return True
 
     @abstractmethod
-    async def pre_bind(self, pod: PodInfo, node_name: str, changes: PodChanges, writer: ClusterWriter) -> None:
+    async def pre_bind(
+        self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter
+    ) -> None:
         """I/O that must be done before the binding, and what is to be written to the pod. Raises to fail it."""
 
 
@@ -99,11 +128,11 @@ class BindPlugin(Plugin):
     """Seconds after which ``bind`` is given up."""
 
     @abstractmethod
-    async def bind(self, pod: PodInfo, node_name: str, writer: ClusterWriter) -> BindOutcome:
+    async def bind(self, state: CycleState, pod: PodInfo, node: NodeReference, writer: ClusterWriter) -> BindOutcome:
         """Bind the pod, or leave it to the next plugin. Raises to fail it."""
 
 
 class PostBindPlugin(Plugin):
     @abstractmethod
-    def post_bind(self, pod: PodInfo, node_name: str) -> None:
+    def post_bind(self, state: CycleState, pod: PodInfo, node: NodeReference) -> None:
         """The pod is bound."""

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from koordinator.scheduler.engine.class_plan import ClassPlan
-from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
+from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.findings import FilterFindings, ScoreFindings
 from koordinator.scheduler.engine.framework import FEASIBLE, ScoreType
 from koordinator.scheduler.engine.leaders import INFEASIBLE, Leaders
+from koordinator.scheduler.engine.row_overlays import SeenRow
 from koordinator.scheduler.engine.verdicts import Failure, failures
-
-_OF_PODS: Final = 1 << Aspect.PODS | 1 << Aspect.LOAD
-
 
 Scores = NDArray[np.signedinteger[Any]]
 Item = TypeVar("Item", bound=np.generic)
@@ -57,8 +55,15 @@ class Board:
         """In the panel, for those who have joined one."""
         self.moving = tuple(findings for findings in (*self._filters, *self._scores) if findings.moves)
         """Those that change as pods come and go."""
+        self._seen: dict[int, SeenRow] = {}
+        """What is to be taken in place of the values of shared findings, of rows that this class sees otherwise."""
         self._has_news = False
         """Something of ``fixed_totals`` has changed since the panel was told last."""
+
+    @property
+    def sees_as_is(self) -> bool:
+        """Whether no row looks to this class otherwise than it is."""
+        return not self._seen
 
     @property
     def width(self) -> int:
@@ -123,6 +128,9 @@ class Board:
 
     def scores_of(self, row: int) -> list[int]:
         """Weighted scores of the row, in the order of ``score_names``."""
+        if row in self._seen:
+            own = zip(self._seen[row].scores, self._scores_and_scaled, strict=True)
+            return [value if scaled is None else scaled.item(row) for value, (_, scaled) in own]
         return [
             score.values.item(row) if scaled is None else scaled.item(row) for score, scaled in self._scores_and_scaled
         ]
@@ -142,7 +150,7 @@ class Board:
 
     def failure_of(self, row: int) -> Failure | None:
         """The first plugin that rules out ``row``; None when it is feasible."""
-        found = failures(self._filters, np.array((row,), dtype=np.intp)) if not self.feasible[row] else []
+        found = self._failures(np.array((row,), dtype=np.intp)) if not self.feasible[row] else []
         return found[0] if found else None
 
     def first_to_rule_out(self) -> tuple[str, ...]:
@@ -154,7 +162,17 @@ class Board:
 
     def failures(self) -> list[Failure]:
         """The infeasible rows that were looked at, grouped by the first plugin that rules them out and its code."""
-        return failures(self._filters, self._ruled_out())
+        return self._failures(self._ruled_out())
+
+    def _failures(self, rows: Rows) -> list[Failure]:
+        if not self._seen:
+            return failures(self._filters, rows)
+        own = np.isin(rows, list(self._seen))
+        return failures(self._filters, rows[~own]) + [
+            Failure(entry.plugin, entry.state, code, np.array((row,), dtype=np.intp))
+            for row in rows[own].tolist()
+            for entry, code in list(zip(self._filters, self._seen[row].codes, strict=True))[self._first[row] :][:1]
+        ]
 
     def _ruled_out(self) -> Rows:
         rows = self._present(self._columns.alive_rows)
@@ -166,9 +184,10 @@ class Board:
         if self.plan.rejection is not None or not self._present(np.array((row,), dtype=np.intp)).shape[0]:
             return None
         questions = []
-        for entry in self._filters:
-            passes = not entry.values[row]
-            if entry.reads & _OF_PODS and not (passes and entry.plugin.monotone and not added):
+        seen = self._seen.get(row)
+        for index, entry in enumerate(self._filters):
+            passes = not (entry.values[row] if seen is None else seen.codes[index])
+            if entry.moves and not (passes and entry.plugin.monotone and not added):
                 questions.append(entry)
             elif not passes:
                 return None
@@ -196,7 +215,13 @@ class Board:
         if changed:
             self.feasible[where] = feasible
             self.feasible_count = int(np.count_nonzero(self.feasible))
+        self._conclude_seen()
         return changed
+
+    def _conclude_seen(self) -> None:
+        """Verdicts and totals of the rows that this class sees otherwise."""
+        for row in self._seen:
+            self._conclude(row)
 
     def _first_of(self, where: Any, count: int, *, only_fixed: bool = False) -> NDArray[np.int16]:
         """The index of the first filter that rules out each of ``count`` rows, as ``_first`` has it; with
@@ -223,6 +248,7 @@ class Board:
             totals += (INFEASIBLE - totals) * ~feasible
         self.totals[where] = totals
         self._leaders.forget()
+        self._conclude_seen()
 
     def _sums(self, where: Any) -> Scores:
         """The sum of all weighted scores."""
@@ -237,10 +263,13 @@ class Board:
     def _conclude(self, row: int) -> bool:
         """The verdict and the total of one row; returns whether the verdict has changed."""
         first = 0
-        for entry in self._filters:
-            if entry.values.item(row):
-                break
-            first += 1
+        if row in self._seen:
+            first = next((index for index, code in enumerate(self._seen[row].codes) if code), len(self._filters))
+        else:
+            for entry in self._filters:
+                if entry.values.item(row):
+                    break
+                first += 1
         feasible, before = first == len(self._filters), self.feasible.item(row)
         if not (feasible and before):
             known = self._first.item(row)
@@ -270,6 +299,8 @@ class Board:
 
     def _rule_out(self, rows: Rows) -> None:
         """Nobody is asked about these rows any more."""
+        for row in rows.tolist() if self._seen else ():
+            self._seen.pop(row, None)
         self._count_first(rows, np.full(rows.shape[0], len(self._filters), dtype=np.int16))
         self.feasible[rows] = False
         self.feasible_count = int(np.count_nonzero(self.feasible))

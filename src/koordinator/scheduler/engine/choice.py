@@ -11,9 +11,10 @@ from typing import Protocol
 
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.evaluation import Evaluation
-from koordinator.scheduler.engine.failed_attempt import Attempt, nominated_before
+from koordinator.scheduler.engine.failed_attempt import Attempt
 from koordinator.scheduler.engine.leaders import INFEASIBLE
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.simulation import nominated_before
 
 
 class RandomSource(Protocol):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
-from koordinator.scheduler.engine.columns import Aspect, NodeColumns
+from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.findings import FilterFindings, ScoreFindings, SharedFindings
 from koordinator.scheduler.engine.framework import (
     FilterPlugin,
@@ -45,8 +44,11 @@ def plan_class(
     pod: PodInfo,
     times: PointTimes = UNTIMED,
     shared: SharedFindings | None = None,
+    *,
+    with_scores: bool = True,
 ) -> ClassPlan:
-    """Run PreFilter and, unless that ends it, PreScore. Findings are taken from ``shared`` where they are there."""
+    """Run PreFilter and, unless that ends it or only filters are wanted, PreScore. Findings are taken from ``shared``
+    where they are there."""
     plan = ClassPlan()
     for transformer in profile.pre_filter_transformers:
         answer = transformer.before_pre_filter(pod)
@@ -67,7 +69,7 @@ def plan_class(
             plan.rejection = transformer.name, reason
     if plan.rejection is not None:
         return plan
-    is_plain = _is_plain(profile, plan)
+    is_plain = _is_plain(plan)
     makers = _Makers(columns, pod, shared if is_plain else None, profile.score_type)
     plan.filters = [
         makers.filter(plugin, results[plugin.name].state if plugin.name in results else None)
@@ -76,7 +78,7 @@ def plan_class(
     ]
     begun = times.begin()
     try:
-        for plugin, weight in profile.score:
+        for plugin, weight in profile.score if with_scores else ():
             state = plugin.pre_score(pod)
             if not isinstance(state, SkipScore):
                 plan.scores.append(makers.score(plugin, weight, state))
@@ -90,10 +92,9 @@ def plan_class(
     return plan
 
 
-def _is_plain(profile: Profile, plan: ClassPlan) -> bool:
+def _is_plain(plan: ClassPlan) -> bool:
     """Whether what a plugin finds follows from its keys and the columns alone."""
-    transformers = profile.filter_transformers or profile.score_transformers
-    return not transformers and plan.restricted_to is None and plan.pod is None
+    return plan.restricted_to is None and plan.pod is None
 
 
 def _pre_filter(plan: ClassPlan, plugins: Iterable[PreFilterPlugin], pod: PodInfo) -> dict[str, PreFilterResult]:
@@ -125,7 +126,9 @@ class _Makers:
         follows = type(plugin).follow is not FilterPlugin.follow
 
         def make() -> FilterFindings:
-            return FilterFindings(self._columns, plugin, self._pod, state, _mask(plugin.reads), follows=follows)
+            return FilterFindings(
+                self._columns, plugin, self._pod, state, self._columns.mask(plugin.reads), follows=follows
+            )
 
         if follows or self._shared is None:
             return make()
@@ -140,7 +143,7 @@ class _Makers:
                 plugin,
                 self._pod,
                 state,
-                _mask(plugin.score_reads),
+                self._columns.mask(plugin.score_reads),
                 follows=follows,
                 weight=weight,
                 scales=type(plugin).normalize is not ScorePlugin.normalize,
@@ -150,9 +153,3 @@ class _Makers:
         if follows or self._shared is None:
             return make()
         return self._shared.of(ScoreFindings, plugin, self._pod, make)
-
-
-@cache
-def _mask(aspects: tuple[Aspect, ...]) -> int:
-    # What reads nothing that changes still has to see a row once: with its node.
-    return sum(1 << aspect for aspect in set(aspects)) or 1 << Aspect.NODE

@@ -7,18 +7,20 @@ are on it and come back, and the API may bind a pod elsewhere than we assumed. T
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
+from koordinator.scheduler.engine.binding_points import AllocatorPlugin
 from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import Observer
+from koordinator.scheduler.engine.journal import Journal
 from koordinator.scheduler.engine.node_changes import node_changes
 from koordinator.scheduler.engine.observers import STATUS, Observers, OnError, Stale
 from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
@@ -28,7 +30,7 @@ _NOWHERE = -1
 
 
 @dataclass(slots=True)
-class _Placed:
+class PlacedPod:
     """A pod that occupies a node; ``row`` is negative while that node is unknown."""
 
     pod: PodInfo
@@ -42,16 +44,21 @@ class ClusterState:
 
     def __init__(self, view: ClusterView, on_error: OnError | None = None) -> None:
         self.view = view
+        view.what_if = partial(Journal, self)
         self._columns = view.columns
+        self._allocations = view.allocations
         self._observers = Observers(on_error)
-        self._placed: dict[str, _Placed] = {}
-        self._without_node: dict[str, dict[str, _Placed]] = {}
+        self._placed: dict[str, PlacedPod] = {}
+        self._without_node: dict[str, dict[str, PlacedPod]] = {}
         self._node_objects: dict[str, dict[str, Object]] = {}
         self._priorities: Counter[int] = Counter()
 
     def add_observers(self, observers: Iterable[Observer]) -> None:
         """Whom to tell; to be called before the first event."""
-        self._observers.add(observers)
+        for observer in observers:
+            self._observers.add([observer])
+            if isinstance(observer, AllocatorPlugin):
+                self.view.allocations.register(observer.name, partial(self._observers.tell_one, observer))
 
     @property
     def stale_observers(self) -> dict[Observer, Stale]:
@@ -128,8 +135,9 @@ class ClusterState:
         if row is None:
             return False
         pods = self.view.pods_on.pop(row, {})
-        for uid in pods:
+        for uid, pod in pods.items():
             self.view.labels.remove(row, uid)
+            self._allocations.detach(row, pod)
         self._observers.tell("on_node_removed", row, name)
         self._columns.remove_node(name)
         if pods:
@@ -190,26 +198,22 @@ class ClusterState:
         self._remove(placed)
         return True
 
-    @contextmanager
-    def supposing(self, row: int, removed: Iterable[PodInfo], added: Iterable[PodInfo]) -> Iterator[None]:
-        """As if ``removed`` were not on ``row`` and ``added`` were, until the end of the block. All observers see it,
-        so every plugin can be asked; everything is as before afterwards."""
-        taken = [self._placed[pod.uid] for pod in removed]
-        come = [pod for pod in added if pod.uid not in self._placed]
-        node_name = self._columns.names[row]
-        for placed in taken:
-            self._remove(placed)
-        for pod in come:
-            self._place(pod, node_name, assumed=True)
-        try:
-            yield
-        finally:
-            for pod in come:
-                self._remove(self._placed[pod.uid])
-            for placed in taken:
-                self._placed[placed.pod.uid] = placed
-                self._priorities[placed.pod.priority] += 1
-                self._occupy(placed, row)
+    # For simulations, see ``Journal``.
+
+    def placed(self, uid: str) -> PlacedPod | None:
+        """Where the pod is, in full; to be read only."""
+        return self._placed.get(uid)
+
+    def take_off(self, placed: PlacedPod) -> None:
+        """As if the pod were not on its node, which is known."""
+        self._take_out(placed)
+
+    def put_back(self, placed: PlacedPod) -> None:
+        """Undo ``take_off``, or nothing if that never came to anything."""
+        if placed.pod.uid not in self._placed:
+            self._placed[placed.pod.uid] = placed
+            self._priorities[placed.pod.priority] += 1
+            self._occupy(placed, placed.row)
 
     def remove_pod(self, uid: str) -> PodInfo | None:
         """The pod is deleted or finished; returns it if it was on a node."""
@@ -226,7 +230,7 @@ class ClusterState:
             return
         if placed is not None:
             self._remove(placed)
-        placed = self._placed[pod.uid] = _Placed(pod, node_name, _NOWHERE, assumed)
+        placed = self._placed[pod.uid] = PlacedPod(pod, node_name, _NOWHERE, assumed)
         self._priorities[pod.priority] += 1
         row = self._columns.row_of.get(node_name)
         if row is None:
@@ -234,15 +238,25 @@ class ClusterState:
         else:
             self._occupy(placed, row)
 
-    def _occupy(self, placed: _Placed, row: int) -> None:
+    def _occupy(self, placed: PlacedPod, row: int) -> None:
         pod = placed.pod
         placed.row = row
         self.view.pods_on[row][pod.uid] = pod
         self.view.labels.add(row, pod)
         self._count(row, pod.request, 1)
         self._observers.tell("on_pod_assigned", row, pod, placed.assumed)
+        if self._allocations.has_plugins:
+            self._allocations.attach(row, pod)
+            if not placed.assumed:
+                self._allocations.restore(row, pod, self._columns.reference(row))
 
-    def _update(self, placed: _Placed, pod: PodInfo, *, assumed: bool) -> None:
+    def restore(self, uid: str) -> None:
+        """Read anew what the annotations of a pod on a node say that it holds."""
+        placed = self._placed.get(uid)
+        if placed is not None and placed.row >= 0:
+            self._allocations.restore(placed.row, placed.pod, self._columns.reference(placed.row))
+
+    def _update(self, placed: PlacedPod, pod: PodInfo, *, assumed: bool) -> None:
         old = placed.pod
         if old.priority != pod.priority:
             self._change_priority(old.priority, pod.priority)
@@ -258,22 +272,33 @@ class ClusterState:
             self._count(placed.row, old.request, -1)
             self._count(placed.row, pod.request, 1)
         # Who shares the memo of a pod has the same spec, labels, annotations and owners.
-        point = STATUS if old.memo is pod.memo else "on_pod_assigned"
-        self._observers.tell(point, placed.row, pod, assumed)
+        is_alike = old.memo is pod.memo
+        self._observers.tell(STATUS if is_alike else "on_pod_assigned", placed.row, pod, assumed)
+        if not is_alike and not assumed and self._allocations.has_plugins:
+            self.restore(pod.uid)
 
-    def _remove(self, placed: _Placed) -> None:
+    def _remove(self, placed: PlacedPod) -> None:
+        if placed.row < 0:
+            del self._placed[placed.pod.uid]
+            self._change_priority(placed.pod.priority, None)
+            homeless = self._without_node[placed.node_name]
+            del homeless[placed.pod.uid]
+            if not homeless:
+                del self._without_node[placed.node_name]
+        else:
+            self._take_out(placed)
+        self._allocations.forget(placed.pod.uid)
+
+    def _take_out(self, placed: PlacedPod) -> None:
+        """The pod does not count on its row any more; what it holds is remembered."""
         pod = placed.pod
         del self._placed[pod.uid]
         self._change_priority(pod.priority, None)
-        if placed.row < 0:
-            homeless = self._without_node[placed.node_name]
-            del homeless[pod.uid]
-            if not homeless:
-                del self._without_node[placed.node_name]
-            return
         del self.view.pods_on[placed.row][pod.uid]
         self.view.labels.remove(placed.row, pod.uid)
         self._count(placed.row, pod.request, -1)
+        if self._allocations.has_plugins:
+            self._allocations.detach(placed.row, pod)
         self._observers.tell("on_pod_removed", placed.row, pod)
 
     def _count(self, row: int, request: PodRequest, sign: int) -> None:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from koordinator.api.kinds import Kind
 from koordinator.api.node import Node
 from koordinator.scheduler.engine.resource_index import ResourceIndex
 from koordinator.scheduler.engine.row_amounts import Machines, RowAmounts
@@ -40,6 +42,44 @@ class Aspect(IntEnum):
     """Measured or expected usage."""
     LABELS = 3
     """The labels of a pod that is on the node; also when it is being deleted now."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedAspect:
+    """A kind of change that a plugin brings along: it names it in ``reads``, and notes it by ``NodeColumns.touch`` with
+    the number that ``NodeColumns.aspect`` gives. Equal names are the same aspect, whoever uses them."""
+
+    name: str
+    is_static: bool = False
+    """It does not change as pods come and go."""
+
+    @classmethod
+    def of_objects(cls, kind: Kind[Any]) -> NamedAspect:
+        """What objects of ``kind`` that bear a node's name say of the node, as Device and CSINode do."""
+        return cls(kind.name, is_static=True)
+
+
+AnyAspect = Aspect | NamedAspect
+
+
+class NodeReference(msgspec.Struct, frozen=True):
+    """A node that was chosen for a pod. The index is that of its row, which another node may have by now: then the
+    generation of the row is another one, see ``NodeColumns.is_current``."""
+
+    name: str
+    index: int
+    generation: int
+
+
+class _BeforeSimulation:
+    """The versions of rows that were touched since a simulation began, as they were then."""
+
+    __slots__ = ("began_at", "latest", "of_rows")
+
+    def __init__(self, began_at: int, latest: list[int]) -> None:
+        self.began_at = began_at
+        self.latest = latest
+        self.of_rows: dict[int, tuple[Ints, int]] = {}
 
 
 Item = TypeVar("Item", bound=np.generic)
@@ -92,6 +132,13 @@ class NodeColumns:
         """No node has had more of any resource."""
         self._gathered: tuple[Rows, int, RowAmounts] | None = None
         """The rows, the version and the answer of the last call of ``amounts``."""
+        self._aspects: dict[str, int] = {}
+        """The numbers of the named ones."""
+        self.static_aspects = 1 << Aspect.NODE
+        """Bit mask (``1 << aspect``) of those that do not change as pods come and go."""
+        self._generations: list[int] = []
+        self._simulations: list[_BeforeSimulation] = []
+        """Those that are under way, the outer one first."""
         self._versions: Ints = np.zeros((len(Aspect), 0), dtype=np.int64)
         self._row_versions: Ints = np.zeros(0, dtype=np.int64)
         """The latest of ``_versions`` of each row."""
@@ -103,6 +150,38 @@ class NodeColumns:
         self._changes: list[tuple[int, int]] = []
         self._changes_after = 0
         """The version before the first of ``_changes``; versions count changes one by one."""
+
+    @property
+    def aspects(self) -> range:
+        """The numbers of all aspects, named ones included."""
+        return range(len(self._latest))
+
+    def aspect(self, aspect: AnyAspect) -> int:
+        """The number of an aspect; that of a named one is given to it when it is first asked for."""
+        if isinstance(aspect, Aspect):
+            return int(aspect)
+        number = self._aspects.get(aspect.name)
+        if number is None:
+            number = self._aspects[aspect.name] = len(self._latest)
+            self._latest.append(0)
+            more = np.zeros((1, self._versions.shape[1]), dtype=np.int64)
+            self._versions = np.concatenate([self._versions, more])
+            if aspect.is_static:
+                self.static_aspects |= 1 << number
+        return number
+
+    def mask(self, aspects: Sequence[AnyAspect]) -> int:
+        """Bit mask (``1 << aspect``) of ``aspects``. What reads nothing that changes still has to see a row once: with
+        its node."""
+        return sum({1 << self.aspect(aspect) for aspect in aspects}) or 1 << Aspect.NODE
+
+    def reference(self, row: int) -> NodeReference:
+        """The node that has ``row`` now."""
+        return NodeReference(self.names[row], row, self._generations[row])
+
+    def is_current(self, node: NodeReference) -> bool:
+        """Whether its row still belongs to the node."""
+        return bool(self.alive[node.index]) and self._generations[node.index] == node.generation
 
     @property
     def alive_rows(self) -> Rows:
@@ -124,7 +203,8 @@ class NodeColumns:
             return None
         changed: dict[int, int] = {}
         for row, aspect in self._changes[first:]:
-            changed[row] = changed.get(row, 0) | aspect
+            if aspect:
+                changed[row] = changed.get(row, 0) | aspect
         return changed
 
     def has_changed(self, aspects: Sequence[int], version: int) -> bool:
@@ -144,7 +224,7 @@ class NodeColumns:
             found = self._touched[version] = Touched(rows, alive, aspects)
         return found
 
-    def touched_in(self, aspect: Aspect, rows: Rows, version: int) -> Mask:
+    def touched_in(self, aspect: int, rows: Rows, version: int) -> Mask:
         """Of which of ``rows`` the aspect changed after ``version``."""
         touched: Mask = self._versions[aspect].take(rows) > version
         return touched
@@ -162,12 +242,14 @@ class NodeColumns:
         """Grows with every change of ``row``."""
         return int(self._row_versions[row])
 
-    def versions(self, aspect: Aspect) -> Ints:
+    def versions(self, aspect: int) -> Ints:
         """When ``aspect`` of each row last changed; shape (size,), to be read only."""
         return self._versions[aspect, : self.size]
 
-    def touch(self, row: int, aspect: Aspect) -> None:
+    def touch(self, row: int, aspect: int) -> None:
         """Note that ``aspect`` of ``row`` has changed."""
+        if self._simulations:
+            self._simulations[-1].of_rows.setdefault(row, (self._versions[:, row].copy(), int(self._row_versions[row])))
         self._clock += 1
         self._versions[aspect, row] = self._row_versions[row] = self._latest[aspect] = self._clock
         self._changes.append((row, 1 << aspect))
@@ -175,6 +257,23 @@ class NodeColumns:
             half = len(self._changes) // 2
             del self._changes[:half]
             self._changes_after += half
+
+    def begin_simulation(self) -> None:
+        """Changes up to ``end_simulation`` are going to be taken back before that."""
+        self._simulations.append(_BeforeSimulation(self._clock, list(self._latest)))
+
+    def end_simulation(self) -> None:
+        """All changes since ``begin_simulation`` have been taken back: nobody who has not looked meanwhile has to look
+        at these rows again. ``version`` goes on, so that what was computed meanwhile is taken for nothing else."""
+        before = self._simulations.pop()
+        for row, (versions, row_version) in before.of_rows.items():
+            # A plugin may have brought an aspect along meanwhile.
+            self._versions[: versions.shape[0], row] = versions
+            self._row_versions[row] = row_version
+        self._latest[: len(before.latest)] = before.latest
+        first = max(before.began_at - self._changes_after, 0)
+        self._changes[first:] = [(row, 0) for row, _ in self._changes[first:]]
+        self._touched.clear()
 
     def set_node(self, node: Node) -> int:
         """Add or replace a node; returns its row."""
@@ -207,7 +306,7 @@ class NodeColumns:
         self.numbers[row] = RowNumbers(len(self.resources))
         self._machines.write(row, self.allocatable[row], self.requested[row], self.non_zero_requested[row])
         self._alive_rows = None
-        for aspect in Aspect:
+        for aspect in self.aspects:
             self.touch(row, aspect)
         self._free.append(row)
         return row
@@ -239,12 +338,14 @@ class NodeColumns:
             self.nodes.append(None)
             self.names.append("")
             self.numbers.append(RowNumbers(len(self.resources)))
+            self._generations.append(0)
             self._grow_rows()
+        self._generations[row] += 1
         self.names[row] = name
         self.row_of[name] = row
         self.alive[row] = True
         self._alive_rows = None
-        for aspect in Aspect:
+        for aspect in self.aspects:
             self.touch(row, aspect)
         return row
 
@@ -260,7 +361,7 @@ class NodeColumns:
         self._unused = _grown(self._unused, (self._capacity, width))
         self.non_zero_requested = _grown(self.non_zero_requested, (self._capacity, 2))
         self._machines.grow(self._capacity)
-        self._versions = np.ascontiguousarray(_grown(self._versions, (len(Aspect), self._capacity)))
+        self._versions = np.ascontiguousarray(_grown(self._versions, (len(self._latest), self._capacity)))
         self._row_versions = _grown(self._row_versions, (self._capacity,))
 
     def fit_resources(self) -> None:

@@ -9,6 +9,8 @@ from datetime import datetime
 
 import msgspec
 
+from koordinator.scheduler.engine.columns import NodeReference
+from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, PostFilterResult
 
@@ -35,11 +37,10 @@ class ScoredNode:
 
 
 class Placement(msgspec.Struct, frozen=True):
-    """The pod goes to ``node_name``."""
+    """The pod goes to ``node``."""
 
-    pod: PodInfo
-    row: int
-    node_name: str
+    state: CycleState
+    """The attempt, with the pod and a reference to the node."""
     evaluated: int
     feasible: int
     best_nodes: tuple[str, ...]
@@ -52,6 +53,19 @@ class Placement(msgspec.Struct, frozen=True):
     tied: int = 0
     """How many nodes had the highest score, ``node_name`` among them, which was chosen at random; 0 when the pod was
     nominated to the node or a plugin named it, so that the score did not decide."""
+
+    @property
+    def pod(self) -> PodInfo:
+        return self.state.pod
+
+    @property
+    def node(self) -> NodeReference:
+        assert self.state.node is not None, "a placement has a node"
+        return self.state.node
+
+    @property
+    def node_name(self) -> str:
+        return self.node.name
 
     @property
     def top(self) -> tuple[ScoredNode, ...]:

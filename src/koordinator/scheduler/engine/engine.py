@@ -10,9 +10,11 @@ from datetime import datetime
 from types import TracebackType
 from typing import Final, TypeVar
 
-from koordinator.scheduler.engine.binding_points import Wait
+from koordinator.scheduler.engine.binding_points import AllocatorPlugin, ReservePlugin, Wait
 from koordinator.scheduler.engine.choice import Chooser, RandomSource
 from koordinator.scheduler.engine.cluster_state import ClusterState
+from koordinator.scheduler.engine.columns import NodeReference
+from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.extender import (
@@ -25,6 +27,7 @@ from koordinator.scheduler.engine.extender import (
 from koordinator.scheduler.engine.failed_attempt import Attempt
 from koordinator.scheduler.engine.findings import SharedFindings
 from koordinator.scheduler.engine.framework import Observer, PluginError, Reason
+from koordinator.scheduler.engine.handle import Handle
 from koordinator.scheduler.engine.observers import OnError
 from koordinator.scheduler.engine.panel import Panel
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -43,8 +46,8 @@ class _PodClass:
     number: int
     memory: RowMemory = field(default_factory=RowMemory)
     """What PostFilter plugins have found out about rows, for all pods of the class."""
-    rejections: dict[tuple[int, str | None], Rejection] = field(default_factory=dict)
-    """By priority and preemption policy, valid for ``rejected_at``."""
+    rejections: dict[Hashable, Rejection] = field(default_factory=dict)
+    """By what PostFilter plugins go by, valid for ``rejected_at``."""
     rejected_at: int = -1
 
 
@@ -80,6 +83,11 @@ class Engine:
         self._nominator = profile.first(ReservationNominator)
         self._resizing = profile.all(ResizePodPlugin)
         self._forgetting = profile.all(ForgetHandler)
+        self._allocating = tuple(each for each in profile.reserve if isinstance(each, AllocatorPlugin))
+        self._reserving = tuple(each for each in profile.reserve if isinstance(each, ReservePlugin))
+        self.handle = Handle(profile, state, lambda: self.check_time())
+        for plugin in profile.plugins.values():
+            plugin.handle = self.handle
 
     def decide(self, pod: PodInfo, now: datetime) -> Placement | Rejection:
         """Judge all nodes for ``pod`` and choose among the best at random. Changes nothing that another decision sees.
@@ -92,37 +100,61 @@ class Engine:
             self._notify(name, observer.on_time, now)
         if not view.columns.row_of:
             return no_nodes()
+        state = CycleState(pod)
+        only: str | None = None
         with _as_plugin_error:
-            only = self._finder.find_one_node(pod) if self._finder is not None else None
-            if isinstance(only, Reason):
-                assert self._finder is not None
-                return refused_everywhere(self.profile, self._finder.name, only, len(view.columns.row_of))
+            refusal = self._pre_filter(state) if self.profile.pre_filter_cycle else None
+            if self._finder is not None and refusal is None:
+                answer = self._finder.find_one_node(pod)
+                if isinstance(answer, Reason):
+                    return refused_everywhere(self.profile, self._finder.name, answer, len(view.columns.row_of))
+                only = answer
             key = self.profile.class_key(pod)
         pod_class = self._class_of(key, pod)
         try:
             with _as_plugin_error:
-                return self._judge(pod_class, pod, only)
+                return self._judge(pod_class, key, state, only, refusal)
         except PluginError:
             # Half of its rows may be current: nobody may use it again.
             if self._classes.pop(key, None) is not None:
                 self._width -= pod_class.evaluation.width
             raise
 
-    def assume(self, placement: Placement) -> None:
-        """Count the pod on its node and let the Reserve plugins prepare. Raises PluginError, with all undone."""
-        self._state.assume(placement.pod, placement.node_name)
+    def assume(self, placement: Placement) -> Rejection | None:
+        """Count the pod on its node and let plugins reserve what it needs there. With a rejection, when one of them
+        refuses, as with PluginError, all is undone."""
+        state = placement.state
+        assert state.node is not None, "a placement has a node"
+        self._state.assume(state.pod, state.node.name)
         begun = self.times.begin()
         try:
             with _as_plugin_error:
-                for plugin in self.profile.reserve:
-                    plugin.reserve(placement.pod, placement.row)
-                self.times.end("Reserve", begun)
+                refusal = self._reserve(state, state.pod, state.node)
         except PluginError:
             self.times.end("Reserve", begun, "Error")
             self.forget(placement)
             raise
+        self.times.end("Reserve", begun, "Success" if refusal is None else "Unschedulable")
+        if refusal is not None:
+            self.forget(placement)
+            return refused_on_node(self.profile, *refusal, placement.node_name)
         if self._nominator is not None:
             self._notify(self._nominator.name, self._nominator.forget_nomination, placement.pod)
+        return None
+
+    def _reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> tuple[str, Reason] | None:
+        """The plugin that refuses, and why."""
+        for allocator in self._allocating:
+            answer = allocator.allocate(state, pod, node)
+            if isinstance(answer, Reason):
+                return allocator.name, answer
+            if answer is not None:
+                self._state.view.allocations.take(node.index, pod, allocator.name, answer)
+        for plugin in self._reserving:
+            reason = plugin.reserve(state, pod, node)
+            if reason is not None:
+                return plugin.name, reason
+        return None
 
     def permit(self, placement: Placement) -> dict[str, float] | Rejection:
         """Ask the Permit plugins about an assumed pod: those that want it to wait, and for how many seconds at most
@@ -134,7 +166,7 @@ class Engine:
         try:
             with _as_plugin_error:
                 for plugin in self.profile.permit:
-                    answer = plugin.permit(placement.pod, placement.row)
+                    answer = plugin.permit(placement.state, placement.pod, placement.node)
                     if isinstance(answer, Wait):
                         waits[plugin.name] = float(answer.seconds)
                     elif answer is not None:
@@ -149,8 +181,8 @@ class Engine:
     def forget(self, placement: Placement) -> None:
         """Undo ``assume``; nothing but the plugins' reservation when the API has the pod on a node by now. A plugin
         that fails keeps nothing else from being undone."""
-        for plugin in reversed(self.profile.reserve):
-            self._notify(plugin.name, plugin.unreserve, placement.pod, placement.row)
+        for plugin in reversed(self._reserving):
+            self._notify(plugin.name, plugin.unreserve, placement.state, placement.pod, placement.node)
         self._state.forget(placement.pod.uid)
         for handler in self._forgetting:
             self._notify(handler.name, handler.forget_pod, placement.pod)
@@ -160,7 +192,7 @@ class Engine:
         if self.profile.post_bind:
             begun = self.times.begin()
             for plugin in self.profile.post_bind:
-                self._notify(plugin.name, plugin.post_bind, placement.pod, placement.node_name)
+                self._notify(plugin.name, plugin.post_bind, placement.state, placement.pod, placement.node)
             self.times.end("PostBind", begun)
 
     def before_failure(self, pod: PodInfo, message: str) -> bool:
@@ -180,10 +212,28 @@ class Engine:
             self.on_error(plugin, method.__name__, error)
             return None
 
-    def _judge(self, pod_class: _PodClass, pod: PodInfo, only: str | None) -> Placement | Rejection:
-        evaluation = pod_class.evaluation
+    def _pre_filter(self, state: CycleState) -> tuple[str, Reason] | None:
+        """The plugin that ends this attempt, and why."""
+        for plugin in self.profile.pre_filter_cycle:
+            reason = plugin.pre_filter_cycle(state, state.pod)
+            if reason is not None:
+                return plugin.name, reason
+        return None
+
+    def _judge(
+        self,
+        pod_class: _PodClass,
+        key: Hashable,
+        state: CycleState,
+        only: str | None,
+        refusal: tuple[str, Reason] | None,
+    ) -> Placement | Rejection:
+        evaluation, pod = pod_class.evaluation, state.pod
         self.refresh(evaluation)
-        attempt = Attempt(self._state, evaluation, pod, pod_class.memory, self.check_time)
+        attempt = Attempt(self.profile, self._state, evaluation, state, key, pod_class.memory, self.check_time)
+        if refusal is not None:
+            attempt.refusal = refusal
+            return self._reject(pod_class, pod, attempt)
         if only is not None:
             attempt.only = only
             row = self._chooser.take(evaluation, pod, attempt, only)
@@ -192,14 +242,15 @@ class Engine:
             row = self._chooser.choose(evaluation, pod, attempt, preferred)
         if row is None:
             return self._reject(pod_class, pod, attempt)
-        if self._nominator is not None and (reason := self._nominator.nominate(pod, row)) is not None:
-            return refused_on_node(self.profile, self._nominator.name, reason, self._state.view.columns.names[row])
+        state.node = node = self._state.view.columns.reference(row)
+        if self._nominator is not None and (reason := self._nominator.nominate(state, pod, node)) is not None:
+            return refused_on_node(self.profile, self._nominator.name, reason, node.name)
         for plugin in self._resizing:
             resized = plugin.resize_pod(pod, row)
             if isinstance(resized, Reason):
-                return refused_on_node(self.profile, plugin.name, resized, self._state.view.columns.names[row])
-            pod = resized or pod
-        return self._placement(pod, evaluation, row)
+                return refused_on_node(self.profile, plugin.name, resized, node.name)
+            state.pod = pod = resized or pod
+        return self._placement(state, evaluation, row)
 
     def _class_of(self, key: Hashable, pod: PodInfo) -> _PodClass:
         known = self._classes.get(key)
@@ -227,12 +278,13 @@ class Engine:
         if pod_class.rejected_at != view.columns.version:
             pod_class.rejected_at = view.columns.version
             pod_class.rejections.clear()
-        variant = pod.priority, pod.pod.spec.preemption_policy
-        alike = not len(view.nominations) and attempt.only is None
+        variant = tuple([plugin.result_key(pod) for plugin in self.profile.post_filter])
+        alike = None not in variant and not len(view.nominations) and attempt.only is None and attempt.refusal is None
         rejection = pod_class.rejections.get(variant) if alike else None
         if rejection is None:
             rejection = reject(self.profile, self._state, pod_class.evaluation, pod, attempt, self.times)
-            rejection = replace(rejection, pod_class=pod_class.number)
+            if attempt.refusal is None:
+                rejection = replace(rejection, pod_class=pod_class.number)
             if alike and not rejection.after.found:
                 # Asking what if leaves the columns as they were, at a later version.
                 pod_class.evaluation.refresh()
@@ -242,15 +294,13 @@ class Engine:
             transformer.after_post_filter(pod, rejection)
         return rejection
 
-    def _placement(self, pod: PodInfo, evaluation: Evaluation, row: int) -> Placement:
+    def _placement(self, state: CycleState, evaluation: Evaluation, row: int) -> Placement:
         columns = self._state.view.columns
         names = columns.names
         rows = [row, *evaluation.next_best((row,), _TOP_NODES - 1)]
         evaluated, feasible = len(columns.row_of), evaluation.feasible_count
         return Placement(
-            pod,
-            row,
-            names[row],
+            state,
             evaluated=evaluated,
             feasible=feasible,
             kept_off_by=evaluation.first_to_rule_out() if feasible < evaluated else (),

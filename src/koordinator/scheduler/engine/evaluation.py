@@ -8,15 +8,13 @@ usual case while like pods are placed one after the other, costs one call a plug
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from contextlib import ExitStack
 from functools import reduce
 from operator import or_
 from typing import Final
 
 import numpy as np
 
-from koordinator.scheduler.engine.adjustment import adjusted, checked
-from koordinator.scheduler.engine.board import Board
+from koordinator.scheduler.engine.board import Board, Scores
 from koordinator.scheduler.engine.class_plan import plan_class
 from koordinator.scheduler.engine.columns import Aspect, NodeColumns, Rows
 from koordinator.scheduler.engine.findings import FEW_CHANGES, ONE_BY_ONE, FilterFindings, Findings, SharedFindings
@@ -24,11 +22,12 @@ from koordinator.scheduler.engine.panel import Panel
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.point_times import UNTIMED, PointTimes
 from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.row_overlays import RowOverlays
 
 _SPARE_ROWS: Final = 64
 _PART: Final = 8
 """Where one row of so many has to be judged again, all are."""
-_EVERYTHING: Final = (1 << len(Aspect)) - 1
+_EVERYTHING: Final = -1
 _OF_NODE: Final = 1 << Aspect.NODE
 
 
@@ -47,8 +46,8 @@ class Evaluation(Board):
         plan = plan_class(profile, columns, pod, times, shared)
         super().__init__(plan, columns, profile.score_type)
         self.pod = plan.pod or pod
-        self._filter_transformers = profile.filter_transformers
-        self._score_transformers = profile.score_transformers
+        overlays = RowOverlays(profile, self.pod)
+        self._overlays = overlays if overlays else None
         self._findings: tuple[Findings, ...] = (*self._filters, *self._scores)
         self._readers: dict[int, tuple[Findings, ...]] = {}
         """By bit mask of aspects: the findings that read any of them."""
@@ -56,12 +55,13 @@ class Evaluation(Board):
         self._flat: dict[int, int] = {}
         """Scores, by index, that were all 0 when they were scaled last, with the number of rows then."""
         self._follows = any(findings.follows for findings in self._findings)
-        transformed = bool(profile.filter_transformers or profile.score_transformers)
-        self._is_simple = not transformed and plan.restricted_to is None
+        self._is_simple = plan.restricted_to is None
         """Whether a single row can be judged by itself."""
         self._panel = panel if self._may_join() else None
-        # A node that comes or goes concerns every class.
+        # A node that comes or goes concerns every class; what transformers read is known to them alone.
         self._reads = reduce(or_, (findings.reads for findings in self._findings), _OF_NODE)
+        if self._overlays is not None:
+            self._reads = _EVERYTHING
 
     def refresh(self) -> None:
         """Bring all rows up to the present version of the columns."""
@@ -89,7 +89,12 @@ class Evaluation(Board):
 
     def _may_join(self) -> bool:
         """Whether all that is said of a row follows from it alone, and scores are scaled by what nodes have."""
-        return self._is_simple and not self._follows and not any(score.moves for score in self._scaling)
+        return (
+            self._is_simple
+            and self._overlays is None
+            and not self._follows
+            and not any(score.moves for score in self._scaling)
+        )
 
     def _tell(self, panel: Panel, is_far: bool) -> None:
         """The panel of what was found out without it."""
@@ -106,17 +111,17 @@ class Evaluation(Board):
         changed = columns.changes_since(self.version, FEW_CHANGES)
         if changed is None:
             touched = columns.touched_since(self.version)
-            self._has_news |= bool(touched.aspects & _OF_NODE)
+            self._has_news |= bool(touched.aspects & columns.static_aspects)
             self._follow_rows(touched.aspects, touched.rows, touched.alive)
             return
         changed = {row: aspects for row, aspects in changed.items() if aspects & self._reads}
         if not changed:
             return
         aspects = reduce(or_, changed.values())
-        if len(changed) <= ONE_BY_ONE and self._is_simple and not aspects & _OF_NODE:
+        if len(changed) <= ONE_BY_ONE and self._is_simple and not aspects & columns.static_aspects:
             self._follow_few(aspects, changed)
             return
-        self._has_news |= bool(aspects & _OF_NODE)
+        self._has_news |= bool(aspects & columns.static_aspects)
         rows = np.array(sorted(changed), dtype=np.intp)
         self._follow_rows(aspects, rows, rows[columns.alive[rows]])
 
@@ -135,6 +140,8 @@ class Evaluation(Board):
             if findings.version != version:
                 findings.judge_few(changed)
                 findings.version = version
+        if self._overlays is not None:
+            stale |= self._look_again(np.array(sorted(changed), dtype=np.intp))
         for row in changed:
             stale |= self._conclude(row)
         if (stale or self._is_stale()) and self._rescale():
@@ -165,10 +172,9 @@ class Evaluation(Board):
     def _update(self, aspects: int, rows: Rows, *, stale: bool, further: Rows | None = None) -> None:
         """``aspects`` changed of ``rows``. ``stale``: scores that depend on other rows are out of date already.
         ``further``: the rows to put together anew, if they are more than ``rows``."""
-        if self._filter_transformers or self._score_transformers:
-            self._judge_transformed(aspects, rows)
-        else:
-            self._judge(self._readers_of(aspects), aspects, rows)
+        self._judge(self._readers_of(aspects), aspects, rows)
+        if self._overlays is not None:
+            stale |= self._look_again(rows)
         one_by_one = further is None and rows.shape[0] <= ONE_BY_ONE
         meant = rows if further is None else further
         if one_by_one:
@@ -192,17 +198,18 @@ class Evaluation(Board):
             elif each.reads & aspects:
                 each.judge(rows)
 
-    def _judge_transformed(self, aspects: int, rows: Rows) -> None:
-        """The same with the columns as transformers show them."""
-        with ExitStack() as seen:
-            for transformer in self._filter_transformers:
-                adjustments = transformer.before_filter(self.pod, rows)
-                seen.enter_context(adjusted(self._columns, checked(self._columns, adjustments, transformer.name)))
-            self._judge(self._filters, aspects, rows)
-            for scorer in self._score_transformers:
-                adjustments = scorer.before_score(self.pod, rows)
-                seen.enter_context(adjusted(self._columns, checked(self._columns, adjustments, scorer.name)))
-            self._judge(self._scores, aspects, rows)
+    def _look_again(self, rows: Rows) -> bool:
+        """Judge those of ``rows`` that this class sees otherwise than they are; returns whether there are or were any,
+        so that scores of others may be out of date."""
+        if self._follows:
+            rows = np.union1d(rows, np.array(list(self._seen), dtype=np.intp))
+        before = [row for row in rows.tolist() if self._seen.pop(row, None) is not None]
+        assert self._overlays is not None, "the caller has looked"
+        found = self._overlays.rows(rows, self._filters, self._scores)
+        self._seen.update(found)
+        for row in {*before, *found}:
+            self._conclude(row)
+        return bool(before or found)
 
     def _reached(self, aspects: int, alive: Rows, gone: Rows) -> tuple[list[tuple[FilterFindings, Rows]], bool]:
         """Tell the plugins that look across nodes what has changed. Returns (findings, the further rows that have to be
@@ -241,15 +248,16 @@ class Evaluation(Board):
         for index, (score, known) in enumerate(self._scores_and_scaled):
             if known is None:
                 continue
-            is_flat = score.plugin.scales_zeros_alike and not np.count_nonzero(score.values[:size])
+            raw = score.values[:size] if not self._seen else self._raw(index, size)
+            is_flat = score.plugin.scales_zeros_alike and not np.count_nonzero(raw)
             if is_flat and self._flat.get(index) == size:
                 continue
             if is_flat:
                 self._flat[index] = size
             else:
                 self._flat.pop(index, None)
-            scaled = score.plugin.normalize(self.pod, score.state, score.values[:size], feasible)
-            final = score.values[:size] if scaled is None else scaled
+            scaled = score.plugin.normalize(self.pod, score.state, raw, feasible)
+            final = raw if scaled is None else scaled
             score.check(final, feasible)
             weighted = (final * score.weight).astype(known.dtype)
             if not np.array_equal(weighted, known[:size]):
@@ -257,6 +265,13 @@ class Evaluation(Board):
                 changed = True
         self._has_news |= changed
         return changed
+
+    def _raw(self, index: int, size: int) -> Scores:
+        """What ``normalize`` starts from, with the rows that this class sees otherwise."""
+        raw = self._scores[index].values[:size].copy()
+        for row, seen in self._seen.items():
+            raw[row] = seen.scores[index]
+        return raw
 
 
 def _last_change(findings: Iterable[Findings]) -> int:

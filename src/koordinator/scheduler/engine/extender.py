@@ -15,7 +15,8 @@ from koordinator.api.kinds import RESERVATIONS, Kind
 from koordinator.api.reservation import Reservation
 from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges
-from koordinator.scheduler.engine.columns import Rows
+from koordinator.scheduler.engine.columns import NodeReference, Rows
+from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.decision import Rejection
 from koordinator.scheduler.engine.framework import Plugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -34,6 +35,14 @@ class PreFilterTransformer(Plugin):
 
 
 class FilterTransformer(Plugin):
+    """Lets some classes of pods see some nodes otherwise than they are. All other classes, and all other nodes, are
+    judged as if there were no such plugin."""
+
+    def transforms(self, pod: PodInfo) -> bool:
+        """Whether it may have anything to say for pods of this class, for which ``class_key`` and ``context_key`` hold
+        all that the answer depends on."""
+        return True
+
     @abstractmethod
     def before_filter(self, pod: PodInfo, rows: Rows) -> Mapping[int, Adjustment]:
         """Row -> how Filter and Score shall see it for this class of pods; rows that are left out are seen as they are.
@@ -41,6 +50,10 @@ class FilterTransformer(Plugin):
 
 
 class ScoreTransformer(Plugin):
+    def transforms(self, pod: PodInfo) -> bool:
+        """As FilterTransformer.transforms."""
+        return True
+
     @abstractmethod
     def before_score(self, pod: PodInfo, rows: Rows) -> Mapping[int, Adjustment]:
         """As FilterTransformer.before_filter, for Score alone and on top of it."""
@@ -81,7 +94,7 @@ class ResizePodPlugin(Plugin):
 
 class ReservationNominator(Plugin):
     @abstractmethod
-    def nominate(self, pod: PodInfo, row: int) -> Reason | None:
+    def nominate(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | None:
         """The node is chosen: settle on the reservation that the pod takes its resources from, if any; a reason fails
         the attempt."""
 
@@ -126,7 +139,12 @@ class ReservationPreBindPlugin(Plugin):
 
     @abstractmethod
     async def pre_bind_reservation(
-        self, reservation: Reservation, node_name: str, changes: PodChanges, writer: ClusterWriter
+        self,
+        state: CycleState,
+        reservation: Reservation,
+        node: NodeReference,
+        changes: PodChanges,
+        writer: ClusterWriter,
     ) -> None:
         """I/O that must be done before the reservation gets its node, and what is to be written to it. Raises to fail
         it."""

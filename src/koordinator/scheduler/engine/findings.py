@@ -41,7 +41,7 @@ _OF_NODE: Final = 1 << Aspect.NODE
 
 @cache
 def _aspects_of(reads: int) -> tuple[int, ...]:
-    return tuple(int(aspect) for aspect in Aspect if reads >> aspect & 1)
+    return tuple(aspect for aspect in range(reads.bit_length()) if reads >> aspect & 1)
 
 
 class Carrier(Protocol):
@@ -75,7 +75,7 @@ class Findings(ABC):
         """It depends on other rows as well."""
         self.is_shared = not follows
         """Whether ``refresh`` is all that has to be called. Otherwise ``judge`` is, by the class that has it."""
-        self.moves = reads != _OF_NODE
+        self.moves = bool(reads & ~columns.static_aspects)
         """Whether values change as pods come and go, and not with the nodes alone."""
         self.carrier: Carrier | None = None
         self.together: Together | None = None
@@ -248,11 +248,15 @@ class ScoreFindings(Findings):
             self.values[where] = scores
             self.changed_at = self._columns.version
 
-    def judge_one(self, row: int) -> None:
+    def score_of(self, row: int) -> int:
+        """What the value of ``row`` is by now."""
         score = self.plugin.score_one(self.pod, self.state, row)
         if not self.scales and not 0 <= score <= MAX_NODE_SCORE:
             raise self._out_of_range(score)
-        score *= self.factor
+        return score * self.factor
+
+    def judge_one(self, row: int) -> None:
+        score = self.score_of(row)
         if self.values.item(row) != score:
             self.values[row] = score
             self.changed_at = self._columns.version

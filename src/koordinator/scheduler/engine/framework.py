@@ -19,7 +19,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 
@@ -27,11 +27,14 @@ from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
-from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
+from koordinator.scheduler.engine.columns import AnyAspect, Ints, Mask, Rows
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.joint import Joint
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
+
+if TYPE_CHECKING:
+    from koordinator.scheduler.engine.handle import Handle
 
 MAX_NODE_SCORE: Final = 100
 ScoreType = type[np.int16] | type[np.int32] | type[np.int64]
@@ -63,6 +66,10 @@ class Plugin(ABC):
     args_type: ClassVar[type[Any] | None] = None
     """What the ``args`` of a plugin of another package are decoded into, a msgspec.Struct or a dataclass; without it
     they are the mapping that was written. Built-in plugins have theirs in the configuration's own table."""
+
+    handle: Handle
+    """What the plugin may do beside deciding, and the other plugins of its profile. There once all of these have been
+    made, so not yet in ``__init__``."""
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         self.args = args
@@ -176,7 +183,7 @@ class PreFilterResult:
 
 
 class FilterPlugin(Plugin):
-    reads: ClassVar[tuple[Aspect, ...]]
+    reads: ClassVar[tuple[AnyAspect, ...]]
     monotone: ClassVar[bool] = False
     """Taking pods off a node never makes it fail here. What reads neither pods nor load is so anyway."""
     from_columns: ClassVar[bool] = False
@@ -208,7 +215,7 @@ class FilterPlugin(Plugin):
 
 
 class ScorePlugin(Plugin):
-    score_reads: ClassVar[tuple[Aspect, ...]]
+    score_reads: ClassVar[tuple[AnyAspect, ...]]
     scales_zeros_alike: ClassVar[bool] = False
     """``normalize`` makes the same of scores that are all 0, whatever nodes are feasible and whatever ``state`` is."""
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from koordinator.scheduler.engine.framework import Observer, Plugin
 
@@ -61,7 +61,7 @@ class Observers:
             if observer in self._told:
                 continue
             self._told.add(observer)
-            name = observer.name if isinstance(observer, Plugin) else type(observer).__name__
+            name = _name_of(observer)
             for point in _POINTS:
                 if getattr(type(observer), point) is not getattr(Observer, point):
                     self._listeners[point].append((name, observer, getattr(observer, point)))
@@ -74,13 +74,29 @@ class Observers:
             try:
                 listener(*arguments)
             except Exception as error:
-                if self._on_error is None:
-                    raise
-                stale = self.stale.get(observer)
-                if stale is None:
-                    stale = self.stale[observer] = Stale(name)
-                stale.add(listener.__name__, arguments)
-                self._on_error(name, listener.__name__, error)
+                self._missed(name, observer, listener.__name__, arguments, error)
+
+    def tell_one(self, observer: Observer, point: str, *arguments: object) -> Any:
+        """Call the method ``point`` of ``observer``; returns what it returns, None if it fails."""
+        try:
+            return getattr(observer, point)(*arguments)
+        except Exception as error:
+            self._missed(_name_of(observer), observer, point, arguments, error)
+
+    def _missed(
+        self, name: str, observer: Observer, point: str, arguments: tuple[object, ...], error: Exception
+    ) -> None:
+        if self._on_error is None:
+            raise error
+        stale = self.stale.get(observer)
+        if stale is None:
+            stale = self.stale[observer] = Stale(name)
+        stale.add(point, arguments)
+        self._on_error(name, point, error)
+
+
+def _name_of(observer: Observer) -> str:
+    return observer.name if isinstance(observer, Plugin) else type(observer).__name__
 
 
 def _subject(point: str, arguments: tuple[object, ...]) -> Hashable:
@@ -92,6 +108,10 @@ def _subject(point: str, arguments: tuple[object, ...]) -> Hashable:
             return "pod", row, getattr(pod, "uid", None)
         case "on_node_object", (row, kind, _):
             return point, row, kind
+        case "on_allocated" | "on_released", (row, pod, _):
+            return "allocation", row, getattr(pod, "uid", None)
+        case "restore", (pod, _):
+            return point, getattr(pod, "uid", None)
         case "on_object", (kind, key, *_):
             return point, getattr(kind, "name", None), key
     return point, arguments[0]

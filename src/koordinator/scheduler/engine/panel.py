@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 
 from koordinator.scheduler.engine.board import Board, Scores
-from koordinator.scheduler.engine.columns import Aspect, Mask, NodeColumns, Rows
+from koordinator.scheduler.engine.columns import Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.findings import FilterFindings, Findings
 from koordinator.scheduler.engine.framework import ScoreType
 from koordinator.scheduler.engine.joint_findings import JointFindings
@@ -35,7 +35,6 @@ _FEW_CHANGES: Final = 256
 """After more, all start anew: only the classes that are still asked are worth it."""
 _UNSETTLED: Final = -2
 """In place of a score: pods that come or go may change the verdict."""
-_OF_NODE: Final = 1 << Aspect.NODE
 
 
 class Panel:
@@ -59,7 +58,7 @@ class Panel:
         """By Findings.origin."""
         self._filters: list[JointFindings] = []
         self._scores: list[JointFindings] = []
-        self._reads = _OF_NODE
+        self._reads = columns.static_aspects
         """Bit mask of the aspects that members depend on."""
         self._rows = 0
         self._totals: Scores = np.zeros((0, 0), dtype=score_type)
@@ -93,7 +92,7 @@ class Panel:
     def _begin(self, rows: int) -> None:
         self.version = self._columns.version
         self._rows = rows
-        self._reads = _OF_NODE
+        self._reads = self._columns.static_aspects
         # Memory is taken only for what is written to.
         self._totals = np.zeros((self._classes, rows), dtype=self._score_type)
         self._fixed = np.zeros((rows, self._classes), dtype=self._score_type)
@@ -132,7 +131,7 @@ class Panel:
         except Exception:
             self.dissolve()
             raise
-        if reduce(or_, changed.values()) & _OF_NODE:
+        if reduce(or_, changed.values(), 0) & columns.static_aspects:
             self._behind.update(range(len(self._boards)))
         self.version = columns.version
 

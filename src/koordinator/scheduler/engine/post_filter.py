@@ -5,17 +5,28 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from koordinator.scheduler.engine.columns import Rows
+from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.framework import Plugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
+
+if TYPE_CHECKING:
+    from koordinator.scheduler.engine.simulation import Simulation
 
 T = TypeVar("T")
 
 
 class FailedAttempt(Protocol):
-    """What PostFilter can ask about an attempt for which no node passed."""
+    """What PostFilter can ask about an attempt for which no node passed, or which a plugin has ended before."""
+
+    @property
+    def state(self) -> CycleState:
+        """What plugins have noted in this attempt."""
+
+    def simulate(self) -> Simulation:
+        """What would be if pods were gone, or there, on any nodes: a block at the end of which all is as it was."""
 
     @property
     def statuses(self) -> Sequence[NodeStatus]:
@@ -51,6 +62,13 @@ class NodeStatus:
         return any(reason.unresolvable for reason in self.reasons)
 
 
+class Nomination(NamedTuple):
+    """The pod waits for the node; an empty name takes its nomination back."""
+
+    pod: PodInfo
+    node_name: str
+
+
 @dataclass(frozen=True, slots=True)
 class PostFilterResult:
     """A plan: who goes where, and who has to leave for that."""
@@ -60,9 +78,11 @@ class PostFilterResult:
     nominated_node: str | None = None
     """The node that the pod waits for; empty takes a nomination back, None leaves it as it is."""
     victims: tuple[PodInfo, ...] = ()
-    """To be evicted from the nominated node."""
+    """To be evicted, from whatever nodes they are on."""
     plugin: str = ""
     """Who made the plan."""
+    nominations: tuple[Nomination, ...] = ()
+    """Of other pods, such as the members of the pod's gang."""
 
     @property
     def found(self) -> bool:
@@ -76,3 +96,8 @@ class PostFilterPlugin(Plugin):
     @abstractmethod
     def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
         """No node passed: make room, or say why not. The first plugin with a node wins, the others are not asked."""
+
+    def result_key(self, pod: PodInfo) -> Hashable:
+        """If not None: pods of one class with equal keys get the same result until something changes, and the plugin is
+        asked once for all of them. The default asks for every attempt."""
+        return None

@@ -11,12 +11,14 @@ import numpy as np
 
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.binding_points import (
+    AllocatorPlugin,
     BindPlugin,
     PermitPlugin,
     PostBindPlugin,
     PreBindPlugin,
     ReservePlugin,
 )
+from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin
 from koordinator.scheduler.engine.extender import (
     FailureHandler,
     FilterTransformer,
@@ -82,6 +84,11 @@ class Profile:
         return tuple(dict.fromkeys(plugin for plugin in plugins if isinstance(plugin, PreFilterPlugin)))
 
     @cached_property
+    def pre_filter_cycle(self) -> tuple[CyclePreFilterPlugin, ...]:
+        """Those that are asked in each attempt."""
+        return self._at(self.order.pre_filter, CyclePreFilterPlugin)
+
+    @cached_property
     def score(self) -> tuple[tuple[ScorePlugin, int], ...]:
         return tuple(
             (plugin, weight)
@@ -114,8 +121,9 @@ class Profile:
         return self._at(self.order.post_filter, PostFilterPlugin)
 
     @cached_property
-    def reserve(self) -> tuple[ReservePlugin, ...]:
-        return self._at(self.order.reserve, ReservePlugin)
+    def reserve(self) -> tuple[ReservePlugin | AllocatorPlugin, ...]:
+        named = self._named(self.order.reserve)
+        return tuple(plugin for plugin in named if isinstance(plugin, ReservePlugin | AllocatorPlugin))
 
     @cached_property
     def permit(self) -> tuple[PermitPlugin, ...]:

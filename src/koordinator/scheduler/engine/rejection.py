@@ -14,7 +14,7 @@ from koordinator.scheduler.engine.fit_error import NO_NODES, fit_error, pre_filt
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.point_times import UNTIMED, PointTimes
-from koordinator.scheduler.engine.post_filter import NodeStatus, PostFilterResult
+from koordinator.scheduler.engine.post_filter import NodeStatus, Nomination, PostFilterResult
 from koordinator.scheduler.engine.profile import Profile
 
 _EXAMPLES: Final = 3
@@ -58,8 +58,9 @@ def reject(
         raise
     times.end("PostFilter", begun, "Success" if after.found else "Unschedulable")
     plan = evaluation.plan
-    if plan.rejection is not None:
-        plugin, reason = plan.rejection
+    refusal = attempt.refusal or plan.rejection
+    if refusal is not None:
+        plugin, reason = refusal
         ruled_out = [RuledOut(plugin, (reason.text,), reason.unresolvable, total, ())]
         return _rejection(profile, pre_filter_error(total, reason.text, after.message), 0, ruled_out, after)
     ruled_out = [_ruled_out(state, status) for status in attempt.statuses]
@@ -80,6 +81,7 @@ def _post_filter(profile: Profile, pod: PodInfo, attempt: Attempt) -> PostFilter
     """The first plugin with a node for the pod wins; what the others say is added up."""
     messages: list[str] = []
     nominated: str | None = None
+    nominations: list[Nomination] = []
     for plugin in profile.post_filter:
         result = plugin.post_filter(pod, attempt)
         if result.found:
@@ -87,7 +89,8 @@ def _post_filter(profile: Profile, pod: PodInfo, attempt: Attempt) -> PostFilter
         if result.message:
             messages.append(result.message)
         nominated = result.nominated_node if result.nominated_node is not None else nominated
-    return PostFilterResult(", ".join(messages), nominated)
+        nominations += result.nominations
+    return PostFilterResult(", ".join(messages), nominated, nominations=tuple(nominations))
 
 
 def _rejection(

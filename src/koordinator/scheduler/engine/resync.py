@@ -11,8 +11,9 @@ from typing import Final, cast
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
+from koordinator.scheduler.engine.allocations import Allocation
+from koordinator.scheduler.engine.binding_points import AllocatorPlugin
 from koordinator.scheduler.engine.cluster_state import ClusterState
-from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.framework import Observer
 from koordinator.scheduler.engine.observers import Missed, OnError, Stale
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -46,7 +47,7 @@ class Resync:
                 recovered.append(stale.name)
         # What was judged meanwhile was judged by an observer that did not know better.
         for row in list(self._state.view.columns.row_of.values()):
-            for aspect in Aspect:
+            for aspect in self._state.view.columns.aspects:
                 self._state.view.columns.touch(row, aspect)
         return [name for name in recovered if name not in given_up], given_up
 
@@ -79,6 +80,10 @@ class Resync:
                     observer.on_pod_removed(row, pod)
                 else:
                     observer.on_pod_assigned(row, known, self._state.is_assumed(pod.uid))
+            case "on_allocated" | "on_released", (int(row), PodInfo() as pod, allocation):
+                self._tell_allocation(observer, row, pod, allocation)
+            case "restore", (PodInfo() as pod, _):
+                self._state.restore(pod.uid)
             case "on_node_object", (int(row), str(kind), _):
                 if view.columns.alive[row]:
                     objects = self._state.node_objects(view.columns.names[row])
@@ -87,6 +92,16 @@ class Resync:
                 new = view.objects.get(kind.name, {}).get(key)
                 if old is not None or new is not None:
                     observer.on_object(kind, key, cast("Object | None", old), new)
+
+    def _tell_allocation(self, observer: Observer, row: int, pod: PodInfo, allocation: Allocation) -> None:
+        if not isinstance(observer, AllocatorPlugin):
+            return
+        view = self._state.view
+        held = view.allocations.of(observer.name, pod.uid)
+        if held is not None and pod.uid in view.pods_on.get(row, {}):
+            observer.on_allocated(row, pod, held)
+        else:
+            observer.on_released(row, pod, allocation)
 
     def _tell_row(self, observer: Observer, row: int) -> None:
         view = self._state.view
@@ -98,6 +113,10 @@ class Resync:
             observer.on_node_object(row, kind, obj)
         for pod in list(view.pods_on[row].values()):
             observer.on_pod_assigned(row, pod, self._state.is_assumed(pod.uid))
+            if isinstance(observer, AllocatorPlugin):
+                held = view.allocations.of(observer.name, pod.uid)
+                if held is not None:
+                    observer.on_allocated(row, pod, held)
 
 
 def _order(item: tuple[object, Missed]) -> int:

@@ -28,10 +28,6 @@ class RowMemory:
             self._answers.popitem(last=False)
         return known
 
-    def nothing_changed(self, columns: NodeColumns) -> None:
-        """All changes since the last call have been taken back, as they are by who asks what would be."""
-        self._version = columns.version
-
     def _forget_changed(self, columns: NodeColumns) -> None:
         if self._version == columns.version:
             return

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
+from koordinator.scheduler.engine.allocations import AllocationLedger
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.departures import Departures
 from koordinator.scheduler.engine.label_groups import LabelGroups
 from koordinator.scheduler.engine.nominations import Nominations
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.waiting_pods import WaitingPods
+
+if TYPE_CHECKING:
+    from koordinator.scheduler.engine.journal import Journal
 
 
 @dataclass(slots=True)
@@ -32,10 +36,16 @@ class ClusterView:
     """Pods that are being evicted."""
     waiting: WaitingPods = field(default_factory=WaitingPods)
     """Pods that have their room and wait for Permit plugins."""
+    allocations: AllocationLedger = field(default_factory=AllocationLedger)
+    """What pods on nodes hold of plugins that allocate."""
+    pseudo_pods: set[str] = field(default_factory=set)
+    """The uids of pods that no API server has, see Handle.set_pseudo_pod."""
     objects: dict[str, dict[str, Object]] = field(default_factory=dict)
     """Name of a kind that some plugin watches -> key (``namespace/name``, or the name) -> object."""
     shared: dict[str, Any] = field(default_factory=dict)
     """What plugins derive from all this for every profile at once, by names of their own."""
+    what_if: Callable[[], Journal] = field(init=False)
+    """Opens a block of changes that are all taken back. Set by the cluster state."""
     now: datetime | None = None
     """The moment of the decision or the event, set before each one."""
 

@@ -1,13 +1,15 @@
 """Pods that have their room and wait to be allowed to bind: a gang waits for its last member.
 
 A waiting pod ends in exactly one of three ways: every plugin that held it back allows it, one rejects it, or one of
-their time limits is over. Whoever waits for it is told by a callback, at once.
+their time limits is over. Whoever waits for it is told later, from the scheduling loop: a plugin that rejects a
+thousand pods because one of them has failed is not called again in the middle of that.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from koordinator.scheduler.engine.pod_info import PodInfo
 
@@ -28,8 +30,11 @@ class WaitingPod:
     pod: PodInfo
     node_name: str
     deadlines: dict[str, float]
+    on_verdict: Callable[[Verdict], None]
+    """Called once, from the loop."""
+    decided: Callable[[WaitingPod], None]
+    """Called once, at once."""
     verdict: Verdict | None = None
-    on_verdict: Callable[[], None] | None = None
 
     def allow(self, plugin: str) -> None:
         """``plugin`` holds the pod back no longer."""
@@ -44,15 +49,17 @@ class WaitingPod:
     def _end(self, verdict: Verdict) -> None:
         if self.verdict is None:
             self.verdict = verdict
-            if self.on_verdict is not None:
-                self.on_verdict()
+            self.decided(self)
 
 
-@dataclass(slots=True)
 class WaitingPods:
-    """All waiting pods of the process, by uid."""
+    """All waiting pods of the process, by uid: those of which nothing has been decided yet."""
 
-    _pods: dict[str, WaitingPod] = field(default_factory=dict)
+    def __init__(self) -> None:
+        self._pods: dict[str, WaitingPod] = {}
+        self._decided: deque[WaitingPod] = deque()
+        self.on_decided: Callable[[], None] = lambda: None
+        """Called whenever there is something to ``settle``."""
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -63,11 +70,24 @@ class WaitingPods:
     def get(self, uid: str) -> WaitingPod | None:
         return self._pods.get(uid)
 
-    def add(self, pod: PodInfo, node_name: str, deadlines: Mapping[str, float]) -> WaitingPod:
+    def add(
+        self, pod: PodInfo, node_name: str, deadlines: Mapping[str, float], on_verdict: Callable[[Verdict], None]
+    ) -> WaitingPod:
         """The pod waits for the plugins in ``deadlines``."""
-        waiting = self._pods[pod.uid] = WaitingPod(pod, node_name, dict(deadlines))
+        waiting = self._pods[pod.uid] = WaitingPod(pod, node_name, dict(deadlines), on_verdict, self._decide)
         return waiting
 
-    def remove(self, uid: str) -> None:
-        """Waiting is over."""
-        self._pods.pop(uid, None)
+    def settle(self) -> bool:
+        """Tell who waits for the pod that was decided about first; False if there is none."""
+        if not self._decided:
+            return False
+        waiting = self._decided.popleft()
+        assert waiting.verdict is not None
+        waiting.on_verdict(waiting.verdict)
+        return True
+
+    def _decide(self, waiting: WaitingPod) -> None:
+        if self._pods.get(waiting.pod.uid) is waiting:
+            del self._pods[waiting.pod.uid]
+        self._decided.append(waiting)
+        self.on_decided()

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from koordinator.scheduler.engine.adjustment import Adjustment, adjusted, checked, difference
+from koordinator.scheduler.engine.adjustment import Adjustment, adjusted, difference
 from koordinator.scheduler.engine.class_plan import ClassPlan, plan_class
 from koordinator.scheduler.engine.columns import Ints, Mask, Rows
 from koordinator.scheduler.engine.findings import FilterFindings
 from koordinator.scheduler.engine.framework import FEASIBLE, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.row_overlays import RowOverlays
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 
@@ -80,9 +81,9 @@ def _as_filters_see(profile: Profile, view: ClusterView, pod: PodInfo, rows: Row
     """The columns as Filter plugins are shown them for this pod."""
     with ExitStack() as seen:
         seen.enter_context(adjusted(view.columns, _promised(view, pod)))
-        for transformer in profile.filter_transformers:
-            adjustments = checked(view.columns, transformer.before_filter(pod, rows), transformer.name)
-            seen.enter_context(adjusted(view.columns, adjustments))
+        overlays = RowOverlays(profile, pod)
+        if overlays:
+            overlays.show(seen.enter_context(view.what_if()), rows)
         yield
 
 
@@ -93,7 +94,7 @@ def _promised(view: ClusterView, pod: PodInfo) -> dict[int, Adjustment]:
 
 
 def _before(view: ClusterView, pod: PodInfo, node_name: str, row: int) -> list[PodInfo]:
-    """Who was promised room there that the pod may not take: as engine.failed_attempt.nominated_before."""
+    """Who was promised room there that the pod may not take: as engine.simulation.nominated_before."""
     found, seen = [], False
     for other in view.nominations.on(node_name):
         seen = seen or other.uid == pod.uid

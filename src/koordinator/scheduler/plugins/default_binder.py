@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from koordinator.scheduler.engine.binding_points import BindOutcome, BindPlugin, ClusterWriter
+from koordinator.scheduler.engine.columns import NodeReference
+from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 
@@ -11,5 +13,5 @@ class DefaultBinder(BindPlugin):
 
     name = "DefaultBinder"
 
-    async def bind(self, pod: PodInfo, node_name: str, writer: ClusterWriter) -> BindOutcome:
+    async def bind(self, state: CycleState, pod: PodInfo, node: NodeReference, writer: ClusterWriter) -> BindOutcome:
         return BindOutcome.BY_API

@@ -16,7 +16,7 @@ import numpy as np
 
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
-from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
+from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, Mask, Rows
 from koordinator.scheduler.engine.events import EventKind, object_events
 from koordinator.scheduler.engine.framework import (
     FEASIBLE,
@@ -94,7 +94,7 @@ class ScalarFilterPlugin(FilterPlugin):
     """Derive from it and write ``filter_node``. ``reads`` says what of a node the answer depends on; name fewer aspects
     to be asked less often."""
 
-    reads: ClassVar[tuple[Aspect, ...]] = _ALL_THAT_A_NODE_SHOWS
+    reads: ClassVar[tuple[AnyAspect, ...]] = _ALL_THAT_A_NODE_SHOWS
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
@@ -127,7 +127,8 @@ class ScalarFilterPlugin(FilterPlugin):
     def wakes_on(self) -> frozenset[str]:
         """All that can change what ``filter_node`` sees."""
         return frozenset({EventKind.NODE_ADD, EventKind.POD_UPDATE}).union(
-            object_events(*self.watches, *self.node_objects), *(_EVENTS[aspect] for aspect in self.reads)
+            object_events(*self.watches, *self.node_objects),
+            *(_EVENTS[aspect] for aspect in self.reads if isinstance(aspect, Aspect)),
         )
 
     def _code(self, answer: object, node: str) -> int:
@@ -147,7 +148,7 @@ class ScalarScorePlugin(ScorePlugin):
     """Derive from it and write ``score_node``, and ``normalize_scores`` where scores mean something only beside each
     other. ``score_reads`` says what of a node the score depends on."""
 
-    score_reads: ClassVar[tuple[Aspect, ...]] = _ALL_THAT_A_NODE_SHOWS
+    score_reads: ClassVar[tuple[AnyAspect, ...]] = _ALL_THAT_A_NODE_SHOWS
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)

@@ -165,7 +165,8 @@ class SchedulingQueue:
             self._to_backoff_or_active(entry, Cause.FAILED)
 
     def activate(self, uids: Iterable[str]) -> None:
-        """Try these pods soon, whatever they wait for; those in flight again when their attempt fails."""
+        """Try these pods soon, whatever they wait for; gates are asked again, and those in flight are tried again when
+        their attempt fails."""
         for uid in uids:
             entry = self._pods.get(uid)
             if entry is None:
@@ -175,6 +176,10 @@ class SchedulingQueue:
             elif entry.pool in (Pool.UNSCHEDULABLE, Pool.BACKOFF):
                 self._leave(entry)
                 self._activate(entry, Cause.ACTIVATED)
+            elif entry.pool is Pool.GATED:
+                self._leave(entry)
+                if not self._gated(entry, Cause.ACTIVATED):
+                    self._activate(entry, Cause.ACTIVATED)
 
     def on_event(self, event: ClusterEvent) -> None:
         """Something happened in the cluster: wake the parked pods that it may help."""

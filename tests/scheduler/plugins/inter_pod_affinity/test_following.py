@@ -25,6 +25,7 @@ from tests.scheduler.plugins.inter_pod_affinity.worlds import (
     strict_pods,
     term,
 )
+from tests.scheduler.supposing import supposing
 
 
 @pytest.mark.parametrize("many_rows", [1, 100])
@@ -85,7 +86,7 @@ def test_suppositions_leave_no_trace(data: st.DataObject) -> None:
         if not there:
             continue
         gone = data.draw(st.lists(st.sampled_from(there), unique_by=lambda each: each.uid))
-        with world.state.supposing(row, gone, ()):
+        with supposing(world.state, row, gone, ()):
             without = {uid: world.picture.pods.pop(uid) for uid in (each.uid for each in gone)}
             assert found_verdicts(world, evaluation)[name] == wanted_verdicts(world, pod.pod)[name]
             world.picture.pods.update(without)

@@ -11,6 +11,7 @@ from koordinator.scheduler.engine.framework import SKIP_SCORE
 from tests.scheduler.plugins.inter_pod_affinity import reference
 from tests.scheduler.plugins.inter_pod_affinity.readings import found_scores, found_verdicts
 from tests.scheduler.plugins.inter_pod_affinity.worlds import World, make_node, make_pod, must, term
+from tests.scheduler.supposing import supposing
 
 APART = must(term("host", app="a"))
 
@@ -166,7 +167,7 @@ def test_a_pod_that_was_promised_a_node_is_minded_before_it_is_there() -> None:
     pod = world.info(make_pod("x", {"app": "a"}))
     evaluation = world.evaluation(pod)
     assert found_verdicts(world, evaluation) == {"n0": [], "n1": []}
-    with world.state.supposing(world.view.columns.row_of["n0"], (), (promised,)):
+    with supposing(world.state, world.view.columns.row_of["n0"], (), (promised,)):
         assert found_verdicts(world, evaluation) == {"n0": [reference.EXISTING], "n1": []}
     assert found_verdicts(world, evaluation) == {"n0": [], "n1": []}
 

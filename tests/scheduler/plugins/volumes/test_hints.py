@@ -18,6 +18,7 @@ from koordinator.api.kinds import (
 )
 from koordinator.api.pod import AWSElasticBlockStoreVolumeSource, Pod, Volume
 from koordinator.api.volume import TopologySelectorTerm
+from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_event
 from tests.scheduler.plugins.volumes.storage import (
     DRIVER,
@@ -95,8 +96,9 @@ def test_pod_that_gives_its_volume_back() -> None:
     storage = Storage(node("a"), storage_class("wait", provisioner="kubernetes.io/no-provisioner"), volume("v", on="a"))
     storage.add(claim("c"), claim("c2"))
     other = storage.info(pod("other", "c2"))
-    storage.binding.reserve(other, storage.row("a"))
-    storage.binding.unreserve(other, storage.row("a"))
+    state, node_a = CycleState(other), storage.view.columns.reference(storage.row("a"))
+    storage.binding.reserve(state, other, node_a)
+    storage.binding.unreserve(state, other, node_a)
     assert wakes("VolumeBinding", ClusterEvent(EventKind.POD_DELETE, other), storage=storage)
 
 

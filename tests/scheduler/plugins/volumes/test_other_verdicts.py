@@ -28,6 +28,7 @@ from tests.scheduler.plugins.volumes.storage import (
     storage_class,
     volume,
 )
+from tests.scheduler.supposing import supposing
 
 NO_DISK = ["node(s) had no available disk"]
 IN_USE = [
@@ -127,7 +128,7 @@ def test_evicting_the_user_of_a_claim_helps_on_its_node() -> None:
     state = plugin.pre_filter(info).state
     other = storage.state.pod("uid-other")
     assert other is not None
-    with storage.state.supposing(storage.row("a"), [other], []):
+    with supposing(storage.state, storage.row("a"), [other], []):
         assert plugin.filter_one(info, state, storage.row("a")) == 0
     assert plugin.filter_one(info, state, storage.row("a")) != 0
 

@@ -17,6 +17,7 @@ from koordinator.api.volume import BIND_COMPLETED, SELECTED_NODE, PersistentVolu
 from koordinator.base.errors import KoordinatorError
 from koordinator.scheduler.configuration.upstream_arguments import VolumeBindingArgs
 from koordinator.scheduler.engine.binding_points import PodChanges
+from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.framework import PluginError
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.plugins.volumes.binding import VolumeBinding
@@ -99,18 +100,24 @@ class Attempt:
     def __init__(self, storage: Storage, *claims: str, name: str = "p") -> None:
         self.storage = storage
         self.pod = storage.info(pod(name, *claims))
+        self.state = CycleState(self.pod)
+        self.node = storage.view.columns.reference(storage.row("a"))
 
     def reserve(self, name: str = "a") -> PodInfo:
         self.storage.state.assume(self.pod, name)
-        self.storage.binding.reserve(self.pod, self.storage.row(name))
+        self.node = self.storage.view.columns.reference(self.storage.row(name))
+        self.storage.binding.reserve(self.state, self.pod, self.node)
         return self.pod
 
     def unreserve(self) -> None:
-        self.storage.binding.unreserve(self.pod, 0)
+        self.storage.binding.unreserve(self.state, self.pod, self.node)
         self.storage.state.forget(self.pod.uid)
 
+    def pre_binds(self) -> bool:
+        return self.storage.binding.pre_binds(self.state, self.pod, self.node)
+
     def pre_bind(self, writer: FakeWriter) -> None:
-        asyncio.run(self.storage.binding.pre_bind(self.pod, "a", PodChanges(), writer))
+        asyncio.run(self.storage.binding.pre_bind(self.state, self.pod, self.node, PodChanges(), writer))
 
 
 def stored_claim(storage: Storage, name: str) -> PersistentVolumeClaim:
@@ -167,7 +174,8 @@ def test_unreserve_gives_the_volume_back() -> None:
 
 def test_unreserve_without_reserve() -> None:
     storage = Storage(node("a"))
-    storage.binding.unreserve(storage.info(pod("p", "c")), 0)
+    attempt = Attempt(storage, "c")
+    storage.binding.unreserve(attempt.state, attempt.pod, attempt.node)
 
 
 def test_smallest_volume_that_fits_is_taken() -> None:
@@ -209,16 +217,18 @@ def test_one_claim_out_of_sync_leaves_nothing_assumed() -> None:
 
 def test_bound_claims_need_nothing() -> None:
     storage = Storage(node("a"), claim("c", "v"), volume("v", to="c"))
-    reserved = Attempt(storage, "c").reserve()
-    assert not storage.binding.pre_binds(reserved, "a")
+    attempt = Attempt(storage, "c")
+    attempt.reserve()
+    assert not attempt.pre_binds()
 
 
 def test_assumptions_are_shared_by_all_profiles() -> None:
     storage = Storage(node("a"), STATIC, claim("c1"), claim("c2"), volume("v", on="a"))
     Attempt(storage, "c1", name="p1").reserve()
     other = VolumeBinding(None, storage.view)
+    second = Attempt(storage, "c2", name="p2")
     with pytest.raises(PluginError):
-        other.reserve(storage.info(pod("p2", "c2")), storage.row("a"))
+        other.reserve(second.state, second.pod, second.node)
 
 
 # PreBind.
@@ -240,7 +250,7 @@ def test_volume_is_patched_and_awaited() -> None:
     }
     metadata = {"resourceVersion": "3", "annotations": {"pv.kubernetes.io/bound-by-controller": "yes"}}
     assert writer.patches == [("v", {"metadata": metadata, "spec": {"claimRef": reference}})]
-    assert not storage.binding.pre_binds(attempt.pod, "a")
+    assert not attempt.pre_binds()
 
 
 def test_claim_is_patched_and_awaited() -> None:
@@ -408,4 +418,4 @@ def test_migrated_volume_is_checked_by_the_drivers_topology() -> None:
     attempt = Attempt(storage, "c")
     attempt.reserve()
     attempt.pre_bind(FakeWriter(storage, lambda: storage.add(disk), bind(storage, "c", "made")))
-    assert not storage.binding.pre_binds(attempt.pod, "a")
+    assert not attempt.pre_binds()

@@ -19,6 +19,7 @@ from koordinator.api.volume import (
     StorageClass,
     VolumeAttachment,
 )
+from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.evaluation import Evaluation
 from tests.scheduler.plugins.volumes import reference, storage
 from tests.scheduler.plugins.volumes.reference import SELECTED, Picture, Verdict
@@ -85,7 +86,8 @@ class World:
 
     def reserve(self, pod: Pod, name: str) -> None:
         info = self.storage.info(pod)
-        self.storage.binding.reserve(info, self.storage.row(name))
+        node = self.storage.view.columns.reference(self.storage.row(name))
+        self.storage.binding.reserve(CycleState(info), info, node)
         self.reserved[pod.metadata.name] = pod
         unbound = [each for each in reference.claims_of(self.picture, pod) if not reference.is_bound(each)]
         _, pairs, to_make = reference.place(self.picture, unbound, self.picture.nodes[name])

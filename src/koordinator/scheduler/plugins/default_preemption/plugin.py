@@ -39,6 +39,9 @@ class DefaultPreemption(PostFilterPlugin):
     def class_key(self, pod: PodInfo) -> Hashable:
         return None
 
+    def result_key(self, pod: PodInfo) -> Hashable:
+        return pod.priority, pod.pod.spec.preemption_policy
+
     def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
         refusal = self._not_eligible(pod, attempt)
         if refusal:

@@ -18,7 +18,8 @@ from koordinator.api.kinds import (
     Kind,
 )
 from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges, PreBindPlugin, ReservePlugin
-from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
+from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, NodeReference, Rows
+from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.framework import PluginError, PreFilterResult, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -34,6 +35,7 @@ from koordinator.scheduler.plugins.volumes.finder import (
     WRONG_NODE,
     Finder,
 )
+from koordinator.scheduler.plugins.volumes.index import CSI_NODE
 from koordinator.scheduler.plugins.volumes.plugin import VolumePlugin
 from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, volumes_of
 from koordinator.scheduler.plugins.volumes.reservation import Reservation
@@ -61,7 +63,7 @@ class VolumeBinding(VolumePlugin, ReservePlugin, PreBindPlugin):
         CSI_STORAGE_CAPACITIES,
     )
     node_objects: ClassVar[tuple[Kind[Any], ...]] = (CSI_NODES,)
-    reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
+    reads: ClassVar[tuple[AnyAspect, ...]] = (Aspect.NODE, CSI_NODE)
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
@@ -91,31 +93,34 @@ class VolumeBinding(VolumePlugin, ReservePlugin, PreBindPlugin):
     def lacks_of(self, volumes: PodVolumes, state: Any, row: int) -> Sequence[Lack]:
         return binding_lacks(self.index, volumes, row)
 
-    def reserve(self, pod: PodInfo, row: int) -> None:
+    def reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | None:
         volumes = volumes_of(pod)
         if volumes is None or not volumes.claims:
-            return
+            return None
         claims = read_claims(self.index, volumes)
         if isinstance(claims, str):
             raise PluginError(claims)
         if not claims.unbound:
-            return
-        finding = Finder(self.index, claims).find(row)
+            return None
+        finding = Finder(self.index, claims).find(node.index)
         if finding.code:
             raise PluginError("; ".join(reason.text for reason in self.reasons(pod, None, finding.code)))
-        reservation = Reservation(pod, self.view.columns.names[row])
+        reservation = Reservation(pod, node.name)
         reservation.assume(self.index, finding)
         self._reservations[pod.uid] = reservation
+        return None
 
-    def unreserve(self, pod: PodInfo, row: int) -> None:
+    def unreserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> None:
         reservation = self._reservations.pop(pod.uid, None)
         if reservation is not None:
             reservation.revert(self.index)
 
-    def pre_binds(self, pod: PodInfo, node_name: str) -> bool:
+    def pre_binds(self, state: CycleState, pod: PodInfo, node: NodeReference) -> bool:
         return pod.uid in self._reservations
 
-    async def pre_bind(self, pod: PodInfo, node_name: str, changes: PodChanges, writer: ClusterWriter) -> None:
+    async def pre_bind(
+        self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter
+    ) -> None:
         reservation = self._reservations[pod.uid]
         await reservation.write(writer)
         try:

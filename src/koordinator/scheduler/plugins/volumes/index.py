@@ -29,7 +29,7 @@ from koordinator.api.volume import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from koordinator.scheduler.engine.columns import Aspect
+from koordinator.scheduler.engine.columns import Aspect, NamedAspect
 from koordinator.scheduler.engine.framework import Observer
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
@@ -42,6 +42,8 @@ from koordinator.scheduler.plugins.volumes.pod_volumes import known_volumes
 from koordinator.scheduler.plugins.volumes.volume_lists import VolumeLists, class_of_volume, hosts_of_volume, is_free
 
 _NAME: Final = "volumes"
+CSI_NODE: Final = NamedAspect.of_objects(CSI_NODES)
+"""What the CSINode of a node says."""
 _NO_CAPACITIES: Final[Mapping[str, CSIStorageCapacity]] = {}
 
 
@@ -160,7 +162,7 @@ class VolumeIndex(Observer):
         if before is node or (before and node and _drivers(before) == _drivers(node)):
             return
         self.attached.forget(row)
-        self.view.columns.touch(row, Aspect.NODE)
+        self.view.columns.touch(row, self.view.columns.aspect(CSI_NODE))
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
         if pod.pod.spec.volumes and (volumes := known_volumes(pod)) is not None and self.placed.add(row, volumes):

@@ -18,7 +18,7 @@ from koordinator.api.kinds import (
     Kind,
 )
 from koordinator.api.volume import CSINode, PersistentVolumeClaim
-from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
+from koordinator.scheduler.engine.columns import AnyAspect, Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import PluginError, PreFilterResult, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -26,6 +26,7 @@ from koordinator.scheduler.explain.explainer import Lack
 from koordinator.scheduler.plugins.volumes.binding_hints import uses
 from koordinator.scheduler.plugins.volumes.claims import claim_not_found
 from koordinator.scheduler.plugins.volumes.csi_volumes import counts_on, csi_of_claim, limits_of
+from koordinator.scheduler.plugins.volumes.index import CSI_NODE
 from koordinator.scheduler.plugins.volumes.migration import CsiVolume, TranslationError, translate
 from koordinator.scheduler.plugins.volumes.plugin import VolumePlugin
 from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, known_volumes, volumes_of
@@ -60,7 +61,7 @@ class NodeVolumeLimits(VolumePlugin):
         VOLUME_ATTACHMENTS,
     )
     node_objects: ClassVar[tuple[Kind[Any], ...]] = (CSI_NODES,)
-    reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS)
+    reads: ClassVar[tuple[AnyAspect, ...]] = (Aspect.NODE, CSI_NODE, Aspect.PODS)
 
     def context(self, volumes: PodVolumes) -> Hashable:
         return self._new_volumes(volumes)

@@ -1,0 +1,90 @@
+"""What a plugin may do beside deciding (upstream: framework.Handle): one for each profile.
+
+A plugin has it as ``self.handle`` once its profile is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Literal, Protocol, TypeVar
+
+from koordinator.api.pod import Pod
+from koordinator.scheduler.engine.cluster_state import ClusterState
+from koordinator.scheduler.engine.events import ClusterEvent
+from koordinator.scheduler.engine.framework import Plugin
+from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.simulation import Simulation
+from koordinator.scheduler.engine.waiting_pods import WaitingPods
+
+P = TypeVar("P", bound=Plugin)
+
+
+class SchedulerServices(Protocol):
+    """What the scheduler around the engine does for plugins."""
+
+    def activate(self, uids: Iterable[str]) -> None: ...
+    def announce(self, event: ClusterEvent) -> None: ...
+    def set_pseudo_pod(self, pod: Pod) -> None: ...
+    def remove_pseudo_pod(self, pod: Pod) -> None: ...
+    def pod_event(
+        self, pod: Pod, event_type: Literal["Normal", "Warning"], reason: str, action: str, note: str
+    ) -> None: ...
+
+
+class Handle:
+    """``profile`` is the plugin's own, with all its plugins."""
+
+    def __init__(self, profile: Profile, state: ClusterState, check_time: Callable[[], None]) -> None:
+        self.profile = profile
+        self._state = state
+        self._check_time = check_time
+        self._services: SchedulerServices | None = None
+
+    def connect(self, services: SchedulerServices) -> None:
+        """There is a queue from now on. An engine alone, as in tests and in what-if questions, has none."""
+        self._services = services
+
+    def plugin(self, kind: type[P]) -> P | None:
+        """The first plugin of the profile that is a ``kind``, a class or a protocol of an extension point."""
+        return self.profile.first(kind)
+
+    @property
+    def waiting(self) -> WaitingPods:
+        """The pods of all profiles that wait at Permit: to iterate over, to allow and to reject. What becomes of a pod
+        that is allowed or rejected happens soon, and never before the present call of the plugin has returned."""
+        return self._state.view.waiting
+
+    def simulate(self) -> Simulation:
+        """A block in which pods come and go as they would; at its end all is as it was."""
+        return Simulation(self.profile, self._state, self._check_time)
+
+    def activate(self, uids: Iterable[str]) -> None:
+        """Try these pods soon, whatever they wait for: back-off, an event, or a PreEnqueue plugin, which is asked
+        again. Those that are being tried are tried again if that fails."""
+        if self._services is not None:
+            self._services.activate(uids)
+
+    def announce(self, event: ClusterEvent) -> None:
+        """Something has happened that only the plugin knows of: unschedulable pods whose plugins register this kind of
+        event are asked about, see ``Plugin.wakes_on``."""
+        if self._services is not None:
+            self._services.announce(event)
+
+    def set_pseudo_pod(self, pod: Pod) -> None:
+        """A pod that no API server has, such as the one that stands for a reservation, is new or has changed. Without a
+        node it is scheduled like any other; with one it counts there. Done when the present decision, or event, is
+        over. Nobody writes a status or records an event of it: see FailureHandler and BindPlugin."""
+        if self._services is not None:
+            self._services.set_pseudo_pod(pod)
+
+    def remove_pseudo_pod(self, pod: Pod) -> None:
+        """The pod is there no more, as if it had been deleted."""
+        if self._services is not None:
+            self._services.remove_pseudo_pod(pod)
+
+    def pod_event(
+        self, pod: Pod, event_type: Literal["Normal", "Warning"], reason: str, action: str, note: str
+    ) -> None:
+        """Record an event about a pod in the name of the profile that handles it."""
+        if self._services is not None:
+            self._services.pod_event(pod, event_type, reason, action, note)

@@ -1,0 +1,194 @@
+"""Changes of the cluster state that are all taken back: what would be if some pods were gone and others were there.
+
+Every observer is told, so that each plugin can be asked about nodes as they might be; allocations go and come with
+their pods. At the end everything is as before, the order of pods and the versions of rows included, whatever was raised
+in between: who has computed something from these rows before need not do so again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol, Self
+
+from koordinator.scheduler.engine.adjustment import Adjustment
+from koordinator.scheduler.engine.allocations import Allocation
+from koordinator.scheduler.engine.pod_info import PodInfo
+
+if TYPE_CHECKING:
+    from koordinator.scheduler.engine.cluster_state import ClusterState, PlacedPod
+
+
+class _Change(Protocol):
+    """``apply`` and ``revert`` by turns; ``revert`` also after an ``apply`` that has failed."""
+
+    def apply(self) -> None: ...
+    def revert(self) -> None: ...
+
+
+class _Departure:
+    def __init__(self, state: ClusterState, placed: PlacedPod) -> None:
+        self._state = state
+        self.placed = placed
+
+    def apply(self) -> None:
+        self._state.take_off(self.placed)
+
+    def revert(self) -> None:
+        self._state.put_back(self.placed)
+
+
+class _Return:
+    def __init__(self, departure: _Departure) -> None:
+        self._departure = departure
+
+    def apply(self) -> None:
+        self._departure.revert()
+
+    def revert(self) -> None:
+        self._departure.apply()
+
+
+class _Arrival:
+    def __init__(self, state: ClusterState, pod: PodInfo, node_name: str) -> None:
+        self._state = state
+        self._pod = pod
+        self._node_name = node_name
+
+    def apply(self) -> None:
+        self._state.assume(self._pod, self._node_name)
+
+    def revert(self) -> None:
+        self._state.forget(self._pod.uid)
+
+
+class _Allocating:
+    def __init__(self, state: ClusterState, row: int, pod: PodInfo, plugin: str, allocation: Allocation) -> None:
+        self._ledger = state.view.allocations
+        self._row = row
+        self._pod = pod
+        self._plugin = plugin
+        self._allocation = allocation
+
+    def apply(self) -> None:
+        self._ledger.take(self._row, self._pod, self._plugin, self._allocation)
+
+    def revert(self) -> None:
+        self._ledger.release(self._row, self._pod, self._plugin)
+
+
+class _Shift:
+    def __init__(self, state: ClusterState, row: int, adjustment: Adjustment) -> None:
+        self._columns = state.view.columns
+        self._row = row
+        self._adjustment = adjustment
+        self._is_applied = False
+
+    def apply(self) -> None:
+        self._columns.add_request(self._row, self._adjustment.amounts, self._adjustment.non_zero, 1)
+        self._is_applied = True
+
+    def revert(self) -> None:
+        if self._is_applied:
+            self._columns.add_request(self._row, self._adjustment.amounts, self._adjustment.non_zero, -1)
+            self._is_applied = False
+
+
+class Journal:
+    """A block in which changes are made and at the end of which they are taken back, the last one first.
+
+    Not a generator: a plugin that uses it may be interrupted at any place, and a generator would not be resumed then.
+    """
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._changes: list[_Change] = []
+        self._pods_on: dict[int, dict[str, PodInfo]] = {}
+        """By row that was changed, its pods in the order in which they were at first."""
+        self.count = 0
+        """Grows with every change, and with every one that is taken back."""
+        self.has_added = False
+        """Whether there has been any change but that pods were removed."""
+
+    def __enter__(self) -> Self:
+        self._state.view.columns.begin_simulation()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self.undo(0)
+        finally:
+            self._state.view.pods_on.update(self._pods_on)
+            self._state.view.columns.end_simulation()
+
+    @property
+    def rows(self) -> Iterable[int]:
+        """The rows that have been changed, those of changes that were undone included."""
+        return self._pods_on.keys()
+
+    @property
+    def mark(self) -> int:
+        """To ``undo`` all that is done from now on."""
+        return len(self._changes)
+
+    def undo(self, mark: int) -> None:
+        """Take back what was done since, the last first. What an observer raises comes out when all is done."""
+        failed: Exception | None = None
+        while len(self._changes) > mark:
+            self.count += 1
+            try:
+                self._changes.pop().revert()
+            except Exception as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def remove(self, uid: str) -> bool:
+        """Take the pod off its node; False if it is on no known node."""
+        placed = self._state.placed(uid)
+        if placed is None or placed.row < 0:
+            return False
+        self._do(placed.row, _Departure(self._state, placed))
+        return True
+
+    def put_back(self, uid: str) -> bool:
+        """Put a pod that was removed back, with all that it held; False if it was not removed."""
+        if self._state.placed(uid) is not None:
+            return False
+        for change in reversed(self._changes):
+            if isinstance(change, _Departure) and change.placed.pod.uid == uid:
+                self._do(change.placed.row, _Return(change))
+                return True
+        return False
+
+    def place(self, pod: PodInfo, row: int) -> bool:
+        """Put the pod on the node of ``row``; False if it is on a node already."""
+        if self._state.placed(pod.uid) is not None:
+            return False
+        self._do(row, _Arrival(self._state, pod, self._state.view.columns.names[row]))
+        return True
+
+    def allocate(self, row: int, pod: PodInfo, plugin: str, allocation: Allocation) -> None:
+        """Let a pod that was placed on ``row`` hold this."""
+        self._do(row, _Allocating(self._state, row, pod, plugin, allocation))
+
+    def adjust(self, row: int, adjustment: Adjustment) -> None:
+        """All that an adjustment says."""
+        for pod in adjustment.removed:
+            self.remove(pod.uid)
+        for pod in adjustment.added:
+            self.place(pod, row)
+        if adjustment.amounts or any(adjustment.non_zero):
+            self._do(row, _Shift(self._state, row, adjustment))
+
+    def _do(self, row: int, change: _Change) -> None:
+        pods_on = self._state.view.pods_on
+        if row not in self._pods_on:
+            self._pods_on[row] = pods_on[row]
+            pods_on[row] = dict(pods_on[row])
+        self.count += 1
+        self.has_added |= not isinstance(change, _Departure)
+        self._changes.append(change)
+        change.apply()

@@ -1,0 +1,87 @@
+"""Nodes that one class of pods sees otherwise than they are: those where a reservation holds something for its pods.
+
+What plugins find out about nodes is shared by all classes; of the few rows that transformers adjust for a class, the
+class keeps codes and scores of its own, beside and in place of the shared ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from koordinator.scheduler.engine.adjustment import Adjustment, checked
+from koordinator.scheduler.engine.columns import Rows
+from koordinator.scheduler.engine.extender import FilterTransformer, ScoreTransformer
+from koordinator.scheduler.engine.findings import FilterFindings, ScoreFindings
+from koordinator.scheduler.engine.journal import Journal
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.profile import Profile
+
+
+@dataclass(frozen=True, slots=True)
+class SeenRow:
+    """What plugins say of a row as the class sees it."""
+
+    codes: tuple[int, ...]
+    """In the order of the class's filters."""
+    scores: tuple[int, ...]
+    """Weighted; what ``normalize`` starts from where the plugin has one."""
+
+
+class RowOverlays:
+    """What transformers make of rows for the class of ``pod``; falsy where none has anything to say for it."""
+
+    def __init__(self, profile: Profile, pod: PodInfo) -> None:
+        self._pod = pod
+        self._before_filter: list[FilterTransformer] = [
+            each for each in profile.filter_transformers if each.transforms(pod)
+        ]
+        self._before_score: list[ScoreTransformer] = [
+            each for each in profile.score_transformers if each.transforms(pod)
+        ]
+
+    def __bool__(self) -> bool:
+        return bool(self._before_filter or self._before_score)
+
+    def rows(
+        self, rows: Rows, filters: Sequence[FilterFindings], scores: Sequence[ScoreFindings]
+    ) -> dict[int, SeenRow]:
+        """Those of ``rows`` that the class sees otherwise, judged so."""
+        for_filters = [self._of_filter(each, rows) for each in self._before_filter]
+        for_scores = [self._of_score(each, rows) for each in self._before_score]
+        adjusted = {row for adjustments in (*for_filters, *for_scores) for row in adjustments}
+        found: dict[int, SeenRow] = {}
+        for row in sorted(adjusted):
+            own_filters = [each[row] for each in for_filters if row in each]
+            own_scores = [each[row] for each in for_scores if row in each]
+            found[row] = self._judge(row, own_filters, own_scores, filters, scores)
+        return found
+
+    def show(self, journal: Journal, rows: Rows) -> None:
+        """Make ``rows`` as Filter plugins see them for this class."""
+        for transformer in self._before_filter:
+            for row, adjustment in self._of_filter(transformer, rows).items():
+                journal.adjust(row, adjustment)
+
+    def _judge(
+        self,
+        row: int,
+        for_filters: Iterable[Adjustment],
+        for_scores: Iterable[Adjustment],
+        filters: Sequence[FilterFindings],
+        scores: Sequence[ScoreFindings],
+    ) -> SeenRow:
+        first = (*self._before_filter, *self._before_score)[0]
+        with first.view.what_if() as journal:
+            for adjustment in for_filters:
+                journal.adjust(row, adjustment)
+            codes = tuple([entry.plugin.filter_one(entry.pod, entry.state, row) for entry in filters])
+            for adjustment in for_scores:
+                journal.adjust(row, adjustment)
+            return SeenRow(codes, tuple([score.score_of(row) for score in scores]))
+
+    def _of_filter(self, transformer: FilterTransformer, rows: Rows) -> Mapping[int, Adjustment]:
+        return checked(transformer.view.columns, transformer.before_filter(self._pod, rows), transformer.name)
+
+    def _of_score(self, transformer: ScoreTransformer, rows: Rows) -> Mapping[int, Adjustment]:
+        return checked(transformer.view.columns, transformer.before_score(self._pod, rows), transformer.name)

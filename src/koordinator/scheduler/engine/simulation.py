@@ -1,0 +1,232 @@
+"""A simulation: what filters and allocators would say if some pods were gone and others were there, on any nodes.
+
+PostFilter plugins look for room with it, and plugins that plan for many pods at once, such as the members of a gang.
+Whatever is changed in its block is taken back at the end of the block, see ``Journal``; a plugin that fails in between,
+or the time that is up, changes nothing about that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from koordinator.scheduler.engine.binding_points import AllocatorPlugin
+from koordinator.scheduler.engine.class_plan import ClassPlan, plan_class
+from koordinator.scheduler.engine.cluster_state import ClusterState
+from koordinator.scheduler.engine.cycle_state import CycleState
+from koordinator.scheduler.engine.evaluation import Evaluation
+from koordinator.scheduler.engine.findings import FilterFindings
+from koordinator.scheduler.engine.fit_error import restricted_text
+from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.engine.journal import Journal
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.row_overlays import RowOverlays
+from koordinator.scheduler.engine.verdicts import Failure
+
+Predicate = Callable[[PodInfo, int], Reason | None]
+"""Why the pod must not go to the row as things would be, although all filters pass."""
+
+
+class _Planned:
+    """What pods of one class are judged by; ``evaluation`` holds for the nodes as they are."""
+
+    def __init__(self, profile: Profile, plan: ClassPlan, pod: PodInfo, evaluation: Evaluation | None) -> None:
+        self.plan = plan
+        self.pod = plan.pod or pod
+        self.overlays = RowOverlays(profile, self.pod)
+        self._evaluation = evaluation
+        self._far_reaching = [entry for entry in plan.filters if entry.follows]
+        self._informed_of = 0
+
+    def inform(self, journal: Journal) -> None:
+        """Tell the filters of which the verdict on a node depends on others what has changed since the last time."""
+        if self._far_reaching and self._informed_of != journal.count:
+            self._informed_of = journal.count
+            rows = np.array(sorted(journal.rows), dtype=np.intp)
+            for entry in self._far_reaching:
+                entry.plugin.follow(self.pod, entry.state, rows)
+
+    def failure(self, row: int, *, added: bool) -> Failure | None:
+        """The first filter that rejects the row."""
+        for entry in self._questions(row, added=added):
+            code = entry.plugin.filter_one(self.pod, entry.state, row)
+            if code:
+                return Failure(entry.plugin, entry.state, code, np.array((row,), dtype=np.intp))
+        return None
+
+    def _questions(self, row: int, *, added: bool) -> Sequence[FilterFindings]:
+        questions = self._evaluation.open_questions(row, added=added) if self._evaluation is not None else None
+        return self.plan.filters if questions is None else questions
+
+
+class Simulation:
+    """``with simulation:``, in which pods come and go as they would. Simulations may be nested.
+
+    ``known`` are classes of pods with evaluations that are current, by their keys: fewer filters need to be asked.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        state: ClusterState,
+        check_time: Callable[[], None],
+        known: Iterable[tuple[Hashable, Evaluation]] = (),
+    ) -> None:
+        self._profile = profile
+        self._state = state
+        self._check_time = check_time
+        self._journal = Journal(state)
+        self._planned = {key: _Planned(profile, each.plan, each.pod, each) for key, each in known}
+        self._predicates: list[Predicate] = []
+        self._allocators = [each for each in profile.reserve if isinstance(each, AllocatorPlugin)]
+
+    def __enter__(self) -> Self:
+        self._journal.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self._journal.undo(0)
+            for planned in self._planned.values():
+                planned.inform(self._journal)
+        finally:
+            self._journal.__exit__(kind, error, traceback)
+
+    def require(self, predicate: Predicate) -> None:
+        """``predicate`` is asked about each pod that passes all filters, from now on."""
+        self._predicates.append(predicate)
+
+    @property
+    def mark(self) -> int:
+        """To ``undo`` all that is done from now on."""
+        return self._journal.mark
+
+    def undo(self, mark: int) -> None:
+        """Take back what was done since ``mark``."""
+        self._journal.undo(mark)
+
+    def remove(self, pod: PodInfo) -> bool:
+        """Take the pod off its node, with its allocations; False if it is on no known node."""
+        return self._journal.remove(pod.uid)
+
+    def put_back(self, pod: PodInfo) -> bool:
+        """Put a pod that was removed back on its node, with its allocations; False if it was not removed."""
+        return self._journal.put_back(pod.uid)
+
+    def place(self, pod: PodInfo, row: int) -> Reason | None:
+        """Put the pod on the node of ``row``, with what allocators give it there; with a reason, if one of them cannot,
+        or the pod is on a node already, nothing has changed."""
+        mark, node, cycle = self.mark, self._state.view.columns.reference(row), CycleState(pod)
+        cycle.node = node
+        if not self._journal.place(pod, row):
+            return Reason(f"the pod is on node {self._state.node_of(pod.uid)} already")
+        refusal: Reason | None = None
+        try:
+            for plugin in self._allocators:
+                answer = plugin.allocate(cycle, pod, node)
+                if isinstance(answer, Reason):
+                    refusal = answer
+                    break
+                if answer is not None:
+                    self._journal.allocate(row, pod, plugin.name, answer)
+        except BaseException:
+            self.undo(mark)
+            raise
+        if refusal is not None:
+            self.undo(mark)
+        return refusal
+
+    def fits(self, pod: PodInfo, row: int, *, ignoring: Collection[str] = ()) -> bool:
+        """Whether the pod would pass all filters and predicates on ``row``. Nominated pods of at least its importance
+        count as being there, but for those of which the uid is in ``ignoring``."""
+        return not self.reasons(pod, row, ignoring=ignoring)
+
+    def reasons(self, pod: PodInfo, row: int, *, ignoring: Collection[str] = ()) -> Sequence[Reason]:
+        """Why it would not; empty if it would."""
+        failure = self.failure(pod, row, ignoring=ignoring)
+        if isinstance(failure, Failure):
+            return failure.plugin.reasons(pod, failure.state, failure.code)
+        return (failure,) if failure is not None else ()
+
+    def failure(self, pod: PodInfo, row: int, *, ignoring: Collection[str] = ()) -> Failure | Reason | None:
+        """Who would reject the row for the pod: a filter, or else PreFilter or a predicate with a reason."""
+        self._check_time()
+        planned = self._plan_of(pod)
+        if planned.plan.rejection is not None:
+            return planned.plan.rejection[1]
+        names = planned.plan.restricted_to
+        if names is not None and self._state.view.columns.names[row] not in names:
+            return Reason(restricted_text(planned.plan.restricted_by), unresolvable=True)
+        mark = self.mark
+        try:
+            for other in nominated_before(self._state, pod, row):
+                if other.uid not in ignoring:
+                    self._journal.place(other, row)
+            if planned.overlays:
+                planned.overlays.show(self._journal, np.array((row,), dtype=np.intp))
+            planned.inform(self._journal)
+            found: Failure | Reason | None = planned.failure(row, added=self._journal.has_added)
+        finally:
+            self.undo(mark)
+        return found or self._predicted(pod, row)
+
+    def reprieve(self, pod: PodInfo, row: int, candidates: Sequence[PodInfo]) -> list[PodInfo] | None:
+        """Those of ``candidates`` that have to leave ``row`` for the pod to fit: all are removed, each is put back,
+        from the front, if the pod still fits. They stay removed in the simulation. None, with nothing changed, when
+        the pod does not even fit without all of them."""
+        mark = self.mark
+        for candidate in candidates:
+            self.remove(candidate)
+        if not self.fits(pod, row):
+            self.undo(mark)
+            return None
+        victims: list[PodInfo] = []
+        for candidate in candidates:
+            before = self.mark
+            self._journal.put_back(candidate.uid)
+            if not self.fits(pod, row):
+                self.undo(before)
+                victims.append(candidate)
+        return victims
+
+    def _predicted(self, pod: PodInfo, row: int) -> Reason | None:
+        for predicate in self._predicates:
+            reason = predicate(pod, row)
+            if reason is not None:
+                return reason
+        return None
+
+    def _plan_of(self, pod: PodInfo) -> _Planned:
+        key = self._profile.class_key(pod)
+        planned = self._planned.get(key)
+        if planned is None:
+            plan = plan_class(self._profile, self._state.view.columns, pod, with_scores=False)
+            planned = self._planned[key] = _Planned(self._profile, plan, pod, None)
+        return planned
+
+
+def nominated_before(state: ClusterState, pod: PodInfo, row: int) -> list[PodInfo]:
+    """The pods that were promised room on ``row`` and that ``pod`` may not take it from: not on a node yet, and more
+    important, or equally so and promised earlier."""
+    view = state.view
+    nominated = view.nominations.on(view.columns.names[row])
+    if not nominated:
+        return []
+    found: list[PodInfo] = []
+    seen = False
+    for other in nominated:
+        if other.uid == pod.uid:
+            # Those of its own importance that come later wait for it, or each would wait for the other.
+            seen = True
+            continue
+        # Another scheduler does not know of our promises: to equals of it we would wait for each other, too.
+        counts_equals = not seen and not view.nominations.is_foreign(other.uid)
+        if other.priority + counts_equals > pod.priority and state.node_of(other.uid) is None:
+            found.append(other)
+    return found
