@@ -83,7 +83,9 @@ class Agent:
     def __init__(self, options: Options, given: Dependencies) -> None:
         self._options = options
         self._given = given
-        self._states = StatesInformer(given.client, options.node_name, clock=given.clock, random=given.random)
+        self._states = StatesInformer(
+            given.client, options.node_name, clock=given.clock, random=given.random, metrics=given.metrics
+        )
         self._cache = RingMetricCache(
             {group: Retention(options.collect_interval, seconds) for group, seconds in _RETENTIONS.items()},
             options.cache_bytes,
