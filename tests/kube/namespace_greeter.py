@@ -121,7 +121,7 @@ async def _run(configuration: GreeterConfiguration, election: LeaderElectionConf
             client, election, clock=clock, random=random, metrics=metrics, watchdog=lease_watchdog(), again=True
         )
         leadership.announce_by(events, _PROGRAM)
-        informers = InformerSet(client, clock=clock, random=random)
+        informers = InformerSet(client, clock=clock, random=random, metrics=metrics)
         reconcilers = Reconcilers(clock, metrics, "namespace_greeter_reconcile_total")
         greeter = Greeter(leadership.guard(client), informers, reconcilers, configuration.greeting, process)
         health, servers = HealthChecks(), Servers(metrics, clock)

@@ -10,7 +10,6 @@ from koordinator.api.kinds import NODES, PODS
 from koordinator.api.node import Node
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
-from koordinator.kube.informer_metrics import InformerCollector
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.store import by_namespace
 from tests.kube.fake_client import ScriptedClient, as_client, metadata, not_found, page
@@ -86,12 +85,12 @@ def test_metrics_count_per_informer() -> None:
     async def scenario() -> str:
         client, clock, metrics = ScriptedClient(), ManualClock(), Metrics()
         client.lists.append(page(pod("a", 1), version=5))
-        informers = InformerSet(as_client(client), clock=clock)
+        informers = InformerSet(as_client(client), clock=clock, metrics=metrics)
         informers.informer(PODS)
-        metrics.register(InformerCollector(informers, clock))
         async with informers.started():
             return metrics.exposition()[0].decode()
 
     text = asyncio.run(scenario())
     assert 'informer_added_total{kind="pods",selection="pods"} 1.0' in text
     assert 'informer_objects{kind="pods",selection="pods"} 1.0' in text
+    assert 'informer_seconds_since_contact{kind="pods",selection="pods"} 0.0' in text

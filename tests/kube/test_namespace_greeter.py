@@ -74,6 +74,7 @@ def test_from_start_to_stop(tmp_path: Path) -> None:
             exposed = await got(metrics, "/metrics")
             assert 'namespace_greeter_reconcile_total{controller="greeter",result="success"}' in exposed
             assert 'loop_last_success_timestamp_seconds{loop="controller greeter"}' in exposed
+            assert 'informer_seconds_since_contact{kind="namespaces",selection="namespaces"}' in exposed
             assert 'leader_election_master_status{name="namespace-greeter"} 1.0' in exposed
             process.terminate()
             _, said = await process.communicate()

@@ -113,7 +113,9 @@ class Agent:
     def __init__(self, options: Options, given: Dependencies) -> None:
         self._options = options
         self._given = given
-        self.states = StatesInformer(given.client, options.node_name, clock=given.clock, random=given.random)
+        self.states = StatesInformer(
+            given.client, options.node_name, clock=given.clock, random=given.random, metrics=given.metrics
+        )
         """What is known of the node and its pods."""
         self._cache = RingMetricCache(_retentions(options), options.cache_bytes)
         self._loops = LoopSupervisor(clock=given.clock, random=given.random, metrics=given.metrics)

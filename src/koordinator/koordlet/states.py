@@ -14,6 +14,7 @@ from koordinator.api.nodeslo import NodeSLO
 from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
+from koordinator.base.metrics import Metrics
 from koordinator.koordlet.pods import NodePod, node_pods
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
@@ -33,10 +34,10 @@ PodsCallback = Callable[[Sequence[NodePod]], None]
 class StatesInformer:
     """Call ``sync_pods`` every few seconds; ``run`` follows the objects of the API server."""
 
-    def __init__(self, client: Client, node_name: str, *, clock: Clock, random: Random) -> None:
+    def __init__(self, client: Client, node_name: str, *, clock: Clock, random: Random, metrics: Metrics) -> None:
         self._clock = clock
         self._name = node_name
-        self._informers = InformerSet(client, clock=clock, random=random)
+        self._informers = InformerSet(client, clock=clock, random=random, metrics=metrics)
         own = f"metadata.name={node_name}"
         self._nodes = self._informers.informer(NODES, field_selector=own)
         # Agents start before koord-manager has installed anything: a kind that is not there yet has no object yet.

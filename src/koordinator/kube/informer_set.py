@@ -12,7 +12,9 @@ from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
 from koordinator.base.clock import Clock, SystemClock
 from koordinator.base.deadline import within
+from koordinator.base.metrics import Metrics
 from koordinator.kube.informer import Informer
+from koordinator.kube.informer_metrics import InformerCollector
 from koordinator.kube.interface import Client
 from koordinator.kube.reflector import ReflectorOptions, Selection
 from koordinator.kube.store import IndexFunction
@@ -29,14 +31,19 @@ class InformerSet:
         *,
         clock: Clock | None = None,
         random: Random | None = None,
+        metrics: Metrics | None = None,
         options: ReflectorOptions | None = None,
     ) -> None:
+        """``metrics`` get what each informer counts, and since when it has not heard of the API server; a program has
+        one set with metrics."""
         self._client = client
         self._clock = clock or SystemClock()
         self._random = random or Random()
         self._options = options
         self._informers: dict[Selection[Any], Informer[Any]] = {}
         self._running = False
+        if metrics is not None:
+            metrics.register(InformerCollector(self, self._clock))
 
     def __iter__(self) -> Iterator[Informer[Any]]:
         return iter(self._informers.values())

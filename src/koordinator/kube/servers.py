@@ -68,11 +68,6 @@ class Servers:
                 _Planned(address, health or HealthChecks(), routes, certificate, profiles, dispensable)
             )
 
-    @property
-    def bound_ports(self) -> Sequence[int]:
-        """Of the servers that run, in the order in which they were added."""
-        return [server.bound_port for server in self._running]
-
     async def __aenter__(self) -> Self:
         try:
             for planned in self._planned:

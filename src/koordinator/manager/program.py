@@ -74,7 +74,7 @@ class Manager:
         self._leadership = leadership
         self._clock = given.clock
         self._metrics = given.metrics
-        self._informers = InformerSet(given.client, clock=given.clock, random=given.random)
+        self._informers = InformerSet(given.client, clock=given.clock, random=given.random, metrics=given.metrics)
         self._events = EventBroadcaster(
             given.client,
             instance=given.instance,

@@ -23,7 +23,8 @@ class SchedulerMetrics:
     """Durations are in seconds."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
+        self.registered = metrics
+        """Those of the program, in which they are all kept."""
         self._attempts = metrics.tally(
             "scheduler_schedule_attempts_total",
             "Number of attempts to schedule pods, by the result. 'unschedulable' means a pod could not be scheduled, "
@@ -174,7 +175,7 @@ class SchedulerMetrics:
 
     def observe_parked(self, pods: Callable[[], Iterable[QueuedPod]]) -> None:
         """Where to read, at each scrape, which plugins keep pods waiting."""
-        self._metrics.register(_Unschedulable(pods))
+        self.registered.register(_Unschedulable(pods))
 
     def failed(self, profile: str, reason: str, attempt: float) -> None:
         """An attempt ended without a binding; ``reason`` is that of the PodScheduled condition."""
@@ -195,15 +196,15 @@ class SchedulerMetrics:
 
     def observe_incoming(self, counts: Mapping[tuple[Pool, str], int]) -> None:
         """What the queue counts, read at each scrape: how often a pod came into a pool because of what."""
-        self._metrics.register(_Incoming(counts))
+        self.registered.register(_Incoming(counts))
 
     def loops(self, clock: Clock) -> LoopMetrics:
         """The heartbeats of the program's loops."""
-        return LoopMetrics(clock, self._metrics)
+        return LoopMetrics(clock, self.registered)
 
     def observe_sizes(self, pending: Callable[[Pool], int], cached: Callable[[], dict[str, int]]) -> None:
         """Where to read the sizes of the queue's pools, and of the cache by type, at each scrape."""
-        self._metrics.register(_Sizes(pending, cached))
+        self.registered.register(_Sizes(pending, cached))
 
 
 class _Sizes(Collector):
