@@ -106,7 +106,7 @@ def export_cache(metrics: AgentMetrics, cache: RingMetricCache) -> None:
     metrics.latest("metric_cache_series", "Series that the metric cache keeps.", (), lambda: [((), cache.series_count)])
     metrics.latest("metric_cache_bytes", "What its samples take.", (), lambda: [((), cache.size_bytes)])
     metrics.latest(
-        "metric_cache_rejected_samples",
+        "metric_cache_rejected_samples_total",
         "Samples since the start that were dropped for want of memory.",
         (),
         lambda: [((), cache.rejected_samples)],
@@ -116,7 +116,10 @@ def export_cache(metrics: AgentMetrics, cache: RingMetricCache) -> None:
 def export_reading(metrics: AgentMetrics, meter: CgroupMeter, advisor: MetricsAdvisor) -> None:
     """What measuring costs."""
     metrics.latest(
-        "cgroup_files_read", "Files of cgroups read every round, since the start.", (), lambda: [((), meter.files_read)]
+        "cgroup_files_read_total",
+        "Files of cgroups read every round, since the start.",
+        (),
+        lambda: [((), meter.files_read)],
     )
     metrics.latest("cgroup_files_open", "Those that are kept open.", (), lambda: [((), meter.open_files)])
     metrics.latest(
