@@ -197,11 +197,11 @@ class NodeMetricReporter:
                 self._said_absent = True
             return
         self._said_absent = False
-        slo = self._states.node_slo
+        slo = self._states.node_slo_spec
         given = NodeMetricInput(
             policy=self._states.collect_policy,
             pods=self._states.pods,
-            host_applications=slo.spec.host_applications if slo else (),
+            host_applications=slo.host_applications if slo else (),
         )
         status = node_metric_status(self._cache, given, self._clock.now())
         try:
