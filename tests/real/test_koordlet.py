@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,10 +20,12 @@ import pytest
 
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.cgroup_reader import CgroupReader
+from tests.free_ports import free_ports
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 _NODE = "koordlet-node"
 _PODS = 5
+_BEST_EFFORT = Path("/sys/fs/cgroup/cpu/kubepods/besteffort/cpu.cfs_quota_us")
 _WINDOW = 60
 """Seconds that a report averages over."""
 
@@ -60,6 +63,9 @@ def node(real_cluster: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         real.kubectl("apply", "-f", str(_REPOSITORY / "config/crd"))
         real.kubectl("create", "namespace", "koordlet-test")
         real.kubectl("apply", "-f", "-", given="\n".join(_manifest(number) for number in range(_PODS)))
+        # What suppression by quota writes.
+        _until(_BEST_EFFORT.is_file, 60)
+        _BEST_EFFORT.write_text("10000")
         _until(lambda: len(_running(real)) == _PODS, 60)
         yield real
     finally:
@@ -69,11 +75,13 @@ def node(real_cluster: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 def _manifest(number: int) -> str:
+    """Pod 0 burns CPU up to its limit; pod 1 burns CPU as best effort, and has no limit of its own."""
+    labels = {"koordinator.sh/qosClass": "BE"} if number == 1 else {}
     return json.dumps(
         {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"name": f"p{number}", "namespace": "koordlet-test"},
+            "metadata": {"name": f"p{number}", "namespace": "koordlet-test", "labels": labels},
             "spec": {
                 "nodeName": _NODE,
                 "hostNetwork": True,
@@ -84,7 +92,7 @@ def _manifest(number: int) -> str:
                         "name": "main",
                         "image": "docker.io/library/pause:latest",
                         "imagePullPolicy": "Never",
-                        "command": ["/pause", "burn"] if number == 0 else ["/pause"],
+                        "command": ["/pause", "burn"] if number < 2 else ["/pause"],
                         "resources": {"limits": {"cpu": "100m"}} if number == 0 else {},
                     }
                 ],
@@ -105,9 +113,9 @@ def _until(condition: Any, seconds: float) -> None:
         time.sleep(0.5)
 
 
-def _start(real: RealNode, log: Path) -> subprocess.Popen[bytes]:
+def _start(real: RealNode, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "NODE_NAME": _NODE, "agent_mode": "hostMode"}
-    command = [sys.executable, "-m", "koordinator.koordlet.main", f"--kubeconfig={real.kubeconfig}", "--addr=0"]
+    command = [sys.executable, "-m", "koordinator.koordlet.main", f"--kubeconfig={real.kubeconfig}", *arguments]
     with log.open("wb") as stderr:
         return subprocess.Popen(command, env=environment, stderr=stderr)
 
@@ -125,7 +133,7 @@ def test_the_report_agrees_with_the_kernels_counters(node: RealNode, tmp_path: P
     reader = CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
     folder = layout.pod(burning["metadata"]["uid"], burning["status"]["qosClass"])
     log = tmp_path / "koordlet.log"
-    agent = _start(node, log)
+    agent = _start(node, log, "--addr=0")
     try:
         started, used = time.monotonic(), reader.cpu_usage(folder)
         _until(lambda: "updateTime" in node.get("nodemetric", _NODE).get("status", {}), _WINDOW + 30)
@@ -148,3 +156,74 @@ def test_the_report_agrees_with_the_kernels_counters(node: RealNode, tmp_path: P
 
 def _bytes(quantity: str) -> int:
     return int(quantity.removesuffix("Ki")) * 1024 if quantity.endswith("Ki") else int(quantity)
+
+
+@pytest.fixture
+def host_application() -> Iterator[str]:
+    """A program beside Kubernetes that uses a tenth of a CPU; its name."""
+    name = "koordlet-test"
+    folders = [Path(f"/sys/fs/cgroup/{part}/host-latency-sensitive/{name}") for part in ("cpu", "cpuacct", "memory")]
+    for folder in folders:
+        folder.mkdir(parents=True, exist_ok=True)
+    (folders[0] / "cpu.cfs_quota_us").write_text("10000")
+    program = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        for folder in folders:
+            (folder / "cgroup.procs").write_text(str(program.pid))
+        yield name
+    finally:
+        program.kill()
+        program.wait()
+        for folder in folders:
+            _until(lambda folder=folder: not (folder / "cgroup.procs").read_text(), 10)
+            folder.rmdir()
+            folder.parent.rmdir()
+
+
+def test_metrics_of_best_effort_pods_and_host_applications(
+    node: RealNode, host_application: str, tmp_path: Path
+) -> None:
+    applications = [{"name": host_application, "qos": "LS", "priority": "koord-prod"}]
+    slo = {
+        "apiVersion": "slo.koordinator.sh/v1alpha1",
+        "kind": "NodeSLO",
+        "metadata": {"name": _NODE},
+        "spec": {"hostApplications": applications},
+    }
+    node.kubectl("apply", "-f", "-", given=json.dumps(slo))
+    (port,) = free_ports(1)
+    log = tmp_path / "koordlet.log"
+    agent = _start(node, log, f"--addr=127.0.0.1:{port}")
+    seen: list[dict[str, float]] = []
+    try:
+        _until(lambda: len(_scraped(port, "metrics", seen)) > 20, 60)
+        internal, external = (_scraped(port, path, []) for path in ("internal-metrics", "external-metrics"))
+    finally:
+        agent.send_signal(signal.SIGTERM)
+        assert agent.wait(10) == 0, log.read_text()
+    best_effort = f'koordlet_be_suppress_be_used_cpu_cores{{node="{_NODE}"}}'
+    application = (
+        f'koordlet_host_application_resource_usage{{host_application_name="{host_application}",node="{_NODE}",'
+        f'priority_class="koord-prod",qos="LS",resource="cpu"}}'
+    )
+    for name in (best_effort, application):
+        cores = sum(sample[name] for sample in seen) / len(seen)
+        # A second has ten periods of the quota, and a sample may see one more or less.
+        assert cores == pytest.approx(0.1, abs=0.02), name
+    assert seen[-1][f'koordlet_node_used_cpu_cores{{node="{_NODE}"}}'] > 0.2
+    assert best_effort in internal[-1]
+    assert not internal[-1].keys() & external[-1].keys()
+
+
+def _scraped(port: int, path: str, seen: list[dict[str, float]]) -> list[dict[str, float]]:
+    """One more sample, once host applications have been measured."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+    except OSError:
+        return seen
+    pairs = (line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    sample = {name: float(value) for name, value in pairs}
+    if path != "metrics" or any(name.startswith("koordlet_host_application_resource_usage") for name in sample):
+        seen.append(sample)
+    return seen

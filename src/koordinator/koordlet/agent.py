@@ -5,24 +5,33 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable
+import uuid
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.node import Node
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.loops import Loop, LoopSupervisor
-from koordinator.base.metrics import Metrics
+from koordinator.base.metrics import Metrics, exponential_buckets
+from koordinator.koordlet import features
+from koordinator.koordlet.agent_metrics import PREFIX, AgentMetrics
+from koordinator.koordlet.audit.log import AuditLog
+from koordinator.koordlet.audit.pages import AuditPages
+from koordinator.koordlet.audit.pages import handler as audit_handler
+from koordinator.koordlet.collectors.node_info import NodeInfo
 from koordinator.koordlet.collectors.scan import Scanner
 from koordinator.koordlet.command_line import Options
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
 from koordinator.koordlet.metrics_advisor import MetricsAdvisor
 from koordinator.koordlet.node_metric import NodeMetricInput, as_merge_patch, node_metric_status
+from koordinator.koordlet.periodic_collectors import Observed, PeriodicCollectors
+from koordinator.koordlet.resource_metrics import export_resources, export_usage, numa_usage_rows, usage_rows
 from koordinator.koordlet.states import StatesInformer
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType
@@ -30,8 +39,6 @@ from koordinator.kube.serving import HealthServer
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, detect_driver, detect_version
 from koordinator.node.cgroup_meter import CgroupMeter
 from koordinator.node.cpu_time import ticks_per_second
-from koordinator.node.cpu_topology import read_cpu_topology
-from koordinator.node.errors import FileError
 from koordinator.node.kubelet import Get, Kubelet
 
 logger = logging.getLogger(__name__)
@@ -47,10 +54,16 @@ _RETENTIONS: Final = {
     kinds.SYSTEM: _NODE_SECONDS,
     kinds.PODS: _POD_SECONDS,
     kinds.THROTTLED: _POD_SECONDS,
+    kinds.BEST_EFFORT: _POD_SECONDS,
     kinds.PAGE_CACHE: _NODE_SECONDS,
     kinds.HOST_APPLICATIONS: _POD_SECONDS,
-    kinds.COLD_PAGES: _POD_SECONDS,
+    kinds.COLD_PAGES: _NODE_SECONDS,
+    kinds.PRESSURE: _POD_SECONDS,
+    kinds.PERFORMANCE: _POD_SECONDS,
+    kinds.RESCTRL: _POD_SECONDS,
 }
+_AUDIT_SECONDS: Final = 5.0
+_KUBELET_BUCKETS: Final = exponential_buckets(0.001, 4, 7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +92,17 @@ class Agent:
         self._options = options
         self._given = given
         self._states = StatesInformer(given.client, options.node_name, clock=given.clock, random=given.random)
-        self._cache = RingMetricCache(
-            {group: Retention(options.collect_interval, seconds) for group, seconds in _RETENTIONS.items()},
-            options.cache_bytes,
-        )
+        self._cache = RingMetricCache(_retentions(options), options.cache_bytes)
         self._loops = LoopSupervisor(clock=given.clock, random=given.random, metrics=given.metrics)
+        self.metrics = AgentMetrics(given.metrics, options.node_name)
+        """What is served: the given registry, and a second one."""
+        started = given.clock.now().timestamp()
+        self.metrics.latest("start_time", "the start time of koordlet", (), lambda: [((), started)])
+        self.audit = _audit_log(options, given.clock)
+        """Where what is done to the node is recorded; None unless the gate AuditEvents is on."""
+        self._pages = None if self.audit is None else _audit_pages(self.audit, options, given)
+        export_resources(self.metrics, self._states)
+        _export_cache(self.metrics, self._cache)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set. FileError if no cgroup hierarchy is mounted, OSError if an address is taken."""
@@ -92,6 +111,10 @@ class Agent:
             await stop.wait()
             logger.info("stopping")
             work.cancel()
+        if self._pages is not None:
+            self._pages.close()
+        if self.audit is not None:
+            self.audit.close()
 
     async def _run(self) -> None:
         version = detect_version(self._options.host)
@@ -104,14 +127,18 @@ class Agent:
         listen = self._options.listen
         if not listen.port:
             return
-        health_server = HealthServer(self._given.metrics, host=listen.host, port=listen.port)
+        health_server = HealthServer(self.metrics.both, host=listen.host, port=listen.port)
+        health_server.add_metrics("/internal-metrics", self.metrics.internal)
+        health_server.add_metrics("/external-metrics", self.metrics.external)
+        if self._options.features.enabled(features.AUDIT_EVENTS_HTTP_HANDLER):
+            health_server.add_route("/events", audit_handler(self._pages))
         await health_server.run()
 
     async def _measure_and_report(self, version: CgroupVersion) -> None:
         connection = await self._given.connect_kubelet(await self._states.wait_for_node())
         meter: CgroupMeter | None = None
         try:
-            kubelet = Kubelet(connection.get)
+            kubelet = Kubelet(timed(connection.get, self._given.clock, self.metrics.internal))
             driver = await self._cgroup_driver(kubelet, version)
             layout = CgroupLayout(self._options.host.cgroup, version, driver)
             logger.info("cgroup version %d, driver %s", version.value, driver)
@@ -125,23 +152,32 @@ class Agent:
 
     def _add_loops(self, kubelet: Kubelet, layout: CgroupLayout, meter: CgroupMeter) -> None:
         options = self._options
+        info = NodeInfo(options.host, self.metrics, with_huge_pages=options.features.enabled(features.HUGE_PAGE_REPORT))
         advisor = MetricsAdvisor(
             Scanner(options.host, meter, self._given.clock),
             self._cache,
             self._states,
+            layout,
             interval=options.collect_interval,
             ticks_per_second=ticks_per_second(),
             with_page_cache=options.with_page_cache,
+            topology=lambda: info.topology,
+        )
+        export_usage(self.metrics, advisor)
+        _export_reading(self.metrics, meter, advisor)
+        periodic = PeriodicCollectors(
+            options,
+            layout,
+            Observed(advisor.pods, advisor.host_applications, lambda: advisor.last_scan),
+            info,
+            self._cache,
+            self._given.clock,
+            self.metrics,
+            page_size=os.sysconf("SC_PAGESIZE"),
         )
 
         async def sync_pods() -> None:
             await self._states.sync_pods(kubelet, layout)
-
-        async def read_topology() -> None:
-            try:
-                advisor.topology = read_cpu_topology(options.host)
-            except FileError as error:
-                logger.warning("the topology of the CPUs stays as it was: %s", error)
 
         async def measure() -> None:
             advisor.measure()
@@ -149,11 +185,30 @@ class Agent:
         timeout = options.kubelet.sync_timeout
         if options.kubelet.sync_interval > 0:
             self._loops.add(Loop("pods", sync_pods, options.kubelet.sync_interval, timeout + 1))
-        self._loops.add(Loop("node info", read_topology, options.node_info_interval, 30.0))
+        for loop in periodic.loops():
+            self._loops.add(loop)
+        if self._pages is not None:
+            self._loops.add(Loop("audit", self._keep_audit, _AUDIT_SECONDS, 30.0))
         self._loops.add(Loop("measure", measure, options.collect_interval, 30.0))
         if options.report:
-            reporter = NodeMetricReporter(self._given.client, self._states, self._cache, self._given.clock)
+            reporter = NodeMetricReporter(
+                self._given.client,
+                self._states,
+                self._cache,
+                self._given.clock,
+                Measured(
+                    numa_nodes=lambda: [node.number for node in info.numa_memory or ()],
+                    has_cold_pages=lambda: periodic.has_cold_pages,
+                ),
+            )
+            if options.features.enabled(features.NODE_METRIC_PROM_METRICS):
+                reporter.export(self.metrics)
             self._loops.add(Loop("node metric", reporter.report_when_due, 1.0, 60.0))
+
+    async def _keep_audit(self) -> None:
+        if self.audit is not None and self._pages is not None:
+            self.audit.flush()
+            self._pages.drop_expired()
 
     async def _cgroup_driver(self, kubelet: Kubelet, version: CgroupVersion) -> CgroupDriver:
         """By the folders that kubelet has made, else as kubelet says, else systemd, which is what most have."""
@@ -168,14 +223,111 @@ class Agent:
         return CgroupDriver.SYSTEMD
 
 
+def timed(get: Get, clock: Clock, metrics: Metrics) -> Get:
+    """``get``, with the time of each answer in the metrics; a request without an answer is not counted."""
+    durations = metrics.distribution(
+        f"{PREFIX}kubelet_request_duration_seconds",
+        "kubelet http request duration in seconds",
+        ("verb", "path", "code"),
+        buckets=_KUBELET_BUCKETS,
+    )
+
+    async def timed_get(path: str) -> bytes:
+        started = clock.monotonic()
+        try:
+            body = await get(path)
+        except ApiStatusError as error:
+            durations.labels("get", path, str(error.code)).observe(clock.monotonic() - started)
+            raise
+        durations.labels("get", path, "200").observe(clock.monotonic() - started)
+        return body
+
+    return timed_get
+
+
+def _audit_log(options: Options, clock: Clock) -> AuditLog | None:
+    if not options.features.enabled(features.AUDIT_EVENTS):
+        return None
+    audit = options.audit
+    return AuditLog(audit.folder, disk_bytes=audit.disk_bytes, verbosity=audit.verbosity, clock=clock)
+
+
+def _audit_pages(log: AuditLog, options: Options, given: Dependencies) -> AuditPages:
+    audit = options.audit
+    return AuditPages(
+        log,
+        readers=audit.readers,
+        events_per_page=audit.events_per_page,
+        clock=given.clock,
+        make_token=lambda: str(uuid.uuid4()),
+    )
+
+
+def _retentions(options: Options) -> dict[str, Retention]:
+    collectors = options.collectors
+    intervals = {
+        kinds.COLD_PAGES: collectors.cold_pages_interval,
+        kinds.PRESSURE: collectors.pressure_interval,
+        kinds.PERFORMANCE: collectors.cycles_interval,
+        kinds.RESCTRL: collectors.resctrl_interval,
+    }
+    return {
+        group: Retention(intervals.get(group, options.collect_interval), seconds)
+        for group, seconds in _RETENTIONS.items()
+    }
+
+
+def _export_cache(metrics: AgentMetrics, cache: RingMetricCache) -> None:
+    metrics.latest("metric_cache_series", "Series that the metric cache keeps.", (), lambda: [((), cache.series_count)])
+    metrics.latest("metric_cache_bytes", "What its samples take.", (), lambda: [((), cache.size_bytes)])
+    metrics.latest(
+        "metric_cache_rejected_samples",
+        "Samples since the start that were dropped for want of memory.",
+        (),
+        lambda: [((), cache.rejected_samples)],
+    )
+
+
+def _export_reading(metrics: AgentMetrics, meter: CgroupMeter, advisor: MetricsAdvisor) -> None:
+    metrics.latest(
+        "cgroup_files_read", "Files of cgroups read every round, since the start.", (), lambda: [((), meter.files_read)]
+    )
+    metrics.latest("cgroup_files_open", "Those that are kept open.", (), lambda: [((), meter.open_files)])
+    metrics.latest(
+        "scan_duration_seconds",
+        "How long the last round took to read.",
+        (),
+        lambda: [((), advisor.latest.scan_seconds)],
+    )
+    metrics.latest(
+        "scan_unreadable_files",
+        "Files that the last round could not read.",
+        (),
+        lambda: [((), advisor.latest.unreadable)],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a report depends on beside the metric cache, as it is at the moment of asking."""
+
+    numa_nodes: Callable[[], Sequence[int]] = tuple
+    has_cold_pages: Callable[[], bool] = bool
+
+
 class NodeMetricReporter:
     """Writes the status of the NodeMetric that koord-manager has made; where there is none, it waits for one."""
 
-    def __init__(self, client: Client, states: StatesInformer, cache: RingMetricCache, clock: Clock) -> None:
+    def __init__(
+        self, client: Client, states: StatesInformer, cache: RingMetricCache, clock: Clock, measured: Measured
+    ) -> None:
         self._client = client
         self._states = states
         self._cache = cache
         self._clock = clock
+        self._measured = measured
+        self._latest: Mapping[str, Any] = {}
+        """The part nodeMetric of the last status that was made."""
         self._said_absent = False
         self._last = clock.monotonic()
         """When the last report was due; the first is due an interval after the start."""
@@ -187,6 +339,22 @@ class NodeMetricReporter:
             return
         self._last = now
         await self.report()
+
+    def export(self, metrics: AgentMetrics) -> None:
+        """Show what the last report said."""
+        for name, part in (("node", "nodeUsage"), ("system", "systemUsage")):
+            metrics.latest(
+                f"node_metric_{name}_usage",
+                f"the {name} usage reported in the NodeMetric",
+                ("resource", "unit"),
+                lambda part=part: usage_rows(self._latest.get(part, {})),  # type: ignore[misc]
+            )
+            metrics.latest(
+                f"node_metric_numa_{name}_usage",
+                f"the per-NUMA {name} usage reported in the NodeMetric",
+                ("numa_node_id", "resource", "unit"),
+                lambda part=part: numa_usage_rows(self._latest.get("numaUsages", ()), part),  # type: ignore[misc]
+            )
 
     async def report(self) -> None:
         """Write the status as of now."""
@@ -202,8 +370,11 @@ class NodeMetricReporter:
             policy=self._states.collect_policy,
             pods=self._states.pods,
             host_applications=slo.host_applications if slo else (),
+            numa_nodes=self._measured.numa_nodes(),
+            has_cold_pages=self._measured.has_cold_pages(),
         )
         status = node_metric_status(self._cache, given, self._clock.now())
+        self._latest = status["nodeMetric"]
         try:
             await self._client.patch(
                 NODE_METRICS, metric.metadata.name, as_merge_patch(status), PatchType.MERGE, subresource="status"

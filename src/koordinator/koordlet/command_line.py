@@ -68,14 +68,7 @@ _UNUSED: Final[Mapping[str, str]] = {
     "xpu-enforce-collect-from-device-infos": _NOT_BUILT,
     "node-topology-sync-interval": _NOT_BUILT,
     "enable-pod-taskids": _NOT_BUILT,
-    "collect-sys-metric-outdated-interval": _NOT_BUILT,
-    "collect-node-storage-info-interval": _NOT_BUILT,
-    "cpi-collector-interval": _NOT_BUILT,
-    "collect-cpi-timewindow": _NOT_BUILT,
-    "psi-collector-interval": _NOT_BUILT,
-    "coldpage-collector-interval": _NOT_BUILT,
-    "enable-resctrl-collector": _NOT_BUILT,
-    "resctrl-collector-interval": _NOT_BUILT,
+    "collect-sys-metric-outdated-interval": "what the system uses is made of readings of one moment",
     "prediction-checkpoint-filepath": _NOT_BUILT,
     "prediction-cold-start-duration": _NOT_BUILT,
     "prediction-safety-margin-percent": _NOT_BUILT,
@@ -85,11 +78,6 @@ _UNUSED: Final[Mapping[str, str]] = {
     "prediction-model-expiration-duration": _NOT_BUILT,
     "prediction-model-checkpoint-interval": _NOT_BUILT,
     "prediction-model-checkpoint-max-per-step": _NOT_BUILT,
-    "audit-log-dir": _NOT_BUILT,
-    "audit-verbose": _NOT_BUILT,
-    "audit-max-disk-space-mb": _NOT_BUILT,
-    "audit-max-concurrent-readers": _NOT_BUILT,
-    "audit-max-events-limit": _NOT_BUILT,
 }
 """Flags of the original that do nothing here, and why."""
 
@@ -110,7 +98,6 @@ _SWITCHES: Final = LOG_SWITCHES | {
     "skip-log-headers",
     "enable-pprof",
     "enable-pod-taskids",
-    "enable-resctrl-collector",
     "tsdb-enable-prometheus-metric",
     "xpu-enforce-collect-from-device-infos",
 }
@@ -130,6 +117,30 @@ class KubeletOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class CollectorOptions:
+    """When what is measured more rarely is measured, in seconds; feature gates switch all but ``resctrl`` on."""
+
+    pressure_interval: float = 10.0
+    cycles_interval: float = 60.0
+    cycles_window: float = 10.0
+    cold_pages_interval: float = 5.0
+    with_resctrl: bool = False
+    resctrl_interval: float = 10.0
+    storage_interval: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class AuditOptions:
+    """Where the audit log is, and its bounds; events above ``verbosity`` are left out, none at 0 or less."""
+
+    folder: str = "/var/log/koordlet"
+    verbosity: int = 3
+    disk_bytes: int = 16 << 20
+    readers: int = 4
+    events_per_page: int = 2048
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """What the command line and the environment say. Intervals are in seconds."""
 
@@ -143,6 +154,8 @@ class Options:
     collect_interval: float = 1.0
     node_info_interval: float = 60.0
     with_page_cache: bool = False
+    collectors: CollectorOptions = field(default_factory=CollectorOptions)
+    audit: AuditOptions = field(default_factory=AuditOptions)
     report: bool = True
     cache_bytes: int = 100 << 20
     verbosity: int = 0
@@ -160,6 +173,8 @@ class _Flags:
         self._cluster(self.set.group("Cluster"))
         self._kubelet(self.set.group("Kubelet"))
         self._measuring(self.set.group("Measuring"))
+        self._measuring_rarely(self.set.group("Measuring more rarely"))
+        self._audit(self.set.group("Audit log"))
         self._folders(self.set.group("Folders of the machine"), host)
         serving = self.set.group("Serving and logging")
         self.addr = serving.string(
@@ -215,6 +230,43 @@ class _Flags:
             minimum=1 << 20,
         )
 
+    def _measuring_rarely(self, group: FlagGroup) -> None:
+        def interval(name: str, seconds: int, what: str) -> Flag[timedelta]:
+            return group.duration(name, timedelta(seconds=seconds), what)
+
+        self.pressure_interval = interval(
+            "psi-collector-interval", 10, "How often the pressure of pods is read (gate PSICollector)."
+        )
+        self.cycles_interval = interval(
+            "cpi-collector-interval", 60, "How often cycles and instructions are counted (gate CPICollector)."
+        )
+        self.cycles_window = interval("collect-cpi-timewindow", 10, "For how long they are counted.")
+        self.cold_pages_interval = interval(
+            "coldpage-collector-interval", 5, "How often cold pages are read (gate ColdPageCollector)."
+        )
+        self.resctrl = group.boolean(
+            "enable-resctrl-collector", False, "Measure caches and memory bandwidth (gate ResctrlCollector, too)."
+        )
+        self.resctrl_interval = interval("resctrl-collector-interval", 10, "How often they are measured.")
+        self.storage_interval = interval(
+            "collect-node-storage-info-interval", 1, "How often disks and mounts are read (gate BlkIOReconcile)."
+        )
+
+    def _audit(self, group: FlagGroup) -> None:
+        self.audit_folder = group.string(
+            "audit-log-dir", "/var/log/koordlet", "Where it is written (gate AuditEvents).", placeholder="folder"
+        )
+        self.audit_verbosity = group.integer(
+            "audit-verbose", 3, "How much is written, from 1 up; 0 or less writes everything."
+        )
+        self.audit_megabytes = group.integer("audit-max-disk-space-mb", 16, "MiB that it may take.", minimum=1)
+        self.audit_readers = group.integer(
+            "audit-max-concurrent-readers", 4, "How many may page through /events at once.", minimum=1
+        )
+        self.audit_page = group.integer(
+            "audit-max-events-limit", 2048, "How many events one page of /events may have.", minimum=1
+        )
+
     def _folders(self, group: FlagGroup, host: Host) -> None:
         def folder(name: str, default: str) -> Flag[str]:
             return group.string(name, f"{default}/", _FOLDERS[name], placeholder="folder")
@@ -264,6 +316,22 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
         collect_interval=given[flags.collect_interval].total_seconds(),
         node_info_interval=given[flags.node_info_interval].total_seconds(),
         with_page_cache=given[flags.page_cache],
+        collectors=CollectorOptions(
+            pressure_interval=given[flags.pressure_interval].total_seconds(),
+            cycles_interval=given[flags.cycles_interval].total_seconds(),
+            cycles_window=given[flags.cycles_window].total_seconds(),
+            cold_pages_interval=given[flags.cold_pages_interval].total_seconds(),
+            with_resctrl=given[flags.resctrl],
+            resctrl_interval=given[flags.resctrl_interval].total_seconds(),
+            storage_interval=given[flags.storage_interval].total_seconds(),
+        ),
+        audit=AuditOptions(
+            folder=given[flags.audit_folder],
+            verbosity=given[flags.audit_verbosity],
+            disk_bytes=given[flags.audit_megabytes] << 20,
+            readers=given[flags.audit_readers],
+            events_per_page=given[flags.audit_page],
+        ),
         report=given[flags.report],
         cache_bytes=given[flags.cache_bytes],
         verbosity=given[flags.verbosity],

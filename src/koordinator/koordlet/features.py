@@ -20,18 +20,9 @@ _OFF: Final = (
     "HamiCoreVGPUMonitor",
     "Accelerators",
     "RDMADevices",
-    "CPICollector",
     "Libpfm4",
-    "ResctrlCollector",
-    "PSICollector",
-    "BlkIOReconcile",
-    "ColdPageCollector",
-    "HugePageReport",
     "PodResourcesProxy",
-    "AuditEvents",
-    "AuditEventsHTTPHandler",
     "PerCPUMetric",
-    "NodeMetricPromMetrics",
     "CPUNormalization",
     "GPUEnvInject",
     "RDMADeviceInject",
@@ -44,11 +35,34 @@ _OFF: Final = (
 
 NODE_TOPOLOGY_REPORT: Final = "NodeTopologyReport"
 
+PSI_COLLECTOR: Final = "PSICollector"
+CPI_COLLECTOR: Final = "CPICollector"
+COLD_PAGE_COLLECTOR: Final = "ColdPageCollector"
+RESCTRL_COLLECTOR: Final = "ResctrlCollector"
+BLOCK_IO_RECONCILE: Final = "BlkIOReconcile"
+HUGE_PAGE_REPORT: Final = "HugePageReport"
+NODE_METRIC_PROM_METRICS: Final = "NodeMetricPromMetrics"
+AUDIT_EVENTS: Final = "AuditEvents"
+AUDIT_EVENTS_HTTP_HANDLER: Final = "AuditEventsHTTPHandler"
+
+_OBSERVING: Final = (
+    PSI_COLLECTOR,
+    CPI_COLLECTOR,
+    COLD_PAGE_COLLECTOR,
+    RESCTRL_COLLECTOR,
+    BLOCK_IO_RECONCILE,
+    HUGE_PAGE_REPORT,
+    NODE_METRIC_PROM_METRICS,
+    AUDIT_EVENTS,
+    AUDIT_EVENTS_HTTP_HANDLER,
+)
+"""Gates of what is measured and told; off unless they are switched on."""
+
 
 def make_features() -> FeatureGates:
     """All gates, as a command line finds them."""
     gates = {name: Feature(default=True, stage=Stage.BETA) for name in (NODE_TOPOLOGY_REPORT, *_ON)}
-    return FeatureGates(gates | {name: Feature(default=False) for name in _OFF})
+    return FeatureGates(gates | {name: Feature(default=False) for name in (*_OBSERVING, *_OFF)})
 
 
 WITHOUT_EFFECT: Final = frozenset({NODE_TOPOLOGY_REPORT, *_ON, *_OFF})

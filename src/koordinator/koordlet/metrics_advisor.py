@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from koordinator.api.qos import KubernetesQoS
+from koordinator.koordlet.collectors.best_effort import BestEffortCollector, BestEffortUsage
+from koordinator.koordlet.collectors.host_applications import (
+    HostApplication,
+    HostApplicationsCollector,
+    HostApplicationsUsage,
+    host_applications,
+)
 from koordinator.koordlet.collectors.node import NodeCollector, NodeUsage
 from koordinator.koordlet.collectors.pods import PodsCollector, PodsUsage, ThrottledCollector, page_cache_samples
 from koordinator.koordlet.collectors.scan import Scan, Scanner, ScanTarget
 from koordinator.koordlet.collectors.system import Share, system_samples
+from koordinator.koordlet.metric_cache.kinds import Series
 from koordinator.koordlet.metric_cache.samples import MetricCache
+from koordinator.koordlet.pods import NodePod
 from koordinator.koordlet.states import StatesInformer
+from koordinator.node.cgroup_layout import CgroupLayout
 from koordinator.node.cpu_topology import CPUTopology
 from koordinator.node.errors import FileError
 
@@ -33,6 +45,18 @@ class ScanErrors:
         self.known = scan.errors
 
 
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What one round has found; a part that could not be measured is None."""
+
+    node: NodeUsage | None = None
+    best_effort: BestEffortUsage | None = None
+    host_applications: HostApplicationsUsage = field(default_factory=HostApplicationsUsage)
+    unreadable: int = 0
+    """Files that could not be read."""
+    scan_seconds: float = 0.0
+
+
 class MetricsAdvisor:
     """Call ``measure`` at a fixed interval."""
 
@@ -41,38 +65,75 @@ class MetricsAdvisor:
         scanner: Scanner,
         cache: MetricCache,
         states: StatesInformer,
+        layout: CgroupLayout,
         *,
         interval: float,
         ticks_per_second: int,
         with_page_cache: bool,
+        topology: Callable[[], CPUTopology | None],
     ) -> None:
         self._scanner = scanner
         self._cache = cache
         self._states = states
+        self._layout = layout
         self._with_page_cache = with_page_cache
+        self._topology = topology
         lifetime = interval * _LIFETIMES
         self._node = NodeCollector(ticks_per_second, lifetime)
         self._pods = PodsCollector(lifetime)
         self._throttled = ThrottledCollector(lifetime)
+        self._best_effort = BestEffortCollector(lifetime)
+        self._host_applications = HostApplicationsCollector(lifetime)
         self._errors = ScanErrors()
-        self.topology: CPUTopology | None = None
+        self.latest = Usage()
+        self.last_scan: Scan | None = None
+
+    def pods(self) -> Sequence[NodePod]:
+        """Those that have not finished."""
+        return [pod for pod in self._states.pods if not pod.has_finished]
+
+    def host_applications(self) -> Sequence[HostApplication]:
+        """Those that the NodeSLO lists; none without a NodeSLO."""
+        slo = self._states.node_slo_spec
+        return host_applications(slo.host_applications, self._layout) if slo else ()
 
     def measure(self) -> None:
         """One round. Raises nothing for what cannot be read: it is left out of the round."""
-        pods = [pod for pod in self._states.pods if not pod.has_finished]
-        scan = self._scanner.scan(ScanTarget(pods=pods))
+        pods, applications = self.pods(), self.host_applications()
+        scan = self._scanner.scan(
+            ScanTarget(
+                pods=pods,
+                host_applications=[application.cgroup for application in applications],
+                best_effort=self._layout.qos(KubernetesQoS.BEST_EFFORT),
+            )
+        )
         self._errors.told(scan)
-        node = self._node.collect(scan, self.topology)
+        self.last_scan = scan
         of_pods = self._pods.collect(scan, pods)
-        if node is not None:
-            self._cache.append(scan.at.wall, node.samples())
-        self._cache.append(scan.at.wall, of_pods.samples)
-        self._cache.append(scan.at.wall, self._throttled.collect(scan, pods))
+        usage = Usage(
+            node=self._node.collect(scan, self._topology()),
+            best_effort=self._best_effort.collect(scan, pods),
+            host_applications=self._host_applications.collect(scan, applications),
+            unreadable=len(scan.errors),
+            scan_seconds=scan.seconds,
+        )
+        self.latest = usage
+        at = scan.at.wall
+        if usage.node is not None:
+            self._cache.append(at, usage.node.samples())
+        self._cache.append(at, of_pods.samples)
+        self._cache.append(at, self._throttled.collect(scan, pods))
+        if usage.best_effort is not None:
+            self._cache.append(at, usage.best_effort.samples())
+        self._cache.append(at, usage.host_applications.samples())
         if self._with_page_cache:
-            self._cache.append(scan.at.wall, page_cache_samples(scan, pods))
-        if node is not None and self._states.has_synced_pods:
-            self._append_system(scan, node, of_pods)
+            self._cache.append(at, page_cache_samples(scan, pods))
+        if usage.node is not None and self._states.has_synced_pods:
+            self._cache.append(at, _system_samples(usage.node, of_pods, usage.host_applications))
 
-    def _append_system(self, scan: Scan, node: NodeUsage, pods: PodsUsage) -> None:
-        share = Share(pods.cpu, pods.memory, pods.numa_memory)
-        self._cache.append(scan.at.wall, system_samples(node, share, Share(0.0, 0)))
+
+def _system_samples(node: NodeUsage, pods: PodsUsage, applications: HostApplicationsUsage) -> dict[Series, float]:
+    # All three without page cache: the original takes host applications' by the NodeMetric's policy, the node's not.
+    return system_samples(
+        node, Share(pods.cpu, pods.memory, pods.numa_memory), Share(applications.cpu, applications.memory)
+    )

@@ -73,12 +73,16 @@ class HealthServer:
         for path in _PATHS:
             self.add_route(f"/{path}", self._health_handler(path))
             self.add_route(f"/{path}/{{check}}", self._check_handler(path))
-        self.add_route("/metrics", _metrics_handler(metrics))
-        self.add_route("/metrics/slis", _metrics_handler(self._health_metrics.metrics))
+        self.add_metrics("/metrics", metrics)
+        self.add_metrics("/metrics/slis", self._health_metrics.metrics)
 
     def add_route(self, path: str, handler: Handler, method: str = "GET") -> None:
         """Serve one more path, such as ``/configz``; before ``start``."""
         self._application.router.add_route(method, path, handler)
+
+    def add_metrics(self, path: str, metrics: Metrics) -> None:
+        """Serve one more registry; before ``start``."""
+        self.add_route(path, _metrics_handler(metrics))
 
     async def start(self) -> None:
         """Listen. Raises OSError when the address cannot be had."""

@@ -6,11 +6,18 @@ slash at either end. The names are those of kubelet's cgroup managers and of the
 
 from __future__ import annotations
 
+import posixpath
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Final
 
-from koordinator.api.qos import KubernetesQoS
+from koordinator.api.host_application import (
+    KUBEPODS,
+    KUBEPODS_BEST_EFFORT,
+    KUBEPODS_BURSTABLE,
+    HostApplicationSpec,
+)
+from koordinator.api.qos import KubernetesQoS, QoSClass
 from koordinator.node.errors import MissingFileError, NodeError, UnreadableFileError
 from koordinator.node.host import Host, exists, list_folder
 
@@ -49,6 +56,18 @@ class ContainerID:
 RUNTIME_PREFIXES: Final = {"docker": "docker-", "containerd": "cri-containerd-", "pouch": "pouch-", "cri-o": "crio-"}
 """What a runtime writes before a container's ID in the name of its systemd scope."""
 
+_HOST_APPLICATION_PARENTS: Final = {
+    QoSClass.LSE.value: "host-latency-sensitive",
+    QoSClass.LSR.value: "host-latency-sensitive",
+    QoSClass.LS.value: "host-latency-sensitive",
+    QoSClass.BE.value: "host-best-effort",
+}
+"""Where a program is that runs beside Kubernetes and whose folder nobody has said."""
+_QOS_OF_BASE: Final = {
+    KUBEPODS: KubernetesQoS.GUARANTEED,
+    KUBEPODS_BURSTABLE: KubernetesQoS.BURSTABLE,
+    KUBEPODS_BEST_EFFORT: KubernetesQoS.BEST_EFFORT,
+}
 _SYSTEMD_POD_PREFIXES: Final = ("kubepods-besteffort-pod", "kubepods-burstable-pod", "kubepods-pod")
 
 
@@ -124,6 +143,17 @@ class CgroupLayout:
     def container(self, pod: str, container_id: ContainerID) -> str:
         """The relative folder of a container, below its pod's relative folder."""
         return f"{pod}/{self.container_name(container_id)}"
+
+    def host_application(self, spec: HostApplicationSpec) -> str:
+        """The relative folder of a program that runs beside Kubernetes; what climbs above the root ends at the root."""
+        path = spec.cgroup_path
+        if path is None:
+            base = _HOST_APPLICATION_PARENTS.get(spec.qos, "")
+            parts: tuple[str, ...] = (base, spec.name)
+        else:
+            qos = _QOS_OF_BASE.get(path.base)
+            parts = ("" if qos is None else self.qos(qos), path.parent_dir, path.relative_path)
+        return posixpath.normpath("/" + "/".join(parts)).strip("/")
 
     def container_name(self, container_id: ContainerID) -> str:
         """The last part of a container's folder."""

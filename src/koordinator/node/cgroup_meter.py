@@ -17,7 +17,10 @@ from koordinator.node.cgroup_layout import CgroupLayout, CgroupVersion
 from koordinator.node.cgroup_reader import (
     CPUStat,
     MemoryStat,
+    parse_cpu_max,
     parse_cpu_stat,
+    parse_cpuset,
+    parse_integer,
     parse_memory_stat,
     parse_numa_memory,
     parse_usage,
@@ -26,6 +29,8 @@ from koordinator.node.errors import MalformedFileError, file_error
 
 _BUFFER_BYTES: Final = 16384
 """``memory.stat`` of a recent kernel has 2 KiB; one of 64 NUMA nodes has 6."""
+
+_REMEMBERED_CPUSETS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,7 @@ class CgroupMeter:
         self._limit = descriptor_limit
         self._open: dict[str, dict[str, int]] = {}
         self._open_count = 0
+        self._cpu_counts: dict[bytes, int] = {}
         self.files_read = 0
         """Since the start; for the agent's metrics about itself."""
 
@@ -71,6 +77,34 @@ class CgroupMeter:
             throttling=parse_cpu_stat(stat_path, stat, self._version),
             memory=parse_memory_stat(memory_path, memory, self._version),
         )
+
+    def memory_usage(self, relative: str) -> int:
+        """Bytes, the page cache and the kernel's own included."""
+        return parse_integer(
+            *self._content(
+                "memory", relative, "memory.usage_in_bytes" if self._version is CgroupVersion.V1 else "memory.current"
+            )
+        )
+
+    def cpu_bandwidth(self, relative: str) -> tuple[int, int]:
+        """The quota and its period in microseconds; the quota is NO_LIMIT if there is none."""
+        if self._version is CgroupVersion.V2:
+            return parse_cpu_max(*self._content("cpu", relative, "cpu.max"))
+        quota = parse_integer(*self._content("cpu", relative, "cpu.cfs_quota_us"))
+        return quota, parse_integer(*self._content("cpu", relative, "cpu.cfs_period_us"))
+
+    def cpu_count(self, relative: str) -> int:
+        """How many CPUs the cgroup may use; 0 where its cpuset is empty, as a new one of version 1 is."""
+        name = "cpuset.cpus" if self._version is CgroupVersion.V1 else "cpuset.cpus.effective"
+        path, content = self._content("cpuset", relative, name)
+        # Nearly all cpusets of a machine are one of a few, and a list of ranges takes long to read.
+        count = self._cpu_counts.get(content)
+        if count is None:
+            count = len(parse_cpuset(path, content))
+            if len(self._cpu_counts) >= _REMEMBERED_CPUSETS:
+                self._cpu_counts.clear()
+            self._cpu_counts[content] = count
+        return count
 
     def numa_memory(self, relative: str) -> tuple[int, ...]:
         """Bytes on each NUMA node; page cache included."""

@@ -111,7 +111,7 @@ class CgroupReader:
         if self._v1:
             return self._integer("cpu", relative, "cpu.shares")
         path, content = self._content("cpu", relative, "cpu.weight")
-        weight = _integer(path, content)
+        weight = parse_integer(path, content)
         if not MIN_WEIGHT <= weight <= MAX_WEIGHT:
             raise MalformedFileError(path, f"{weight} is out of [{MIN_WEIGHT}, {MAX_WEIGHT}]")
         return shares_of_weight(weight)
@@ -119,10 +119,7 @@ class CgroupReader:
     def cpuset(self, relative: str) -> frozenset[int]:
         """The CPUs that the cgroup may use."""
         path, content = self._content("cpuset", relative, "cpuset.cpus" if self._v1 else "cpuset.cpus.effective")
-        try:
-            return parse_cpu_list(content.decode("ascii", errors="replace").strip())
-        except ValueError as error:
-            raise MalformedFileError(path, str(error)) from None
+        return parse_cpuset(path, content)
 
     def memory_usage(self, relative: str) -> int:
         """Bytes, the page cache and the kernel's own included."""
@@ -161,18 +158,15 @@ class CgroupReader:
 
     def _cpu_max(self, relative: str) -> tuple[int, int]:
         path, content = self._content("cpu", relative, "cpu.max")
-        fields = content.split()
-        if len(fields) != 2:
-            raise MalformedFileError(path, f"{content[:40]!r} has not two fields")
-        return _integer(path, fields[0]), _integer(path, fields[1])
+        return parse_cpu_max(path, content)
 
     def _integer(self, controller: str, relative: str, name: str) -> int:
         path, content = self._content(controller, relative, name)
-        return _integer(path, content)
+        return parse_integer(path, content)
 
     def _integers(self, controller: str, relative: str, name: str) -> list[int]:
         path, content = self._content(controller, relative, name)
-        return [_integer(path, line) for line in content.split()]
+        return [parse_integer(path, line) for line in content.split()]
 
     def _content(self, controller: str, relative: str, name: str) -> tuple[str, bytes]:
         path = f"{self._layout.folder(controller, relative)}/{name}"
@@ -242,11 +236,28 @@ def parse_keys(path: str, content: bytes, keys: tuple[bytes, ...]) -> tuple[int,
             raise MalformedFileError(path, f"has no {key.decode()}")
         start += len(key) + 2
         end = content.find(b"\n", start)
-        values.append(_integer(path, content[start : end if end >= 0 else None]))
+        values.append(parse_integer(path, content[start : end if end >= 0 else None]))
     return tuple(values)
 
 
-def _integer(path: str, content: bytes) -> int:
+def parse_cpuset(path: str, content: bytes) -> frozenset[int]:
+    """The content of ``cpuset.cpus`` or ``cpuset.cpus.effective``."""
+    try:
+        return parse_cpu_list(content.decode("ascii", errors="replace").strip())
+    except ValueError as error:
+        raise MalformedFileError(path, str(error)) from None
+
+
+def parse_cpu_max(path: str, content: bytes) -> tuple[int, int]:
+    """Quota and period in microseconds in version 2's ``cpu.max``; the quota is NO_LIMIT if there is none."""
+    fields = content.split()
+    if len(fields) != 2:
+        raise MalformedFileError(path, f"{content[:40]!r} has not two fields")
+    return parse_integer(path, fields[0]), parse_integer(path, fields[1])
+
+
+def parse_integer(path: str, content: bytes) -> int:
+    """A decimal integer with white space around it; NO_LIMIT for ``max``."""
     content = content.strip()
     if content == b"max":
         return NO_LIMIT
@@ -272,5 +283,5 @@ def _numa_values(path: str, line: bytes, kind: bytes) -> list[int]:
         name, _, value = field.partition(b"=")
         if name != b"N%d" % number:
             raise MalformedFileError(path, f"{field[:40]!r} stands where NUMA node {number} is expected")
-        values.append(_integer(path, value))
+        values.append(parse_integer(path, value))
     return values

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from typing import Final
 
 from koordinator.node.cgroup_layout import CgroupLayout, CgroupVersion
-from koordinator.node.errors import MalformedFileError, Unavailable
-from koordinator.node.host import Host, exists, read_file
+from koordinator.node.errors import MalformedFileError, Unavailable, file_error
+from koordinator.node.host import Host, exists, read_file, read_optional_integer
 
+_SETTINGS: Final = {"scan_period_in_seconds": b"5", "use_hierarchy": b"1"}
 _LINES: Final = 31
 _FIRST_ROW: Final = 14
 _COLD_ROWS: Final = frozenset({b"cfei", b"dfei", b"cfui", b"dfui"})
@@ -24,6 +26,25 @@ def settings(host: Host) -> dict[str, str] | Unavailable:
         if not exists(path):
             return Unavailable(f"{path} does not exist", "a kernel with kidled (Anolis OS)")
     return paths
+
+
+def switch_on(host: Host) -> Unavailable | None:
+    """Have kidled scan all memory, cgroups with what is below them; None if it does."""
+    paths = settings(host)
+    if isinstance(paths, Unavailable):
+        return paths
+    for name, value in _SETTINGS.items():
+        if read_optional_integer(paths[name]) == int(value):
+            continue
+        try:
+            descriptor = os.open(paths[name], os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                os.write(descriptor, value)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            return Unavailable(str(file_error(paths[name], error)), "root, and a /sys that may be written")
+    return None
 
 
 def read_cold_bytes(layout: CgroupLayout, relative: str) -> int | Unavailable:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from koordinator.node.cgroup_layout import CgroupLayout
 from koordinator.node.errors import MalformedFileError, MissingFileError, Unavailable, UnreadableFileError
-from koordinator.node.host import Host, read_file
+from koordinator.node.host import Host, exists, read_file
 
 RESOURCES: Final = ("cpu", "memory", "io")
 
@@ -51,6 +52,19 @@ def pressure_of_machine(host: Host) -> dict[str, Pressure] | Unavailable:
     except UnreadableFileError as error:
         # A kernel with CONFIG_PSI_DEFAULT_DISABLED has the files and refuses to open them.
         return Unavailable(str(error), "the boot parameter psi=1")
+
+
+def probe_pods(layout: CgroupLayout) -> Unavailable | None:
+    """None if the kernel measures the pressure of pods, or kubelet has made no folder of pods yet."""
+    folder = layout.folder("cpuacct", layout.kubepods)
+    if not exists(folder):
+        return None
+    for resource in RESOURCES:
+        if not exists(f"{folder}/{resource}.pressure"):
+            return Unavailable(
+                f"{folder} has no {resource}.pressure", "cgroup version 2 with CONFIG_PSI=y, or Anolis OS"
+            )
+    return None
 
 
 def _read(path: str) -> Pressure:

@@ -42,6 +42,18 @@ class CgroupReading:
     usage: CgroupUsage
 
 
+@dataclass(frozen=True, slots=True)
+class BestEffortReading:
+    """The folder of all BestEffort pods, in nanoseconds and microseconds; ``quota`` is NO_LIMIT if there is none."""
+
+    monotonic: float
+    cpu: int
+    quota: int
+    period: int
+    cpu_counts: Sequence[int]
+    """Sizes of the cpusets of that folder and of the containers below it, those that are empty left out."""
+
+
 @dataclass(slots=True)
 class Scan:
     """What could be read. What could not is absent, and ``errors`` says why, by file."""
@@ -49,10 +61,15 @@ class Scan:
     at: Moment
     node: NodeReading | None = None
     cgroups: dict[str, CgroupReading] = field(default_factory=dict)
-    """By relative folder: pods, containers, host applications, and the folder of BestEffort pods."""
+    """By relative folder: pods, containers and host applications."""
+    best_effort: BestEffortReading | None = None
+    memory_usage: dict[str, int] = field(default_factory=dict)
+    """Bytes that the kernel charges host applications with, by relative folder: page cache included."""
     numa_memory: dict[str, Sequence[int]] = field(default_factory=dict)
     """Bytes by NUMA node of pods, by relative folder."""
     errors: dict[str, FileError] = field(default_factory=dict)
+    seconds: float = 0.0
+    """How long it took."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +105,31 @@ class Scanner:
                 self._cgroup(scan, container.cgroup)
         for relative in target.host_applications:
             self._cgroup(scan, relative)
+            if relative in scan.cgroups:
+                charged = _attempt(scan, lambda folder=relative: self._meter.memory_usage(folder))  # type: ignore[misc]
+                if charged is not None:
+                    scan.memory_usage[relative] = charged
         if target.best_effort:
-            self._cgroup(scan, target.best_effort)
-        self._meter.keep_only(scan.cgroups)
+            scan.best_effort = _attempt(scan, lambda: self._best_effort(scan, target))
+        self._meter.keep_only({*scan.cgroups, target.best_effort})
+        scan.seconds = self._clock.monotonic() - scan.at.monotonic
         return scan
 
     def _cgroup(self, scan: Scan, relative: str) -> None:
         usage = _attempt(scan, lambda: self._meter.usage(relative))
         if usage is not None:
             scan.cgroups[relative] = CgroupReading(self._clock.monotonic(), usage)
+
+    def _best_effort(self, scan: Scan, target: ScanTarget) -> BestEffortReading:
+        folder = target.best_effort
+        usage = self._meter.usage(folder)
+        read_at = self._clock.monotonic()
+        quota, period = self._meter.cpu_bandwidth(folder)
+        inside = [pod for pod in target.pods if pod.cgroup.startswith(f"{folder}/")]
+        folders = (folder, *(container.cgroup for pod in inside for container in pod.containers))
+        # A container that has just ended has no cpuset, and narrows nobody's.
+        counts = [_attempt(scan, lambda at=at: self._meter.cpu_count(at)) for at in folders]  # type: ignore[misc]
+        return BestEffortReading(read_at, usage.cpu, quota, period, tuple(filter(None, counts)))
 
     def _node(self, scan: Scan, with_numa: bool) -> NodeReading:
         cpu = read_cpu_times(self._host)

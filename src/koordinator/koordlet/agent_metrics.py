@@ -1,0 +1,86 @@
+"""The agent's own metrics, in the original's two registries, under the original's names.
+
+Nearly all of them say what was measured last. They are made out of that when somebody scrapes: a scrape every half
+minute then costs what it reads, and what has ended is gone from the next one without being removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from koordinator.base.metrics import Metrics
+from koordinator.base.tallies import Count
+
+PREFIX: Final = "koordlet_"
+Rows = Iterable[tuple[Sequence[str], float]]
+"""The values of the labels, in their order, and the value."""
+
+
+class AgentMetrics:
+    """``internal`` is about the agent itself, ``external`` about the node for those who size it; all have ``node``."""
+
+    def __init__(self, internal: Metrics, node_name: str) -> None:
+        self.internal = internal
+        self.external = Metrics()
+        both = CollectorRegistry(auto_describe=False)
+        both.register(internal.registry)
+        both.register(self.external.registry)
+        self.both = Metrics(both)
+        """The internal ones followed by the external ones."""
+        self._node_name = node_name
+
+    def latest(
+        self, name: str, help_text: str, labels: Sequence[str], rows: Callable[[], Rows], *, external: bool = False
+    ) -> None:
+        """Add a gauge whose series are whatever ``rows`` yields when somebody scrapes; names without ``koordlet_``."""
+        self._register(_Latest(name, help_text, "gauge", ("node", *labels), self._node_name, rows), external)
+
+    def counter(self, name: str, help_text: str, labels: Sequence[str]) -> CounterByLabels:
+        """Add a counter under a name of the original's, which does not end in ``_total``."""
+        counter = CounterByLabels()
+        # The library calls a counter NAME_total. What says no type has the name that it is given.
+        self._register(
+            _Latest(name, help_text, "unknown", ("node", *labels), self._node_name, counter.rows), external=False
+        )
+        return counter
+
+    def _register(self, collector: Collector, external: bool) -> None:
+        (self.external if external else self.internal).register(collector)
+
+
+class CounterByLabels:
+    """Counts that only grow, by the values of the labels."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[str, ...], Count] = {}
+
+    def inc(self, *values: str) -> None:
+        self._counts.setdefault(values, Count()).inc()
+
+    def rows(self) -> Rows:
+        return ((values, count.value) for values, count in self._counts.items())
+
+
+class _Latest(Collector):
+    def __init__(
+        self, name: str, help_text: str, kind: str, labels: Sequence[str], node_name: str, rows: Callable[[], Rows]
+    ) -> None:
+        self._family = f"{PREFIX}{name}", f"[ALPHA] {help_text}", kind
+        self._labels = labels
+        self._node_name = node_name
+        self._rows = rows
+
+    def describe(self) -> Iterable[Metric]:
+        return (Metric(*self._family),)
+
+    def collect(self) -> Iterable[Metric]:
+        family = Metric(*self._family)
+        for values, value in self._rows():
+            labels = dict(zip(self._labels, (self._node_name, *values), strict=True))
+            family.add_sample(self._family[0], labels, value)
+        return (family,)

@@ -1,0 +1,153 @@
+"""The collectors that run more rarely than once a second, each as a loop of its own.
+
+Most of them need a kernel or a CPU that few machines have. Where it is missing, the reason is said once and the loop
+goes on asking: a mount, a boot parameter of the next kernel or kubelet's folders may come later.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from koordinator.base.clock import Clock
+from koordinator.base.errors import KoordinatorError
+from koordinator.base.loops import Loop
+from koordinator.koordlet import features
+from koordinator.koordlet.agent_metrics import AgentMetrics
+from koordinator.koordlet.collectors.cold_pages import ColdPagesCollector
+from koordinator.koordlet.collectors.cycles import CountCgroup, CyclesCollector
+from koordinator.koordlet.collectors.host_applications import HostApplication
+from koordinator.koordlet.collectors.node_info import NodeInfo
+from koordinator.koordlet.collectors.pressure import PressureCollector
+from koordinator.koordlet.collectors.resctrl import ResctrlCollector
+from koordinator.koordlet.collectors.scan import Scan
+from koordinator.koordlet.command_line import Options
+from koordinator.koordlet.metric_cache.kinds import Series
+from koordinator.koordlet.metric_cache.samples import MetricCache
+from koordinator.koordlet.pods import NodePod
+from koordinator.node import kidled, perf_events, pressure, resctrl
+from koordinator.node.cgroup_layout import CgroupLayout
+from koordinator.node.cgroup_reader import CgroupReader
+from koordinator.node.errors import Unavailable
+
+logger = logging.getLogger(__name__)
+
+_DEADLINE: Final = 30.0
+_CYCLES_DEADLINE: Final = 600.0
+"""Containers take turns where not all of them can be counted at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What the collectors go by, as it is at the moment of asking."""
+
+    pods: Callable[[], Sequence[NodePod]]
+    """Those that have not finished."""
+    host_applications: Callable[[], Sequence[HostApplication]]
+    last_scan: Callable[[], Scan | None]
+
+
+class PeriodicCollectors:
+    """Reads, and writes the samples; ``loops`` are those that the options ask for."""
+
+    def __init__(
+        self,
+        options: Options,
+        layout: CgroupLayout,
+        observed: Observed,
+        info: NodeInfo,
+        cache: MetricCache,
+        clock: Clock,
+        metrics: AgentMetrics,
+        *,
+        page_size: int,
+        count_cgroup: CountCgroup = perf_events.CgroupCounter,
+    ) -> None:
+        self._options = options
+        self._layout = layout
+        self._observed = observed
+        self._info = info
+        self._cache = cache
+        self._clock = clock
+        self._pressure = PressureCollector(CgroupReader(layout, page_size), metrics)
+        self._cycles = CyclesCollector(layout, count_cgroup, clock, metrics)
+        self._cold_pages = ColdPagesCollector(layout)
+        self._resctrl = ResctrlCollector(options.host, metrics)
+        self._said: dict[str, frozenset[str]] = {}
+        self.has_cold_pages = False
+        """Whether memory without cold pages is measured, so that a NodeMetric's policy can ask for it."""
+
+    def loops(self) -> list[Loop]:
+        """The loops of what is switched on by gate or flag."""
+        wanted, gates = self._options.collectors, self._options.features
+        loops = [Loop("node info", self._refresh_info, self._options.node_info_interval, _DEADLINE)]
+        if gates.enabled(features.PSI_COLLECTOR):
+            loops.append(Loop("pressure", self.collect_pressure, wanted.pressure_interval, _DEADLINE))
+        if gates.enabled(features.CPI_COLLECTOR):
+            loops.append(Loop("cycles", self.collect_cycles, wanted.cycles_interval, _CYCLES_DEADLINE))
+        if gates.enabled(features.COLD_PAGE_COLLECTOR):
+            loops.append(Loop("cold pages", self.collect_cold_pages, wanted.cold_pages_interval, _DEADLINE))
+        if gates.enabled(features.RESCTRL_COLLECTOR) and wanted.with_resctrl:
+            loops.append(Loop("resctrl", self.collect_resctrl, wanted.resctrl_interval, _DEADLINE))
+        if gates.enabled(features.BLOCK_IO_RECONCILE):
+            loops.append(Loop("storage info", self._refresh_storage, wanted.storage_interval, _DEADLINE))
+        return loops
+
+    async def collect_pressure(self) -> None:
+        if self._is_missing("pressure", pressure.probe_pods(self._layout)):
+            return
+        found = self._pressure.collect(self._observed.pods())
+        self._say("pressure", found.errors)
+        self._append(found.samples())
+
+    async def collect_cycles(self) -> None:
+        topology = self._info.topology
+        if topology is None:
+            return
+        cpus = [cpu.cpu for cpu in topology.cpus]
+        found = await self._cycles.collect(self._observed.pods(), cpus, self._options.collectors.cycles_window)
+        self._say("cycles and instructions", found.errors)
+        self._append(found.samples())
+
+    async def collect_cold_pages(self) -> None:
+        scan = self._observed.last_scan()
+        if scan is None or self._is_missing("cold pages", kidled.switch_on(self._options.host)):
+            return
+        found = self._cold_pages.collect(scan, self._observed.pods(), self._observed.host_applications())
+        if isinstance(found, Unavailable):
+            self._is_missing("cold pages", found)
+            return
+        self._say("cold pages", found.errors)
+        self._append(found.samples)
+        self.has_cold_pages = True
+
+    async def collect_resctrl(self) -> None:
+        host = self._options.host
+        if self._is_missing("resctrl", resctrl.probe_allocation(host) or resctrl.probe_monitoring(host)):
+            return
+        self._append(self._resctrl.collect().samples())
+
+    async def _refresh_info(self) -> None:
+        self._info.refresh()
+
+    async def _refresh_storage(self) -> None:
+        self._info.refresh_storage()
+
+    def _append(self, samples: Mapping[Series, float]) -> None:
+        self._cache.append(round(self._clock.now().timestamp() * 1000), dict(samples))
+
+    def _is_missing(self, what: str, state: Unavailable | None) -> bool:
+        if state is not None:
+            self._say(what, {state.reason: state})
+        return state is not None
+
+    def _say(self, what: str, problems: Mapping[str, KoordinatorError | Unavailable]) -> None:
+        """What is new since the last round: that a container has just ended is no news for everybody."""
+        known = self._said.get(what, frozenset())
+        for name, problem in problems.items():
+            if name not in known:
+                level = logging.WARNING if isinstance(problem, Unavailable) else logging.DEBUG
+                logger.log(level, "%s: not measured: %s", what, problem)
+        self._said[what] = frozenset(problems)

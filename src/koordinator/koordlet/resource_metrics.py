@@ -1,0 +1,129 @@
+"""What the agent exports of the node, its pods and the latest measurement; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from koordinator.api.node import Node
+from koordinator.api.pod import Container
+from koordinator.api.quantity import Quantity
+from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
+from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
+from koordinator.koordlet.metrics_advisor import MetricsAdvisor
+from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.states import StatesInformer
+
+_UNITS: Final = {BATCH_CPU: "integer", BATCH_MEMORY: "byte", MID_CPU: "integer", MID_MEMORY: "byte"}
+_USAGE_UNITS: Final = (("cpu", "core"), ("memory", "byte"))
+_OF_CONTAINER: Final = (
+    "resource",
+    "unit",
+    "pod_uid",
+    "pod_name",
+    "pod_namespace",
+    "container_id",
+    "container_name",
+)
+
+
+def export_resources(metrics: AgentMetrics, states: StatesInformer) -> None:
+    """What koord-manager has made allocatable, and what containers take of it."""
+    metrics.latest(
+        "node_resource_allocatable",
+        "the node allocatable of resources updated by koordinator",
+        ("resource", "unit"),
+        lambda: allocatable_rows(states.node),
+        external=True,
+    )
+    metrics.latest(
+        "container_resource_requests",
+        "the container requests of resources updated by koordinator",
+        _OF_CONTAINER,
+        lambda: container_rows(states.pods, "requests"),
+        external=True,
+    )
+    metrics.latest(
+        "container_resource_limits",
+        "the container limits of resources updated by koordinator",
+        _OF_CONTAINER,
+        lambda: container_rows(states.pods, "limits"),
+        external=True,
+    )
+
+
+def export_usage(metrics: AgentMetrics, advisor: MetricsAdvisor) -> None:
+    """What the last round has measured."""
+
+    def node_cpu() -> Rows:
+        return [((), advisor.latest.node.cpu)] if advisor.latest.node else ()
+
+    def node_memory() -> Rows:
+        return [((), advisor.latest.node.memory)] if advisor.latest.node else ()
+
+    def best_effort() -> Rows:
+        return [((), advisor.latest.best_effort.usage / 1000)] if advisor.latest.best_effort else ()
+
+    def host_applications() -> Rows:
+        for usage in advisor.latest.host_applications.applications:
+            spec = usage.spec
+            yield (spec.name, "cpu", spec.priority, spec.qos), usage.cpu
+            yield (spec.name, "memory", spec.priority, spec.qos), usage.memory
+
+    metrics.latest("node_used_cpu_cores", "Number of cpu cores used by node in realtime", (), node_cpu)
+    metrics.latest("node_used_memory_bytes", "Memory used by node in realtime", (), node_memory)
+    metrics.latest("be_suppress_be_used_cpu_cores", "Number of cpu cores used by BE.", (), best_effort)
+    metrics.latest(
+        "host_application_resource_usage",
+        "Host application resource usage collected by koordlet",
+        ("host_application_name", "resource", "priority_class", "qos"),
+        host_applications,
+    )
+
+
+def allocatable_rows(node: Node | None) -> Rows:
+    """Batch and mid resources of the node; 0 for one that it does not have."""
+    if node is None:
+        return
+    for resource, unit in _UNITS.items():
+        amount = node.status.allocatable.get(resource)
+        yield (resource, unit), 0 if amount is None else amount.value
+
+
+def container_rows(pods: Iterable[NodePod], kind: str) -> Rows:
+    """Batch and mid resources that containers request, or are limited to (``kind``: requests or limits).
+
+    The unit is the original's for all four, which is not what they are in, but what dashboards select.
+    """
+    unit = "integer" if kind == "requests" else "byte"
+    for pod in pods:
+        metadata = pod.pod.metadata
+        specs = {container.name: container for container in pod.pod.spec.containers}
+        for made in pod.containers:
+            spec = specs.get(made.name)
+            for resource, amount in _amounts(spec, kind) if spec is not None else ():
+                yield (
+                    (resource, unit, metadata.uid, metadata.name, metadata.namespace, made.id, made.name),
+                    amount.value,
+                )
+
+
+def usage_rows(usage: Mapping[str, Any]) -> Rows:
+    """CPU and memory of a usage as a NodeMetric has it."""
+    resources = usage.get("resources", {})
+    for resource, unit in _USAGE_UNITS:
+        if resource in resources:
+            amount = Quantity.parse(resources[resource])
+            yield (resource, unit), amount.milli / 1000 if resource == "cpu" else amount.value
+
+
+def numa_usage_rows(usages: Sequence[Mapping[str, Any]], part: str) -> Rows:
+    """As ``usage_rows``, for one part (nodeUsage or systemUsage) of each NUMA node."""
+    for usage in usages:
+        for labels, value in usage_rows(usage[part]):
+            yield (str(usage["numaNodeID"]), *labels), value
+
+
+def _amounts(container: Container, kind: str) -> Iterable[tuple[str, Quantity]]:
+    amounts = container.resources.requests if kind == "requests" else container.resources.limits
+    return ((resource, amounts[resource]) for resource in _UNITS if resource in amounts)
