@@ -69,7 +69,9 @@ def test_the_report_of_a_node_that_runs_as_it_should(node: NodeUnderTest) -> Non
             }
         ],
         "hostApplicationMetric": [],
-        "prodReclaimableMetric": {"resource": {}},
+        # Of a pod and a system that have used the same all along: each the end of its bucket, and 10 % on top.
+        "prodPeakMetric": {"resource": {"resources": {"cpu": "2334m", "memory": "9543765746"}}},
+        "prodReclaimableMetric": {"resource": {"resources": {"cpu": "666m", "memory": "0"}}},
     }
 
 

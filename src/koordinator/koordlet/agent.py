@@ -29,8 +29,17 @@ from koordinator.koordlet.command_line import Options
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
 from koordinator.koordlet.metrics_advisor import MetricsAdvisor
-from koordinator.koordlet.node_metric import NodeMetricInput, as_merge_patch, node_metric_status
+from koordinator.koordlet.node_metric import (
+    NodeMetricInput,
+    as_merge_patch,
+    measured_pods,
+    node_metric_status,
+    with_forecast,
+)
 from koordinator.koordlet.periodic_collectors import Observed, PeriodicCollectors
+from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.prediction.forecast import Forecast
+from koordinator.koordlet.prediction.server import PredictionServer
 from koordinator.koordlet.resource_metrics import export_resources, export_usage, numa_usage_rows, usage_rows
 from koordinator.koordlet.states import StatesInformer
 from koordinator.kube.errors import ApiStatusError
@@ -190,6 +199,10 @@ class Agent:
         if self._pages is not None:
             self._loops.add(Loop("audit", self._keep_audit, _AUDIT_SECONDS, 30.0))
         self._loops.add(Loop("measure", measure, options.collect_interval, 30.0))
+        prediction = PredictionServer(options.prediction, self._cache, self._states, self._given.clock)
+        prediction.export(self.metrics)
+        for loop in prediction.loops():
+            self._loops.add(loop)
         if options.report:
             reporter = NodeMetricReporter(
                 self._given.client,
@@ -199,6 +212,7 @@ class Agent:
                 Measured(
                     numa_nodes=lambda: [node.number for node in info.numa_memory or ()],
                     has_cold_pages=lambda: periodic.has_cold_pages,
+                    forecast=prediction.forecast_prod,
                 ),
             )
             if options.features.enabled(features.NODE_METRIC_PROM_METRICS):
@@ -311,8 +325,9 @@ def _export_reading(metrics: AgentMetrics, meter: CgroupMeter, advisor: MetricsA
 class Measured:
     """What a report depends on beside the metric cache, as it is at the moment of asking."""
 
-    numa_nodes: Callable[[], Sequence[int]] = tuple
-    has_cold_pages: Callable[[], bool] = bool
+    numa_nodes: Callable[[], Sequence[int]]
+    has_cold_pages: Callable[[], bool]
+    forecast: Callable[[Sequence[NodePod]], Forecast]
 
 
 class NodeMetricReporter:
@@ -373,7 +388,9 @@ class NodeMetricReporter:
             numa_nodes=self._measured.numa_nodes(),
             has_cold_pages=self._measured.has_cold_pages(),
         )
-        status = node_metric_status(self._cache, given, self._clock.now())
+        now = self._clock.now()
+        given = with_forecast(given, self._measured.forecast(measured_pods(self._cache, given, now)))
+        status = node_metric_status(self._cache, given, now)
         self._latest = status["nodeMetric"]
         try:
             await self._client.patch(

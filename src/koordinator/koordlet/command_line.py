@@ -15,6 +15,7 @@ from koordinator.base.flags import FlagSet
 from koordinator.base.listen_address import ListenAddress, parse_listen_address
 from koordinator.base.unused_flags import LOG_FLAGS, LOG_SWITCHES, TO_STDERR, UnusedFlags
 from koordinator.koordlet.features import WITHOUT_EFFECT, make_features
+from koordinator.koordlet.prediction.options import PredictionFlags, PredictionOptions
 from koordinator.node.host import Host
 
 _DESCRIPTION: Final = """\
@@ -69,15 +70,6 @@ _UNUSED: Final[Mapping[str, str]] = {
     "node-topology-sync-interval": _NOT_BUILT,
     "enable-pod-taskids": _NOT_BUILT,
     "collect-sys-metric-outdated-interval": "what the system uses is made of readings of one moment",
-    "prediction-checkpoint-filepath": _NOT_BUILT,
-    "prediction-cold-start-duration": _NOT_BUILT,
-    "prediction-safety-margin-percent": _NOT_BUILT,
-    "prediction-memory-histogram-decay-halflife": _NOT_BUILT,
-    "prediction-cpu-histogram-decay-halflife": _NOT_BUILT,
-    "prediction-training-interval": _NOT_BUILT,
-    "prediction-model-expiration-duration": _NOT_BUILT,
-    "prediction-model-checkpoint-interval": _NOT_BUILT,
-    "prediction-model-checkpoint-max-per-step": _NOT_BUILT,
 }
 """Flags of the original that do nothing here, and why."""
 
@@ -155,6 +147,7 @@ class Options:
     node_info_interval: float = 60.0
     with_page_cache: bool = False
     collectors: CollectorOptions = field(default_factory=CollectorOptions)
+    prediction: PredictionOptions = field(default_factory=PredictionOptions)
     audit: AuditOptions = field(default_factory=AuditOptions)
     report: bool = True
     cache_bytes: int = 100 << 20
@@ -174,6 +167,7 @@ class _Flags:
         self._kubelet(self.set.group("Kubelet"))
         self._measuring(self.set.group("Measuring"))
         self._measuring_rarely(self.set.group("Measuring more rarely"))
+        self.prediction = PredictionFlags(self.set.group("Prediction"))
         self._audit(self.set.group("Audit log"))
         self._folders(self.set.group("Folders of the machine"), host)
         serving = self.set.group("Serving and logging")
@@ -325,6 +319,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
             resctrl_interval=given[flags.resctrl_interval].total_seconds(),
             storage_interval=given[flags.storage_interval].total_seconds(),
         ),
+        prediction=flags.prediction.options(given),
         audit=AuditOptions(
             folder=given[flags.audit_folder],
             verbosity=given[flags.audit_verbosity],
