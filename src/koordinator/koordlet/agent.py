@@ -36,6 +36,7 @@ from koordinator.koordlet.node_metric import (
     node_metric_status,
     with_forecast,
 )
+from koordinator.koordlet.node_topology.reporter import TopologyReporter, TopologyReporting
 from koordinator.koordlet.periodic_collectors import Observed, PeriodicCollectors
 from koordinator.koordlet.pods import NodePod
 from koordinator.koordlet.prediction.forecast import Forecast
@@ -199,6 +200,20 @@ class Agent:
         if self._pages is not None:
             self._loops.add(Loop("audit", self._keep_audit, _AUDIT_SECONDS, 30.0))
         self._loops.add(Loop("measure", measure, options.collect_interval, 30.0))
+        if options.topology_interval > 0:
+            topology = TopologyReporter(
+                TopologyReporting(
+                    writes=options.features.enabled(features.NODE_TOPOLOGY_REPORT),
+                    asks_kubelet=options.kubelet.query_configuration,
+                ),
+                self._given.client,
+                self._states,
+                info,
+                options.host,
+                kubelet,
+                self._given.clock,
+            )
+            self._loops.add(Loop("node topology", topology.report, options.topology_interval, 30.0))
         prediction = PredictionServer(options.prediction, self._cache, self._states, self._given.clock)
         prediction.export(self.metrics)
         for loop in prediction.loops():

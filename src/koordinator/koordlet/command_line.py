@@ -67,7 +67,6 @@ _UNUSED: Final[Mapping[str, str]] = {
     "pod-resources-proxy-path": _NOT_BUILT,
     "xpu-device-infos-dir": _NOT_BUILT,
     "xpu-enforce-collect-from-device-infos": _NOT_BUILT,
-    "node-topology-sync-interval": _NOT_BUILT,
     "enable-pod-taskids": _NOT_BUILT,
     "collect-sys-metric-outdated-interval": "what the system uses is made of readings of one moment",
 }
@@ -145,6 +144,7 @@ class Options:
     kubelet: KubeletOptions = field(default_factory=KubeletOptions)
     collect_interval: float = 1.0
     node_info_interval: float = 60.0
+    topology_interval: float = 3.0
     with_page_cache: bool = False
     collectors: CollectorOptions = field(default_factory=CollectorOptions)
     prediction: PredictionOptions = field(default_factory=PredictionOptions)
@@ -213,6 +213,11 @@ class _Flags:
         )
         self.node_info_interval = group.duration(
             "collect-node-cpu-info-interval", timedelta(seconds=60), "How often the topology of the CPUs is read."
+        )
+        self.topology_interval = group.duration(
+            "node-topology-sync-interval",
+            timedelta(seconds=3),
+            "How often the NodeResourceTopology is brought up to date; 0 or less: never.",
         )
         self.page_cache = group.boolean(
             "enable-pagecache-collector", False, "Measure memory with page cache, too, for policies that ask for it."
@@ -309,6 +314,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
         ),
         collect_interval=given[flags.collect_interval].total_seconds(),
         node_info_interval=given[flags.node_info_interval].total_seconds(),
+        topology_interval=given[flags.topology_interval].total_seconds(),
         with_page_cache=given[flags.page_cache],
         collectors=CollectorOptions(
             pressure_interval=given[flags.pressure_interval].total_seconds(),

@@ -65,5 +65,5 @@ def make_features() -> FeatureGates:
     return FeatureGates(gates | {name: Feature(default=False) for name in (*_OBSERVING, *_OFF)})
 
 
-WITHOUT_EFFECT: Final = frozenset({NODE_TOPOLOGY_REPORT, *_ON, *_OFF})
+WITHOUT_EFFECT: Final = frozenset({*_ON, *_OFF})
 """Gates of features that are not built yet; switching one on is said at the start."""

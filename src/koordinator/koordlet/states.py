@@ -8,13 +8,15 @@ from random import Random
 from typing import Final
 
 from koordinator.api.codec import DecodeError
-from koordinator.api.kinds import NODE_METRICS, NODE_SLOS, NODES
+from koordinator.api.kinds import NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODE_SLOS, NODES
 from koordinator.api.node import Node
+from koordinator.api.node_resource_topology import NodeResourceTopology
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.nodeslo import NodeSLO, NodeSLOSpec
 from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
+from koordinator.koordlet.node_topology.description import NodeTopology
 from koordinator.koordlet.pods import NodePod, node_pods
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
@@ -32,6 +34,7 @@ _SAID_EVERY: Final = 30.0
 PodsCallback = Callable[[Sequence[NodePod]], None]
 NodeCallback = Callable[[Node], None]
 NodeSLOCallback = Callable[[NodeSLOSpec], None]
+TopologyCallback = Callable[[NodeTopology], None]
 
 
 class StatesInformer:
@@ -49,15 +52,18 @@ class StatesInformer:
         # Agents start before koord-manager has installed anything: a kind that is not there yet has no object yet.
         self._metrics = self._informers.informer(NODE_METRICS, field_selector=own, absent_is_empty=True)
         self._slos = self._informers.informer(NODE_SLOS, field_selector=own, absent_is_empty=True)
+        self._topologies = self._informers.informer(NODE_RESOURCE_TOPOLOGIES, field_selector=own, absent_is_empty=True)
         self._pods: Sequence[NodePod] = ()
         self._answer: Sequence[Pod] = ()
         """What kubelet said, of which the pods are made."""
         self._on_pods: list[PodsCallback] = []
         self._on_node: list[NodeCallback] = []
         self._on_node_slo: list[NodeSLOCallback] = []
+        self._on_topology: list[TopologyCallback] = []
         self._pods_failing = False
         self._node: Node | None = None
         self._node_slo_spec: NodeSLOSpec | None = None
+        self._topology: NodeTopology | None = None
         self._slos.add_handlers(name="NodeSLO", on_add=self._new_node_slo, on_update=self._changed_node_slo)
         self._nodes.add_handlers(name="Node", on_add=self._new_node, on_update=self._changed_node)
 
@@ -78,6 +84,16 @@ class StatesInformer:
         from each other must not lose that because koord-manager is installed anew.
         """
         return self._node_slo_spec
+
+    @property
+    def node_resource_topology(self) -> NodeResourceTopology | None:
+        """The object, as the API server has it."""
+        return self._topologies.get(self._name)
+
+    @property
+    def topology(self) -> NodeTopology | None:
+        """CPUs, share pools and NUMA nodes as they are now, whether they have been written or not; None until known."""
+        return self._topology
 
     @property
     def collect_policy(self) -> CollectPolicy:
@@ -105,6 +121,18 @@ class StatesInformer:
     def on_node_slo(self, callback: NodeSLOCallback) -> None:
         """Call back with ``node_slo_spec`` when there is one and whenever it has changed."""
         self._on_node_slo.append(callback)
+
+    def on_topology(self, callback: TopologyCallback) -> None:
+        """Call back with ``topology`` when it is known and whenever it has changed."""
+        self._on_topology.append(callback)
+
+    def set_topology(self, topology: NodeTopology) -> None:
+        """Tell what has been found out of the node; what is as before is not told again."""
+        if topology == self._topology:
+            return
+        self._topology = topology
+        for callback in self._on_topology:
+            callback(topology)
 
     async def wait_for_node(self) -> Node:
         """The Node object, once it is there; what is missing is said every half minute."""
@@ -137,7 +165,7 @@ class StatesInformer:
             callback(self._pods)
 
     async def run(self) -> None:
-        """Follow the Node, the NodeMetric and the NodeSLO until cancelled."""
+        """Follow the Node and the objects of its name until cancelled."""
         await self._informers.run()
 
     def _new_node(self, node: Node, initial: bool = False) -> None:
