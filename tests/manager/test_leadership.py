@@ -13,6 +13,7 @@ from koordinator.kube.errors import TransportError
 from koordinator.kube.leader_election import LeaderElectionConfig
 from koordinator.manager.leadership import Leadership
 from tests.kube.fake_client import MemoryClient, as_client
+from tests.kube.fake_watchdog import FakeWatchdog
 
 
 class Bench:
@@ -26,23 +27,20 @@ class Bench:
         self.client.before = self._fail
         self.terms = 0
         self.working = False
-        self.overruns = 0
         config = LeaderElectionConfig("koordinator-manager", "system", "me", release_on_cancel=True)
+        self.watchdog = FakeWatchdog(self.clock)
         self.leadership = Leadership(
             as_client(self.client),
             config if elected else None,
             clock=self.clock,
             random=Random(1),
             metrics=self.metrics,
-            on_overrun=self._overrun,
+            watchdog=self.watchdog,
         )
 
     async def _fail(self, verb: str, name: str) -> None:
         if self.away:
             raise TransportError("connection refused")
-
-    def _overrun(self) -> None:
-        self.overruns += 1
 
     async def _work(self) -> None:
         self.terms += 1
@@ -104,7 +102,7 @@ def test_a_lease_that_is_lost_is_tried_for_anew() -> None:
             bench.away = False
             await bench.clock.advance(30)
             assert (bench.terms, bench.working, bench.gauge) == (2, True, 1.0)
-        assert bench.overruns == 0
+        assert not bench.watchdog.strikes
 
     asyncio.run(scenario())
 
@@ -120,23 +118,21 @@ def test_at_the_end_the_lease_is_given_up() -> None:
     asyncio.run(scenario())
 
 
-def test_a_leader_that_stood_still_past_its_term_is_overdue() -> None:
+def test_a_leader_that_stood_still_past_its_lease_is_killed() -> None:
     async def scenario() -> None:
         bench = Bench()
-        assert not bench.leadership.is_overdue
         async with bench.running():
-            assert not bench.leadership.is_overdue
-            bench.clock._move_to(bench.clock.monotonic() + 10)
-            assert (bench.leadership.is_overdue, bench.leadership.is_leading) == (True, False)
+            bench.clock._move_to(bench.clock.monotonic() + 15)
+            assert (bench.watchdog.strikes, bench.leadership.is_leading) == ([15.0], False)
 
     asyncio.run(scenario())
 
 
-def test_without_an_election_nobody_is_ever_overdue() -> None:
+def test_without_an_election_nobody_is_ever_killed() -> None:
     async def scenario() -> None:
         bench = Bench(elected=False)
         async with bench.running():
             bench.clock._move_to(1e6)
-            assert not bench.leadership.is_overdue
+            assert not bench.watchdog.strikes
 
     asyncio.run(scenario())

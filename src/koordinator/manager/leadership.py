@@ -11,6 +11,7 @@ from koordinator.base.clock import Clock
 from koordinator.base.metrics import Metrics
 from koordinator.kube.interface import Client
 from koordinator.kube.leader_election import LeaderElectionConfig, LeaderElector
+from koordinator.kube.lease_watchdog import LeaseWatchdog
 
 logger = logging.getLogger(__name__)
 
@@ -26,9 +27,9 @@ class Leadership:
         clock: Clock,
         random: Random,
         metrics: Metrics,
-        on_overrun: Callable[[], None],
+        watchdog: LeaseWatchdog,
     ) -> None:
-        """``on_overrun`` ends the process: work goes on that should have stopped, and another replica leads.
+        """``watchdog`` ends the process when work goes on that should have stopped, and another replica may lead.
 
         Set ``announce`` before ``run`` to be given the texts of LeaderElection events."""
         self._client = client
@@ -36,7 +37,7 @@ class Leadership:
         self._clock = clock
         self._random = random
         self._metrics = metrics
-        self._on_overrun = on_overrun
+        self._watchdog = watchdog
         self.announce: Callable[[str], None] | None = None
         self._elector: LeaderElector | None = None
         self._is_leader = metrics.gauge("koordinator_manager_is_leader", "Whether this replica runs the controllers.")
@@ -47,11 +48,6 @@ class Leadership:
         if self._config is None:
             return True
         return self._elector is not None and self._elector.is_leading
-
-    @property
-    def is_overdue(self) -> bool:
-        """Whether the term is over and the work has not been stopped yet: another replica may lead by now."""
-        return self._elector is not None and self._elector.is_overdue
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run ``work`` in every term, until cancelled. What it raises comes out in an ExceptionGroup."""
@@ -74,7 +70,7 @@ class Leadership:
                 random=self._random,
                 metrics=self._metrics,
                 announce=self.announce,
-                on_overrun=self._on_overrun,
+                watchdog=self._watchdog,
             )
             self._elector = elector
             await elector.run(term)

@@ -19,11 +19,11 @@ from koordinator.base import logs
 from koordinator.base.clock import SystemClock
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.metrics import Metrics
-from koordinator.base.process import allow_many_open_files, end_process, exit_status, stop_on_signals
+from koordinator.base.process import allow_many_open_files, exit_status, stop_on_signals
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect, user_agent
 from koordinator.kube.leader_election import LeaderElectionConfig, make_identity
-from koordinator.kube.suspension import end_when_resumed_too_late
+from koordinator.kube.lease_watchdog import lease_watchdog
 from koordinator.manager.command_line import parse_options
 from koordinator.manager.leadership import Leadership
 from koordinator.manager.node_policy.installed_extensions import installed_extensions
@@ -78,12 +78,11 @@ def _make_manager(
 ) -> Manager:
     host, clock, random = socket.gethostname(), SystemClock(), Random()
     leadership = Leadership(
-        client, _election(options, host), clock=clock, random=random, metrics=metrics, on_overrun=end_process
+        client, _election(options, host), clock=clock, random=random, metrics=metrics, watchdog=lease_watchdog()
     )
-    end_when_resumed_too_late(lambda: leadership.is_overdue)
     around = Surroundings(
         client=client,
-        # A process that was stopped and goes on must not send what it meant to: another one leads meanwhile.
+        # A leader whose event loop was held up must not send what it meant to: another one may lead meanwhile.
         leader_client=client.fenced(lambda: leadership.is_leading),
         clock=clock,
         random=random,

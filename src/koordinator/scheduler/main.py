@@ -18,12 +18,12 @@ from koordinator.base import logs
 from koordinator.base.clock import SystemClock
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.metrics import Metrics
-from koordinator.base.process import end_process, exit_status, stop_on_signals
+from koordinator.base.process import exit_status, stop_on_signals
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect, user_agent
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.leader_election import LeaderElectionConfig, LeaderElector, make_identity
-from koordinator.kube.suspension import end_when_resumed_too_late
+from koordinator.kube.lease_watchdog import lease_watchdog
 from koordinator.scheduler import lifetime
 from koordinator.scheduler.configuration import (
     SchedulerConfiguration,
@@ -89,11 +89,10 @@ async def _run(options: Options, configuration: SchedulerConfiguration, election
         working = client
         if election is not None:
             elector = contender = LeaderElector(
-                client, election, clock=clock, random=random, metrics=metrics, on_overrun=end_process
+                client, election, clock=clock, random=random, metrics=metrics, watchdog=lease_watchdog()
             )
-            # A process that was stopped and goes on must not send what it meant to: another one leads meanwhile.
+            # A leader whose event loop was held up must not send what it meant to: another one may lead meanwhile.
             working = client.fenced(lambda: contender.is_leading)
-            end_when_resumed_too_late(lambda: contender.is_overdue)
         scheduler = _scheduler(working, events, options, configuration, metrics)
         events.give_way_while(lambda: scheduler.is_binding)
         server = None

@@ -1,0 +1,162 @@
+"""What finding devices needs of a machine: the tools of the vendors, the PCI bus, and device files."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from koordinator.api.xpu_device_info import XPUDeviceInfo, XPUTopology
+from koordinator.base.errors import KoordinatorError
+from koordinator.node.errors import NodeError
+from koordinator.node.pci import UNKNOWN_NUMA_NODE, PciBus, pci_address
+
+_OUTPUT_SHOWN: Final = 400
+_MAX_OUTPUT_BYTES: Final = 4 << 20
+SECONDS: Final = 30.0
+"""How long a tool may take: one that asks a hung driver never returns."""
+
+
+class DiscoveryError(KoordinatorError):
+    """Devices, or one device, could not be asked for; the text says what and why."""
+
+
+class ToolError(DiscoveryError):
+    """A tool is not there, failed, or took too long; ``output`` is what it printed."""
+
+    def __init__(self, message: str, output: str = "") -> None:
+        super().__init__(message)
+        self.output = output
+
+
+class Tools(Protocol):
+    """Runs the command-line tools of the machine."""
+
+    async def run(self, tool: str, *arguments: str) -> str:
+        """What it printed, on standard output and standard error together. Raises ToolError."""
+        ...
+
+
+class HostTools:
+    """The tools, and with them their libraries, of the machine whose root folder is ``root``."""
+
+    def __init__(self, root: str, seconds: float = SECONDS) -> None:
+        """``root``: empty where this process sees the machine's own files."""
+        self._prefix = ("chroot", root) if root else ()
+        self._seconds = seconds
+
+    async def run(self, tool: str, *arguments: str) -> str:
+        command = (*self._prefix, tool, *arguments)
+        shown = " ".join((tool, *arguments))
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ToolError(f"{shown}: cannot be started: {error.strerror}") from error
+        try:
+            async with asyncio.timeout(self._seconds):
+                output = await _read(process)
+                status = await process.wait()
+        except TimeoutError:
+            raise ToolError(f"{shown}: no answer within {self._seconds:g} s") from None
+        finally:
+            await _end(process)
+        if status != 0:
+            raise ToolError(f"{shown}: exit status {status}, output {output.strip()[:_OUTPUT_SHOWN]!r}", output)
+        return output
+
+
+async def _read(process: asyncio.subprocess.Process) -> str:
+    assert process.stdout is not None
+    content = bytearray()
+    while piece := await process.stdout.read(1 << 16):
+        content += piece
+        if len(content) > _MAX_OUTPUT_BYTES:
+            raise ToolError(f"process {process.pid} printed more than {_MAX_OUTPUT_BYTES} bytes")
+    return content.decode(errors="replace")
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """With what it may have started; one in uninterruptible sleep is left to the kernel."""
+    if process.returncode is not None:
+        return
+    try:
+        os.killpg(process.pid, 9)
+    except ProcessLookupError:
+        return
+    try:
+        async with asyncio.timeout(1.0):
+            await process.wait()
+    except TimeoutError:
+        return
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One node."""
+
+    tools: Tools
+    pci: PciBus
+    dev: str = "/dev"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The devices of one vendor, and why others of its devices are missing."""
+
+    devices: Sequence[XPUDeviceInfo] = ()
+    problems: Sequence[str] = ()
+
+
+class Vendor(Protocol):
+    """A kind of accelerator."""
+
+    name: str
+    """As the original calls what manages it."""
+    pci_vendor: str
+    other_products: frozenset[str]
+    """Products of the vendor that are no accelerators."""
+
+    async def devices(self, machine: Machine) -> Found:
+        """All devices. Raises DiscoveryError when nothing can be said of any, NodeError for the machine's files."""
+        ...
+
+
+def placed(machine: Machine, bus_id: str) -> XPUTopology:
+    """Where the device with this PCI address is; only the address when the machine does not know it."""
+    try:
+        place = machine.pci.placement(bus_id)
+    except NodeError:
+        return XPUTopology(socket_id="-1", node_id=str(UNKNOWN_NUMA_NODE), bus_id=pci_address(bus_id))
+    return XPUTopology(socket_id="-1", node_id=str(place.numa_node), pcie_id=place.root, bus_id=place.address)
+
+
+def word(line: str, index: int, what: str) -> str:
+    """The word of a line at ``index``, counted from 0 or, when negative, from the end.
+
+    Raises DiscoveryError, which says ``what`` was to be found there.
+    """
+    words = line.split()
+    try:
+        return words[index]
+    except IndexError:
+        raise DiscoveryError(f"no {what} in {line.strip()[:_OUTPUT_SHOWN]!r}") from None
+
+
+def number(text: str, what: str) -> int:
+    """A decimal number. Raises DiscoveryError."""
+    if not (text.isascii() and text.isdigit()):
+        raise DiscoveryError(f"{what} {text[:_OUTPUT_SHOWN]!r} is not a number")
+    return int(text)
+
+
+def lines_with(output: str, *texts: str) -> list[str]:
+    """The lines that contain one of the texts."""
+    return [line for line in output.splitlines() if any(text in line for text in texts)]
