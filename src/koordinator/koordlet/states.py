@@ -8,7 +8,8 @@ from random import Random
 from typing import Final
 
 from koordinator.api.codec import DecodeError
-from koordinator.api.kinds import NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODE_SLOS, NODES
+from koordinator.api.device import Device
+from koordinator.api.kinds import DEVICES, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODE_SLOS, NODES
 from koordinator.api.node import Node
 from koordinator.api.node_resource_topology import NodeResourceTopology
 from koordinator.api.nodemetric import NodeMetric
@@ -43,7 +44,9 @@ class StatesInformer:
     Callbacks are called on the event loop, in the order in which they were registered, and must not block.
     """
 
-    def __init__(self, client: Client, node_name: str, *, clock: Clock, random: Random) -> None:
+    def __init__(
+        self, client: Client, node_name: str, *, clock: Clock, random: Random, follow_device: bool = False
+    ) -> None:
         self._clock = clock
         self._name = node_name
         self._informers = InformerSet(client, clock=clock, random=random)
@@ -53,6 +56,9 @@ class StatesInformer:
         self._metrics = self._informers.informer(NODE_METRICS, field_selector=own, absent_is_empty=True)
         self._slos = self._informers.informer(NODE_SLOS, field_selector=own, absent_is_empty=True)
         self._topologies = self._informers.informer(NODE_RESOURCE_TOPOLOGIES, field_selector=own, absent_is_empty=True)
+        self._devices = (
+            self._informers.informer(DEVICES, field_selector=own, absent_is_empty=True) if follow_device else None
+        )
         self._pods: Sequence[NodePod] = ()
         self._answer: Sequence[Pod] = ()
         """What kubelet said, of which the pods are made."""
@@ -89,6 +95,11 @@ class StatesInformer:
     def node_resource_topology(self) -> NodeResourceTopology | None:
         """The object, as the API server has it."""
         return self._topologies.get(self._name)
+
+    @property
+    def device(self) -> Device | None:
+        """The object, as the API server has it; None if it is not followed."""
+        return None if self._devices is None else self._devices.get(self._name)
 
     @property
     def topology(self) -> NodeTopology | None:
