@@ -61,6 +61,7 @@ bench-scheduler-perf: $(STAMP) ## Kubernetes' scheduler_perf workloads at a fift
 lock: $(STAMP) ## resolve pyproject.toml anew into requirements/*.txt
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements/runtime.txt
 	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --group dev -o requirements/dev.txt
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml --extra nvidia -o requirements/nvidia.txt
 
 clean: ## remove everything that was installed or generated locally
 	rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis .pytest_cache .data

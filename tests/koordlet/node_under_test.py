@@ -11,26 +11,29 @@ from random import Random
 from typing import Any, TypeVar, cast
 
 from koordinator.api.codec import convert
-from koordinator.api.kinds import NODE_METRICS, NODES, Kind
+from koordinator.api.kinds import NODE_METRICS, NODE_SLOS, NODES, Kind
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.base.clock import ManualClock
 from koordinator.base.listen_address import ListenAddress
 from koordinator.base.metrics import Metrics
 from koordinator.koordlet.agent import Agent, Dependencies, KubeletConnection
-from koordinator.koordlet.command_line import KubeletOptions, Options
+from koordinator.koordlet.command_line import AuditOptions, KubeletOptions, Options
+from koordinator.koordlet.features import make_features
 from koordinator.koordlet.prediction.options import PredictionOptions
 from koordinator.kube.errors import TransportError
 from koordinator.kube.interface import ListPage, WatchEvent
+from koordinator.node.nvml import open_nvml
 from tests.kube.fake_client import MemoryClient, as_client
 from tests.node.machine import FakeMachine
+from tests.node.nvml_library import FakeCard, FakeNvmlLibrary
 
 T = TypeVar("T", bound=Object)
 NODE = "node-1"
 UID = "0000-web"
 POD_FOLDER = f"kubepods/burstable/pod{UID}"
 GIB = 1 << 30
-_MEMORY_STAT = "anon {0}\nfile {1}\ninactive_anon 0\nactive_anon {0}\ninactive_file {1}\nactive_file 0\nunevictable 0\n"
+MEMORY_STAT = "anon {0}\nfile {1}\ninactive_anon 0\nactive_anon {0}\ninactive_file {1}\nactive_file 0\nunevictable 0\n"
 
 
 class ListingClient(MemoryClient):
@@ -67,6 +70,9 @@ class NodeUnderTest:
         self.machine.write("/sys/fs/cgroup/cgroup.controllers", "cpu memory\n")
         self.pod_is_there = True
         self.break_meminfo = False
+        self.gates: tuple[str, ...] = ()
+        """Feature gates that are switched on."""
+        self.cards: tuple[FakeCard, ...] = ()
         self.write_files()
 
     @property
@@ -88,7 +94,7 @@ class NodeUnderTest:
             cgroup = f"/sys/fs/cgroup/{folder}"
             stat = f"usage_usec {self.pod_cpu}\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n"
             self.machine.write(f"{cgroup}/cpu.stat", stat)
-            self.machine.write(f"{cgroup}/memory.stat", _MEMORY_STAT.format(self.pod_memory, 4096))
+            self.machine.write(f"{cgroup}/memory.stat", MEMORY_STAT.format(self.pod_memory, 4096))
 
     async def pass_seconds(self, seconds: int) -> None:
         for _ in range(seconds):
@@ -100,8 +106,12 @@ class NodeUnderTest:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Agent]:
         """The agent; leaving the block stops it, as a signal does, and raises what ended it early."""
+        features = make_features()
+        features.set(dict.fromkeys(self.gates, True))
         options = Options(
             node_name=NODE,
+            features=features,
+            audit=AuditOptions(folder=str(self.machine.root / "audit")),
             host=self.machine.host,
             listen=ListenAddress("", 0),
             kubelet=KubeletOptions(sync_interval=10),
@@ -113,6 +123,7 @@ class NodeUnderTest:
             clock=self.clock,
             random=Random(1),
             metrics=Metrics(),
+            open_nvml=lambda: open_nvml(lambda: FakeNvmlLibrary(*self.cards, has_driver=bool(self.cards))),
         )
         agent = Agent(options, given)
         stop = asyncio.Event()
@@ -138,6 +149,10 @@ class NodeUnderTest:
         if path == "/pods/":
             return json.dumps({"kind": "PodList", "items": self.pods}).encode()
         return json.dumps({"kubeletconfig": {"cgroupDriver": "cgroupfs"}}).encode()
+
+    def show_slo(self, spec: dict[str, Any]) -> None:
+        """The NodeSLO; before the agent starts."""
+        self._add(NODE_SLOS.qualified, {"metadata": {"name": NODE}, "spec": spec})
 
     def _add(self, plural: str, document: dict[str, Any]) -> None:
         self.client.version += 1

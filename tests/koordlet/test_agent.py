@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import os
 import shutil
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -13,9 +15,11 @@ from typing import Any
 import pytest
 
 from koordinator.api.kinds import NODE_METRICS
+from koordinator.koordlet.audit.log import AuditEvent
 from koordinator.kube.errors import ApiStatusError
 from koordinator.node.errors import MissingFileError
-from tests.koordlet.node_under_test import GIB, POD_FOLDER, NodeUnderTest, pod
+from tests.koordlet.node_under_test import GIB, MEMORY_STAT, POD_FOLDER, NodeUnderTest, pod
+from tests.node.nvml_library import FakeCard
 
 Story = Callable[[NodeUnderTest], Awaitable[None]]
 
@@ -243,3 +247,134 @@ def test_usage_of_a_pod_whose_memory_grows(node: NodeUnderTest) -> None:
 
     memory = play(node, story)["podsMetric"][0]["podUsage"]["resources"]["memory"]
     assert memory != "1Gi"
+
+
+def test_sigterm_in_the_middle_of_a_report(node: NodeUnderTest) -> None:
+    reporting = asyncio.Event()
+
+    async def hang(verb: str, name: str) -> None:
+        if verb == "patch":
+            reporting.set()
+            await asyncio.Event().wait()
+
+    async def story(node: NodeUnderTest) -> None:
+        await node.pass_seconds(61)
+        assert reporting.is_set()
+
+    node.client.before = hang
+    assert play(node, story) == {}
+
+
+def test_all_kernel_files_are_nonsense_for_a_while(node: NodeUnderTest) -> None:
+    async def story(node: NodeUnderTest) -> None:
+        await node.pass_seconds(30)
+        for path in (*node.machine.root.glob("proc/*"), *node.machine.root.glob(f"sys/fs/cgroup/{POD_FOLDER}/*.stat")):
+            path.write_bytes(b"\xff\x00 nonsense\n")
+        await node.clock.advance(10)
+        await node.pass_seconds(115)
+
+    status = play(node, story)
+    assert cpu_of(status, "nodeUsage") == "2"
+    assert status["podsMetric"][0]["podUsage"] == usage("500m", "1Gi")
+
+
+def test_what_is_recorded_is_on_the_disk_when_the_agent_has_stopped(node: NodeUnderTest) -> None:
+    node.gates = ("AuditEvents",)
+
+    async def run() -> None:
+        async with node.running() as agent:
+            await node.pass_seconds(2)
+            assert agent.audit is not None
+            for reason in ("first", "second"):
+                agent.audit.record(AuditEvent(type="node", reason=reason), level=1)
+
+    asyncio.run(run())
+    lines = (node.machine.root / "audit/audit.log").read_text().splitlines()
+    assert [json.loads(line)["reason"] for line in lines] == ["first", "second"]
+
+
+def write_pressure(node: NodeUnderTest, folder: str) -> None:
+    for resource in ("cpu", "memory", "io"):
+        content = "some avg10=2.50 avg60=1.00 avg300=0.50 total=9\n"
+        node.machine.write(f"/sys/fs/cgroup/{folder}/{resource}.pressure", content)
+
+
+async def exported(node: NodeUnderTest, seconds: int) -> str:
+    async with node.running() as agent:
+        await node.pass_seconds(seconds)
+        body, _ = agent.metrics.both.exposition()
+        return body.decode()
+
+
+def test_pressure_with_its_gate_on(node: NodeUnderTest) -> None:
+    node.gates = ("PSICollector",)
+    for folder in ("kubepods", POD_FOLDER, f"{POD_FOLDER}/c0"):
+        write_pressure(node, folder)
+    text = asyncio.run(exported(node, 3))
+    assert text.count("koordlet_pod_psi{") == 9
+    assert text.count("koordlet_container_psi{") == 9
+
+
+def test_a_gate_whose_feature_is_missing_says_so_once(node: NodeUnderTest, caplog: pytest.LogCaptureFixture) -> None:
+    node.gates = ("PSICollector", "ColdPageCollector")
+    text = asyncio.run(exported(node, 40))
+    assert "koordlet_pod_psi{" not in text
+    for what in ("pressure", "cold pages"):
+        assert caplog.text.count(f"{what}: not measured") == 1
+
+
+def test_a_host_application_is_reported_and_is_no_part_of_the_system(node: NodeUnderTest) -> None:
+    node.show_slo({"hostApplications": [{"name": "nginx", "qos": "LS", "priority": "koord-prod"}]})
+    folder = "/sys/fs/cgroup/host-latency-sensitive/nginx"
+    node.machine.write(f"{folder}/memory.stat", MEMORY_STAT.format(GIB, 4096))
+    node.machine.write(f"{folder}/memory.current", str(2 * GIB))
+
+    async def story(node: NodeUnderTest) -> None:
+        for second in range(125):
+            used = f"usage_usec {second * 250_000}\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n"
+            node.machine.write(f"{folder}/cpu.stat", used)
+            await node.pass_seconds(1)
+
+    status = play(node, story)
+    assert status["hostApplicationMetric"] == [
+        {"name": "nginx", "usage": usage("250m", "1Gi"), "priority": "koord-prod", "qos": "LS"}
+    ]
+    assert status["nodeMetric"]["systemUsage"] == usage("1250m", "6Gi")
+
+
+def test_a_new_pod_is_measured_without_waiting_for_kubelets_turn(node: NodeUnderTest) -> None:
+    async def run() -> list[str]:
+        async with node.running() as agent:
+            await node.pass_seconds(12)
+            node.pods.append(pod("late", "0000-late"))
+            (node.machine.root / "sys/fs/cgroup/kubepods/burstable/pod0000-late").mkdir()
+            for _ in range(5):
+                await asyncio.to_thread(os.sched_yield)
+                await node.clock.advance(0.2)
+            return [one.pod.metadata.name for one in agent.states.pods]
+
+    assert asyncio.run(run()) == ["web", "late"]
+
+
+def test_gpus_with_their_gate_on(node: NodeUnderTest) -> None:
+    node.gates = ("Accelerators",)
+    node.cards = (FakeCard({7: 250}, [(7, 1 << 50, 40)]),)
+    node.machine.write(f"/sys/fs/cgroup/{POD_FOLDER}/c0/cgroup.procs", "7\n")
+    status = play(node, two_minutes)
+    (card,) = status["podsMetric"][0]["podUsage"]["devices"]
+    assert (card["id"], card["resources"]["koordinator.sh/gpu-core"]) == ("GPU-0", "40")
+    assert status["nodeMetric"]["aggregatedNodeUsages"][0]["usage"]["p99"]["devices"] == [card]
+
+
+def test_gpus_without_a_driver_are_said_and_cost_nothing_else(
+    node: NodeUnderTest, caplog: pytest.LogCaptureFixture
+) -> None:
+    node.gates = ("Accelerators",)
+    assert cpu_of(play(node, two_minutes), "nodeUsage") == "2"
+    assert caplog.text.count("GPUs are not measured: NVML: Driver Not Loaded") == 1
+
+
+def test_kernel_features_as_metrics(node: NodeUnderTest) -> None:
+    text = asyncio.run(exported(node, 1))
+    assert 'koordlet_kernel_feature_works{feature="resctrl monitoring",node="node-1"} 0.0' in text
+    assert 'koordlet_kernel_feature_works{feature="CPU topology",node="node-1"} 1.0' in text

@@ -42,7 +42,10 @@ V1_FILES = {
     "memory/{}/memory.usage_in_bytes": "65536\n",
     "memory/{}/memory.limit_in_bytes": "9223372036854771712\n",
     "memory/{}/memory.stat": V1_STAT,
-    "memory/{}/memory.numa_stat": "total=5 N0=3 N1=2\nfile=1 N0=1 N1=0\n",
+    "memory/{}/memory.numa_stat": (
+        "total=0 N0=0 N1=0\nhierarchical_total=9 N0=5 N1=4\nhierarchical_file=4 N0=2 N1=2\n"
+        "hierarchical_anon=4 N0=2 N1=2\nhierarchical_unevictable=1 N0=1 N1=0\n"
+    ),
     "cpuacct/{}/cpu.pressure": "some avg10=1.50 avg60=0.10 avg300=0.00 total=9\n",
     "net_cls/{}/net_cls.classid": "1048577\n",
 }
@@ -56,7 +59,7 @@ V2_FILES = {
     "{}/memory.current": "65536\n",
     "{}/memory.max": "max\n",
     "{}/memory.stat": V2_STAT,
-    "{}/memory.numa_stat": "anon N0=8192 N1=4096\nfile N0=4096 N1=4096\nkernel_stack N0=0 N1=0\n",
+    "{}/memory.numa_stat": "anon N0=8192 N1=8192\nfile N0=9 N1=9\nunevictable N0=4096 N1=0\n",
     "{}/cpu.pressure": (
         "some avg10=1.50 avg60=0.10 avg300=0.00 total=9\nfull avg10=0.50 avg60=0.00 avg300=0.00 total=2\n"
     ),

@@ -227,3 +227,48 @@ def _scraped(port: int, path: str, seen: list[dict[str, float]]) -> list[dict[st
     if path != "metrics" or any(name.startswith("koordlet_host_application_resource_usage") for name in sample):
         seen.append(sample)
     return seen
+
+
+def test_a_new_pod_is_noticed_though_kubelet_would_be_asked_in_an_hour(node: RealNode, tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    log = tmp_path / "koordlet.log"
+    agent = _start(node, log, f"--addr=127.0.0.1:{port}", "--kubelet-sync-interval=1h")
+    series = f'koordlet_metric_cache_series{{node="{_NODE}"}}'
+
+    def count() -> float:
+        found = _scraped(port, "internal-metrics", [])
+        return found[-1].get(series, 0) if found else 0
+
+    try:
+        _until(lambda: count() > 4 * _PODS, 60)
+        before = count()
+        node.kubectl("apply", "-f", "-", given=_manifest(_PODS))
+        # CPU, memory and throttling of the pod and of its container.
+        _until(lambda: count() >= before + 6, 60)
+    finally:
+        node.kubectl("delete", "pod", f"p{_PODS}", "-n", "koordlet-test", "--ignore-not-found")
+        agent.send_signal(signal.SIGTERM)
+        assert agent.wait(10) == 0, log.read_text()
+
+
+def test_the_audit_log_over_http(node: RealNode, tmp_path: Path) -> None:
+    """What is recorded, tests of the parts that record it say; here, that it is served."""
+    (tmp_path / "audit.log").write_text('{"type":"node","reason":"first"}\n{"type":"node","reason":"second"}\n')
+    (port,) = free_ports(1)
+    log = tmp_path / "koordlet.log"
+    gates = "--feature-gates=AuditEvents=true,AuditEventsHTTPHandler=true"
+    agent = _start(node, log, f"--addr=127.0.0.1:{port}", gates, f"--audit-log-dir={tmp_path}")
+    try:
+        _until(lambda: _scraped(port, "internal-metrics", []), 60)
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/events?size=1", headers={"Accept": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            page = json.load(answer)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/events?pageToken={page['NextPageToken']}") as answer:
+            rest = answer.read().decode()
+    finally:
+        agent.send_signal(signal.SIGTERM)
+        assert agent.wait(10) == 0, log.read_text()
+    assert [event["reason"] for event in page["Events"]] == ["second"]
+    assert rest == '{"type":"node","reason":"first"}\n'

@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Any, Final
 
@@ -23,9 +24,12 @@ from koordinator.koordlet.agent_metrics import PREFIX, AgentMetrics
 from koordinator.koordlet.audit.log import AuditLog
 from koordinator.koordlet.audit.pages import AuditPages
 from koordinator.koordlet.audit.pages import handler as audit_handler
+from koordinator.koordlet.collectors.gpu import GPUCollector
 from koordinator.koordlet.collectors.node_info import NodeInfo
 from koordinator.koordlet.collectors.scan import Scanner
 from koordinator.koordlet.command_line import Options
+from koordinator.koordlet.devices.reporter import DeviceReporter, DeviceSources
+from koordinator.koordlet.devices.xpu_files import XPUFiles
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
 from koordinator.koordlet.metrics_advisor import MetricsAdvisor
@@ -38,18 +42,28 @@ from koordinator.koordlet.node_metric import (
 )
 from koordinator.koordlet.node_topology.reporter import TopologyReporter, TopologyReporting
 from koordinator.koordlet.periodic_collectors import Observed, PeriodicCollectors
+from koordinator.koordlet.pleg import PodLifecycleEvents
 from koordinator.koordlet.pods import NodePod
 from koordinator.koordlet.prediction.forecast import Forecast
 from koordinator.koordlet.prediction.server import PredictionServer
-from koordinator.koordlet.resource_metrics import export_resources, export_usage, numa_usage_rows, usage_rows
+from koordinator.koordlet.resource_metrics import (
+    export_features,
+    export_resources,
+    export_usage,
+    numa_usage_rows,
+    usage_rows,
+)
 from koordinator.koordlet.states import StatesInformer
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.serving import HealthServer
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, detect_driver, detect_version
 from koordinator.node.cgroup_meter import CgroupMeter
+from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.cpu_time import ticks_per_second
+from koordinator.node.errors import Unavailable
 from koordinator.node.kubelet import Get, Kubelet
+from koordinator.node.nvml import GPU, NVML, open_nvml
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +107,8 @@ class Dependencies:
     clock: Clock
     random: Random
     metrics: Metrics
+    open_nvml: Callable[[], NVML | Unavailable] = open_nvml
+    """Asked for the GPUs of the node, where they are to be measured."""
 
 
 class Agent:
@@ -101,7 +117,14 @@ class Agent:
     def __init__(self, options: Options, given: Dependencies) -> None:
         self._options = options
         self._given = given
-        self._states = StatesInformer(given.client, options.node_name, clock=given.clock, random=given.random)
+        self.states = StatesInformer(
+            given.client,
+            options.node_name,
+            clock=given.clock,
+            random=given.random,
+            follow_device=options.features.enabled(features.ACCELERATORS),
+        )
+        """What is known of the node and its pods."""
         self._cache = RingMetricCache(_retentions(options), options.cache_bytes)
         self._loops = LoopSupervisor(clock=given.clock, random=given.random, metrics=given.metrics)
         self.metrics = AgentMetrics(given.metrics, options.node_name)
@@ -111,7 +134,8 @@ class Agent:
         self.audit = _audit_log(options, given.clock)
         """Where what is done to the node is recorded; None unless the gate AuditEvents is on."""
         self._pages = None if self.audit is None else _audit_pages(self.audit, options, given)
-        export_resources(self.metrics, self._states)
+        export_resources(self.metrics, self.states)
+        export_features(self.metrics, options.host)
         _export_cache(self.metrics, self._cache)
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -130,7 +154,7 @@ class Agent:
         version = detect_version(self._options.host)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._serve(), name="metrics server")
-            tasks.create_task(self._states.run(), name="states informer")
+            tasks.create_task(self.states.run(), name="states informer")
             tasks.create_task(self._measure_and_report(version), name="measure and report")
 
     async def _serve(self) -> None:
@@ -145,33 +169,54 @@ class Agent:
         await health_server.run()
 
     async def _measure_and_report(self, version: CgroupVersion) -> None:
-        connection = await self._given.connect_kubelet(await self._states.wait_for_node())
+        connection = await self._given.connect_kubelet(await self.states.wait_for_node())
         meter: CgroupMeter | None = None
+        nvml = self._open_nvml()
         try:
             kubelet = Kubelet(timed(connection.get, self._given.clock, self.metrics.internal))
             driver = await self._cgroup_driver(kubelet, version)
             layout = CgroupLayout(self._options.host.cgroup, version, driver)
             logger.info("cgroup version %d, driver %s", version.value, driver)
             meter = CgroupMeter(layout, os.sysconf("SC_PAGESIZE"), _DESCRIPTORS)
-            self._add_loops(kubelet, layout, meter)
-            await self._loops.run()
+            self._add_loops(kubelet, layout, meter, nvml)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._loops.run(), name="loops")
+                if self._options.kubelet.sync_interval > 0:
+                    events = PodLifecycleEvents(
+                        layout, self._given.clock, partial(self.states.sync_pods, kubelet, layout)
+                    )
+                    tasks.create_task(events.run(), name="pod lifecycle events")
         finally:
             if meter is not None:
                 meter.close()
+            if nvml is not None:
+                nvml.close()
             await connection.close()
 
-    def _add_loops(self, kubelet: Kubelet, layout: CgroupLayout, meter: CgroupMeter) -> None:
+    def _open_nvml(self) -> NVML | None:
+        if not self._options.features.enabled(features.ACCELERATORS):
+            return None
+        nvml = self._given.open_nvml()
+        if isinstance(nvml, Unavailable):
+            logger.warning("GPUs are not measured: %s", nvml)
+            return None
+        return nvml
+
+    def _add_loops(self, kubelet: Kubelet, layout: CgroupLayout, meter: CgroupMeter, nvml: NVML | None) -> None:
         options = self._options
+        page_size = os.sysconf("SC_PAGESIZE")
+        gpus = None if nvml is None else GPUCollector(nvml, CgroupReader(layout, page_size))
         info = NodeInfo(options.host, self.metrics, with_huge_pages=options.features.enabled(features.HUGE_PAGE_REPORT))
         advisor = MetricsAdvisor(
             Scanner(options.host, meter, self._given.clock),
             self._cache,
-            self._states,
+            self.states,
             layout,
             interval=options.collect_interval,
             ticks_per_second=ticks_per_second(),
             with_page_cache=options.with_page_cache,
             topology=lambda: info.topology,
+            gpus=gpus,
         )
         export_usage(self.metrics, advisor)
         _export_reading(self.metrics, meter, advisor)
@@ -183,11 +228,11 @@ class Agent:
             self._cache,
             self._given.clock,
             self.metrics,
-            page_size=os.sysconf("SC_PAGESIZE"),
+            page_size=page_size,
         )
 
         async def sync_pods() -> None:
-            await self._states.sync_pods(kubelet, layout)
+            await self.states.sync_pods(kubelet, layout)
 
         async def measure() -> None:
             advisor.measure()
@@ -207,25 +252,36 @@ class Agent:
                     asks_kubelet=options.kubelet.query_configuration,
                 ),
                 self._given.client,
-                self._states,
+                self.states,
                 info,
                 options.host,
                 kubelet,
                 self._given.clock,
             )
             self._loops.add(Loop("node topology", topology.report, options.topology_interval, 30.0))
-        prediction = PredictionServer(options.prediction, self._cache, self._states, self._given.clock)
+        if options.features.enabled(features.ACCELERATORS) and options.topology_interval > 0:
+            sources = DeviceSources(
+                options.host,
+                XPUFiles(options.device_files),
+                nvml,
+                with_rdma=options.features.enabled(features.RDMA_DEVICES),
+                only_files=options.only_device_files,
+            )
+            devices = DeviceReporter(self._given.client, self.states, sources.take, self._given.clock)
+            self._loops.add(Loop("devices", devices.report, options.topology_interval, 30.0))
+        prediction = PredictionServer(options.prediction, self._cache, self.states, self._given.clock)
         prediction.export(self.metrics)
         for loop in prediction.loops():
             self._loops.add(loop)
         if options.report:
             reporter = NodeMetricReporter(
                 self._given.client,
-                self._states,
+                self.states,
                 self._cache,
                 self._given.clock,
                 Measured(
                     numa_nodes=lambda: [node.number for node in info.numa_memory or ()],
+                    gpus=() if gpus is None else gpus.gpus,
                     has_cold_pages=lambda: periodic.has_cold_pages,
                     forecast=prediction.forecast_prod,
                 ),
@@ -340,9 +396,10 @@ def _export_reading(metrics: AgentMetrics, meter: CgroupMeter, advisor: MetricsA
 class Measured:
     """What a report depends on beside the metric cache, as it is at the moment of asking."""
 
-    numa_nodes: Callable[[], Sequence[int]]
-    has_cold_pages: Callable[[], bool]
     forecast: Callable[[Sequence[NodePod]], Forecast]
+    numa_nodes: Callable[[], Sequence[int]] = tuple
+    gpus: Sequence[GPU] = ()
+    has_cold_pages: Callable[[], bool] = bool
 
 
 class NodeMetricReporter:
@@ -401,6 +458,7 @@ class NodeMetricReporter:
             pods=self._states.pods,
             host_applications=slo.host_applications if slo else (),
             numa_nodes=self._measured.numa_nodes(),
+            gpus=self._measured.gpus,
             has_cold_pages=self._measured.has_cold_pages(),
         )
         now = self._clock.now()

@@ -65,12 +65,13 @@ _UNUSED: Final[Mapping[str, str]] = {
     "default-runtime-type": _NOT_BUILT,
     "hami-core-library-directory-path": _NOT_BUILT,
     "pod-resources-proxy-path": _NOT_BUILT,
-    "xpu-device-infos-dir": _NOT_BUILT,
-    "xpu-enforce-collect-from-device-infos": _NOT_BUILT,
     "enable-pod-taskids": _NOT_BUILT,
     "collect-sys-metric-outdated-interval": "what the system uses is made of readings of one moment",
 }
 """Flags of the original that do nothing here, and why."""
+
+_SHORTEST_INTERVAL: Final = timedelta(milliseconds=100)
+"""To measure more often would take a core."""
 
 _FOLDERS: Final = {
     "cgroup-root-dir": "Where the machine's cgroup hierarchies are mounted.",
@@ -90,7 +91,6 @@ _SWITCHES: Final = LOG_SWITCHES | {
     "enable-pprof",
     "enable-pod-taskids",
     "tsdb-enable-prometheus-metric",
-    "xpu-enforce-collect-from-device-infos",
 }
 
 
@@ -145,6 +145,9 @@ class Options:
     collect_interval: float = 1.0
     node_info_interval: float = 60.0
     topology_interval: float = 3.0
+    """Of the Device, too."""
+    device_files: str = "/var/run/koordlet/xpu-device-infos"
+    only_device_files: bool = False
     with_page_cache: bool = False
     collectors: CollectorOptions = field(default_factory=CollectorOptions)
     prediction: PredictionOptions = field(default_factory=PredictionOptions)
@@ -209,15 +212,30 @@ class _Flags:
 
     def _measuring(self, group: FlagGroup) -> None:
         self.collect_interval = group.duration(
-            "collect-res-used-interval", timedelta(seconds=1), "How often CPU and memory are measured."
+            "collect-res-used-interval",
+            timedelta(seconds=1),
+            "How often CPU and memory are measured.",
+            minimum=_SHORTEST_INTERVAL,
         )
         self.node_info_interval = group.duration(
-            "collect-node-cpu-info-interval", timedelta(seconds=60), "How often the topology of the CPUs is read."
+            "collect-node-cpu-info-interval",
+            timedelta(seconds=60),
+            "How often the topology of the CPUs is read.",
+            minimum=_SHORTEST_INTERVAL,
         )
         self.topology_interval = group.duration(
             "node-topology-sync-interval",
             timedelta(seconds=3),
-            "How often the NodeResourceTopology is brought up to date; 0 or less: never.",
+            "How often the NodeResourceTopology and the Device are brought up to date; 0 or less: never.",
+        )
+        self.device_files = group.string(
+            "xpu-device-infos-dir",
+            "/var/run/koordlet/xpu-device-infos/",
+            "Where koord-device-daemon and others say which accelerators there are (gate Accelerators).",
+            placeholder="folder",
+        )
+        self.only_device_files = group.boolean(
+            "xpu-enforce-collect-from-device-infos", False, "Report no GPU that is in none of these files."
         )
         self.page_cache = group.boolean(
             "enable-pagecache-collector", False, "Measure memory with page cache, too, for policies that ask for it."
@@ -231,7 +249,7 @@ class _Flags:
 
     def _measuring_rarely(self, group: FlagGroup) -> None:
         def interval(name: str, seconds: int, what: str) -> Flag[timedelta]:
-            return group.duration(name, timedelta(seconds=seconds), what)
+            return group.duration(name, timedelta(seconds=seconds), what, minimum=_SHORTEST_INTERVAL)
 
         self.pressure_interval = interval(
             "psi-collector-interval", 10, "How often the pressure of pods is read (gate PSICollector)."
@@ -315,6 +333,8 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
         collect_interval=given[flags.collect_interval].total_seconds(),
         node_info_interval=given[flags.node_info_interval].total_seconds(),
         topology_interval=given[flags.topology_interval].total_seconds(),
+        device_files=given[flags.device_files],
+        only_device_files=given[flags.only_device_files],
         with_page_cache=given[flags.page_cache],
         collectors=CollectorOptions(
             pressure_interval=given[flags.pressure_interval].total_seconds(),

@@ -18,8 +18,6 @@ _OFF: Final = (
     "SystemConfig",
     "CgroupReconcile",
     "HamiCoreVGPUMonitor",
-    "Accelerators",
-    "RDMADevices",
     "Libpfm4",
     "PodResourcesProxy",
     "PerCPUMetric",
@@ -35,6 +33,8 @@ _OFF: Final = (
 
 NODE_TOPOLOGY_REPORT: Final = "NodeTopologyReport"
 
+ACCELERATORS: Final = "Accelerators"
+RDMA_DEVICES: Final = "RDMADevices"
 PSI_COLLECTOR: Final = "PSICollector"
 CPI_COLLECTOR: Final = "CPICollector"
 COLD_PAGE_COLLECTOR: Final = "ColdPageCollector"
@@ -46,6 +46,8 @@ AUDIT_EVENTS: Final = "AuditEvents"
 AUDIT_EVENTS_HTTP_HANDLER: Final = "AuditEventsHTTPHandler"
 
 _OBSERVING: Final = (
+    ACCELERATORS,
+    RDMA_DEVICES,
     PSI_COLLECTOR,
     CPI_COLLECTOR,
     COLD_PAGE_COLLECTOR,
@@ -65,5 +67,5 @@ def make_features() -> FeatureGates:
     return FeatureGates(gates | {name: Feature(default=False) for name in (*_OBSERVING, *_OFF)})
 
 
-WITHOUT_EFFECT: Final = frozenset({*_ON, *_OFF})
-"""Gates of features that are not built yet; switching one on is said at the start."""
+WITHOUT_EFFECT: Final = frozenset({BLOCK_IO_RECONCILE, *_ON, *_OFF})
+"""Gates of features that are not built yet, or that nothing goes by yet; switching one on is said at the start."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from koordinator.api.qos import KubernetesQoS
 from koordinator.koordlet.collectors.best_effort import BestEffortCollector, BestEffortUsage
+from koordinator.koordlet.collectors.gpu import GPUCollector, GPUUsage
 from koordinator.koordlet.collectors.host_applications import (
     HostApplication,
     HostApplicationsCollector,
@@ -71,6 +72,7 @@ class MetricsAdvisor:
         ticks_per_second: int,
         with_page_cache: bool,
         topology: Callable[[], CPUTopology | None],
+        gpus: GPUCollector | None = None,
     ) -> None:
         self._scanner = scanner
         self._cache = cache
@@ -78,6 +80,7 @@ class MetricsAdvisor:
         self._layout = layout
         self._with_page_cache = with_page_cache
         self._topology = topology
+        self._gpus = gpus
         lifetime = interval * _LIFETIMES
         self._node = NodeCollector(ticks_per_second, lifetime)
         self._pods = PodsCollector(lifetime)
@@ -110,6 +113,7 @@ class MetricsAdvisor:
         self._errors.told(scan)
         self.last_scan = scan
         of_pods = self._pods.collect(scan, pods)
+        of_gpus = GPUUsage() if self._gpus is None else self._gpus.collect(pods)
         usage = Usage(
             node=self._node.collect(scan, self._topology()),
             best_effort=self._best_effort.collect(scan, pods),
@@ -120,8 +124,8 @@ class MetricsAdvisor:
         self.latest = usage
         at = scan.at.wall
         if usage.node is not None:
-            self._cache.append(at, usage.node.samples())
-        self._cache.append(at, of_pods.samples)
+            self._cache.append(at, usage.node.samples() | of_gpus.node)
+        self._cache.append(at, of_pods.samples | of_gpus.pods)
         self._cache.append(at, self._throttled.collect(scan, pods))
         if usage.best_effort is not None:
             self._cache.append(at, usage.best_effort.samples())

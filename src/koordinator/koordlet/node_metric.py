@@ -19,6 +19,8 @@ from koordinator.api.nodemetric import (
 )
 from koordinator.api.priority import priority_class_with_default
 from koordinator.api.qos import qos_class_with_default
+from koordinator.api.quantity import Format, Quantity
+from koordinator.api.resource_names import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 from koordinator.api.timestamps import format_time
 from koordinator.base.durations import format_duration
 from koordinator.koordlet.metric_cache import kinds
@@ -27,8 +29,12 @@ from koordinator.koordlet.metric_cache.samples import MetricCache, Samples
 from koordinator.koordlet.pods import NodePod
 from koordinator.koordlet.prediction.forecast import MIN_PREDICTOR, Forecast
 from koordinator.model.node_metric import COLD_SHARE, CollectPolicy, resource_map
+from koordinator.node.nvml import GPU
 
 Document = dict[str, Any]
+
+_NODE_GPU: Final = (kinds.NODE_GPU_CORE_USAGE, kinds.NODE_GPU_MEMORY_USAGE)
+_POD_GPU: Final = (kinds.POD_GPU_CORE_USAGE, kinds.POD_GPU_MEMORY_USAGE)
 
 _FIGURES: Final[Mapping[str, Callable[[Samples], float]]] = {
     AVERAGE: Samples.average,
@@ -47,6 +53,7 @@ class NodeMetricInput:
     pods: Sequence[NodePod] = ()
     host_applications: Sequence[HostApplicationSpec] = ()
     numa_nodes: Sequence[int] = ()
+    gpus: Sequence[GPU] = ()
     has_cold_pages: bool = False
     """Whether the machine measures cold pages, so that the hot-page policy has something to go by."""
     prod_reclaimable: Document = field(default_factory=lambda: {"resource": {}})
@@ -101,12 +108,12 @@ def node_metric_status(cache: MetricCache, given: NodeMetricInput, now: datetime
     window = _window(cache, given.policy, now)
     end = window.end
     info: Document = {
-        "nodeUsage": window.usage(kinds.NODE_CPU_USAGE, memory.node),
+        "nodeUsage": _with_gpus(window.usage(kinds.NODE_CPU_USAGE, memory.node), window, given.gpus, _NODE_GPU),
         "systemUsage": window.usage(kinds.SYS_CPU_USAGE, kinds.SYS_MEMORY_USAGE),
     }
     if given.policy.durations is not None:
         node_kinds = (kinds.NODE_CPU_USAGE, memory.node)
-        info["aggregatedNodeUsages"] = _aggregated(cache, node_kinds, given.policy.durations, end)
+        info["aggregatedNodeUsages"] = _aggregated(cache, node_kinds, given.policy.durations, end, given.gpus)
         system_kinds = (kinds.SYS_CPU_USAGE, kinds.SYS_MEMORY_USAGE)
         info["aggregatedSystemUsages"] = _aggregated(cache, system_kinds, given.policy.durations, end)
     if numa := _numa_usages(window, sorted(given.numa_nodes)):
@@ -114,7 +121,7 @@ def node_metric_status(cache: MetricCache, given: NodeMetricInput, now: datetime
     status: Document = {
         "updateTime": format_time(now),
         "nodeMetric": info,
-        "podsMetric": _pods(window, given.pods, memory.pod),
+        "podsMetric": _pods(window, given, memory.pod),
         "hostApplicationMetric": _host_applications(window, given.host_applications, memory.host_application),
         "prodReclaimableMetric": given.prod_reclaimable,
     }
@@ -129,6 +136,8 @@ def as_merge_patch(status: Document) -> Document:
         name: {"resources": None, "devices": None} if value == {} else value
         for name, value in status["nodeMetric"].items()
     }
+    if usage := status["nodeMetric"]["nodeUsage"]:
+        info["nodeUsage"] = {"devices": None, **usage}
     absent: Document = {"aggregatedNodeUsages": None, "aggregatedSystemUsages": None, "numaUsages": None}
     reclaimable = status["prodReclaimableMetric"]
     if reclaimable == {"resource": {}}:
@@ -154,10 +163,13 @@ class _Window:
     def has_samples(self, pod: NodePod, *wanted: MetricKind) -> bool:
         return all(self._cache.select(kind, self._start, self.end, pod_uid=pod.uid) for kind in wanted)
 
+    def samples(self, kind: MetricKind, **labels: str) -> Samples:
+        """Of one series."""
+        return self._cache.select(kind, self._start, self.end, **labels)
+
     def usage(self, cpu: MetricKind, memory: MetricKind, **labels: str) -> Document:
         """Both amounts, or ``{}`` if one has no samples."""
-        cores = self._cache.select(cpu, self._start, self.end, **labels)
-        size = self._cache.select(memory, self._start, self.end, **labels)
+        cores, size = self.samples(cpu, **labels), self.samples(memory, **labels)
         return resource_map(cores.average(), size.average()) if cores and size else {}
 
 
@@ -175,7 +187,11 @@ def _memory_kinds(given: NodeMetricInput) -> _MemoryKinds:
 
 
 def _aggregated(
-    cache: MetricCache, usage: tuple[MetricKind, MetricKind], durations: Sequence[timedelta], end: int
+    cache: MetricCache,
+    usage: tuple[MetricKind, MetricKind],
+    durations: Sequence[timedelta],
+    end: int,
+    gpus: Sequence[GPU] = (),
 ) -> list[Document]:
     """For each window its figures; ``{}`` for all of them while samples cover less than half of the window."""
     aggregated = []
@@ -183,11 +199,43 @@ def _aggregated(
         seconds = duration.total_seconds()
         cpu, memory = (cache.select(kind, end - round(seconds * 1000), end) for kind in usage)
         is_warm = bool(cpu) and bool(memory) and cpu.duration() >= COLD_SHARE * seconds
+        window = _Window(cache, end - round(seconds * 1000), end)
         figures = {
-            name: resource_map(figure(cpu), figure(memory)) if is_warm else {} for name, figure in _FIGURES.items()
+            name: _with_gpus(resource_map(figure(cpu), figure(memory)), window, gpus, _NODE_GPU, figure)
+            if is_warm
+            else {}
+            for name, figure in _FIGURES.items()
         }
         aggregated.append({"usage": figures, "duration": format_duration(duration)})
     return aggregated
+
+
+def _with_gpus(
+    usage: Document,
+    window: _Window,
+    gpus: Sequence[GPU],
+    gpu_kinds: tuple[MetricKind, MetricKind],
+    figure: Callable[[Samples], float] = Samples.average,
+    **owner: str,
+) -> Document:
+    """A usage with what it has of each GPU; one without CPU and memory stays empty."""
+    devices = []
+    for gpu in gpus if usage else ():
+        labels = {**owner, "gpu_minor": str(gpu.minor), "gpu_device_uuid": gpu.uuid}
+        core, memory = (window.samples(kind, **labels) for kind in gpu_kinds)
+        if core and memory:
+            devices.append(_gpu_usage(gpu, figure(core), figure(memory)))
+    return {**usage, "devices": devices} if devices else usage
+
+
+def _gpu_usage(gpu: GPU, core: float, memory: float) -> Document:
+    resources = {
+        GPU_CORE: str(Quantity.from_value(int(core))),
+        GPU_MEMORY: str(Quantity.from_value(int(memory), Format.BINARY_SI)),
+        GPU_MEMORY_RATIO: str(Quantity.from_value(int(100 * memory / gpu.memory) if gpu.memory else 0)),
+    }
+    # The original writes that every GPU is unhealthy here; who wants to know asks the Device.
+    return {"id": gpu.uuid, "minor": gpu.minor, "type": "gpu", "health": False, "resources": resources}
 
 
 def _numa_usages(window: _Window, numbers: Sequence[int]) -> list[Document]:
@@ -202,10 +250,10 @@ def _numa_usages(window: _Window, numbers: Sequence[int]) -> list[Document]:
     return usages
 
 
-def _pods(window: _Window, pods: Sequence[NodePod], memory: MetricKind) -> list[Document]:
+def _pods(window: _Window, given: NodeMetricInput, memory: MetricKind) -> list[Document]:
     """By namespace and name. Pods without samples are left out: nothing is known of them yet, or they have ended."""
     reports = []
-    for node_pod in sorted(pods, key=lambda pod: (pod.pod.metadata.namespace, pod.pod.metadata.name)):
+    for node_pod in sorted(given.pods, key=lambda pod: (pod.pod.metadata.namespace, pod.pod.metadata.name)):
         usage = window.usage(kinds.POD_CPU_USAGE, memory, pod_uid=node_pod.uid)
         if not usage:
             continue
@@ -214,7 +262,7 @@ def _pods(window: _Window, pods: Sequence[NodePod], memory: MetricKind) -> list[
             {
                 "name": pod.metadata.name,
                 "namespace": pod.metadata.namespace,
-                "podUsage": usage,
+                "podUsage": _with_gpus(usage, window, given.gpus, _POD_GPU, pod_uid=node_pod.uid),
                 "priority": priority_class_with_default(pod).value,
                 "qos": qos_class_with_default(pod).value,
             }

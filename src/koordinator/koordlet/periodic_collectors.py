@@ -108,7 +108,9 @@ class PeriodicCollectors:
             return
         cpus = [cpu.cpu for cpu in topology.cpus]
         found = await self._cycles.collect(self._observed.pods(), cpus, self._options.collectors.cycles_window)
-        self._say("cycles and instructions", found.errors)
+        if found.errors and not found.counts and self._is_missing("cycles", perf_events.probe(self._options.host)):
+            return
+        self._say("cycles", found.errors)
         self._append(found.samples())
 
     async def collect_cold_pages(self) -> None:

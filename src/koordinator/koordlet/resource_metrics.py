@@ -1,4 +1,4 @@
-"""What the agent exports of the node, its pods and the latest measurement; pure."""
+"""What the agent exports of the node, its pods and the latest measurement."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
 from koordinator.koordlet.metrics_advisor import MetricsAdvisor
 from koordinator.koordlet.pods import NodePod
 from koordinator.koordlet.states import StatesInformer
+from koordinator.node.features import Undetermined, Works, probe_machine
+from koordinator.node.host import Host
 
 _UNITS: Final = {BATCH_CPU: "integer", BATCH_MEMORY: "byte", MID_CPU: "integer", MID_MEMORY: "byte"}
 _USAGE_UNITS: Final = (("cpu", "core"), ("memory", "byte"))
@@ -78,6 +80,22 @@ def export_usage(metrics: AgentMetrics, advisor: MetricsAdvisor) -> None:
         "Host application resource usage collected by koordlet",
         ("host_application_name", "resource", "priority_class", "qos"),
         host_applications,
+    )
+
+
+def export_features(metrics: AgentMetrics, host: Host) -> None:
+    """Which kernel features the machine has; to look for all of them takes some milliseconds."""
+
+    def rows() -> Rows:
+        features = probe_machine(host).features
+        return [
+            ((feature.name,), float(isinstance(feature.state, Works)))
+            for feature in features
+            if not isinstance(feature.state, Undetermined)
+        ]
+
+    metrics.latest(
+        "kernel_feature_works", "Whether the machine has a feature; koord doctor says what lacks.", ("feature",), rows
     )
 
 

@@ -107,7 +107,7 @@ class CgroupMeter:
         return count
 
     def numa_memory(self, relative: str) -> tuple[int, ...]:
-        """Bytes on each NUMA node; page cache included."""
+        """Bytes on each NUMA node, without page cache."""
         path, content = self._content("memory", relative, "memory.numa_stat")
         return parse_numa_memory(path, content, self._version, self._page_size)
 

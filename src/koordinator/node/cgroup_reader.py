@@ -135,7 +135,7 @@ class CgroupReader:
         return parse_memory_stat(path, content, self._layout.version)
 
     def numa_memory(self, relative: str) -> tuple[int, ...]:
-        """Bytes on each NUMA node, by its number; page cache included."""
+        """Bytes on each NUMA node, by its number; without page cache."""
         path, content = self._content("memory", relative, "memory.numa_stat")
         return parse_numa_memory(path, content, self._layout.version, self._page_size)
 
@@ -209,17 +209,19 @@ def parse_memory_stat(path: str, content: bytes, version: CgroupVersion) -> Memo
 
 
 def parse_numa_memory(path: str, content: bytes, version: CgroupVersion, page_size: int) -> tuple[int, ...]:
-    """Bytes on each NUMA node in the content of ``memory.numa_stat``; version 1 counts in pages."""
-    lines = content.splitlines()
-    if version is CgroupVersion.V1:
-        pages = _numa_values(path, lines[0] if lines else b"", b"total=")
-        return tuple(count * page_size for count in pages)
-    anon, file = (
-        _numa_values(path, line, kind) for line, kind in zip(_two(path, lines), (b"anon", b"file"), strict=True)
-    )
-    if len(anon) != len(file):
-        raise MalformedFileError(path, f"anon has {len(anon)} NUMA nodes, file has {len(file)}")
-    return tuple(map(sum, zip(anon, file, strict=True)))
+    """Bytes without page cache on each NUMA node in the content of ``memory.numa_stat``; version 1 counts in pages."""
+    content = b"\n" + content
+    if version is CgroupVersion.V2:
+        anon, unevictable = (_numa_values(path, content, kind) for kind in (b"anon ", b"unevictable "))
+    else:
+        # The lines without this prefix leave out the cgroups below, and a pod's processes are all in those.
+        anon, unevictable = (
+            [pages * page_size for pages in _numa_values(path, content, kind)]
+            for kind in (b"hierarchical_anon=", b"hierarchical_unevictable=")
+        )
+    if len(anon) != len(unevictable):
+        raise MalformedFileError(path, f"anon has {len(anon)} NUMA nodes, unevictable has {len(unevictable)}")
+    return tuple(map(sum, zip(anon, unevictable, strict=True)))
 
 
 def parse_keys(path: str, content: bytes, keys: tuple[bytes, ...]) -> tuple[int, ...]:
@@ -267,17 +269,13 @@ def parse_integer(path: str, content: bytes) -> int:
         raise MalformedFileError(path, f"{content[:40]!r} is not an integer") from None
 
 
-def _two(path: str, lines: list[bytes]) -> list[bytes]:
-    if len(lines) < 2:
-        raise MalformedFileError(path, "has fewer than two lines")
-    return lines[:2]
-
-
-def _numa_values(path: str, line: bytes, kind: bytes) -> list[int]:
+def _numa_values(path: str, content: bytes, kind: bytes) -> list[int]:
     """The values of a line ``kind N0=1 N1=2``, which must name each node from 0 on in turn."""
-    fields = line.split()
-    if not fields or not fields[0].startswith(kind):
-        raise MalformedFileError(path, f"{line[:40]!r} does not begin with {kind.decode()}")
+    start = content.find(b"\n" + kind)
+    if start < 0:
+        raise MalformedFileError(path, f"has no line {kind.decode().rstrip(' =')}")
+    end = content.find(b"\n", start + 1)
+    fields = content[start + 1 : end if end >= 0 else None].split()
     values = []
     for number, field in enumerate(fields[1:]):
         name, _, value = field.partition(b"=")

@@ -98,6 +98,15 @@ def list_folder(path: str) -> list[str]:
         raise file_error(path, error) from error
 
 
+def list_subfolders(path: str) -> list[str]:
+    """The names of the folders in a folder, sorted; errors as of ``list_folder``."""
+    try:
+        with os.scandir(path) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError as error:
+        raise file_error(path, error) from error
+
+
 def read_optional_integer(path: str) -> int | None:
     """The content as an integer; None where it is absent, unreadable or something else."""
     try:

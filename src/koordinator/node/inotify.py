@@ -1,4 +1,4 @@
-"""What appears in and vanishes from folders, told by the kernel at once (``inotify``)."""
+"""Which folders appear in and vanish from folders, told by the kernel at once (``inotify``)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from koordinator.node.errors import NodeError, file_error
 
 _CREATE: Final = 0x100
 _DELETE: Final = 0x200
+_IS_FOLDER: Final = 0x40000000
 _QUEUE_OVERFLOW: Final = 0x4000
 _IGNORED: Final = 0x8000
 _ONLY_FOLDERS: Final = 0x01000000
@@ -44,7 +45,7 @@ FolderEvent = Created | Deleted | Overflow
 
 
 class FolderWatcher:
-    """Watches folders for names that come and go; ``fileno`` becomes readable when there are events."""
+    """Watches folders for folders in them that come and go; ``fileno`` becomes readable when there are events."""
 
     def __init__(self, descriptor: int | None = None) -> None:
         """A new instance of inotify unless one is handed in; InotifyError if the kernel gives us none."""
@@ -107,6 +108,6 @@ class FolderWatcher:
                 folder = self._folders.pop(watch, None)
                 if folder is not None and self._watches.get(folder) == watch:
                     del self._watches[folder]
-            elif (folder := self._folders.get(watch)) is not None:
+            elif mask & _IS_FOLDER and (folder := self._folders.get(watch)) is not None:
                 events.append(Created(folder, name) if mask & _CREATE else Deleted(folder, name))
         return events

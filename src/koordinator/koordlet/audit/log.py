@@ -25,7 +25,7 @@ _FILE_BYTES: Final = 2 << 20
 _WAITING_BYTES: Final = 1 << 20
 """What may wait for a disk that takes nothing."""
 _FLUSH_SECONDS: Final = 5.0
-_TEXT_BYTES: Final = 16 << 10
+_TEXT_LENGTH: Final = 16 << 10
 """What of a message or a reason is kept: an event is for people."""
 _SAME_SECOND: Final = 9
 
@@ -68,9 +68,13 @@ class AuditLog:
         """Keep an event, unless its level is above the verbosity; at a verbosity of 0 or less every event is kept."""
         if 0 < self._verbosity < level:
             return
-        event.created_at = _go_time(self._clock.now().astimezone(self._zone))
-        event.message, event.reason = event.message[:_TEXT_BYTES], event.reason[:_TEXT_BYTES]
-        line = msgspec.json.encode(event) + b"\n"
+        complete = msgspec.structs.replace(
+            event,
+            created_at=_go_time(self._clock.now().astimezone(self._zone)),
+            message=event.message[:_TEXT_LENGTH],
+            reason=event.reason[:_TEXT_LENGTH],
+        )
+        line = msgspec.json.encode(complete) + b"\n"
         self._waiting.append(line)
         self._waiting_bytes += len(line)
         while self._waiting_bytes > _WAITING_BYTES:

@@ -42,12 +42,16 @@ class BestEffortCollector:
     def collect(self, scan: Scan, pods: Iterable[NodePod]) -> BestEffortUsage | None:
         """None while kubelet has made no folder for BestEffort pods, or it could not be read."""
         reading = scan.best_effort
-        if reading is None or not reading.cpu_counts:
+        if reading is None:
+            return None
+        # Without cpusets pods may use all CPUs: kubelet does not switch the controller on for every QoS class.
+        counts = reading.cpu_counts or ((len(scan.node.cpu.by_cpu),) if scan.node else ())
+        if not counts:
             return None
         growth = self._cpu.growth(None, reading.cpu, reading.monotonic)
         return BestEffortUsage(
             usage=int(growth.rate / _MILLI_OF_NANO) if growth else 0,
-            real_limit=_real_limit(reading),
+            real_limit=_real_limit(reading, min(counts)),
             request=sum(batch_cpu_request(pod.pod) for pod in pods if qos_class_raw(pod.pod) is QoSClass.BE),
         )
 
@@ -59,8 +63,8 @@ def batch_cpu_request(pod: Pod) -> int:
     return sum(max(request.value, 0) for request in requests if request is not None)
 
 
-def _real_limit(reading: BestEffortReading) -> int:
-    limit = min(reading.cpu_counts) * 1000
+def _real_limit(reading: BestEffortReading, cpus: int) -> int:
+    limit = cpus * 1000
     if reading.quota < 0 or reading.period <= 0:
         return limit
     return min(limit, reading.quota * 1000 // reading.period)

@@ -8,17 +8,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
-from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from koordinator.api import annotations as annotation_keys
+from koordinator.api import device as device_types
 from koordinator.api import labels as label_keys
 from koordinator.api.device import (
-    GPU,
     HEALTHY_CONDITION,
-    RDMA,
     DeviceInfo,
     DeviceTopology,
     VirtualFunction,
@@ -29,6 +27,7 @@ from koordinator.api.quantity import Format, Quantity, QuantityError, parse_quan
 from koordinator.api.resource_names import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 from koordinator.api.resource_names import RDMA as RDMA_RESOURCE
 from koordinator.api.xpu_device_info import XPUDeviceInfo, XPUStatus, XPUTopology
+from koordinator.node.nvml import GPU
 from koordinator.node.pci import PciPlacement
 from koordinator.node.rdma import RDMADevice
 
@@ -43,28 +42,13 @@ _NOT_IN_REASONS: Final = re.compile(r"[^A-Za-z0-9_,:]+")
 _LONGEST_LABEL: Final = 63
 
 
-class GPUCard(Protocol):
-    """What NVML tells of a card. ``memory`` is in bytes."""
-
-    @property
-    def uuid(self) -> str: ...
-    @property
-    def minor(self) -> int: ...
-    @property
-    def memory(self) -> int: ...
-    @property
-    def model(self) -> str: ...
-    @property
-    def bus_id(self) -> str: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Inventory:
     """All that was found. ``placements`` of GPUs are by PCI address, and lack those that the machine does not tell."""
 
     xpus: Sequence[XPUDeviceInfo] = ()
-    gpus: Sequence[GPUCard] = ()
-    placements: Mapping[str, PciPlacement] = MappingProxyType({})
+    gpus: Sequence[GPU] = ()
+    placements: Mapping[str, PciPlacement] = field(default_factory=dict)
     driver_version: str = ""
     rdma: Sequence[RDMADevice] = ()
 
@@ -103,7 +87,7 @@ def _xpu(xpu: XPUDeviceInfo, now: datetime) -> DeviceInfo | None:
         except QuantityError:
             continue
     return DeviceInfo(
-        type=GPU,
+        type=device_types.GPU,
         id=xpu.uuid,
         minor=int(xpu.minor),
         health=xpu.status is None or xpu.status.healthy,
@@ -166,7 +150,7 @@ def _partitions(xpus: Iterable[XPUDeviceInfo]) -> dict[str, str | None]:
     return {annotation_keys.GPU_PARTITIONS: text}
 
 
-def _gpu(card: GPUCard, placement: PciPlacement | None) -> DeviceInfo:
+def _gpu(card: GPU, placement: PciPlacement | None) -> DeviceInfo:
     topology = None
     if placement is not None and placement.numa_node >= 0 and placement.root and card.bus_id:
         topology = DeviceTopology(
@@ -177,7 +161,7 @@ def _gpu(card: GPUCard, placement: PciPlacement | None) -> DeviceInfo:
         )
     memory = Quantity.from_value(card.memory, Format.BINARY_SI)
     return DeviceInfo(
-        type=GPU,
+        type=device_types.GPU,
         id=card.uuid,
         minor=card.minor,
         health=True,
@@ -200,7 +184,7 @@ def _gpu_labels(inventory: Inventory) -> dict[str, str | None]:
 def _rdma(card: RDMADevice) -> DeviceInfo:
     functions = [VirtualFunction(minor=-1, bus_id=address) for address in sorted(card.virtual_functions)]
     return DeviceInfo(
-        type=RDMA,
+        type=device_types.RDMA,
         id=card.placement.address,
         minor=card.minor,
         health=card.healthy,

@@ -3,18 +3,57 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from koordinator.api.kinds import DEVICES
 from koordinator.base.clock import Clock
 from koordinator.koordlet.devices.description import Inventory, describe_devices
 from koordinator.koordlet.devices.device_patch import device_patch, new_device
+from koordinator.koordlet.devices.xpu_files import XPUFiles
 from koordinator.koordlet.states import StatesInformer
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType
+from koordinator.node.errors import NodeError
+from koordinator.node.host import Host
+from koordinator.node.nvml import GPU, NVML
+from koordinator.node.pci import PciBus, PciPlacement
+from koordinator.node.rdma import read_rdma_devices
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSources:
+    """Where devices are looked for. With ``only_files`` GPUs count only if a file says so, even if there is none."""
+
+    host: Host
+    files: XPUFiles
+    nvml: NVML | None = None
+    with_rdma: bool = False
+    only_files: bool = False
+
+    def take(self) -> Inventory:
+        """All that is there now."""
+        xpus = self.files.read()
+        gpus = self.nvml.gpus if self.nvml is not None and not (xpus or self.only_files) else ()
+        return Inventory(
+            xpus=xpus,
+            gpus=gpus,
+            placements=self._placements(gpus),
+            driver_version=self.nvml.driver_version if self.nvml is not None else "",
+            rdma=read_rdma_devices(self.host) if self.with_rdma else (),
+        )
+
+    def _placements(self, gpus: Sequence[GPU]) -> dict[str, PciPlacement]:
+        bus = PciBus(f"{self.host.sys}/bus/pci/devices")
+        placements = {}
+        for gpu in gpus:
+            with suppress(NodeError):
+                placements[gpu.bus_id] = bus.placement(gpu.bus_id)
+        return placements
 
 
 class DeviceReporter:

@@ -1,0 +1,146 @@
+"""Pod lifecycle events: the kernel tells at once that kubelet has made a pod's cgroup, or the runtime a container's.
+
+Kubelet would be asked for its pods every ten seconds only. A new pod is asked for right away. The ID of a container is
+known to kubelet from its own look at the runtime only, which it takes every second, so that is how long a new container
+is given. Where the kernel cannot tell, kubelet is asked every ten seconds as before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from koordinator.api.qos import KubernetesQoS
+from koordinator.base.clock import Clock
+from koordinator.node.cgroup_layout import CgroupLayout, UnknownCgroupError
+from koordinator.node.errors import FileError
+from koordinator.node.host import list_subfolders
+from koordinator.node.inotify import Created, FolderEvent, FolderWatcher, InotifyError, Overflow
+
+logger = logging.getLogger(__name__)
+
+_FOLDER_SECONDS: Final = 10.0
+"""How often folders are looked for that kubelet has not made yet, or made anew."""
+_RELIST_SECONDS: Final = 1.5
+"""Kubelet's relist period, and a little."""
+_PAUSE_SECONDS: Final = 0.2
+"""Between two refreshes: hundreds of pods that start at once are told in one answer."""
+
+
+class PodLifecycleEvents:
+    """Calls ``refresh`` when the pods or containers of the node are not what they were."""
+
+    def __init__(
+        self,
+        layout: CgroupLayout,
+        clock: Clock,
+        refresh: Callable[[], Awaitable[None]],
+        make_watcher: Callable[[], FolderWatcher] = FolderWatcher,
+    ) -> None:
+        self._layout = layout
+        self._clock = clock
+        self._refresh = refresh
+        self._make_watcher = make_watcher
+        qos_folders = {layout.folder("cpu", layout.qos(qos)) for qos in KubernetesQoS}
+        self._qos_folders: Final = sorted(qos_folders)
+        self._pod_appeared = asyncio.Event()
+        self._container_appeared = asyncio.Event()
+        self._is_exhausted = False
+
+    async def run(self) -> None:
+        """Watch until cancelled; returns at once where the kernel has no inotify for us."""
+        try:
+            watcher = self._make_watcher()
+        except InotifyError as error:
+            logger.warning("new pods are noticed when kubelet is asked the next time: %s", error)
+            return
+        loop = asyncio.get_running_loop()
+        loop.add_reader(watcher.fileno(), lambda: self._on_events(watcher))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._keep_watching(watcher), name="watch folders of pods")
+                tasks.create_task(self._refresh_after(self._pod_appeared, 0.0), name="new pods")
+                tasks.create_task(self._refresh_after(self._container_appeared, _RELIST_SECONDS), name="new containers")
+        finally:
+            loop.remove_reader(watcher.fileno())
+            watcher.close()
+
+    async def _keep_watching(self, watcher: FolderWatcher) -> None:
+        while True:
+            for folder in self._qos_folders:
+                # To watch a folder again that is watched changes nothing, and finds one that was made anew.
+                if self._watch(watcher, folder):
+                    self._watch_pods(watcher, folder)
+            await self._clock.sleep(_FOLDER_SECONDS)
+
+    async def _refresh_after(self, appeared: asyncio.Event, delay: float) -> None:
+        while True:
+            await appeared.wait()
+            if delay:
+                await self._clock.sleep(delay)
+            appeared.clear()
+            try:
+                await self._refresh()
+            except Exception:
+                # The next refresh may go better, and what else the agent does does not depend on it.
+                logger.exception("the pods could not be refreshed")
+            await self._clock.sleep(_PAUSE_SECONDS)
+
+    def _on_events(self, watcher: FolderWatcher) -> None:
+        for event in watcher.read():
+            self._on_event(watcher, event)
+
+    def _on_event(self, watcher: FolderWatcher, event: FolderEvent) -> None:
+        if isinstance(event, Overflow):
+            self._pod_appeared.set()
+        elif isinstance(event, Created) and event.folder in self._qos_folders:
+            if self._is_pod(event.name):
+                self._pod_appeared.set()
+                if self._watch(watcher, f"{event.folder}/{event.name}") and self._has_containers(event):
+                    # The runtime was faster than we.
+                    self._container_appeared.set()
+        elif isinstance(event, Created) and self._is_container(event.name):
+            self._container_appeared.set()
+
+    def _watch_pods(self, watcher: FolderWatcher, folder: str) -> None:
+        try:
+            names = list_subfolders(folder)
+        except FileError:
+            return
+        for name in filter(self._is_pod, names):
+            self._watch(watcher, f"{folder}/{name}")
+
+    def _watch(self, watcher: FolderWatcher, folder: str) -> bool:
+        """Whether the folder is there and watched."""
+        try:
+            watcher.watch(folder)
+        except FileError:
+            return False
+        except InotifyError as error:
+            if not self._is_exhausted:
+                logger.warning("some new containers are noticed when kubelet is asked the next time: %s", error)
+            self._is_exhausted = True
+            return False
+        return True
+
+    def _has_containers(self, pod: Created) -> bool:
+        try:
+            return any(map(self._is_container, list_subfolders(f"{pod.folder}/{pod.name}")))
+        except FileError:
+            return False
+
+    def _is_pod(self, name: str) -> bool:
+        try:
+            self._layout.pod_uid(name)
+        except UnknownCgroupError:
+            return False
+        return True
+
+    def _is_container(self, name: str) -> bool:
+        try:
+            self._layout.container_id(name)
+        except UnknownCgroupError:
+            return False
+        return True

@@ -1,0 +1,100 @@
+"""GPUs by node, pod and container, and in the NodeMetric."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from koordinator.koordlet.collectors.gpu import GPUCollector
+from koordinator.koordlet.metric_cache import kinds
+from koordinator.koordlet.metric_cache.kinds import Series
+from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
+from koordinator.koordlet.node_metric import NodeMetricInput, node_metric_status
+from koordinator.koordlet.pods import NodePod
+from koordinator.model.node_metric import CollectPolicy
+from koordinator.node.cgroup_layout import CgroupVersion
+from koordinator.node.cgroup_reader import CgroupReader
+from koordinator.node.nvml import GPU, GPUProcess
+from tests.koordlet.collectors.scans import pod
+from tests.node.machine import FakeMachine
+
+CARDS = tuple(GPU(minor, f"GPU-{minor}", minor, 1000, "NVIDIA H200", f"0000:3b:0{minor}.0") for minor in range(2))
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+class FakeGPUs:
+    """Two cards, and the processes of a test."""
+
+    gpus = CARDS
+
+    def __init__(self, *processes: GPUProcess) -> None:
+        self._processes = processes
+
+    def processes(self) -> Sequence[GPUProcess]:
+        return self._processes
+
+
+def collector(root: Path, *processes: GPUProcess, pids: str = "7\n8\n") -> GPUCollector:
+    """The container of pod a has the processes 7 and 8."""
+    machine = FakeMachine(root)
+    machine.write("/sys/fs/cgroup/a/c/cgroup.procs", pids)
+    return GPUCollector(FakeGPUs(*processes), CgroupReader(machine.layout(CgroupVersion.V2), 4096))
+
+
+def named(samples: Mapping[Series, float]) -> dict[str, float]:
+    return {" ".join((series.kind.name, *series.values)): value for series, value in samples.items()}
+
+
+IDLE = {
+    "node_gpu_core_usage 0 GPU-0": 0,
+    "node_gpu_memory_usage 0 GPU-0": 0,
+    "node_gpu_core_usage 1 GPU-1": 0,
+    "node_gpu_memory_usage 1 GPU-1": 0,
+}
+
+
+def test_idle_cards_are_the_nodes_and_nobody_elses(tmp_path: Path) -> None:
+    found = collector(tmp_path).collect([pod("a")])
+    assert (named(found.node), found.pods) == (IDLE, {})
+
+
+def test_processes_of_containers_and_of_others(tmp_path: Path) -> None:
+    processes = [GPUProcess(7, CARDS[0], 30, 100), GPUProcess(8, CARDS[0], 10, 50), GPUProcess(99, CARDS[0], 5, 1)]
+    found = collector(tmp_path, *processes).collect([pod("a"), pod("gone")])
+    assert named(found.node) == {**IDLE, "node_gpu_core_usage 0 GPU-0": 45, "node_gpu_memory_usage 0 GPU-0": 151}
+    assert named(found.pods) == {
+        "container_gpu_core_usage containerd://a 0 GPU-0": 40,
+        "container_gpu_memory_usage containerd://a 0 GPU-0": 150,
+        "pod_gpu_core_usage a 0 GPU-0": 40,
+        "pod_gpu_memory_usage a 0 GPU-0": 150,
+    }
+
+
+def test_a_process_on_two_cards(tmp_path: Path) -> None:
+    found = collector(tmp_path, GPUProcess(7, CARDS[0], 30, 100), GPUProcess(7, CARDS[1], 20, 10)).collect([pod("a")])
+    samples = named(found.pods)
+    assert (samples["pod_gpu_core_usage a 0 GPU-0"], samples["pod_gpu_core_usage a 1 GPU-1"]) == (30, 20)
+
+
+def test_gpus_in_the_node_metric(tmp_path: Path) -> None:
+    cache = RingMetricCache({group: Retention(1, 600) for group in (kinds.NODE, kinds.PODS, kinds.SYSTEM)}, 1 << 20)
+    found = collector(tmp_path, GPUProcess(7, CARDS[0], 30, 500)).collect([pod("a")])
+    at = round(NOW.timestamp() * 1000)
+    one: NodePod = pod("a")
+    cache.append(at, {kinds.NODE_CPU_USAGE.series(): 1.0, kinds.NODE_MEMORY_USAGE.series(): 1.0} | found.node)
+    cache.append(at, {one.series(kinds.POD_CPU_USAGE): 1.0, one.series(kinds.POD_MEMORY_USAGE): 1.0} | found.pods)
+    given = NodeMetricInput(CollectPolicy(durations=None), [one], gpus=CARDS)
+    status = node_metric_status(cache, given, NOW)
+
+    def card(minor: int, core: str, memory: str, ratio: str) -> dict[str, object]:
+        resources = {
+            "koordinator.sh/gpu-core": core,
+            "koordinator.sh/gpu-memory": memory,
+            "koordinator.sh/gpu-memory-ratio": ratio,
+        }
+        return {"id": f"GPU-{minor}", "minor": minor, "type": "gpu", "health": False, "resources": resources}
+
+    assert status["nodeMetric"]["nodeUsage"]["devices"] == [card(0, "30", "500", "50"), card(1, "0", "0", "0")]
+    assert status["podsMetric"][0]["podUsage"]["devices"] == [card(0, "30", "500", "50")]
+    assert "devices" not in status["nodeMetric"]["systemUsage"]

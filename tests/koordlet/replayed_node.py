@@ -1,0 +1,114 @@
+"""The whole agent over recorded moments of a real node: it sees what koordlet saw there, on a clock of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from koordinator.api.kinds import NODE_METRICS, NODE_SLOS, NODES
+from koordinator.api.node import Node
+from koordinator.base.clock import ManualClock
+from koordinator.base.listen_address import ListenAddress
+from koordinator.base.metrics import Metrics
+from koordinator.koordlet.agent import Agent, Dependencies, KubeletConnection
+from koordinator.koordlet.command_line import KubeletOptions, Options
+from koordinator.koordlet.features import make_features
+from tests.koordlet.node_under_test import ListingClient
+from tests.koordlet.recording import Recording
+from tests.kube.fake_client import as_client
+from tests.node.machine import FakeMachine
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the agent has told when the recording has ended."""
+
+    node_metric: dict[str, Any]
+    metrics: str
+
+
+@dataclass
+class ReplayedNode:
+    """``gates`` are switched on; ``applications`` are those of the NodeSLO."""
+
+    root: Path
+    recording: Recording
+    gates: tuple[str, ...] = ()
+    applications: list[dict[str, str]] = field(default_factory=list)
+
+    def play(self) -> Told:
+        return asyncio.run(self._play())
+
+    async def _play(self) -> Told:
+        machine, clock, client = FakeMachine(self.root), ManualClock(), ListingClient()
+        name = self.recording.node["metadata"]["name"]
+        policy = {"aggregateDurationSeconds": 60, "reportIntervalSeconds": 30}
+        for kind, document in (
+            (NODES, self.recording.node),
+            (NODE_METRICS, {"spec": {"metricCollectPolicy": {**policy, "nodeAggregatePolicy": {"durations": ["1m"]}}}}),
+            (NODE_SLOS, {"spec": {"hostApplications": self.applications}}),
+        ):
+            client.version += 1
+            metadata = {"name": name, "resourceVersion": str(client.version)}
+            client.objects[kind.qualified, "", name] = {**document, "metadata": metadata}
+        agent = Agent(self._options(name, machine), self._given(client, clock))
+        _write(machine, self.recording.moments[0])
+        stop = asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(agent.run(stop))
+            # By then the agent has found its node and measured for the first time.
+            await clock.advance(1)
+            for moment in self.recording.moments[1:]:
+                _write(machine, moment)
+                await clock.advance(self.recording.seconds)
+            await clock.advance(1)
+            (document,) = client.documents(NODE_METRICS)
+            body, _ = agent.metrics.both.exposition()
+            stop.set()
+        return Told(document["status"], _own(body.decode()))
+
+    def _options(self, name: str, machine: FakeMachine) -> Options:
+        features = make_features()
+        features.set(dict.fromkeys(self.gates, True))
+        return Options(
+            node_name=name,
+            host=machine.host,
+            listen=ListenAddress("", 0),
+            kubelet=KubeletOptions(sync_interval=10),
+            collect_interval=float(self.recording.seconds),
+            with_page_cache=True,
+            features=features,
+        )
+
+    def _given(self, client: ListingClient, clock: ManualClock) -> Dependencies:
+        async def get(path: str) -> bytes:
+            return json.dumps(self.recording.pods).encode()
+
+        async def close() -> None:
+            return None
+
+        async def connect(node: Node) -> KubeletConnection:
+            return KubeletConnection(get, close)
+
+        return Dependencies(as_client(client), connect, clock, Random(1), Metrics())
+
+
+def _write(machine: FakeMachine, moment: dict[str, str]) -> None:
+    for path, content in moment.items():
+        machine.write(path, content)
+
+
+def _own(text: str) -> str:
+    """The families of koordlet, in the order of their names, but the one that asks the kernel that runs the test."""
+    families: dict[str, list[str]] = {}
+    family = ""
+    for line in text.splitlines():
+        if line.startswith("# HELP "):
+            family = line.split(" ")[2]
+        families.setdefault(family, []).append(line)
+    families.pop("koordlet_kernel_feature_works")
+    return "".join(f"{line}\n" for name in sorted(families) if name.startswith("koordlet_") for line in families[name])

@@ -1,0 +1,74 @@
+"""NVIDIA's module pynvml, as far as it is used, over GPUs that a test makes up."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+
+@dataclass
+class FakeCard:
+    """``running`` is memory by process; ``samples`` are (process, time in microseconds, percent)."""
+
+    running: dict[int, int | None] = field(default_factory=dict)
+    samples: list[tuple[int, int, int]] = field(default_factory=list)
+    is_lost: bool = False
+
+
+class FakeNvmlLibrary:
+    """A card's handle is its index."""
+
+    class NVMLError(Exception):
+        pass
+
+    class NVMLError_NotFound(NVMLError):
+        pass
+
+    def __init__(self, *cards: FakeCard, has_driver: bool = True) -> None:
+        self.cards = cards
+        self._has_driver = has_driver
+        self.is_open = False
+
+    def nvmlInit(self) -> None:
+        if not self._has_driver:
+            raise self.NVMLError("Driver Not Loaded")
+        self.is_open = True
+
+    def nvmlShutdown(self) -> None:
+        self.is_open = False
+
+    def nvmlSystemGetDriverVersion(self) -> str:
+        return "570.86"
+
+    def nvmlDeviceGetCount(self) -> int:
+        return len(self.cards)
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def nvmlDeviceGetUUID(self, handle: int) -> str:
+        return f"GPU-{handle}"
+
+    def nvmlDeviceGetMinorNumber(self, handle: int) -> int:
+        return handle
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> SimpleNamespace:
+        return SimpleNamespace(total=1000)
+
+    def nvmlDeviceGetName(self, handle: int) -> str:
+        return "NVIDIA H200"
+
+    def nvmlDeviceGetPciInfo(self, handle: int) -> SimpleNamespace:
+        return SimpleNamespace(busId=f"00000000:3B:0{handle}.0")
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[SimpleNamespace]:
+        card = self.cards[handle]
+        if card.is_lost:
+            raise self.NVMLError("GPU is lost")
+        return [SimpleNamespace(pid=pid, usedGpuMemory=memory) for pid, memory in card.running.items()]
+
+    def nvmlDeviceGetProcessUtilization(self, handle: int, since: int) -> list[SimpleNamespace]:
+        samples = [sample for sample in self.cards[handle].samples if sample[1] > since]
+        if not samples:
+            raise self.NVMLError_NotFound("Not Found")
+        return [SimpleNamespace(pid=pid, timeStamp=at, smUtil=percent) for pid, at, percent in samples]

@@ -1,0 +1,168 @@
+"""The container runtime and kubelet's pod-resources API: the messages that go out, and what is read of answers.
+
+The numbers of the fields are those of the .proto files of k8s.io/cri-api and k8s.io/kubelet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koordinator.node.container_runtime import (
+    ContainerResources,
+    ContainerRuntime,
+    RuntimeCallError,
+    RuntimeVersion,
+    runtime_socket,
+)
+from koordinator.node.errors import NodeError, Unavailable
+from koordinator.node.pod_resources import (
+    ContainerAllocation,
+    ContainerDevices,
+    PodAllocation,
+    list_pod_resources,
+    pod_resources_socket,
+)
+from koordinator.node.protobuf_wire import (
+    MalformedMessageError,
+    contents,
+    encode_integer,
+    encode_message,
+    encode_text,
+    fields,
+    integers,
+    texts,
+)
+from tests.node.machine import FakeMachine
+
+
+class FakeCalls:
+    """Remembers the last call, and gives the same answer to each."""
+
+    def __init__(self, answer: bytes = b"") -> None:
+        self.answer = answer
+        self.last: tuple[str, bytes, float] = ("", b"", 0.0)
+
+    async def unary(self, method: str, message: bytes, timeout: float) -> bytes:
+        self.last = (method, message, timeout)
+        return self.answer
+
+
+def test_an_update_of_limits() -> None:
+    calls = FakeCalls()
+    resources = ContainerResources(cpu_quota=-1, cpu_shares=1024, oom_score_adj=-998, cpuset_cpus="0-3")
+    asyncio.run(ContainerRuntime(calls).update_container_resources("4b3c", resources))
+    assert calls.last == (
+        "/runtime.v1.RuntimeService/UpdateContainerResources",
+        bytes.fromhex(
+            "0a0434623363"  # container_id
+            "121e"  # linux, 30 bytes
+            "10ffffffffffffffffff01"  # cpu_quota -1
+            "188008"  # cpu_shares 1024
+            "289af8ffffffffffffff01"  # oom_score_adj -998
+            "3203302d33"  # cpuset_cpus
+        ),
+        5.0,
+    )
+
+
+def test_a_stop_waits_for_the_grace() -> None:
+    calls = FakeCalls()
+    asyncio.run(ContainerRuntime(calls).stop_container("a", 30))
+    assert calls.last == ("/runtime.v1.RuntimeService/StopContainer", bytes.fromhex("0a0161101e"), 35.0)
+
+
+def test_an_empty_container_id_is_refused_before_anything_is_sent() -> None:
+    calls = FakeCalls()
+    with pytest.raises(RuntimeCallError, match="containerID cannot be empty"):
+        asyncio.run(ContainerRuntime(calls).stop_container("", 1))
+    assert calls.last[0] == ""
+
+
+def test_the_version_of_a_runtime() -> None:
+    answer = bytes.fromhex("0a05302e312e30120a636f6e7461696e6572641a05312e372e3222027631")
+    version = asyncio.run(ContainerRuntime(FakeCalls(answer)).version())
+    assert version == RuntimeVersion("containerd", "1.7.2", "v1")
+
+
+def test_the_allocations_of_pods() -> None:
+    topology = encode_message(1, encode_integer(1, 0)) + encode_message(1, encode_integer(1, 1))
+    devices = encode_text(1, "nvidia.com/gpu") + encode_text(2, "GPU-1") + encode_text(2, "GPU-2")
+    container = encode_text(1, "main") + encode_message(2, devices + encode_message(3, topology))
+    container += encode_message(3, bytes([0, 4, 0x80, 1]))
+    pod = encode_text(1, "web") + encode_text(2, "shop") + encode_message(3, container)
+    found = asyncio.run(
+        list_pod_resources(FakeCalls(encode_message(1, pod) + encode_message(1, encode_text(1, "idle"))))
+    )
+    assert found == (
+        PodAllocation(
+            "shop",
+            "web",
+            (
+                ContainerAllocation(
+                    "main", (ContainerDevices("nvidia.com/gpu", ("GPU-1", "GPU-2"), (0, 1)),), (0, 4, 128)
+                ),
+            ),
+        ),
+        PodAllocation("", "idle", ()),
+    )
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["08", "0aff", "0a05ab", "0b", "08" + "ff" * 11, "0d0000"],
+    ids=["no value", "no length", "cut text", "group", "endless number", "cut fixed32"],
+)
+def test_what_is_no_message(message: str) -> None:
+    with pytest.raises(MalformedMessageError):
+        asyncio.run(list_pod_resources(FakeCalls(bytes.fromhex(message))))
+
+
+def test_a_number_where_a_message_belongs() -> None:
+    with pytest.raises(MalformedMessageError, match="field 1 is a number"):
+        contents(encode_integer(1, 5), 1)
+
+
+@given(st.binary(max_size=60))
+def test_no_bytes_raise_anything_else(message: bytes) -> None:
+    try:
+        for number, _ in fields(message):
+            integers(message, number)
+            texts(message, number)
+    except NodeError:
+        pass
+
+
+@given(st.integers(-(1 << 63), (1 << 63) - 1), st.text(), st.integers(1, (1 << 29) - 1))
+def test_what_is_written_is_read(number: int, text: str, field: int) -> None:
+    assert integers(encode_integer(field, number), field) == ([number] if number else [])
+    assert texts(encode_text(field, text), field) == ([text] if text else [])
+
+
+def test_the_socket_of_a_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machine = FakeMachine(tmp_path)
+    missing = runtime_socket(machine.host, "containerd")
+    assert isinstance(missing, Unavailable)
+    assert missing.reason == "containerd endpoint does not exist"
+    # A path of a socket may not be long, and temporary folders are.
+    folder = tmp_path / "var/run/containerd"
+    folder.mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind("containerd.sock")
+        assert runtime_socket(machine.host, "containerd") == str(folder / "containerd.sock")
+        endpoint = f"unix://{folder / 'containerd.sock'}"
+        assert runtime_socket(machine.host, "cri-o", endpoint) == str(folder / "containerd.sock")
+
+
+def test_runtimes_that_have_no_such_interface(tmp_path: Path) -> None:
+    machine = FakeMachine(tmp_path)
+    unsupported = runtime_socket(machine.host, "docker")
+    assert isinstance(unsupported, Unavailable)
+    assert unsupported.reason == "runtime type docker is not supported"
+    assert pod_resources_socket(machine.host).endswith("/var/lib/kubelet/pod-resources/kubelet.sock")
