@@ -54,6 +54,7 @@ class NodeUnderTest:
     def __init__(self, root: Path) -> None:
         self.machine = FakeMachine(root)
         self.checkpoints = root / "checkpoints"
+        self.cache_folder: Path | None = None
         self.clock = ManualClock()
         self.client = ListingClient()
         self.kubelet_is_up = True
@@ -116,6 +117,7 @@ class NodeUnderTest:
             listen=ListenAddress("", 0),
             kubelet=KubeletOptions(sync_interval=10),
             prediction=PredictionOptions(folder=self.checkpoints),
+            cache_folder=self.cache_folder,
         )
         given = Dependencies(
             client=as_client(self.client),

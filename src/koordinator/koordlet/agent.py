@@ -32,6 +32,7 @@ from koordinator.koordlet.devices.reporter import DeviceReporter, DeviceSources
 from koordinator.koordlet.devices.xpu_files import XPUFiles
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
+from koordinator.koordlet.metric_cache.sqlite import SQLiteMetricCache
 from koordinator.koordlet.metrics_advisor import MetricsAdvisor
 from koordinator.koordlet.node_metric import (
     NodeMetricInput,
@@ -87,6 +88,7 @@ _RETENTIONS: Final = {
     kinds.RESCTRL: _POD_SECONDS,
 }
 _AUDIT_SECONDS: Final = 5.0
+_CACHE_SECONDS: Final = 5.0
 _KUBELET_BUCKETS: Final = exponential_buckets(0.001, 4, 7)
 
 
@@ -125,7 +127,7 @@ class Agent:
             follow_device=options.features.enabled(features.ACCELERATORS),
         )
         """What is known of the node and its pods."""
-        self._cache = RingMetricCache(_retentions(options), options.cache_bytes)
+        self._cache = _metric_cache(options, given.clock)
         self._loops = LoopSupervisor(clock=given.clock, random=given.random, metrics=given.metrics)
         self.metrics = AgentMetrics(given.metrics, options.node_name)
         """What is served: the given registry, and a second one."""
@@ -145,6 +147,8 @@ class Agent:
             await stop.wait()
             logger.info("stopping")
             work.cancel()
+        if isinstance(self._cache, SQLiteMetricCache):
+            self._cache.close()
         if self._pages is not None:
             self._pages.close()
         if self.audit is not None:
@@ -245,6 +249,8 @@ class Agent:
         if self._pages is not None:
             self._loops.add(Loop("audit", self._keep_audit, _AUDIT_SECONDS, 30.0))
         self._loops.add(Loop("measure", measure, options.collect_interval, 30.0))
+        if isinstance(self._cache, SQLiteMetricCache):
+            self._loops.add(Loop("metric cache", self._keep_samples, _CACHE_SECONDS, 30.0))
         if options.topology_interval > 0:
             topology = TopologyReporter(
                 TopologyReporting(
@@ -290,6 +296,10 @@ class Agent:
                 reporter.export(self.metrics)
             self._loops.add(Loop("node metric", reporter.report_when_due, 1.0, 60.0))
 
+    async def _keep_samples(self) -> None:
+        if isinstance(self._cache, SQLiteMetricCache):
+            self._cache.flush()
+
     async def _keep_audit(self) -> None:
         if self.audit is not None and self._pages is not None:
             self.audit.flush()
@@ -328,6 +338,13 @@ def timed(get: Get, clock: Clock, metrics: Metrics) -> Get:
         return body
 
     return timed_get
+
+
+def _metric_cache(options: Options, clock: Clock) -> RingMetricCache:
+    if options.cache_folder is None:
+        return RingMetricCache(_retentions(options), options.cache_bytes)
+    file = options.cache_folder / "samples.sqlite"
+    return SQLiteMetricCache(_retentions(options), options.cache_bytes, file, round(clock.now().timestamp() * 1000))
 
 
 def _audit_log(options: Options, clock: Clock) -> AuditLog | None:

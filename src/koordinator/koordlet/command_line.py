@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 import koordinator
@@ -31,6 +32,8 @@ Examples:
   NODE_NAME=node-1 koordlet --addr=:9316 --collect-res-used-interval=5s
       In a DaemonSet: metrics for whoever asks, a fifth of the cost, coarser percentiles."""
 
+_MEMORY: Final = "memory"
+_SQLITE: Final = "sqlite"
 _NOT_BUILT: Final = "what it configures is not built yet"
 _UNUSED: Final[Mapping[str, str]] = {
     **LOG_FLAGS,
@@ -48,7 +51,6 @@ _UNUSED: Final[Mapping[str, str]] = {
     "report-interval": "the NodeMetric says how often to report",
     "metric-gc-interval-seconds": "samples make room for newer ones by themselves",
     "metric-expire-seconds": "the retention of samples follows the windows of the NodeMetric",
-    "tsdb-path": "samples are kept in memory",
     "tsdb-retention-duration": "the retention of samples follows the windows of the NodeMetric",
     "tsdb-enable-prometheus-metric": "the store is not Prometheus'",
     "tsdb-stripe-size": "the store is not Prometheus'",
@@ -154,6 +156,8 @@ class Options:
     audit: AuditOptions = field(default_factory=AuditOptions)
     report: bool = True
     cache_bytes: int = 100 << 20
+    cache_folder: Path | None = None
+    """Where samples are kept over restarts; None: nowhere."""
     verbosity: int = 0
     features: FeatureGates = field(default_factory=make_features)
     remarks: tuple[str, ...] = ()
@@ -240,6 +244,13 @@ class _Flags:
         self.page_cache = group.boolean(
             "enable-pagecache-collector", False, "Measure memory with page cache, too, for policies that ask for it."
         )
+        self.cache_backend = group.string(
+            "metric-cache-backend",
+            _MEMORY,
+            "Where samples are kept: memory loses them when koordlet starts anew, sqlite keeps a copy in --tsdb-path.",
+            allowed=(_MEMORY, _SQLITE),
+        )
+        self.cache_folder = group.string("tsdb-path", "/metric-data/", "The folder of that copy.", placeholder="folder")
         self.cache_bytes = group.integer(
             "tsdb-max-bytes",
             100 << 20,
@@ -355,6 +366,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
         ),
         report=given[flags.report],
         cache_bytes=given[flags.cache_bytes],
+        cache_folder=Path(given[flags.cache_folder]) if given[flags.cache_backend] == _SQLITE else None,
         verbosity=given[flags.verbosity],
         features=flags.features,
         remarks=(

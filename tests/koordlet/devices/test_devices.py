@@ -88,8 +88,9 @@ def test_a_device_of_a_file() -> None:
 
 
 def test_what_cannot_be_used_of_a_file_is_left_out() -> None:
-    odd = {**xpu(1), "minor": "one"}, xpu(2, resources={"gpu-core": "lots", "gpu-memory": "1"}, topology={"nodeID": "x"})
-    report = of_files(*odd)
+    without_number = {**xpu(1), "minor": "one"}
+    odd = xpu(2, resources={"gpu-core": "lots", "gpu-memory": "1"}, topology={"nodeID": "x"})
+    report = of_files(without_number, odd)
     assert [entry.id for entry in report.devices] == ["npu-0-2"]
     assert device(report)["resources"] == {"koordinator.sh/gpu-memory-ratio": "100", "koordinator.sh/gpu-memory": "1"}
     assert device(report)["topology"]["nodeID"] == 0
