@@ -18,7 +18,7 @@ from koordinator.base.clock import ManualClock
 from koordinator.base.listen_address import ListenAddress
 from koordinator.base.metrics import Metrics
 from koordinator.koordlet.agent import Agent, Dependencies, KubeletConnection
-from koordinator.koordlet.command_line import AuditOptions, KubeletOptions, Options
+from koordinator.koordlet.command_line import AuditOptions, CollectorOptions, KubeletOptions, Options
 from koordinator.koordlet.features import make_features
 from koordinator.koordlet.prediction.options import PredictionOptions
 from koordinator.kube.errors import TransportError
@@ -73,6 +73,7 @@ class NodeUnderTest:
         self.break_meminfo = False
         self.gates: tuple[str, ...] = ()
         """Feature gates that are switched on."""
+        self.collectors = CollectorOptions()
         self.cards: tuple[FakeCard, ...] = ()
         self.write_files()
 
@@ -112,6 +113,7 @@ class NodeUnderTest:
         options = Options(
             node_name=NODE,
             features=features,
+            collectors=self.collectors,
             audit=AuditOptions(folder=str(self.machine.root / "audit")),
             host=self.machine.host,
             listen=ListenAddress("", 0),

@@ -16,6 +16,7 @@ import pytest
 
 from koordinator.api.kinds import NODE_METRICS
 from koordinator.koordlet.audit.log import AuditEvent
+from koordinator.koordlet.command_line import CollectorOptions
 from koordinator.kube.errors import ApiStatusError
 from koordinator.node.errors import MissingFileError
 from tests.koordlet.node_under_test import GIB, MEMORY_STAT, POD_FOLDER, NodeUnderTest, pod
@@ -313,6 +314,33 @@ def test_pressure_with_its_gate_on(node: NodeUnderTest) -> None:
     text = asyncio.run(exported(node, 3))
     assert text.count("koordlet_pod_psi{") == 9
     assert text.count("koordlet_container_psi{") == 9
+
+
+def test_caches_and_bandwidth_until_resctrl_is_unmounted(node: NodeUnderTest) -> None:
+    node.gates = ("ResctrlCollector",)
+    node.collectors = CollectorOptions(with_resctrl=True, resctrl_interval=1.0)
+    node.machine.write("/proc/cpuinfo", "flags : cat_l3 mba cqm_mbm_total cqm_mbm_local cqm_llc cqm_occup_llc\n")
+    node.machine.write("/sys/fs/resctrl/schemata", "L3:0=fff\nMB:0=100\n")
+    node.machine.write("/sys/fs/resctrl/BE/mon_data/mon_L3_00/llc_occupancy", "4096\n")
+
+    async def run() -> list[bool]:
+        series = 'koordlet_resctrl_llc_occupancy{cache_id="0",node="node-1",qos="BE"} 4096.0'
+        seen = []
+        async with node.running() as agent:
+            for _ in range(2):
+                await node.pass_seconds(3)
+                seen.append(series in agent.metrics.external.exposition()[0].decode())
+                shutil.rmtree(node.machine.root / "sys/fs/resctrl", ignore_errors=True)
+        return seen
+
+    assert asyncio.run(run()) == [True, False]
+
+
+def test_cycles_of_what_is_no_cgroup_cost_nothing_else(node: NodeUnderTest) -> None:
+    node.gates = ("CPICollector",)
+    text = asyncio.run(exported(node, 75))
+    assert "koordlet_container_cpi{" not in text
+    assert 'loop_errors_total{loop="cycles"} 0.0' in text
 
 
 def test_a_gate_whose_feature_is_missing_says_so_once(node: NodeUnderTest, caplog: pytest.LogCaptureFixture) -> None:

@@ -26,6 +26,7 @@ class Watched:
         self.root = root
         self.clock = ManualClock()
         self.refreshes = 0
+        self.fails = False
         self._refreshed = asyncio.Event()
         layout = CgroupLayout(str(root), CgroupVersion.V2, CgroupDriver.SYSTEMD)
         self._events = PodLifecycleEvents(layout, self.clock, self._refresh, make_watcher)
@@ -59,6 +60,8 @@ class Watched:
     async def _refresh(self) -> None:
         self.refreshes += 1
         self._refreshed.set()
+        if self.fails:
+            raise RuntimeError("a defect")
 
 
 @pytest.fixture
@@ -88,6 +91,33 @@ def test_a_new_container_is_asked_for_when_kubelet_has_seen_it(watched: Watched)
         await watched.has_refreshed()
 
     watched.play(story)
+
+
+def test_a_new_container_is_asked_for_again_since_its_id_takes_some_seconds(watched: Watched) -> None:
+    watched.make(POD)
+
+    async def story(watched: Watched) -> None:
+        watched.make(CONTAINER)
+        await watched.is_quiet()
+        await watched.clock.advance(60)
+        assert watched.refreshes == 3
+
+    watched.play(story)
+
+
+def test_a_refresh_that_fails_is_not_the_last(watched: Watched, caplog: pytest.LogCaptureFixture) -> None:
+    watched.make(BURSTABLE)
+    watched.fails = True
+
+    async def story(watched: Watched) -> None:
+        watched.make(POD)
+        await watched.has_refreshed()
+        await watched.clock.advance(1)
+        watched.make(f"{BURSTABLE}/kubepods-burstable-pod2.slice")
+        await watched.has_refreshed()
+
+    watched.play(story)
+    assert caplog.text.count("the pods could not be refreshed") == 2
 
 
 def test_a_container_that_is_there_before_its_pod_is_watched(watched: Watched) -> None:

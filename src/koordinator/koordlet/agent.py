@@ -48,7 +48,9 @@ from koordinator.koordlet.pods import NodePod
 from koordinator.koordlet.prediction.forecast import Forecast
 from koordinator.koordlet.prediction.server import PredictionServer
 from koordinator.koordlet.resource_metrics import (
+    export_cache,
     export_features,
+    export_reading,
     export_resources,
     export_usage,
     numa_usage_rows,
@@ -138,15 +140,20 @@ class Agent:
         self._pages = None if self.audit is None else _audit_pages(self.audit, options, given)
         export_resources(self.metrics, self.states)
         export_features(self.metrics, options.host)
-        _export_cache(self.metrics, self._cache)
+        export_cache(self.metrics, self._cache)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set. FileError if no cgroup hierarchy is mounted, OSError if an address is taken."""
-        async with asyncio.TaskGroup() as tasks:
-            work = tasks.create_task(self._run(), name="agent")
-            await stop.wait()
-            logger.info("stopping")
-            work.cancel()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                work = tasks.create_task(self._run(), name="agent")
+                await stop.wait()
+                logger.info("stopping")
+                work.cancel()
+        finally:
+            self._close_files()
+
+    def _close_files(self) -> None:
         if isinstance(self._cache, SQLiteMetricCache):
             self._cache.close()
         if self._pages is not None:
@@ -223,7 +230,7 @@ class Agent:
             gpus=gpus,
         )
         export_usage(self.metrics, advisor)
-        _export_reading(self.metrics, meter, advisor)
+        export_reading(self.metrics, meter, advisor)
         periodic = PeriodicCollectors(
             options,
             layout,
@@ -377,36 +384,6 @@ def _retentions(options: Options) -> dict[str, Retention]:
         group: Retention(intervals.get(group, options.collect_interval), seconds)
         for group, seconds in _RETENTIONS.items()
     }
-
-
-def _export_cache(metrics: AgentMetrics, cache: RingMetricCache) -> None:
-    metrics.latest("metric_cache_series", "Series that the metric cache keeps.", (), lambda: [((), cache.series_count)])
-    metrics.latest("metric_cache_bytes", "What its samples take.", (), lambda: [((), cache.size_bytes)])
-    metrics.latest(
-        "metric_cache_rejected_samples",
-        "Samples since the start that were dropped for want of memory.",
-        (),
-        lambda: [((), cache.rejected_samples)],
-    )
-
-
-def _export_reading(metrics: AgentMetrics, meter: CgroupMeter, advisor: MetricsAdvisor) -> None:
-    metrics.latest(
-        "cgroup_files_read", "Files of cgroups read every round, since the start.", (), lambda: [((), meter.files_read)]
-    )
-    metrics.latest("cgroup_files_open", "Those that are kept open.", (), lambda: [((), meter.open_files)])
-    metrics.latest(
-        "scan_duration_seconds",
-        "How long the last round took to read.",
-        (),
-        lambda: [((), advisor.latest.scan_seconds)],
-    )
-    metrics.latest(
-        "scan_unreadable_files",
-        "Files that the last round could not read.",
-        (),
-        lambda: [((), advisor.latest.unreadable)],
-    )
 
 
 @dataclass(frozen=True, slots=True)

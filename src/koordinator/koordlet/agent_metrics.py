@@ -37,8 +37,12 @@ class AgentMetrics:
     def latest(
         self, name: str, help_text: str, labels: Sequence[str], rows: Callable[[], Rows], *, external: bool = False
     ) -> None:
-        """Add a gauge whose series are whatever ``rows`` yields when somebody scrapes; names without ``koordlet_``."""
-        self._register(_Latest(name, help_text, "gauge", ("node", *labels), self._node_name, rows), external)
+        """Add a gauge whose series are whatever ``rows`` yields when somebody scrapes; a counter if it ends in _total.
+
+        Names are without ``koordlet_``, labels without ``node``.
+        """
+        kind = "counter" if name.endswith("_total") else "gauge"
+        self._register(_Latest(name, help_text, kind, ("node", *labels), self._node_name, rows), external)
 
     def counter(self, name: str, help_text: str, labels: Sequence[str]) -> CounterByLabels:
         """Add a counter under a name of the original's, which does not end in ``_total``."""
@@ -70,7 +74,8 @@ class _Latest(Collector):
     def __init__(
         self, name: str, help_text: str, kind: str, labels: Sequence[str], node_name: str, rows: Callable[[], Rows]
     ) -> None:
-        self._family = f"{PREFIX}{name}", f"[ALPHA] {help_text}", kind
+        self._sample = f"{PREFIX}{name}"
+        self._family = self._sample.removesuffix("_total"), f"[ALPHA] {help_text}", kind
         self._labels = labels
         self._node_name = node_name
         self._rows = rows
@@ -82,5 +87,5 @@ class _Latest(Collector):
         family = Metric(*self._family)
         for values, value in self._rows():
             labels = dict(zip(self._labels, (self._node_name, *values), strict=True))
-            family.add_sample(self._family[0], labels, value)
+            family.add_sample(self._sample, labels, value)
         return (family,)

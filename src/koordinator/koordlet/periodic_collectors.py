@@ -17,11 +17,11 @@ from koordinator.base.loops import Loop
 from koordinator.koordlet import features
 from koordinator.koordlet.agent_metrics import AgentMetrics
 from koordinator.koordlet.collectors.cold_pages import ColdPagesCollector
-from koordinator.koordlet.collectors.cycles import CountCgroup, CyclesCollector
+from koordinator.koordlet.collectors.cycles import CyclesCollector
 from koordinator.koordlet.collectors.host_applications import HostApplication
 from koordinator.koordlet.collectors.node_info import NodeInfo
-from koordinator.koordlet.collectors.pressure import PressureCollector
-from koordinator.koordlet.collectors.resctrl import ResctrlCollector
+from koordinator.koordlet.collectors.pressure import PressureCollector, PressureRound
+from koordinator.koordlet.collectors.resctrl import ResctrlCollector, ResctrlRound
 from koordinator.koordlet.collectors.scan import Scan
 from koordinator.koordlet.command_line import Options
 from koordinator.koordlet.metric_cache.kinds import Series
@@ -63,7 +63,6 @@ class PeriodicCollectors:
         metrics: AgentMetrics,
         *,
         page_size: int,
-        count_cgroup: CountCgroup = perf_events.CgroupCounter,
     ) -> None:
         self._options = options
         self._layout = layout
@@ -72,7 +71,7 @@ class PeriodicCollectors:
         self._cache = cache
         self._clock = clock
         self._pressure = PressureCollector(CgroupReader(layout, page_size), metrics)
-        self._cycles = CyclesCollector(layout, count_cgroup, clock, metrics)
+        self._cycles = CyclesCollector(layout, perf_events.CgroupCounter, clock, metrics)
         self._cold_pages = ColdPagesCollector(layout)
         self._resctrl = ResctrlCollector(options.host, metrics)
         self._said: dict[str, frozenset[str]] = {}
@@ -84,25 +83,26 @@ class PeriodicCollectors:
         wanted, gates = self._options.collectors, self._options.features
         loops = [Loop("node info", self._refresh_info, self._options.node_info_interval, _DEADLINE)]
         if gates.enabled(features.PSI_COLLECTOR):
-            loops.append(Loop("pressure", self.collect_pressure, wanted.pressure_interval, _DEADLINE))
+            loops.append(Loop("pressure", self._collect_pressure, wanted.pressure_interval, _DEADLINE))
         if gates.enabled(features.CPI_COLLECTOR):
-            loops.append(Loop("cycles", self.collect_cycles, wanted.cycles_interval, _CYCLES_DEADLINE))
+            loops.append(Loop("cycles", self._collect_cycles, wanted.cycles_interval, _CYCLES_DEADLINE))
         if gates.enabled(features.COLD_PAGE_COLLECTOR):
-            loops.append(Loop("cold pages", self.collect_cold_pages, wanted.cold_pages_interval, _DEADLINE))
+            loops.append(Loop("cold pages", self._collect_cold_pages, wanted.cold_pages_interval, _DEADLINE))
         if gates.enabled(features.RESCTRL_COLLECTOR) and wanted.with_resctrl:
-            loops.append(Loop("resctrl", self.collect_resctrl, wanted.resctrl_interval, _DEADLINE))
+            loops.append(Loop("resctrl", self._collect_resctrl, wanted.resctrl_interval, _DEADLINE))
         if gates.enabled(features.BLOCK_IO_RECONCILE):
             loops.append(Loop("storage info", self._refresh_storage, wanted.storage_interval, _DEADLINE))
         return loops
 
-    async def collect_pressure(self) -> None:
+    async def _collect_pressure(self) -> None:
+        self._pressure.latest = PressureRound()
         if self._is_missing("pressure", pressure.probe_pods(self._layout)):
             return
         found = self._pressure.collect(self._observed.pods())
         self._say("pressure", found.errors)
         self._append(found.samples())
 
-    async def collect_cycles(self) -> None:
+    async def _collect_cycles(self) -> None:
         topology = self._info.topology
         if topology is None:
             return
@@ -113,7 +113,7 @@ class PeriodicCollectors:
         self._say("cycles", found.errors)
         self._append(found.samples())
 
-    async def collect_cold_pages(self) -> None:
+    async def _collect_cold_pages(self) -> None:
         scan = self._observed.last_scan()
         if scan is None or self._is_missing("cold pages", kidled.switch_on(self._options.host)):
             return
@@ -125,7 +125,8 @@ class PeriodicCollectors:
         self._append(found.samples)
         self.has_cold_pages = True
 
-    async def collect_resctrl(self) -> None:
+    async def _collect_resctrl(self) -> None:
+        self._resctrl.latest = ResctrlRound()
         host = self._options.host
         if self._is_missing("resctrl", resctrl.probe_allocation(host) or resctrl.probe_monitoring(host)):
             return

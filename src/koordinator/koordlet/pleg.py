@@ -1,15 +1,16 @@
 """Pod lifecycle events: the kernel tells at once that kubelet has made a pod's cgroup, or the runtime a container's.
 
 Kubelet would be asked for its pods every ten seconds only. A new pod is asked for right away. The ID of a container is
-known to kubelet from its own look at the runtime only, which it takes every second, so that is how long a new container
-is given. Where the kernel cannot tell, kubelet is asked every ten seconds as before.
+told by kubelet once the runtime has said it, kubelet has written it into the pod's status and the API server has told
+that back. This takes some seconds, so that a new container is asked for several times. Where the kernel cannot tell,
+kubelet is asked every ten seconds as before.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from koordinator.api.qos import KubernetesQoS
@@ -23,8 +24,8 @@ logger = logging.getLogger(__name__)
 
 _FOLDER_SECONDS: Final = 10.0
 """How often folders are looked for that kubelet has not made yet, or made anew."""
-_RELIST_SECONDS: Final = 1.5
-"""Kubelet's relist period, and a little."""
+_CONTAINER_SECONDS: Final = (1.5, 3.0, 6.0)
+"""How long after a container, and after each refresh for it, kubelet is asked. The first is its relist period."""
 _PAUSE_SECONDS: Final = 0.2
 """Between two refreshes: hundreds of pods that start at once are told in one answer."""
 
@@ -61,8 +62,10 @@ class PodLifecycleEvents:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._keep_watching(watcher), name="watch folders of pods")
-                tasks.create_task(self._refresh_after(self._pod_appeared, 0.0), name="new pods")
-                tasks.create_task(self._refresh_after(self._container_appeared, _RELIST_SECONDS), name="new containers")
+                tasks.create_task(self._refresh_after(self._pod_appeared, (0.0,)), name="new pods")
+                tasks.create_task(
+                    self._refresh_after(self._container_appeared, _CONTAINER_SECONDS), name="new containers"
+                )
         finally:
             loop.remove_reader(watcher.fileno())
             watcher.close()
@@ -75,18 +78,21 @@ class PodLifecycleEvents:
                     self._watch_pods(watcher, folder)
             await self._clock.sleep(_FOLDER_SECONDS)
 
-    async def _refresh_after(self, appeared: asyncio.Event, delay: float) -> None:
+    async def _refresh_after(self, appeared: asyncio.Event, delays: Sequence[float]) -> None:
         while True:
             await appeared.wait()
-            if delay:
-                await self._clock.sleep(delay)
             appeared.clear()
-            try:
-                await self._refresh()
-            except Exception:
-                # The next refresh may go better, and what else the agent does does not depend on it.
-                logger.exception("the pods could not be refreshed")
+            for delay in delays:
+                await self._clock.sleep(delay)
+                await self._refresh_once()
             await self._clock.sleep(_PAUSE_SECONDS)
+
+    async def _refresh_once(self) -> None:
+        try:
+            await self._refresh()
+        except Exception:
+            # The next refresh may go better, and what else the agent does does not depend on it.
+            logger.exception("the pods could not be refreshed")
 
     def _on_events(self, watcher: FolderWatcher) -> None:
         for event in watcher.read():

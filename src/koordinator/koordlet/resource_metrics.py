@@ -10,9 +10,11 @@ from koordinator.api.pod import Container
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, MID_CPU, MID_MEMORY
 from koordinator.koordlet.agent_metrics import AgentMetrics, Rows
+from koordinator.koordlet.metric_cache.ring import RingMetricCache
 from koordinator.koordlet.metrics_advisor import MetricsAdvisor
 from koordinator.koordlet.pods import NodePod
 from koordinator.koordlet.states import StatesInformer
+from koordinator.node.cgroup_meter import CgroupMeter
 from koordinator.node.features import Undetermined, Works, probe_machine
 from koordinator.node.host import Host
 
@@ -96,6 +98,41 @@ def export_features(metrics: AgentMetrics, host: Host) -> None:
 
     metrics.latest(
         "kernel_feature_works", "Whether the machine has a feature; koord doctor says what lacks.", ("feature",), rows
+    )
+
+
+def export_cache(metrics: AgentMetrics, cache: RingMetricCache) -> None:
+    """What the metric cache holds."""
+    metrics.latest("metric_cache_series", "Series that the metric cache keeps.", (), lambda: [((), cache.series_count)])
+    metrics.latest("metric_cache_bytes", "What its samples take.", (), lambda: [((), cache.size_bytes)])
+    metrics.latest(
+        "metric_cache_rejected_samples_total",
+        "Samples since the start that were dropped for want of memory.",
+        (),
+        lambda: [((), cache.rejected_samples)],
+    )
+
+
+def export_reading(metrics: AgentMetrics, meter: CgroupMeter, advisor: MetricsAdvisor) -> None:
+    """What measuring costs."""
+    metrics.latest(
+        "cgroup_files_read_total",
+        "Files of cgroups read every round, since the start.",
+        (),
+        lambda: [((), meter.files_read)],
+    )
+    metrics.latest("cgroup_files_open", "Those that are kept open.", (), lambda: [((), meter.open_files)])
+    metrics.latest(
+        "scan_duration_seconds",
+        "How long the last round took to read.",
+        (),
+        lambda: [((), advisor.latest.scan_seconds)],
+    )
+    metrics.latest(
+        "scan_unreadable_files",
+        "Files that the last round could not read.",
+        (),
+        lambda: [((), advisor.latest.unreadable)],
     )
 
 

@@ -161,6 +161,27 @@ def test_nothing_is_removed_while_the_pods_are_not_known(bench: Bench) -> None:
     assert bench.kept == {"web"} | PARTS
 
 
+def test_it_learns_at_once_when_the_pods_are_known_and_then_once_an_interval(bench: Bench) -> None:
+    bench.cores["web"] = 4.0
+    bench.run(60)
+    learned = bench.peak
+    bench.restart()
+    known, bench.states.pods = bench.states.pods, ()
+
+    async def story() -> list[bool]:
+        seen = []
+        for second in range(63):
+            if second == 1:
+                bench.states.pods = known
+            await bench.server.train_when_due()
+            seen.append(bool(bench.forecast.peak))
+            await bench.clock.advance(1)
+        return seen
+
+    assert asyncio.run(story())[:3] == [False, True, True]
+    assert bench.peak == learned
+
+
 def test_the_model_of_a_pod_that_ends_expires_with_its_file(bench: Bench) -> None:
     bench.run(1)
     bench.states.pods, bench.cores = pods(other=9000), {"other": 1.0}

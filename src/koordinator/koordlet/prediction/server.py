@@ -28,12 +28,15 @@ logger = logging.getLogger(__name__)
 _EVERY: Final = 60.0
 """Seconds between rounds of writing and dropping models."""
 _DEADLINE: Final = 60.0
+_TICK: Final = 1.0
+"""Seconds after which it is asked again whether there is something to learn."""
 
 
 @dataclass(slots=True)
 class _Progress:
     has_restored: bool = False
     has_trained: bool = False
+    trained_at: float = float("-inf")
     saved_at: dict[str, float] = field(default_factory=dict)
     """By model, in seconds of the monotonic clock."""
     said: str = ""
@@ -69,9 +72,16 @@ class PredictionServer:
     def loops(self) -> Sequence[Loop]:
         """What is to run, beside each other, as long as the agent does."""
         return (
-            Loop("prediction training", self.train, self._options.training_interval, _DEADLINE),
+            Loop("prediction training", self.train_when_due, _TICK, _DEADLINE),
             Loop("prediction checkpoints", self.keep, _EVERY, _DEADLINE),
         )
+
+    async def train_when_due(self) -> None:
+        """Learn at once when the pods are known, so that a restart costs no forecast, and then once an interval."""
+        now = self._clock.monotonic()
+        if self._states.has_synced_pods and now - self._progress.trained_at >= self._options.training_interval:
+            self._progress.trained_at = now
+            await self.train()
 
     async def train(self) -> None:
         """Learn what was used in the last interval."""
