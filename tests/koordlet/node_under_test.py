@@ -20,6 +20,7 @@ from koordinator.base.metrics import Metrics
 from koordinator.koordlet.agent import Agent, Dependencies, KubeletConnection
 from koordinator.koordlet.command_line import AuditOptions, CollectorOptions, KubeletOptions, Options
 from koordinator.koordlet.features import make_features
+from koordinator.koordlet.prediction.options import PredictionOptions
 from koordinator.kube.errors import TransportError
 from koordinator.kube.interface import ListPage, WatchEvent
 from koordinator.node.kubelet import KubeletAddressError
@@ -53,6 +54,8 @@ class NodeUnderTest:
 
     def __init__(self, root: Path) -> None:
         self.machine = FakeMachine(root)
+        self.checkpoints = root / "checkpoints"
+        self.cache_folder: Path | None = None
         self.clock = ManualClock()
         self.client = ListingClient()
         self.kubelet_is_up = True
@@ -118,6 +121,8 @@ class NodeUnderTest:
             host=self.machine.host,
             listen=ListenAddress("", 0),
             kubelet=KubeletOptions(sync_interval=10),
+            prediction=PredictionOptions(folder=self.checkpoints),
+            cache_folder=self.cache_folder,
         )
         given = Dependencies(
             client=as_client(self.client),
@@ -167,7 +172,10 @@ class NodeUnderTest:
 def pod(name: str, uid: str) -> dict[str, Any]:
     return {
         "metadata": {"name": name, "namespace": "shop", "uid": uid, "labels": {"koordinator.sh/qosClass": "LS"}},
-        "spec": {"priority": 9500, "containers": [{"name": "c", "image": "i"}]},
+        "spec": {
+            "priority": 9500,
+            "containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "3", "memory": "8Gi"}}}],
+        },
         "status": {
             "phase": "Running",
             "qosClass": "Burstable",
@@ -177,7 +185,13 @@ def pod(name: str, uid: str) -> dict[str, Any]:
 
 
 def _node() -> dict[str, Any]:
-    return {"metadata": {"name": NODE}, "status": {"addresses": [{"type": "InternalIP", "address": "10.0.0.1"}]}}
+    return {
+        "metadata": {"name": NODE},
+        "status": {
+            "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
+            "allocatable": {"cpu": "4", "memory": "16Gi", "pods": "110"},
+        },
+    }
 
 
 def _collect_policy() -> dict[str, Any]:

@@ -74,7 +74,9 @@ def test_the_report_of_a_node_that_runs_as_it_should(node: NodeUnderTest) -> Non
             }
         ],
         "hostApplicationMetric": [],
-        "prodReclaimableMetric": {"resource": {}},
+        # Of a pod and a system that have used the same all along: each the end of its bucket, and 10 % on top.
+        "prodPeakMetric": {"resource": {"resources": {"cpu": "2334m", "memory": "9543765746"}}},
+        "prodReclaimableMetric": {"resource": {"resources": {"cpu": "666m", "memory": "0"}}},
     }
 
 
@@ -426,3 +428,19 @@ def test_kernel_features_as_metrics(node: NodeUnderTest) -> None:
     text = asyncio.run(exported(node, 1))
     assert 'koordlet_kernel_feature_works{feature="resctrl monitoring",node="node-1"} 0.0' in text
     assert 'koordlet_kernel_feature_works{feature="CPU topology",node="node-1"} 1.0' in text
+
+
+def test_with_a_copy_on_disk_windows_are_warm_at_once_after_a_restart(node: NodeUnderTest, tmp_path: Path) -> None:
+    node.cache_folder = tmp_path / "metric-data"
+    (metric,) = node.client.documents(NODE_METRICS)
+    metric["spec"]["metricCollectPolicy"]["nodeAggregatePolicy"]["durations"] = ["10m0s"]
+
+    async def four_minutes(node: NodeUnderTest) -> None:
+        await node.pass_seconds(250)
+
+    def ten_minutes(status: dict[str, Any]) -> Any:
+        return status["nodeMetric"]["aggregatedNodeUsages"][0]["usage"]["avg"]
+
+    assert ten_minutes(play(node, four_minutes)) == {}
+    node.kubelet_is_up = True
+    assert ten_minutes(play(node, two_minutes)) == usage("2", "8Gi")

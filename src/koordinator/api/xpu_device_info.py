@@ -14,9 +14,9 @@ import msgspec
 class P2PLink(msgspec.Struct, frozen=True, rename="camel"):
     """A fast link between this device and others."""
 
-    peer_minor: str
+    peer_minor: str = ""
     """Their minor numbers, separated by commas."""
-    type: str
+    type: str = ""
     """The technique, such as ``HCCS``."""
 
 

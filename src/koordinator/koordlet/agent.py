@@ -30,12 +30,25 @@ from koordinator.koordlet.collectors.gpu import GPUCollector
 from koordinator.koordlet.collectors.node_info import NodeInfo
 from koordinator.koordlet.collectors.scan import Scanner
 from koordinator.koordlet.command_line import Options
+from koordinator.koordlet.devices.reporter import DeviceReporter, DeviceSources
+from koordinator.koordlet.devices.xpu_files import XPUFiles
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
+from koordinator.koordlet.metric_cache.sqlite import SQLiteMetricCache
 from koordinator.koordlet.metrics_advisor import MetricsAdvisor
-from koordinator.koordlet.node_metric import NodeMetricInput, as_merge_patch, node_metric_status
+from koordinator.koordlet.node_metric import (
+    NodeMetricInput,
+    as_merge_patch,
+    measured_pods,
+    node_metric_status,
+    with_forecast,
+)
+from koordinator.koordlet.node_topology.reporter import TopologyReporter, TopologyReporting
 from koordinator.koordlet.periodic_collectors import Observed, PeriodicCollectors
 from koordinator.koordlet.pleg import PodLifecycleEvents
+from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.prediction.forecast import Forecast
+from koordinator.koordlet.prediction.server import PredictionServer
 from koordinator.koordlet.resource_metrics import (
     export_cache,
     export_features,
@@ -85,6 +98,7 @@ _RETENTIONS: Final = {
     kinds.RESCTRL: _POD_SECONDS,
 }
 _AUDIT_SECONDS: Final = 5.0
+_CACHE_SECONDS: Final = 5.0
 _KUBELET_BUCKETS: Final = exponential_buckets(0.001, 4, 7)
 
 
@@ -116,10 +130,15 @@ class Agent:
         self._options = options
         self._given = given
         self.states = StatesInformer(
-            given.client, options.node_name, clock=given.clock, random=given.random, metrics=given.metrics
+            given.client,
+            options.node_name,
+            clock=given.clock,
+            random=given.random,
+            metrics=given.metrics,
+            follow_device=options.features.enabled(features.ACCELERATORS),
         )
         """What is known of the node and its pods."""
-        self._cache = RingMetricCache(_retentions(options), options.cache_bytes)
+        self._cache = _metric_cache(options, given.clock)
         self._loops = LoopSupervisor(clock=given.clock, random=given.random, metrics=given.metrics)
         self.metrics = AgentMetrics(given.metrics, options.node_name)
         """What is served: the given registry, and a second one."""
@@ -143,10 +162,15 @@ class Agent:
         try:
             await lifecycle.run(stop)
         finally:
-            if self._pages is not None:
-                self._pages.close()
-            if self.audit is not None:
-                self.audit.close()
+            self._close_files()
+
+    def _close_files(self) -> None:
+        if isinstance(self._cache, SQLiteMetricCache):
+            self._cache.close()
+        if self._pages is not None:
+            self._pages.close()
+        if self.audit is not None:
+            self.audit.close()
 
     def _add_routes(self, server: HealthServer) -> None:
         server.add_metrics("/internal-metrics", self.metrics.internal)
@@ -244,6 +268,36 @@ class Agent:
         if self._pages is not None:
             self._loops.add(Loop("audit", self._keep_audit, _AUDIT_SECONDS, 30.0))
         self._loops.add(Loop("measure", measure, options.collect_interval, 30.0))
+        if isinstance(self._cache, SQLiteMetricCache):
+            self._loops.add(Loop("metric cache", self._keep_samples, _CACHE_SECONDS, 30.0))
+        if options.topology_interval > 0:
+            topology = TopologyReporter(
+                TopologyReporting(
+                    writes=options.features.enabled(features.NODE_TOPOLOGY_REPORT),
+                    asks_kubelet=options.kubelet.query_configuration,
+                ),
+                self._given.client,
+                self.states,
+                info,
+                options.host,
+                kubelet,
+                self._given.clock,
+            )
+            self._loops.add(Loop("node topology", topology.report, options.topology_interval, 30.0))
+        if options.features.enabled(features.ACCELERATORS) and options.topology_interval > 0:
+            sources = DeviceSources(
+                options.host,
+                XPUFiles(options.device_files),
+                nvml,
+                with_rdma=options.features.enabled(features.RDMA_DEVICES),
+                only_files=options.only_device_files,
+            )
+            devices = DeviceReporter(self._given.client, self.states, sources.take, self._given.clock)
+            self._loops.add(Loop("devices", devices.report, options.topology_interval, 30.0))
+        prediction = PredictionServer(options.prediction, self._cache, self.states, self._given.clock)
+        prediction.export(self.metrics)
+        for loop in prediction.loops():
+            self._loops.add(loop)
         if options.report:
             reporter = NodeMetricReporter(
                 self._given.client,
@@ -254,11 +308,16 @@ class Agent:
                     numa_nodes=lambda: [node.number for node in info.numa_memory or ()],
                     gpus=() if gpus is None else gpus.gpus,
                     has_cold_pages=lambda: periodic.has_cold_pages,
+                    forecast=prediction.forecast_prod,
                 ),
             )
             if options.features.enabled(features.NODE_METRIC_PROM_METRICS):
                 reporter.export(self.metrics)
             self._loops.add(Loop("node metric", reporter.report_when_due, 1.0, 60.0))
+
+    async def _keep_samples(self) -> None:
+        if isinstance(self._cache, SQLiteMetricCache):
+            self._cache.flush()
 
     async def _keep_audit(self) -> None:
         if self.audit is not None and self._pages is not None:
@@ -300,6 +359,13 @@ def timed(get: Get, clock: Clock, metrics: Metrics) -> Get:
     return timed_get
 
 
+def _metric_cache(options: Options, clock: Clock) -> RingMetricCache:
+    if options.cache_folder is None:
+        return RingMetricCache(_retentions(options), options.cache_bytes)
+    file = options.cache_folder / "samples.sqlite"
+    return SQLiteMetricCache(_retentions(options), options.cache_bytes, file, round(clock.now().timestamp() * 1000))
+
+
 def _audit_log(options: Options, clock: Clock) -> AuditLog | None:
     if not options.features.enabled(features.AUDIT_EVENTS):
         return None
@@ -336,6 +402,7 @@ def _retentions(options: Options) -> dict[str, Retention]:
 class Measured:
     """What a report depends on beside the metric cache, as it is at the moment of asking."""
 
+    forecast: Callable[[Sequence[NodePod]], Forecast]
     numa_nodes: Callable[[], Sequence[int]] = tuple
     gpus: Sequence[GPU] = ()
     has_cold_pages: Callable[[], bool] = bool
@@ -394,16 +461,18 @@ class NodeMetricReporter:
                 self._said_absent = True
             return
         self._said_absent = False
-        slo = self._states.node_slo
+        slo = self._states.node_slo_spec
         given = NodeMetricInput(
             policy=self._states.collect_policy,
             pods=self._states.pods,
-            host_applications=slo.spec.host_applications if slo else (),
+            host_applications=slo.host_applications if slo else (),
             numa_nodes=self._measured.numa_nodes(),
             gpus=self._measured.gpus,
             has_cold_pages=self._measured.has_cold_pages(),
         )
-        status = node_metric_status(self._cache, given, self._clock.now())
+        now = self._clock.now()
+        given = with_forecast(given, self._measured.forecast(measured_pods(self._cache, given, now)))
+        status = node_metric_status(self._cache, given, now)
         self._latest = status["nodeMetric"]
         try:
             await self._client.patch(

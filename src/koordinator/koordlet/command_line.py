@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 import koordinator
@@ -15,6 +16,7 @@ from koordinator.base.flags import FlagSet
 from koordinator.base.listen_address import ListenAddress
 from koordinator.base.unused_flags import KLOG_FLAGS, KLOG_SWITCHES, UnusedFlags
 from koordinator.koordlet.features import WITHOUT_EFFECT, make_features
+from koordinator.koordlet.prediction.options import PredictionFlags, PredictionOptions
 from koordinator.node.host import Host
 
 _DESCRIPTION: Final = """\
@@ -31,6 +33,8 @@ Examples:
       In a DaemonSet: metrics for whoever asks, a fifth of the cost, coarser percentiles."""
 
 _ADDRESS: Final = ListenAddress("127.0.0.1", 9316)
+_MEMORY: Final = "memory"
+_SQLITE: Final = "sqlite"
 _NOT_BUILT: Final = "what it configures is not built yet"
 _UNUSED: Final[Mapping[str, str]] = {
     **KLOG_FLAGS,
@@ -39,7 +43,6 @@ _UNUSED: Final[Mapping[str, str]] = {
     "report-interval": "the NodeMetric says how often to report",
     "metric-gc-interval-seconds": "samples make room for newer ones by themselves",
     "metric-expire-seconds": "the retention of samples follows the windows of the NodeMetric",
-    "tsdb-path": "samples are kept in memory",
     "tsdb-retention-duration": "the retention of samples follows the windows of the NodeMetric",
     "tsdb-enable-prometheus-metric": "the store is not Prometheus'",
     "tsdb-stripe-size": "the store is not Prometheus'",
@@ -56,20 +59,8 @@ _UNUSED: Final[Mapping[str, str]] = {
     "default-runtime-type": _NOT_BUILT,
     "hami-core-library-directory-path": _NOT_BUILT,
     "pod-resources-proxy-path": _NOT_BUILT,
-    "xpu-device-infos-dir": _NOT_BUILT,
-    "xpu-enforce-collect-from-device-infos": _NOT_BUILT,
-    "node-topology-sync-interval": _NOT_BUILT,
     "enable-pod-taskids": _NOT_BUILT,
     "collect-sys-metric-outdated-interval": "what the system uses is made of readings of one moment",
-    "prediction-checkpoint-filepath": _NOT_BUILT,
-    "prediction-cold-start-duration": _NOT_BUILT,
-    "prediction-safety-margin-percent": _NOT_BUILT,
-    "prediction-memory-histogram-decay-halflife": _NOT_BUILT,
-    "prediction-cpu-histogram-decay-halflife": _NOT_BUILT,
-    "prediction-training-interval": _NOT_BUILT,
-    "prediction-model-expiration-duration": _NOT_BUILT,
-    "prediction-model-checkpoint-interval": _NOT_BUILT,
-    "prediction-model-checkpoint-max-per-step": _NOT_BUILT,
 }
 """Flags of the original that do nothing here, and why."""
 
@@ -90,7 +81,6 @@ _SWITCHES: Final = KLOG_SWITCHES | {
     "enable-pprof",
     "enable-pod-taskids",
     "tsdb-enable-prometheus-metric",
-    "xpu-enforce-collect-from-device-infos",
 }
 
 
@@ -144,11 +134,18 @@ class Options:
     kubelet: KubeletOptions = field(default_factory=KubeletOptions)
     collect_interval: float = 1.0
     node_info_interval: float = 60.0
+    topology_interval: float = 3.0
+    """Of the Device, too."""
+    device_files: str = "/var/run/koordlet/xpu-device-infos"
+    only_device_files: bool = False
     with_page_cache: bool = False
     collectors: CollectorOptions = field(default_factory=CollectorOptions)
+    prediction: PredictionOptions = field(default_factory=PredictionOptions)
     audit: AuditOptions = field(default_factory=AuditOptions)
     report: bool = True
     cache_bytes: int = 100 << 20
+    cache_folder: Path | None = None
+    """Where samples are kept over restarts; None: nowhere."""
     verbosity: int = 0
     features: FeatureGates = field(default_factory=make_features)
     remarks: tuple[str, ...] = ()
@@ -165,6 +162,7 @@ class _Flags:
         self._kubelet(self.set.group("Kubelet"))
         self._measuring(self.set.group("Measuring"))
         self._measuring_rarely(self.set.group("Measuring more rarely"))
+        self.prediction = PredictionFlags(self.set.group("Prediction"))
         self._audit(self.set.group("Audit log"))
         self._folders(self.set.group("Folders of the machine"), host)
         serving = self.set.group("Serving and logging")
@@ -217,9 +215,30 @@ class _Flags:
             "How often the topology of the CPUs is read.",
             minimum=_SHORTEST_INTERVAL,
         )
+        self.topology_interval = group.duration(
+            "node-topology-sync-interval",
+            timedelta(seconds=3),
+            "How often the NodeResourceTopology and the Device are brought up to date; 0 or less: never.",
+        )
+        self.device_files = group.string(
+            "xpu-device-infos-dir",
+            "/var/run/koordlet/xpu-device-infos/",
+            "Where koord-device-daemon and others say which accelerators there are (gate Accelerators).",
+            placeholder="folder",
+        )
+        self.only_device_files = group.boolean(
+            "xpu-enforce-collect-from-device-infos", False, "Report no GPU that is in none of these files."
+        )
         self.page_cache = group.boolean(
             "enable-pagecache-collector", False, "Measure memory with page cache, too, for policies that ask for it."
         )
+        self.cache_backend = group.string(
+            "metric-cache-backend",
+            _MEMORY,
+            "Where samples are kept: memory loses them when koordlet starts anew, sqlite keeps a copy in --tsdb-path.",
+            allowed=(_MEMORY, _SQLITE),
+        )
+        self.cache_folder = group.string("tsdb-path", "/metric-data/", "The folder of that copy.", placeholder="folder")
         self.cache_bytes = group.integer(
             "tsdb-max-bytes",
             100 << 20,
@@ -312,6 +331,9 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
         ),
         collect_interval=given[flags.collect_interval].total_seconds(),
         node_info_interval=given[flags.node_info_interval].total_seconds(),
+        topology_interval=given[flags.topology_interval].total_seconds(),
+        device_files=given[flags.device_files],
+        only_device_files=given[flags.only_device_files],
         with_page_cache=given[flags.page_cache],
         collectors=CollectorOptions(
             pressure_interval=given[flags.pressure_interval].total_seconds(),
@@ -322,6 +344,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
             resctrl_interval=given[flags.resctrl_interval].total_seconds(),
             storage_interval=given[flags.storage_interval].total_seconds(),
         ),
+        prediction=flags.prediction.options(given),
         audit=AuditOptions(
             folder=given[flags.audit_folder],
             verbosity=given[flags.audit_verbosity],
@@ -331,6 +354,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
         ),
         report=given[flags.report],
         cache_bytes=given[flags.cache_bytes],
+        cache_folder=Path(given[flags.cache_folder]) if given[flags.cache_backend] == _SQLITE else None,
         verbosity=given[flags.verbosity],
         features=flags.features,
         remarks=(

@@ -18,7 +18,6 @@ _OFF: Final = (
     "SystemConfig",
     "CgroupReconcile",
     "HamiCoreVGPUMonitor",
-    "RDMADevices",
     "Libpfm4",
     "PodResourcesProxy",
     "PerCPUMetric",
@@ -35,6 +34,7 @@ _OFF: Final = (
 NODE_TOPOLOGY_REPORT: Final = "NodeTopologyReport"
 
 ACCELERATORS: Final = "Accelerators"
+RDMA_DEVICES: Final = "RDMADevices"
 PSI_COLLECTOR: Final = "PSICollector"
 CPI_COLLECTOR: Final = "CPICollector"
 COLD_PAGE_COLLECTOR: Final = "ColdPageCollector"
@@ -47,6 +47,7 @@ AUDIT_EVENTS_HTTP_HANDLER: Final = "AuditEventsHTTPHandler"
 
 _OBSERVING: Final = (
     ACCELERATORS,
+    RDMA_DEVICES,
     PSI_COLLECTOR,
     CPI_COLLECTOR,
     COLD_PAGE_COLLECTOR,
@@ -66,5 +67,5 @@ def make_features() -> FeatureGates:
     return FeatureGates(gates | {name: Feature(default=False) for name in (*_OBSERVING, *_OFF)})
 
 
-WITHOUT_EFFECT: Final = frozenset({NODE_TOPOLOGY_REPORT, BLOCK_IO_RECONCILE, HUGE_PAGE_REPORT, *_ON, *_OFF})
+WITHOUT_EFFECT: Final = frozenset({BLOCK_IO_RECONCILE, *_ON, *_OFF})
 """Gates of features that are not built yet, or that nothing goes by yet; switching one on is said at the start."""

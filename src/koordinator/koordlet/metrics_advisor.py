@@ -97,8 +97,8 @@ class MetricsAdvisor:
 
     def host_applications(self) -> Sequence[HostApplication]:
         """Those that the NodeSLO lists; none without a NodeSLO."""
-        slo = self._states.node_slo
-        return host_applications(slo.spec.host_applications, self._layout) if slo else ()
+        slo = self._states.node_slo_spec
+        return host_applications(slo.host_applications, self._layout) if slo else ()
 
     def measure(self) -> None:
         """One round. Raises nothing for what cannot be read: it is left out of the round."""

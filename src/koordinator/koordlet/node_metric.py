@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -27,6 +27,7 @@ from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.kinds import MetricKind
 from koordinator.koordlet.metric_cache.samples import AGGREGATIONS, MetricCache, Samples
 from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.prediction.forecast import MIN_PREDICTOR, Forecast
 from koordinator.model.node_metric import COLD_SHARE, CollectPolicy, resource_map
 from koordinator.node.nvml import GPU
 
@@ -77,11 +78,29 @@ _WITH_HOT_PAGES: Final = _MemoryKinds(
 )
 
 
+def measured_pods(cache: MetricCache, given: NodeMetricInput, now: datetime) -> Sequence[NodePod]:
+    """The pods that the report will have: those with samples of CPU and of memory."""
+    memory = _memory_kinds(given).pod
+    window = _window(cache, given.policy, now)
+    return [pod for pod in given.pods if window.has_samples(pod, kinds.POD_CPU_USAGE, memory)]
+
+
+def with_forecast(given: NodeMetricInput, forecast: Forecast) -> NodeMetricInput:
+    """What prod pods will leave unused, and what they will use at most, where that is known."""
+    reclaimable = forecast.reclaimable.get(MIN_PREDICTOR)
+    peak = forecast.peak.get(MIN_PREDICTOR)
+    return replace(
+        given,
+        prod_reclaimable={"resource": {} if reclaimable is None else {"resources": reclaimable.quantities()}},
+        prod_peak=None if peak is None else {"resource": {"resources": peak.quantities()}},
+    )
+
+
 def node_metric_status(cache: MetricCache, given: NodeMetricInput, now: datetime) -> Document:
     """The status to write. What has no samples in its window is ``{}``, or left out of its list."""
     memory = _memory_kinds(given)
-    end = round(now.timestamp() * 1000)
-    window = _Window(cache, end - given.policy.aggregate_seconds * 1000, end)
+    window = _window(cache, given.policy, now)
+    end = window.end
     info: Document = {
         "nodeUsage": _with_gpus(window.usage(kinds.NODE_CPU_USAGE, memory.node), window, given.gpus, _NODE_GPU),
         "systemUsage": window.usage(kinds.SYS_CPU_USAGE, kinds.SYS_MEMORY_USAGE),
@@ -133,16 +152,24 @@ class _Window:
     def __init__(self, cache: MetricCache, start: int, end: int) -> None:
         self._cache = cache
         self._start = start
-        self._end = end
+        self.end = end
+
+    def has_samples(self, pod: NodePod, *wanted: MetricKind) -> bool:
+        return all(self._cache.select(kind, self._start, self.end, pod_uid=pod.uid) for kind in wanted)
 
     def samples(self, kind: MetricKind, **labels: str) -> Samples:
         """Of one series."""
-        return self._cache.select(kind, self._start, self._end, **labels)
+        return self._cache.select(kind, self._start, self.end, **labels)
 
     def usage(self, cpu: MetricKind, memory: MetricKind, **labels: str) -> Document:
         """Both amounts, or ``{}`` if one has no samples."""
         cores, size = self.samples(cpu, **labels), self.samples(memory, **labels)
         return resource_map(cores.average(), size.average()) if cores and size else {}
+
+
+def _window(cache: MetricCache, policy: CollectPolicy, now: datetime) -> _Window:
+    end = round(now.timestamp() * 1000)
+    return _Window(cache, end - policy.aggregate_seconds * 1000, end)
 
 
 def _memory_kinds(given: NodeMetricInput) -> _MemoryKinds:

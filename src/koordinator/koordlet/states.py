@@ -7,18 +7,23 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
-from koordinator.api.kinds import NODE_METRICS, NODE_SLOS, NODES
+from koordinator.api.codec import DecodeError
+from koordinator.api.device import Device
+from koordinator.api.kinds import DEVICES, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODE_SLOS, NODES
 from koordinator.api.node import Node
+from koordinator.api.node_resource_topology import NodeResourceTopology
 from koordinator.api.nodemetric import NodeMetric
-from koordinator.api.nodeslo import NodeSLO
+from koordinator.api.nodeslo import NodeSLO, NodeSLOSpec
 from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.metrics import Metrics
+from koordinator.koordlet.node_topology.description import NodeTopology
 from koordinator.koordlet.pods import NodePod, node_pods
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
 from koordinator.model.node_metric import CollectPolicy, collect_policy
+from koordinator.model.slo_configuration.complete_node_slo import complete_node_slo_spec
 from koordinator.node.cgroup_layout import CgroupLayout
 from koordinator.node.kubelet import Kubelet
 
@@ -29,12 +34,27 @@ _SAID_EVERY: Final = 30.0
 """Seconds."""
 
 PodsCallback = Callable[[Sequence[NodePod]], None]
+NodeCallback = Callable[[Node], None]
+NodeSLOCallback = Callable[[NodeSLOSpec], None]
+TopologyCallback = Callable[[NodeTopology], None]
 
 
 class StatesInformer:
-    """Call ``sync_pods`` every few seconds; ``run`` follows the objects of the API server."""
+    """Call ``sync_pods`` every few seconds; ``run`` follows the objects of the API server.
 
-    def __init__(self, client: Client, node_name: str, *, clock: Clock, random: Random, metrics: Metrics) -> None:
+    Callbacks are called on the event loop, in the order in which they were registered, and must not block.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        node_name: str,
+        *,
+        clock: Clock,
+        random: Random,
+        metrics: Metrics,
+        follow_device: bool = False,
+    ) -> None:
         self._clock = clock
         self._name = node_name
         self._informers = InformerSet(client, clock=clock, random=random, metrics=metrics)
@@ -43,23 +63,56 @@ class StatesInformer:
         # Agents start before koord-manager has installed anything: a kind that is not there yet has no object yet.
         self._metrics = self._informers.informer(NODE_METRICS, field_selector=own, absent_is_empty=True)
         self._slos = self._informers.informer(NODE_SLOS, field_selector=own, absent_is_empty=True)
+        self._topologies = self._informers.informer(NODE_RESOURCE_TOPOLOGIES, field_selector=own, absent_is_empty=True)
+        self._devices = (
+            self._informers.informer(DEVICES, field_selector=own, absent_is_empty=True) if follow_device else None
+        )
         self._pods: Sequence[NodePod] = ()
         self._answer: Sequence[Pod] = ()
         """What kubelet said, of which the pods are made."""
         self._on_pods: list[PodsCallback] = []
+        self._on_node: list[NodeCallback] = []
+        self._on_node_slo: list[NodeSLOCallback] = []
+        self._on_topology: list[TopologyCallback] = []
         self._pods_failing = False
+        self._node: Node | None = None
+        self._node_slo_spec: NodeSLOSpec | None = None
+        self._topology: NodeTopology | None = None
+        self._slos.add_handlers(name="NodeSLO", on_add=self._new_node_slo, on_update=self._changed_node_slo)
+        self._nodes.add_handlers(name="Node", on_add=self._new_node, on_update=self._changed_node)
 
     @property
     def node(self) -> Node | None:
-        return self._nodes.get(self._name)
+        """The Node as it was last seen; None until then."""
+        return self._node
 
     @property
     def node_metric(self) -> NodeMetric | None:
         return self._metrics.get(self._name)
 
     @property
-    def node_slo(self) -> NodeSLO | None:
-        return self._slos.get(self._name)
+    def node_slo_spec(self) -> NodeSLOSpec | None:
+        """The node's policy with the agent's defaults filled in, none of its four strategies being None.
+
+        None until the node has a NodeSLO. A policy stays in force when its object is deleted: pods that are isolated
+        from each other must not lose that because koord-manager is installed anew.
+        """
+        return self._node_slo_spec
+
+    @property
+    def node_resource_topology(self) -> NodeResourceTopology | None:
+        """The object, as the API server has it."""
+        return self._topologies.get(self._name)
+
+    @property
+    def device(self) -> Device | None:
+        """The object, as the API server has it; None if it is not followed."""
+        return None if self._devices is None else self._devices.get(self._name)
+
+    @property
+    def topology(self) -> NodeTopology | None:
+        """CPUs, share pools and NUMA nodes as they are now, whether they have been written or not; None until known."""
+        return self._topology
 
     @property
     def collect_policy(self) -> CollectPolicy:
@@ -79,6 +132,26 @@ class StatesInformer:
     def on_pods(self, callback: PodsCallback) -> None:
         """Call back after each sync of pods that succeeded."""
         self._on_pods.append(callback)
+
+    def on_node(self, callback: NodeCallback) -> None:
+        """Call back with the Node when it is first seen and whenever its labels or annotations have changed."""
+        self._on_node.append(callback)
+
+    def on_node_slo(self, callback: NodeSLOCallback) -> None:
+        """Call back with ``node_slo_spec`` when there is one and whenever it has changed."""
+        self._on_node_slo.append(callback)
+
+    def on_topology(self, callback: TopologyCallback) -> None:
+        """Call back with ``topology`` when it is known and whenever it has changed."""
+        self._on_topology.append(callback)
+
+    def set_topology(self, topology: NodeTopology) -> None:
+        """Tell what has been found out of the node; what is as before is not told again."""
+        if topology == self._topology:
+            return
+        self._topology = topology
+        for callback in self._on_topology:
+            callback(topology)
 
     async def wait_for_node(self) -> Node:
         """The Node object, once it is there; what is missing is said every half minute."""
@@ -111,5 +184,33 @@ class StatesInformer:
             callback(self._pods)
 
     async def run(self) -> None:
-        """Follow the Node, the NodeMetric and the NodeSLO until cancelled."""
+        """Follow the Node and the objects of its name until cancelled."""
         await self._informers.run()
+
+    def _new_node(self, node: Node, initial: bool = False) -> None:
+        self._node = node
+        for callback in self._on_node:
+            callback(node)
+
+    def _changed_node(self, before: Node, node: Node) -> None:
+        self._node = node
+        old, new = before.metadata, node.metadata
+        if (old.labels, old.annotations) != (new.labels, new.annotations):
+            self._new_node(node)
+
+    def _changed_node_slo(self, before: NodeSLO, node_slo: NodeSLO) -> None:
+        if before.spec != node_slo.spec:
+            self._new_node_slo(node_slo)
+
+    def _new_node_slo(self, node_slo: NodeSLO, initial: bool = False) -> None:
+        try:
+            spec = complete_node_slo_spec(node_slo.spec)
+        except DecodeError as error:
+            logger.warning("NodeSLO %s: spec: %s; the policy stays as it was", self._name, error)
+            return
+        if spec == self._node_slo_spec:
+            return
+        self._node_slo_spec = spec
+        logger.info("the NodeSLO has changed")
+        for callback in self._on_node_slo:
+            callback(spec)

@@ -1,0 +1,204 @@
+"""What the Device object of a node says of its accelerators and network cards; pure.
+
+What files of other programs say of accelerators goes before what NVML says, since both would count the same cards.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api import device as device_types
+from koordinator.api import labels as label_keys
+from koordinator.api.device import (
+    HEALTHY_CONDITION,
+    DeviceInfo,
+    DeviceTopology,
+    VirtualFunction,
+    VirtualFunctionGroup,
+)
+from koordinator.api.meta import Condition
+from koordinator.api.quantity import Format, Quantity, QuantityError, parse_quantity
+from koordinator.api.resource_names import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
+from koordinator.api.resource_names import RDMA as RDMA_RESOURCE
+from koordinator.api.xpu_device_info import XPUDeviceInfo, XPUStatus, XPUTopology
+from koordinator.node.nvml import GPU
+from koordinator.node.pci import PciPlacement
+from koordinator.node.rdma import RDMADevice
+
+_WHOLE: Final = Quantity.from_value(100)
+_UNKNOWN_SOCKET: Final = -1
+_NVIDIA: Final = "nvidia"
+_OWN_DOMAIN: Final = {"gpu-core": GPU_CORE, "gpu-memory": GPU_MEMORY}
+"""Resources that files name without the domain that they belong to."""
+_MINOR: Final = re.compile(r"[0-9]{1,9}")
+_NOT_IN_LABELS: Final = re.compile(r"[^A-Za-z0-9_.-]+")
+_NOT_IN_REASONS: Final = re.compile(r"[^A-Za-z0-9_,:]+")
+_LONGEST_LABEL: Final = 63
+
+
+@dataclass(frozen=True, slots=True)
+class Inventory:
+    """All that was found. ``placements`` of GPUs are by PCI address, and lack those that the machine does not tell."""
+
+    xpus: Sequence[XPUDeviceInfo] = ()
+    gpus: Sequence[GPU] = ()
+    placements: Mapping[str, PciPlacement] = field(default_factory=dict)
+    driver_version: str = ""
+    rdma: Sequence[RDMADevice] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceReport:
+    """Devices by type and minor number. Labels and annotations are None where there must be none; others are not
+    ours."""
+
+    devices: tuple[DeviceInfo, ...]
+    labels: Mapping[str, str | None]
+    annotations: Mapping[str, str | None]
+
+
+def describe_devices(inventory: Inventory, now: datetime) -> DeviceReport:
+    """The report; conditions carry ``now`` as the time since when they hold."""
+    if inventory.xpus:
+        devices = [device for xpu in inventory.xpus if (device := _xpu(xpu, now)) is not None]
+        labels, annotations = _xpu_labels(inventory.xpus[0]), _partitions(inventory.xpus)
+    else:
+        devices = [_gpu(card, inventory.placements.get(card.bus_id)) for card in inventory.gpus]
+        labels, annotations = _gpu_labels(inventory), {}
+    devices += [_rdma(card) for card in inventory.rdma]
+    devices.sort(key=lambda device: (device.type, device.minor or 0, device.id))
+    return DeviceReport(tuple(devices), labels, annotations)
+
+
+def _xpu(xpu: XPUDeviceInfo, now: datetime) -> DeviceInfo | None:
+    """None for a device without a number: pods could not be given it."""
+    if not _MINOR.fullmatch(xpu.minor):
+        return None
+    resources = {GPU_MEMORY_RATIO: _WHOLE}
+    for name, text in xpu.resources.items():
+        try:
+            resources[_OWN_DOMAIN.get(name, name)] = parse_quantity(text)
+        except QuantityError:
+            continue
+    return DeviceInfo(
+        type=device_types.GPU,
+        id=xpu.uuid,
+        minor=int(xpu.minor),
+        health=xpu.status is None or xpu.status.healthy,
+        resources=resources,
+        topology=None if xpu.topology is None else _xpu_topology(xpu.topology),
+        conditions=[] if xpu.status is None else [_condition(xpu.status, now)],
+    )
+
+
+def _xpu_topology(topology: XPUTopology) -> DeviceTopology:
+    try:
+        numa_node = int(topology.node_id) if topology.node_id else -1
+    except ValueError:
+        numa_node = 0
+    return DeviceTopology(
+        socket_id=_UNKNOWN_SOCKET, node_id=numa_node, pcie_id=topology.pcie_id, bus_id=topology.bus_id
+    )
+
+
+def _condition(status: XPUStatus, now: datetime) -> Condition:
+    if status.healthy:
+        ok = ("True", "DeviceHealthy", "device is healthy")
+    else:
+        ok = ("False", _reason(status.error_code), status.error_message or "device is unhealthy")
+    return Condition(type=HEALTHY_CONDITION, status=ok[0], reason=ok[1], message=ok[2], last_transition_time=now)
+
+
+def _reason(code: str) -> str:
+    """One word, as an API server wants it: it refuses the whole object for a blank in the code of one device."""
+    word = _NOT_IN_REASONS.sub("", code).strip("_,:0123456789" if code[:1].isdigit() else "_,:")
+    return word if word[:1].isalpha() else "Unknown"
+
+
+def _xpu_labels(first: XPUDeviceInfo) -> dict[str, str | None]:
+    topology = first.topology
+    policy = None
+    if topology is not None and topology.p2p_links:
+        policy = "Honor" if topology.must_honor_partition else "Prefer"
+    return {
+        label_keys.GPU_MODEL: _label(first.model),
+        label_keys.GPU_VENDOR: _label(first.vendor),
+        label_keys.GPU_DRIVER_VERSION: None,
+        label_keys.GPU_PARTITION_POLICY: policy,
+    }
+
+
+def _partitions(xpus: Iterable[XPUDeviceInfo]) -> dict[str, str | None]:
+    """The groups of devices with fast links among them, by size; each group once."""
+    groups: dict[tuple[int, ...], str] = {}
+    for xpu in xpus:
+        for link in xpu.topology.p2p_links if xpu.topology is not None else ():
+            numbers = [xpu.minor, *link.peer_minor.split(",")]
+            if link.type and link.peer_minor and all(_MINOR.fullmatch(number.strip()) for number in numbers):
+                groups.setdefault(tuple(sorted({int(number) for number in numbers})), link.type)
+    table: dict[str, list[dict[str, Any]]] = {}
+    for minors, kind in groups.items():
+        partition = {"minors": list(minors), "gpuLinkType": kind, "allocationScore": 1}
+        table.setdefault(str(len(minors)), []).append(partition)
+    text = json.dumps(dict(sorted(table.items())), separators=(",", ":")) if table else None
+    return {annotation_keys.GPU_PARTITIONS: text}
+
+
+def _gpu(card: GPU, placement: PciPlacement | None) -> DeviceInfo:
+    topology = None
+    if placement is not None and placement.numa_node >= 0 and placement.root and card.bus_id:
+        topology = DeviceTopology(
+            socket_id=_UNKNOWN_SOCKET,
+            node_id=placement.numa_node,
+            pcie_id=placement.root,
+            bus_id=card.bus_id,
+        )
+    memory = Quantity.from_value(card.memory, Format.BINARY_SI)
+    return DeviceInfo(
+        type=device_types.GPU,
+        id=card.uuid,
+        minor=card.minor,
+        health=True,
+        resources={GPU_CORE: _WHOLE, GPU_MEMORY: memory, GPU_MEMORY_RATIO: _WHOLE},
+        topology=topology,
+    )
+
+
+def _gpu_labels(inventory: Inventory) -> dict[str, str | None]:
+    """The partitions of GPUs are the administrator's to write, so that they are left alone."""
+    models = {card.model for card in inventory.gpus}
+    model = models.pop().removeprefix("NVIDIA ").replace(" ", "-") if len(models) == 1 else ""
+    return {
+        label_keys.GPU_VENDOR: _NVIDIA if inventory.gpus else None,
+        label_keys.GPU_MODEL: _label(model),
+        label_keys.GPU_DRIVER_VERSION: _label(inventory.driver_version) if model else None,
+    }
+
+
+def _rdma(card: RDMADevice) -> DeviceInfo:
+    functions = [VirtualFunction(minor=-1, bus_id=address) for address in sorted(card.virtual_functions)]
+    return DeviceInfo(
+        type=device_types.RDMA,
+        id=card.placement.address,
+        minor=card.minor,
+        health=card.healthy,
+        resources={RDMA_RESOURCE: _WHOLE},
+        topology=DeviceTopology(
+            socket_id=_UNKNOWN_SOCKET,
+            node_id=card.placement.numa_node,
+            pcie_id=card.placement.root,
+            bus_id=card.placement.address,
+        ),
+        vf_groups=[VirtualFunctionGroup(vfs=functions)] if functions else [],
+    )
+
+
+def _label(text: str) -> str | None:
+    """The text as a label may have it; None if nothing is left of it."""
+    return _NOT_IN_LABELS.sub("-", text)[:_LONGEST_LABEL].strip("_.-") or None

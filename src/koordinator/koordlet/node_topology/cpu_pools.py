@@ -1,0 +1,121 @@
+"""Which CPUs are left for pods that have none of their own: the share pools of LS and of BE pods; pure.
+
+A pod with CPUs of its own names them in the annotation scheduling.koordinator.sh/resource-status; kubelet's static CPU
+manager has its own such pods, in its checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api.codec import DecodeError, decode
+from koordinator.api.cpu_list import format_cpu_list, parse_cpu_list
+from koordinator.api.meta import WireStruct
+from koordinator.api.pod import Pod, is_finished
+from koordinator.api.qos import QoSClass, qos_class_raw
+from koordinator.node.cpu_topology import CPUTopology
+
+
+@dataclass(frozen=True, slots=True)
+class CPUPool:
+    """The CPUs of one NUMA node that pods share."""
+
+    socket: int
+    numa_node: int
+    cpus: frozenset[int]
+
+    def document(self) -> dict[str, Any]:
+        """As the annotations node.koordinator.sh/…cpu-shared-pools have it."""
+        members: dict[str, Any] = {"socket": self.socket, "node": self.numa_node}
+        return members | ({"cpuset": format_cpu_list(self.cpus)} if self.cpus else {})
+
+    def without(self, cpus: frozenset[int]) -> CPUPool:
+        """A pool that has become empty is still there."""
+        return CPUPool(self.socket, self.numa_node, self.cpus - cpus)
+
+
+@dataclass(frozen=True, slots=True)
+class CPUAllocation:
+    """The CPUs that kubelet has given to a pod; the pod's name is empty if kubelet does not list the pod any more."""
+
+    namespace: str
+    name: str
+    uid: str
+    cpus: frozenset[int]
+
+    def document(self) -> dict[str, Any]:
+        """As the annotation node.koordinator.sh/pod-cpu-allocs has it."""
+        members = {"namespace": self.namespace, "name": self.name, "uid": self.uid}
+        known = {name: value for name, value in members.items() if value}
+        return known | {"cpuset": format_cpu_list(self.cpus), "managedByKubelet": True}
+
+
+@dataclass(frozen=True, slots=True)
+class CPUShares:
+    """Who has which CPUs. Pools are by socket and NUMA node, allocations by UID."""
+
+    ls_pools: tuple[CPUPool, ...]
+    be_pools: tuple[CPUPool, ...]
+    allocations: tuple[CPUAllocation, ...] = ()
+
+
+class _ResourceStatus(WireStruct):
+    cpuset: str = ""
+
+
+def share_cpus(
+    topology: CPUTopology, pods: Sequence[Pod], of_kubelet: Mapping[str, frozenset[int]], kept: frozenset[int]
+) -> CPUShares:
+    """Divide the CPUs.
+
+    ``of_kubelet`` is what kubelet's checkpoint says, by UID; ``kept`` are CPUs that no pool may have. LSE pods have
+    their CPUs for themselves; BE pods share those of LSR pods. A pod that has finished has no CPUs.
+    """
+    by_uid = {pod.metadata.uid: pod for pod in pods}
+    own = {uid: cpus for uid, pod in by_uid.items() if not is_finished(pod) and (cpus := own_cpus(pod))}
+    allocations = tuple(
+        CPUAllocation(pod.metadata.namespace if pod else "", pod.metadata.name if pod else "", uid, cpus)
+        for uid, cpus in sorted(of_kubelet.items())
+        if not _is_managed_here(pod := by_uid.get(uid))
+    )
+    taken = _union(allocation.cpus for allocation in allocations)
+    exclusive = _union(cpus for uid, cpus in own.items() if qos_class_raw(by_uid[uid]) is QoSClass.LSE)
+    return CPUShares(
+        ls_pools=_pools(topology, taken | _union(own.values()), kept),
+        be_pools=_pools(topology, taken | exclusive, kept),
+        allocations=allocations,
+    )
+
+
+def own_cpus(pod: Pod) -> frozenset[int]:
+    """The CPUs that koord-scheduler has given to the pod; none if what the annotation says cannot be read."""
+    text = pod.metadata.annotations.get(annotation_keys.RESOURCE_STATUS)
+    if not text:
+        return frozenset()
+    try:
+        return parse_cpu_list(decode(text, _ResourceStatus).cpuset)
+    except (DecodeError, ValueError):
+        return frozenset()
+
+
+def _is_managed_here(pod: Pod | None) -> bool:
+    """Whether what kubelet has given to the pod does not count: koordlet has moved it to other CPUs."""
+    return pod is not None and (qos_class_raw(pod) in (QoSClass.LS, QoSClass.BE) or bool(own_cpus(pod)))
+
+
+def _pools(topology: CPUTopology, taken: frozenset[int], kept: frozenset[int]) -> tuple[CPUPool, ...]:
+    """A NUMA node of which all CPUs are taken has no pool; one that is left with kept ones only has an empty pool."""
+    sockets = {cpu.numa_node: cpu.socket for cpu in reversed(topology.cpus)}
+    pools = (
+        CPUPool(sockets[node], node, frozenset(cpus) - taken).without(kept)
+        for node, cpus in topology.by_numa_node.items()
+        if not frozenset(cpus) <= taken
+    )
+    return tuple(sorted(pools, key=lambda pool: (pool.socket, pool.numa_node)))
+
+
+def _union(parts: Iterable[frozenset[int]]) -> frozenset[int]:
+    return frozenset().union(*parts)

@@ -1,0 +1,1 @@
+"""Forecasts of peaks: decaying histograms of what pods, priority classes and the system use, kept over restarts."""

@@ -1,0 +1,276 @@
+"""The NodeResourceTopology is made, is brought up to date only when it is not, and keeps what others wrote."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from koordinator.api.codec import convert
+from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES, NODES
+from koordinator.api.node_resource_topology import NodeResourceTopology
+from koordinator.base.clock import ManualClock
+from koordinator.base.metrics import Metrics
+from koordinator.koordlet.agent_metrics import AgentMetrics
+from koordinator.koordlet.collectors.node_info import NodeInfo
+from koordinator.koordlet.node_topology.description import NodeTopology
+from koordinator.koordlet.node_topology.reporter import TopologyReporter, TopologyReporting
+from koordinator.koordlet.node_topology.topology_patch import topology_patch
+from koordinator.koordlet.states import StatesInformer
+from koordinator.kube.errors import TransportError
+from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
+from koordinator.node.kubelet import Kubelet
+from tests.cluster.nodes.memory_api import MemoryApi
+from tests.koordlet.node_topology.test_description import make_pod, told
+from tests.kube.fake_client import as_client
+from tests.node.machine import FakeMachine
+
+NODE = "node-1"
+POLICY = "kubelet.koordinator.sh/cpu-manager-policy"
+POOLS = "node.koordinator.sh/cpu-shared-pools"
+
+
+class Bench:
+    """A machine of two CPUs, its kubelet and its API server; ``rounds`` lets the reporter work."""
+
+    def __init__(self, root: Path, reporting: TopologyReporting) -> None:
+        self.machine = FakeMachine(root)
+        self.machine.write_cpus([(0, 0, 0), (0, 0, 0)])
+        meminfo = "".join(
+            f"Node 0 {name}: {kib} kB\n"
+            for name, kib in (
+                ("MemTotal", 1 << 20),
+                ("MemFree", 0),
+                ("Active(file)", 0),
+                ("Inactive(file)", 0),
+                ("SReclaimable", 0),
+            )
+        )
+        self.machine.write("/sys/bus/node/devices/node0/meminfo", meminfo)
+        self.api = MemoryApi()
+        self.api.put(NODES, {"metadata": {"name": NODE}})
+        self.clock = ManualClock()
+        self.states = StatesInformer(as_client(self.api), NODE, clock=self.clock, random=Random(1), metrics=Metrics())
+        self.told: list[NodeTopology] = []
+        self.states.on_topology(self.told.append)
+        self.configuration: dict[str, Any] = {"cpuManagerPolicy": "none"}
+        self.kubelet_is_up = True
+        self.info = NodeInfo(self.machine.host, AgentMetrics(Metrics(), NODE), with_huge_pages=False)
+        self.kubelet = Kubelet(self._get)
+        self.reporter = TopologyReporter(
+            reporting, as_client(self.api), self.states, self.info, self.machine.host, self.kubelet, self.clock
+        )
+
+    async def rounds(self, count: int = 1) -> None:
+        for _ in range(count):
+            await self.reporter.report()
+            await self.clock.advance(3)
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return self.api.document(NODE_RESOURCE_TOPOLOGIES, NODE)
+
+    def annotation(self, name: str) -> Any:
+        return json.loads(self.document["metadata"]["annotations"][name])
+
+    @property
+    def writes(self) -> list[str]:
+        reads = ("list", "watch")
+        return [
+            verb
+            for verb, plural, _ in self.api.requests
+            if plural == NODE_RESOURCE_TOPOLOGIES.plural and verb not in reads
+        ]
+
+    async def _get(self, path: str) -> bytes:
+        if not self.kubelet_is_up:
+            raise TransportError("connection refused")
+        if path == "/pods/":
+            return json.dumps({"items": [{"metadata": {"name": "a", "uid": "a"}}]}).encode()
+        return json.dumps({"kubeletconfig": self.configuration}).encode()
+
+
+Story = Callable[[Bench], Awaitable[None]]
+
+
+def play(root: Path, story: Story, reporting: TopologyReporting | None = None) -> Bench:
+    async def run() -> Bench:
+        bench = Bench(root, reporting or TopologyReporting())
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(bench.states.run())
+            try:
+                await bench.clock.advance(1)
+                bench.info.refresh()
+                layout = CgroupLayout("/cgroup", CgroupVersion.V2, CgroupDriver.SYSTEMD)
+                await bench.states.sync_pods(bench.kubelet, layout)
+                await story(bench)
+            finally:
+                task.cancel()
+        return bench
+
+    return asyncio.run(run())
+
+
+async def some_rounds(bench: Bench) -> None:
+    await bench.rounds(5)
+
+
+def test_the_object_is_made_once_and_belongs_to_its_node(tmp_path: Path) -> None:
+    bench = play(tmp_path, some_rounds)
+    assert bench.writes == ["create"]
+    metadata = bench.document["metadata"]
+    assert metadata["labels"] == {"app.kubernetes.io/managed-by": "Koordinator"}
+    assert metadata["ownerReferences"] == [
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "name": NODE,
+            "uid": f"uid-{NODE}",
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+    ]
+    assert bench.document["topologyPolicies"] == ["None"]
+    assert [zone["name"] for zone in bench.document["zones"]] == ["node-0"]
+    assert bench.annotation(POOLS) == [{"socket": 0, "node": 0, "cpuset": "0-1"}]
+    assert len(bench.told) == 1
+
+
+def test_an_object_that_says_it_already_is_not_written(tmp_path: Path) -> None:
+    made = play(tmp_path / "one", some_rounds).document
+
+    async def story(bench: Bench) -> None:
+        bench.api.put(NODE_RESOURCE_TOPOLOGIES, made)
+        await bench.clock.advance(1)
+        await bench.rounds(5)
+
+    assert play(tmp_path / "two", story).writes == []
+
+
+def test_only_what_has_changed_is_written_and_the_rest_is_kept(tmp_path: Path) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.rounds(2)
+        mine = bench.document
+        mine["metadata"]["annotations"]["theirs"] = "kept"
+        mine["zones"][0]["resources"].append(
+            {"name": "kubernetes.io/batch-cpu", "capacity": "5", "allocatable": "4", "available": "3"}
+        )
+        mine["zones"][0]["costs"] = [{"name": "node-0", "value": 10}]
+        bench.api.put(NODE_RESOURCE_TOPOLOGIES, mine)
+        bench.configuration = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "1"}
+        await bench.clock.advance(60)
+        await bench.rounds(3)
+
+    bench = play(tmp_path, story)
+    assert bench.writes == ["create", "patch"]
+    assert bench.annotation(POLICY) == {"policy": "static", "reservedCPUs": "1"}
+    assert bench.document["metadata"]["annotations"]["theirs"] == "kept"
+    assert bench.document["zones"][0]["resources"][-1]["available"] == "3"
+
+
+def test_kubelet_away_leaves_what_it_said(tmp_path: Path) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.rounds(1)
+        bench.kubelet_is_up = False
+        await bench.clock.advance(60)
+        await bench.rounds(3)
+
+    bench = play(tmp_path, story)
+    assert bench.annotation(POLICY) == {"policy": "none"}
+
+
+def test_nothing_is_told_before_kubelet_has_said_how_it_is_configured(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def story(bench: Bench) -> None:
+        bench.kubelet_is_up = False
+        await bench.rounds(3)
+        assert bench.told == []
+        bench.kubelet_is_up = True
+        await bench.rounds(1)
+
+    with caplog.at_level(logging.WARNING):
+        assert len(play(tmp_path, story).told) == 1
+    assert caplog.text.count("kubelet does not say how it is configured") == 1
+
+
+def test_without_asking_kubelet_its_policy_is_empty(tmp_path: Path) -> None:
+    async def story(bench: Bench) -> None:
+        bench.kubelet_is_up = False
+        await bench.rounds(2)
+
+    assert play(tmp_path, story, TopologyReporting(asks_kubelet=False)).annotation(POLICY) == {}
+
+
+def test_without_the_gate_the_agent_knows_and_nothing_is_written(tmp_path: Path) -> None:
+    bench = play(tmp_path, some_rounds, TopologyReporting(writes=False))
+    assert (bench.writes, len(bench.told)) == ([], 1)
+
+
+def test_cpus_that_kubelet_gives_away_leave_the_pools(tmp_path: Path) -> None:
+    async def story(bench: Bench) -> None:
+        bench.configuration = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
+        await bench.rounds(2)
+        state = {"policyName": "static", "entries": {"a": {"c": "1"}}}
+        bench.machine.write("/var/lib/kubelet/cpu_manager_state", json.dumps(state))
+        await bench.rounds(3)
+
+    bench = play(tmp_path, story)
+    assert bench.annotation(POOLS) == [{"socket": 0, "node": 0, "cpuset": "0"}]
+    assert bench.annotation("node.koordinator.sh/pod-cpu-allocs")[0]["cpuset"] == "1"
+    assert len(bench.told) == 2
+
+
+def test_a_deleted_object_is_made_again(tmp_path: Path) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.rounds(2)
+        await bench.api.delete(NODE_RESOURCE_TOPOLOGIES, NODE)
+        await bench.clock.advance(1)
+        await bench.rounds(2)
+
+    assert play(tmp_path, story).writes == ["create", "delete", "create"]
+
+
+def as_object(zones: list[dict[str, Any]], **metadata: Any) -> NodeResourceTopology:
+    metadata = {"name": "n", "resourceVersion": "7", **metadata}
+    return convert({"metadata": metadata, "topologyPolicies": ["None"], "zones": zones}, NodeResourceTopology)
+
+
+def test_zones_are_written_over_one_version_only_and_those_that_are_gone_are_dropped() -> None:
+    foreign = {"name": "kubernetes.io/batch-cpu", "capacity": "1", "allocatable": "1", "available": "1"}
+    cpu = {"name": "cpu", "capacity": "1", "allocatable": "1", "available": "1"}
+    present = as_object(
+        [{"name": "node-0", "type": "Node", "resources": [cpu, foreign]}, {"name": "node-9", "type": "Node"}]
+    )
+    patch = topology_patch(present, told())
+    assert patch is not None
+    assert patch["metadata"]["resourceVersion"] == "7"
+    assert [zone["name"] for zone in patch["zones"]] == ["node-0", "node-1"]
+    names = [resource["name"] for resource in patch["zones"][0]["resources"]]
+    assert names == ["cpu", "hugepages-1Gi", "hugepages-2Mi", "kubernetes.io/batch-cpu", "memory"]
+
+
+def test_a_label_that_the_node_has_lost_is_taken_back() -> None:
+    label = "node.koordinator.sh/enable-numa-reservation"
+    patch = topology_patch(as_object([], labels={label: "true"}), told(make_pod("a")))
+    assert patch is not None
+    assert patch["metadata"]["labels"] == {label: None}
+
+
+@pytest.mark.parametrize("text", ["{", '{"policy":"static"}'])
+def test_an_annotation_that_says_something_else_is_written(text: str) -> None:
+    patch = topology_patch(as_object([], annotations={POLICY: text}), told())
+    assert patch is not None
+    assert patch["metadata"]["annotations"][POLICY] == "{}"
+
+
+def test_an_annotation_is_compared_by_what_it_means() -> None:
+    patch = topology_patch(as_object([], annotations={POLICY: " { } "}), told())
+    assert patch is not None
+    assert POLICY not in patch["metadata"]["annotations"]

@@ -1,0 +1,223 @@
+"""The prediction server learns, keeps what it learned over restarts, and drops what has ended."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from koordinator.api.node import Node
+from koordinator.base.clock import ManualClock
+from koordinator.koordlet.metric_cache import kinds
+from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
+from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.prediction.checkpoints import CheckpointFolderError
+from koordinator.koordlet.prediction.forecast import MIN_PREDICTOR, Forecast
+from koordinator.koordlet.prediction.options import PredictionOptions
+from koordinator.koordlet.prediction.server import PredictionServer
+from tests.koordlet.prediction.test_forecast import make_node
+from tests.koordlet.prediction.test_observations import pods
+
+ITEMS = ("sys", "koord-prod", "koord-mid", "koord-batch", "koord-free", "")
+PARTS = {"__node__", *(f"__node-{item}__" for item in ITEMS)}
+
+
+@dataclass
+class States:
+    node: Node | None = field(default_factory=lambda: make_node("8", "16Gi"))
+    pods: Sequence[NodePod] = ()
+
+    @property
+    def has_synced_pods(self) -> bool:
+        return bool(self.pods)
+
+
+class Bench:
+    """A node whose pods use as many cores as ``cores`` says, and a server that can be started anew."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.clock = ManualClock()
+        self.states = States(pods=pods(web=9000))
+        self.cores = {"web": 1.0}
+        self.restart()
+
+    def restart(self, per_step: int = 12) -> None:
+        """A new process: its metric cache is empty, too."""
+        options = PredictionOptions(folder=self.folder, checkpoints_per_step=per_step, cold_start=timedelta())
+        self.cache = RingMetricCache({name: Retention(60.0, 300.0) for name in (kinds.NODE, kinds.PODS)}, 1 << 20)
+        self.server = PredictionServer(options, self.cache, self.states, self.clock)
+
+    async def run_minutes(self, minutes: int) -> None:
+        """Measure, learn, and write once a minute."""
+        for _ in range(minutes):
+            await self.clock.advance(60)
+            self.measure()
+            await self.server.train()
+            await self.server.keep()
+
+    def run(self, minutes: int) -> None:
+        asyncio.run(self.run_minutes(minutes))
+
+    def measure(self) -> None:
+        now = round(self.clock.now().timestamp() * 1000)
+        node = {kinds.NODE_CPU_USAGE.series(): 5.0, kinds.NODE_MEMORY_USAGE.series(): 1e9}
+        self.cache.append(now, node)
+        samples = {}
+        for uid, cores in self.cores.items():
+            samples[kinds.POD_CPU_USAGE.series(pod_uid=uid)] = cores
+            samples[kinds.POD_MEMORY_USAGE.series(pod_uid=uid)] = 1e8
+        self.cache.append(now, samples)
+
+    @property
+    def forecast(self) -> Forecast:
+        return self.server.forecast_prod(self.states.pods)
+
+    @property
+    def peak(self) -> int:
+        """Milli-CPU of prod pods and the system."""
+        return self.forecast.peak[MIN_PREDICTOR].cpu // 10**6
+
+    @property
+    def kept(self) -> set[str]:
+        return {file.name for file in self.folder.iterdir()}
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path / "checkpoints")
+
+
+def test_every_model_is_kept(bench: Bench) -> None:
+    bench.run(1)
+    assert bench.kept == {"web"} | PARTS
+
+
+def test_what_was_learned_outlives_the_process(bench: Bench) -> None:
+    bench.cores["web"] = 4.0
+    bench.run(60)
+    learned = bench.peak
+    bench.cores["web"] = 0.1
+    bench.restart()
+    bench.run(1)
+    assert bench.peak == learned
+
+
+def test_a_restored_model_does_not_expire_for_the_time_that_the_agent_was_away(bench: Bench) -> None:
+    bench.cores["web"] = 4.0
+    bench.run(60)
+    learned = bench.peak
+    asyncio.run(bench.clock.advance(7200))
+    bench.cores["web"] = 0.1
+    bench.restart()
+    bench.run(1)
+    assert bench.peak == learned
+
+
+def test_torn_files_begin_anew(bench: Bench) -> None:
+    bench.cores["web"] = 4.0
+    bench.run(60)
+    learned = bench.peak
+    for file in bench.folder.iterdir():
+        file.write_text("torn")
+    bench.cores["web"] = 0.1
+    bench.restart()
+    bench.run(1)
+    assert bench.peak != learned
+    json.loads((bench.folder / "web").read_text())
+
+
+def test_half_a_model_is_none(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """The original keeps the half that it can read, and then takes the pod to use no memory at all."""
+    bench.run(1)
+    document = json.loads((bench.folder / "web").read_text())
+    document["Memory"]["bucketWeights"] = {"9999": 10000}
+    (bench.folder / "web").write_text(json.dumps(document))
+    bench.restart()
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(bench.server.train())
+    assert "the model web begins anew: bucketWeights names bucket 9999" in caplog.text
+
+
+def test_the_files_of_pods_that_are_gone_are_removed_at_the_start(bench: Bench) -> None:
+    bench.run(1)
+    bench.states.pods = pods(other=9000)
+    bench.restart()
+    asyncio.run(bench.server.train())
+    assert bench.kept == PARTS
+
+
+def test_nothing_is_removed_while_the_pods_are_not_known(bench: Bench) -> None:
+    bench.run(1)
+    bench.states.pods = ()
+    bench.restart()
+    bench.run(60)
+    assert bench.kept == {"web"} | PARTS
+
+
+def test_it_learns_at_once_when_the_pods_are_known_and_then_once_an_interval(bench: Bench) -> None:
+    bench.cores["web"] = 4.0
+    bench.run(60)
+    learned = bench.peak
+    bench.restart()
+    known, bench.states.pods = bench.states.pods, ()
+
+    async def story() -> list[bool]:
+        seen = []
+        for second in range(63):
+            if second == 1:
+                bench.states.pods = known
+            await bench.server.train_when_due()
+            seen.append(bool(bench.forecast.peak))
+            await bench.clock.advance(1)
+        return seen
+
+    assert asyncio.run(story())[:3] == [False, True, True]
+    assert bench.peak == learned
+
+
+def test_the_model_of_a_pod_that_ends_expires_with_its_file(bench: Bench) -> None:
+    bench.run(1)
+    bench.states.pods, bench.cores = pods(other=9000), {"other": 1.0}
+    bench.run(30)
+    assert "web" in bench.kept
+    bench.run(1)
+    assert "web" not in bench.kept
+
+
+def test_files_are_written_in_turn_and_not_more_often_than_asked(bench: Bench) -> None:
+    bench.restart(per_step=4)
+    written: list[set[str]] = []
+    for _ in range(11):
+        bench.run(1)
+        written.append({file.name for file in bench.folder.iterdir()})
+        for file in bench.folder.iterdir():
+            file.unlink()
+    # Eight models, four at a time, and again after ten minutes.
+    assert [len(names) for names in written] == [4, 4, 0, 0, 0, 0, 0, 0, 0, 0, 4]
+    assert written[0] | written[1] == {"web"} | PARTS
+    assert written[10] == written[0]
+
+
+def test_a_file_that_cannot_be_written_is_told_and_the_others_are_written(bench: Bench) -> None:
+    bench.folder.mkdir()
+    (bench.folder / "web").mkdir()
+    with pytest.raises(CheckpointFolderError, match="/web: "):
+        bench.run(1)
+    assert bench.kept >= PARTS
+    assert bench.peak
+
+
+def test_without_a_node_there_is_no_forecast_and_that_is_said_once(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench.states.node = None
+    caplog.set_level(logging.INFO)
+    assert bench.forecast == bench.forecast == Forecast(problem="the Node has not been seen yet")
+    assert caplog.text.count("forecast: the Node has not been seen yet") == 1
