@@ -26,19 +26,27 @@ from koordinator.koordlet.audit.pages import handler as audit_handler
 from koordinator.koordlet.collectors.node_info import NodeInfo
 from koordinator.koordlet.collectors.scan import Scanner
 from koordinator.koordlet.command_line import Options
+from koordinator.koordlet.evictor import Evictor, EvictorDependencies
+from koordinator.koordlet.executor.executor import Executor
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
 from koordinator.koordlet.metrics_advisor import MetricsAdvisor
 from koordinator.koordlet.node_metric import NodeMetricInput, as_merge_patch, node_metric_status
+from koordinator.koordlet.node_snapshot import RecentUsage, SnapshotSources
 from koordinator.koordlet.periodic_collectors import Observed, PeriodicCollectors
+from koordinator.koordlet.policy import EnforcedPolicy
+from koordinator.koordlet.qos_manager import COMPONENT, QoSManager, account_for_rounds
 from koordinator.koordlet.resource_metrics import export_resources, export_usage, numa_usage_rows, usage_rows
 from koordinator.koordlet.states import StatesInformer
 from koordinator.kube.errors import ApiStatusError
+from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.serving import HealthServer
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, detect_driver, detect_version
 from koordinator.node.cgroup_meter import CgroupMeter
 from koordinator.node.cpu_time import ticks_per_second
+from koordinator.node.kernel_files import KernelFileCodec
+from koordinator.node.kernel_writer import MachineFiles
 from koordinator.node.kubelet import Get, Kubelet
 
 logger = logging.getLogger(__name__)
@@ -94,6 +102,13 @@ class Agent:
         self._states = StatesInformer(given.client, options.node_name, clock=given.clock, random=given.random)
         self._cache = RingMetricCache(_retentions(options), options.cache_bytes)
         self._loops = LoopSupervisor(clock=given.clock, random=given.random, metrics=given.metrics)
+        self._cpu_manager_policy = ""
+        """Of kubelet; empty until it has said."""
+        self.executor: Executor | None = None
+        """What writes the kernel's files; None until it is known where they are."""
+        self._events = EventBroadcaster(
+            given.client, host=options.node_name, clock=given.clock, random=given.random, metrics=given.metrics
+        )
         self.metrics = AgentMetrics(given.metrics, options.node_name)
         """What is served: the given registry, and a second one."""
         started = given.clock.now().timestamp()
@@ -121,6 +136,7 @@ class Agent:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._serve(), name="metrics server")
             tasks.create_task(self._states.run(), name="states informer")
+            tasks.create_task(self._events.run(), name="events")
             tasks.create_task(self._measure_and_report(version), name="measure and report")
 
     async def _serve(self) -> None:
@@ -190,6 +206,9 @@ class Agent:
         if self._pages is not None:
             self._loops.add(Loop("audit", self._keep_audit, _AUDIT_SECONDS, 30.0))
         self._loops.add(Loop("measure", measure, options.collect_interval, 30.0))
+        self._loops.add(Loop("kubelet configuration", self._cpu_manager_reader(kubelet), 60.0, timeout + 1))
+        for loop in self._qos_manager(layout, info).loops():
+            self._loops.add(loop)
         if options.report:
             reporter = NodeMetricReporter(
                 self._given.client,
@@ -204,6 +223,43 @@ class Agent:
             if options.features.enabled(features.NODE_METRIC_PROM_METRICS):
                 reporter.export(self.metrics)
             self._loops.add(Loop("node metric", reporter.report_when_due, 1.0, 60.0))
+
+    def _cpu_manager_reader(self, kubelet: Kubelet) -> Callable[[], Awaitable[None]]:
+        async def read() -> None:
+            if self._options.kubelet.query_configuration:
+                answer = await kubelet.configuration()
+                self._cpu_manager_policy = str(answer.document.get("cpuManagerPolicy", ""))
+
+        return read
+
+    def _qos_manager(self, layout: CgroupLayout, info: NodeInfo) -> QoSManager:
+        options, given = self._options, self._given
+        self.executor = Executor(
+            MachineFiles(),
+            KernelFileCodec(options.host, layout, os.sysconf("SC_PAGESIZE")),
+            given.clock,
+            reassert_seconds=options.enforcement.reassert_interval,
+            observe_only=options.enforcement.observe_only,
+            on_round=account_for_rounds(self.metrics, self.audit),
+        )
+        sources = SnapshotSources(
+            states=self._states,
+            policy=EnforcedPolicy(),
+            usage=RecentUsage(self._cache, given.clock, options.collect_interval),
+            layout=layout,
+            executor=self.executor,
+            topology=lambda: info.topology,
+            cpu_manager_policy=lambda: self._cpu_manager_policy,
+        )
+        recorder = self._events.recorder(COMPONENT)
+        evicted = self.metrics.counter("pod_eviction", "Number of eviction launched by koordlet", ("reason",))
+        evictor = Evictor(
+            EvictorDependencies(
+                given.client, given.clock, recorder, self.audit, on_evicted=lambda _: evicted.inc("evicted")
+            ),
+            observe_only=options.enforcement.observe_only,
+        )
+        return QoSManager(options, sources, evictor, self.metrics, recorder, given.clock, given.random)
 
     async def _keep_audit(self) -> None:
         if self.audit is not None and self._pages is not None:
