@@ -28,6 +28,7 @@ from koordinator.koordlet.collectors.scan import Scanner
 from koordinator.koordlet.command_line import Options
 from koordinator.koordlet.evictor import Evictor, EvictorDependencies
 from koordinator.koordlet.executor.executor import Executor
+from koordinator.koordlet.executor.explanation_page import handler as explanation_handler
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
 from koordinator.koordlet.metrics_advisor import MetricsAdvisor
@@ -146,6 +147,7 @@ class Agent:
         health_server = HealthServer(self.metrics.both, host=listen.host, port=listen.port)
         health_server.add_metrics("/internal-metrics", self.metrics.internal)
         health_server.add_metrics("/external-metrics", self.metrics.external)
+        health_server.add_route("/enforcement", explanation_handler(lambda: self.executor))
         if self._options.features.enabled(features.AUDIT_EVENTS_HTTP_HANDLER):
             health_server.add_route("/events", audit_handler(self._pages))
         await health_server.run()

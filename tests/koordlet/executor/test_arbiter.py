@@ -88,6 +88,20 @@ def test_a_parent_is_widened_before_its_child_and_narrowed_after_it() -> None:
     ]
 
 
+def test_a_burst_is_never_above_the_quota_between_two_steps() -> None:
+    burst, quota = Target(CPU_BURST, POD), Target(CPU_QUOTA, POD)
+    for before, after in (((5_000, 5_000), (10_000, 30_000)), ((10_000, 30_000), (5_000, 5_000))):
+        state: dict[Target, Value | None] = {burst: before[0], quota: before[1]}
+        wishes = [wish("a", burst, after[0]), wish("a", quota, after[1])]
+        for step in order(decide(wishes, state), dict(state)):
+            state[step.target] = step.value
+            shown, limit = state[burst], state[quota]
+            assert isinstance(shown, int)
+            assert isinstance(limit, int)
+            assert shown <= limit
+        assert (state[burst], state[quota]) == after
+
+
 FOLDERS = [ROOT, POD, CONTAINER, "kubepods/pod1/c2", "kubepods/pod2", "kubepods/pod2/c3"]
 quotas = st.one_of(st.just(-1), st.integers(1000, 400_000))
 cpus = st.frozensets(st.integers(0, 7), min_size=1)

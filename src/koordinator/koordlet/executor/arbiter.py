@@ -21,7 +21,7 @@ from typing import Final
 
 from koordinator.koordlet.executor.wishes import Lost, Verdict, Wish
 from koordinator.node.cgroup_reader import NO_LIMIT
-from koordinator.node.kernel_files import CPU_QUOTA, MEMORY_LIMIT, KernelFile, Nesting, Target, Value
+from koordinator.node.kernel_files import CPU_BURST, CPU_QUOTA, MEMORY_LIMIT, KernelFile, Nesting, Target, Value
 from koordinator.node.kernel_files import RESCTRL_TASKS as TASKS
 
 
@@ -72,7 +72,12 @@ def order(verdicts: Mapping[Target, Verdict], present: Present) -> list[Step]:
         for target in sorted(verdicts, key=_from_the_top, reverse=True)
         if verdicts[target].value != between[target]
     ]
-    return widening + narrowing
+    # The kernel takes no burst above the quota: it is lowered before any quota is, and raised after all of them.
+    bursts = [step for step in widening if step.target.file is CPU_BURST]
+    lowered = [step for step in bursts if _size(step.value) <= _size(present.get(step.target) or 0)]
+    raised = [step for step in bursts if step not in lowered]
+    others = [step for step in widening if step.target.file is not CPU_BURST]
+    return lowered + others + narrowing + raised
 
 
 def ancestors(target: Target) -> list[Target]:
