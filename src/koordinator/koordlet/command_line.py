@@ -56,6 +56,8 @@ _UNUSED: Final[Mapping[str, str]] = {
     "tsdb-min-block-duration": "the store is not Prometheus'",
     "tsdb-max-block-duration": "the store is not Prometheus'",
     "tsdb-head-chunks-write-buffer-size": "the store is not Prometheus'",
+    "only-evict-by-api": "pods are always evicted through the API server",
+    "qos-extension-plugins": "there are no extension plugins",
     "enable-pprof": _NOT_BUILT,
     "pprof-addr": _NOT_BUILT,
     "containerd-endpoint": _NOT_BUILT,
@@ -93,6 +95,7 @@ _FOLDERS: Final = {
 
 _SWITCHES: Final = LOG_SWITCHES | {
     "one-output",
+    "only-evict-by-api",
     "add-dir-header",
     "skip-headers",
     "skip-log-headers",

@@ -171,11 +171,6 @@ SCHED_FEATURES: Final = KernelFile(
 RESCTRL_SCHEMATA: Final = KernelFile("schemata", Root.RESCTRL, "", "schemata", "schemata", Format.SCHEMATA, 1)
 RESCTRL_TASKS: Final = KernelFile("tasks", Root.RESCTRL, "", "tasks", "tasks", Format.TASKS, 1)
 
-KERNEL_FILES: Final[tuple[KernelFile, ...]] = tuple(
-    value for value in dict(globals()).values() if isinstance(value, KernelFile)
-)
-"""Every row."""
-
 
 @dataclass(frozen=True, slots=True)
 class Target:

@@ -77,7 +77,7 @@ def pod_usage(
     }
     (made,) = node_pods([convert(document, Pod)], LAYOUT)
     containers = {f"containerd://{name}": ContainerUsage(cpu, throttled)}
-    return PodUsage(made, cpu, memory, cpu, containers)
+    return PodUsage(made, cpu, memory, containers)
 
 
 def best_effort(quota: int = -1, cpus: int = 8, pods: int = 1) -> BestEffortCgroups:

@@ -62,12 +62,11 @@ class ContainerUsage:
 
 @dataclass(frozen=True, slots=True)
 class PodUsage:
-    """A pod and what it uses: cores, and bytes without page cache. ``cpu_average`` is over the strategy's window."""
+    """A pod and what it uses: cores, and bytes without page cache."""
 
     pod: NodePod
     cpu: float | None = None
     memory: float | None = None
-    cpu_average: float | None = None
     containers: Mapping[str, ContainerUsage] = field(default_factory=dict)
     """By the container's ID."""
 
