@@ -32,6 +32,9 @@ from koordinator.koordlet.collectors.scan import Scanner
 from koordinator.koordlet.command_line import Options
 from koordinator.koordlet.devices.reporter import DeviceReporter, DeviceSources
 from koordinator.koordlet.devices.xpu_files import XPUFiles
+from koordinator.koordlet.evictor import Evictor, EvictorDependencies
+from koordinator.koordlet.executor.executor import Executor
+from koordinator.koordlet.executor.explanation_page import handler as explanation_handler
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
 from koordinator.koordlet.metric_cache.sqlite import SQLiteMetricCache
@@ -43,12 +46,15 @@ from koordinator.koordlet.node_metric import (
     node_metric_status,
     with_forecast,
 )
+from koordinator.koordlet.node_snapshot import RecentUsage, SnapshotSources
 from koordinator.koordlet.node_topology.reporter import TopologyReporter, TopologyReporting
 from koordinator.koordlet.periodic_collectors import Observed, PeriodicCollectors
 from koordinator.koordlet.pleg import PodLifecycleEvents
 from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.policy import EnforcedPolicy
 from koordinator.koordlet.prediction.forecast import Forecast
 from koordinator.koordlet.prediction.server import PredictionServer
+from koordinator.koordlet.qos_manager import COMPONENT, QoSManager, account_for_rounds
 from koordinator.koordlet.resource_metrics import (
     export_cache,
     export_features,
@@ -60,6 +66,7 @@ from koordinator.koordlet.resource_metrics import (
 )
 from koordinator.koordlet.states import StatesInformer
 from koordinator.kube.errors import ApiStatusError
+from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.servers import Servers
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, detect_driver, detect_version
@@ -67,6 +74,8 @@ from koordinator.node.cgroup_meter import CgroupMeter
 from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.cpu_time import ticks_per_second
 from koordinator.node.errors import Unavailable
+from koordinator.node.kernel_files import KernelFileCodec
+from koordinator.node.kernel_writer import MachineFiles
 from koordinator.node.kubelet import Get, Kubelet, KubeletAddressError
 from koordinator.node.nvml import GPU, NVML, open_nvml
 
@@ -140,6 +149,13 @@ class Agent:
         """What is known of the node and its pods."""
         self._cache = _metric_cache(options, given.clock)
         self._loops = LoopSupervisor(clock=given.clock, random=given.random, metrics=given.metrics)
+        self._cpu_manager_policy = ""
+        """Of kubelet; empty until it has said."""
+        self.executor: Executor | None = None
+        """What writes the kernel's files; None until it is known where they are."""
+        self._events = EventBroadcaster(
+            given.client, host=options.node_name, clock=given.clock, random=given.random, metrics=given.metrics
+        )
         self.metrics = AgentMetrics(given.metrics, options.node_name)
         """What is served: the given registry, and a second one."""
         started = given.clock.now().timestamp()
@@ -158,6 +174,7 @@ class Agent:
         lifecycle = Lifecycle(self._given.clock)
         lifecycle.serve(servers)
         lifecycle.background("states informer", self.states.run)
+        lifecycle.background("events", self._events.run)
         lifecycle.work("measure and report", self._measure_and_report)
         try:
             await lifecycle.run(stop)
@@ -175,6 +192,7 @@ class Agent:
     def _add_routes(self, server: HealthServer) -> None:
         server.add_metrics("/internal-metrics", self.metrics.internal)
         server.add_metrics("/external-metrics", self.metrics.external)
+        server.add_route("/enforcement", explanation_handler(lambda: self.executor))
         if self._options.features.enabled(features.AUDIT_EVENTS_HTTP_HANDLER):
             server.add_route("/events", audit_handler(self._pages))
 
@@ -268,6 +286,9 @@ class Agent:
         if self._pages is not None:
             self._loops.add(Loop("audit", self._keep_audit, _AUDIT_SECONDS, 30.0))
         self._loops.add(Loop("measure", measure, options.collect_interval, 30.0))
+        self._loops.add(Loop("kubelet configuration", self._cpu_manager_reader(kubelet), 60.0, timeout + 1))
+        for loop in self._qos_manager(layout, info).loops():
+            self._loops.add(loop)
         if isinstance(self._cache, SQLiteMetricCache):
             self._loops.add(Loop("metric cache", self._keep_samples, _CACHE_SECONDS, 30.0))
         if options.topology_interval > 0:
@@ -318,6 +339,43 @@ class Agent:
     async def _keep_samples(self) -> None:
         if isinstance(self._cache, SQLiteMetricCache):
             self._cache.flush()
+
+    def _cpu_manager_reader(self, kubelet: Kubelet) -> Callable[[], Awaitable[None]]:
+        async def read() -> None:
+            if self._options.kubelet.query_configuration:
+                answer = await kubelet.configuration()
+                self._cpu_manager_policy = str(answer.document.get("cpuManagerPolicy", ""))
+
+        return read
+
+    def _qos_manager(self, layout: CgroupLayout, info: NodeInfo) -> QoSManager:
+        options, given = self._options, self._given
+        self.executor = Executor(
+            MachineFiles(),
+            KernelFileCodec(options.host, layout, os.sysconf("SC_PAGESIZE")),
+            given.clock,
+            reassert_seconds=options.enforcement.reassert_interval,
+            observe_only=options.enforcement.observe_only,
+            on_round=account_for_rounds(self.metrics, self.audit),
+        )
+        sources = SnapshotSources(
+            states=self.states,
+            policy=EnforcedPolicy(),
+            usage=RecentUsage(self._cache, given.clock, options.collect_interval),
+            layout=layout,
+            executor=self.executor,
+            topology=lambda: info.topology,
+            cpu_manager_policy=lambda: self._cpu_manager_policy,
+        )
+        recorder = self._events.recorder(COMPONENT)
+        evicted = self.metrics.counter("pod_eviction", "Number of eviction launched by koordlet", ("reason",))
+        evictor = Evictor(
+            EvictorDependencies(
+                given.client, given.clock, recorder, self.audit, on_evicted=lambda _: evicted.inc("evicted")
+            ),
+            observe_only=options.enforcement.observe_only,
+        )
+        return QoSManager(options, sources, evictor, self.metrics, recorder, given.clock, given.random)
 
     async def _keep_audit(self) -> None:
         if self.audit is not None and self._pages is not None:

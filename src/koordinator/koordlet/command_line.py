@@ -51,6 +51,8 @@ _UNUSED: Final[Mapping[str, str]] = {
     "tsdb-min-block-duration": "the store is not Prometheus'",
     "tsdb-max-block-duration": "the store is not Prometheus'",
     "tsdb-head-chunks-write-buffer-size": "the store is not Prometheus'",
+    "only-evict-by-api": "pods are always evicted through the API server",
+    "qos-extension-plugins": "there are no extension plugins",
     "enable-pprof": _NOT_BUILT,
     "pprof-addr": _NOT_BUILT,
     "containerd-endpoint": _NOT_BUILT,
@@ -78,6 +80,7 @@ _FOLDERS: Final = {
 }
 
 _SWITCHES: Final = KLOG_SWITCHES | {
+    "only-evict-by-api",
     "enable-pprof",
     "enable-pod-taskids",
     "tsdb-enable-prometheus-metric",
@@ -122,6 +125,20 @@ class AuditOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class EnforcementOptions:
+    """How often each strategy decides, in seconds (not above 0: never), and what may be done about it."""
+
+    reconcile_interval: float = 1.0
+    cpu_suppress_interval: float = 1.0
+    cpu_evict_interval: float = 1.0
+    memory_evict_interval: float = 1.0
+    cpu_evict_cool_down: float = 20.0
+    memory_evict_cool_down: float = 4.0
+    reassert_interval: float = 60.0
+    observe_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Options:
     """What the command line and the environment say. Intervals are in seconds."""
 
@@ -142,6 +159,7 @@ class Options:
     collectors: CollectorOptions = field(default_factory=CollectorOptions)
     prediction: PredictionOptions = field(default_factory=PredictionOptions)
     audit: AuditOptions = field(default_factory=AuditOptions)
+    enforcement: EnforcementOptions = field(default_factory=EnforcementOptions)
     report: bool = True
     cache_bytes: int = 100 << 20
     cache_folder: Path | None = None
@@ -163,6 +181,7 @@ class _Flags:
         self._measuring(self.set.group("Measuring"))
         self._measuring_rarely(self.set.group("Measuring more rarely"))
         self.prediction = PredictionFlags(self.set.group("Prediction"))
+        self._enforcing(self.set.group("Enforcing quality of service"))
         self._audit(self.set.group("Audit log"))
         self._folders(self.set.group("Folders of the machine"), host)
         serving = self.set.group("Serving and logging")
@@ -268,6 +287,25 @@ class _Flags:
             "collect-node-storage-info-interval", 1, "How often disks and mounts are read (gate BlkIOReconcile)."
         )
 
+    def _enforcing(self, group: FlagGroup) -> None:
+        def seconds(name: str, default: int, what: str) -> Flag[int]:
+            return group.integer(name, default, f"{what}, in seconds.")
+
+        self.reconcile = seconds(
+            "reconcile-interval-seconds", 1, "How often CPU burst, memory, disks, caches and sysctls are reconciled"
+        )
+        self.cpu_suppress = seconds("cpu-suppress-interval-seconds", 1, "How often best-effort pods get a new budget")
+        self.cpu_evict = seconds("cpu-evict-interval-seconds", 1, "How often evictions for CPU are decided")
+        self.memory_evict = seconds("memory-evict-interval-seconds", 1, "How often evictions for memory are decided")
+        self.cpu_cool_down = seconds("cpu-evict-cool-time-seconds", 20, "The pause after an eviction for CPU")
+        self.memory_cool_down = seconds("memory-evict-cool-time-seconds", 4, "The pause after an eviction for memory")
+        self.reassert = seconds(
+            "resource-force-update-seconds", 60, "After how long a file is read again that was written already"
+        )
+        self.observe_only = group.boolean(
+            "observe-only", False, "Write nothing and evict nobody: log what would be written and who would be evicted."
+        )
+
     def _audit(self, group: FlagGroup) -> None:
         self.audit_folder = group.string(
             "audit-log-dir", "/var/log/koordlet", "Where it is written (gate AuditEvents).", placeholder="folder"
@@ -345,6 +383,16 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
             storage_interval=given[flags.storage_interval].total_seconds(),
         ),
         prediction=flags.prediction.options(given),
+        enforcement=EnforcementOptions(
+            reconcile_interval=given[flags.reconcile],
+            cpu_suppress_interval=given[flags.cpu_suppress],
+            cpu_evict_interval=given[flags.cpu_evict],
+            memory_evict_interval=given[flags.memory_evict],
+            cpu_evict_cool_down=given[flags.cpu_cool_down],
+            memory_evict_cool_down=given[flags.memory_cool_down],
+            reassert_interval=given[flags.reassert],
+            observe_only=given[flags.observe_only],
+        ),
         audit=AuditOptions(
             folder=given[flags.audit_folder],
             verbosity=given[flags.audit_verbosity],

@@ -6,17 +6,8 @@ from typing import Final
 
 from koordinator.base.feature_gates import Feature, FeatureGates, Stage
 
-_ON: Final = ("BECPUSuppress", "CPUBurst", "RdtResctrl", "GroupIdentity", "CPUSetAllocator", "BatchResource")
+_ON: Final = ("GroupIdentity", "CPUSetAllocator", "BatchResource")
 _OFF: Final = (
-    "BECPUManager",
-    "BECPUEvict",
-    "CPUEvict",
-    "CPUAllocatableEvict",
-    "BEMemoryEvict",
-    "MemoryEvict",
-    "MemoryAllocatableEvict",
-    "SystemConfig",
-    "CgroupReconcile",
     "HamiCoreVGPUMonitor",
     "Libpfm4",
     "PodResourcesProxy",
@@ -45,6 +36,35 @@ NODE_METRIC_PROM_METRICS: Final = "NodeMetricPromMetrics"
 AUDIT_EVENTS: Final = "AuditEvents"
 AUDIT_EVENTS_HTTP_HANDLER: Final = "AuditEventsHTTPHandler"
 
+BE_CPU_SUPPRESS: Final = "BECPUSuppress"
+BE_CPU_MANAGER: Final = "BECPUManager"
+CPU_BURST: Final = "CPUBurst"
+RDT_RESCTRL: Final = "RdtResctrl"
+BE_CPU_EVICT: Final = "BECPUEvict"
+CPU_EVICT: Final = "CPUEvict"
+CPU_ALLOCATABLE_EVICT: Final = "CPUAllocatableEvict"
+BE_MEMORY_EVICT: Final = "BEMemoryEvict"
+MEMORY_EVICT: Final = "MemoryEvict"
+MEMORY_ALLOCATABLE_EVICT: Final = "MemoryAllocatableEvict"
+SYSTEM_CONFIG: Final = "SystemConfig"
+CGROUP_RECONCILE: Final = "CgroupReconcile"
+
+_ENFORCING: Final = {
+    BE_CPU_SUPPRESS: True,
+    CPU_BURST: True,
+    RDT_RESCTRL: True,
+    BE_CPU_MANAGER: False,
+    BE_CPU_EVICT: False,
+    CPU_EVICT: False,
+    CPU_ALLOCATABLE_EVICT: False,
+    BE_MEMORY_EVICT: False,
+    MEMORY_EVICT: False,
+    MEMORY_ALLOCATABLE_EVICT: False,
+    SYSTEM_CONFIG: False,
+    CGROUP_RECONCILE: False,
+}
+"""Gates of what is done to the node, and their defaults; the NodeSLO switches each of them as well."""
+
 _OBSERVING: Final = (
     ACCELERATORS,
     RDMA_DEVICES,
@@ -64,6 +84,9 @@ _OBSERVING: Final = (
 def make_features() -> FeatureGates:
     """All gates, as a command line finds them."""
     gates = {name: Feature(default=True, stage=Stage.BETA) for name in (NODE_TOPOLOGY_REPORT, *_ON)}
+    gates |= {
+        name: Feature(default=is_on, stage=Stage.BETA if is_on else Stage.ALPHA) for name, is_on in _ENFORCING.items()
+    }
     return FeatureGates(gates | {name: Feature(default=False) for name in (*_OBSERVING, *_OFF)})
 
 

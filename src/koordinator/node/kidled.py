@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from typing import Final
 
 from koordinator.node.cgroup_layout import CgroupLayout, CgroupVersion
-from koordinator.node.errors import MalformedFileError, Unavailable, file_error
+from koordinator.node.errors import FileError, MalformedFileError, Unavailable
 from koordinator.node.host import Host, exists, read_file, read_optional_integer
+from koordinator.node.kernel_writer import MachineFiles
 
-_SETTINGS: Final = {"scan_period_in_seconds": b"5", "use_hierarchy": b"1"}
+_SETTINGS: Final = {"scan_period_in_seconds": "5", "use_hierarchy": "1"}
 _LINES: Final = 31
 _FIRST_ROW: Final = 14
 _COLD_ROWS: Final = frozenset({b"cfei", b"dfei", b"cfui", b"dfui"})
@@ -37,13 +37,9 @@ def switch_on(host: Host) -> Unavailable | None:
         if read_optional_integer(paths[name]) == int(value):
             continue
         try:
-            descriptor = os.open(paths[name], os.O_WRONLY | os.O_CLOEXEC)
-            try:
-                os.write(descriptor, value)
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            return Unavailable(str(file_error(paths[name], error)), "root, and a /sys that may be written")
+            MachineFiles().write(paths[name], value)
+        except FileError as error:
+            return Unavailable(str(error), "root, and a /sys that may be written")
     return None
 
 

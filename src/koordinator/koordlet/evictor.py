@@ -1,0 +1,89 @@
+"""Evicts pods through the API server, which honours their disruption budgets."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+
+from koordinator.api.kinds import PODS
+from koordinator.api.meta import ObjectReference
+from koordinator.base.clock import Clock
+from koordinator.base.errors import KoordinatorError
+from koordinator.koordlet.audit.log import AuditEvent, AuditLog
+from koordinator.koordlet.qos.eviction import EvictionPlan, EvictionRound, Victim
+from koordinator.kube.events import EventRecorder
+from koordinator.kube.interface import Client
+
+logger = logging.getLogger(__name__)
+
+_REMEMBERED: Final = 120.0
+"""Seconds for which an evicted pod is not evicted again: it is on its way out."""
+
+
+@dataclass(frozen=True, slots=True)
+class EvictorDependencies:
+    client: Client
+    clock: Clock
+    events: EventRecorder
+    audit: AuditLog | None
+    on_evicted: Callable[[Victim], None]
+
+
+class Evictor:
+    """One for all features: a pod is evicted once."""
+
+    def __init__(self, given: EvictorDependencies, *, observe_only: bool) -> None:
+        self._given = given
+        self._observe_only = observe_only
+        self._evicted_at: dict[str, float] = {}
+
+    def evicted(self, present: Collection[str]) -> frozenset[str]:
+        """UIDs of pods that were evicted lately; those that are not present any more are forgotten."""
+        now = self._given.clock.monotonic()
+        self._evicted_at = {
+            uid: at for uid, at in self._evicted_at.items() if now - at < _REMEMBERED and uid in present
+        }
+        return frozenset(self._evicted_at)
+
+    async def carry_out(self, plan: EvictionPlan, present: Collection[str]) -> list[Victim]:
+        """Evict until every task of the plan is satisfied or out of candidates; those that go are returned."""
+        round_ = EvictionRound(plan.tasks, self.evicted(present))
+        gone: list[Victim] = []
+        while (victim := round_.next_victim()) is not None:
+            if await self._evict(victim):
+                round_.evicted(victim)
+                gone.append(victim)
+        return gone
+
+    async def _evict(self, victim: Victim) -> bool:
+        pod = victim.usage.pod.pod.metadata
+        reason = f"trigger by koordlet feature {victim.feature}"
+        message = f"evict Pod:{pod.namespace}/{pod.name}, reason: evicted, message: {reason}, kill pod: {pod.name}"
+        self._evicted_at[pod.uid] = self._given.clock.monotonic()
+        if self._observe_only:
+            logger.info("observe only: %s (%s)", message, victim.reason)
+            return True
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod.name, "namespace": pod.namespace},
+            "deleteOptions": {"preconditions": {"uid": pod.uid}},
+        }
+        regarding = ObjectReference("v1", "Pod", pod.namespace, pod.name, pod.uid)
+        try:
+            await self._given.client.create(PODS, body, pod.namespace, name=pod.name, subresource="eviction")
+        except KoordinatorError as error:
+            # 429: a disruption budget allows no more of its pods to go; the next candidate is asked instead.
+            del self._evicted_at[pod.uid]
+            logger.warning("%s: %s", message, error)
+            self._given.events.event(regarding, "Warning", "evictPodFail", "Evicting", f"{message}, error {error}")
+            return False
+        logger.info("%s (%s)", message, victim.reason)
+        self._given.events.event(regarding, "Warning", "evictPodSuccess", "Evicting", message)
+        if self._given.audit is not None:
+            event = AuditEvent(type="pod", namespace=pod.namespace, name=pod.name, reason="evicted", message=message)
+            self._given.audit.record(event, 0)
+        self._given.on_evicted(victim)
+        return True

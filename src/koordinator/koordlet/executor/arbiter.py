@@ -1,0 +1,167 @@
+"""Which of the wishes for each value of the kernel wins, and in which order the winners are written.
+
+Pure: wishes and what the kernel shows in, verdicts and steps out.
+
+*Who wins.* The wish with the highest priority. Wishes of the same priority are joined where the file has a meaning for
+that: the lower limit, the CPUs in both sets, the higher protection, all the tasks. Where it has none, or two sets have
+no CPU in common, the owner whose name comes first wins. Then a child is cut to what its parent has: to the parent's
+verdict, or to what the parent shows where nobody wishes anything for it.
+
+*In which order.* The kernel refuses a child that has more than its parent at any moment, so first everything is widened
+from the top down (to what both the present and the new value allow), then narrowed from the bottom up. Every prefix of
+the steps leaves each child within its parent, so that the order holds when the agent is killed between two of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import Final
+
+from koordinator.koordlet.executor.wishes import Lost, Verdict, Wish
+from koordinator.node.cgroup_reader import NO_LIMIT
+from koordinator.node.kernel_files import CPU_BURST, CPU_QUOTA, MEMORY_LIMIT, KernelFile, Nesting, Target, Value
+from koordinator.node.kernel_files import RESCTRL_TASKS as TASKS
+
+
+class Phase(IntEnum):
+    WIDEN = 0
+    NARROW = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One value to write."""
+
+    target: Target
+    value: Value
+    phase: Phase
+
+
+Present = Mapping[Target, Value | None]
+"""What the kernel shows; None where it shows nothing of the target."""
+
+_INFINITE: Final = float("inf")
+
+
+def decide(wishes: Iterable[Wish], present: Present) -> dict[Target, Verdict]:
+    """A verdict for every target that somebody wishes something for, parents before their children."""
+    by_target: dict[Target, list[Wish]] = {}
+    for wish in wishes:
+        by_target.setdefault(wish.target, []).append(wish)
+    verdicts: dict[Target, Verdict] = {}
+    for target in sorted(by_target, key=_from_the_top):
+        verdict = _elect(by_target[target])
+        verdicts[target] = _within_parent(verdict, verdicts, present)
+    return verdicts
+
+
+def order(verdicts: Mapping[Target, Verdict], present: Present) -> list[Step]:
+    """The steps from what the kernel shows to the verdicts; none for what is there already."""
+    between: dict[Target, Value] = {}
+    widening: list[Step] = []
+    for target in sorted(verdicts, key=_from_the_top):
+        value, shown = verdicts[target].value, present.get(target)
+        step_value = value if shown is None else _widest(target.file, shown, value)
+        between[target] = step_value
+        if step_value != shown:
+            widening.append(Step(target, step_value, Phase.WIDEN))
+    narrowing = [
+        Step(target, verdicts[target].value, Phase.NARROW)
+        for target in sorted(verdicts, key=_from_the_top, reverse=True)
+        if verdicts[target].value != between[target]
+    ]
+    # The kernel takes no burst above the quota: it is lowered before any quota is, and raised after all of them.
+    bursts = [step for step in widening if step.target.file is CPU_BURST]
+    lowered = [step for step in bursts if _size(step.value) <= _size(present.get(step.target) or 0)]
+    raised = [step for step in bursts if step not in lowered]
+    others = [step for step in widening if step.target.file is not CPU_BURST]
+    return lowered + others + narrowing + raised
+
+
+def ancestors(target: Target) -> list[Target]:
+    """The same file in the folders above, nearest first; none for a file whose parents mean nothing to it."""
+    if target.file.nesting not in (Nesting.LIMIT, Nesting.SET):
+        return []
+    parts = target.folder.split("/")
+    return [replace(target, folder="/".join(parts[:length])) for length in range(len(parts) - 1, 0, -1)]
+
+
+def allows(file: KernelFile, parent: Value | None, child: Value | None) -> bool:
+    """Whether a child may have its value below a parent with that one."""
+    if parent is None or child is None:
+        return True
+    if file.nesting is Nesting.SET and isinstance(parent, frozenset) and isinstance(child, frozenset):
+        return child <= parent
+    if file.nesting is Nesting.LIMIT:
+        # A child without a limit of its own has its parent's.
+        return child == NO_LIMIT or _size(child) <= _size(parent)
+    return True
+
+
+def _from_the_top(target: Target) -> tuple[str, int, str, str]:
+    return (target.file.key, target.folder.count("/") + bool(target.folder), target.folder, target.part)
+
+
+def _elect(wishes: list[Wish]) -> Verdict:
+    ranked = sorted(wishes, key=lambda wish: (-wish.priority, wish.owner))
+    winner, value, joined = ranked[0], ranked[0].value, [ranked[0].owner]
+    lost: list[Lost] = []
+    for wish in ranked[1:]:
+        if wish.priority < winner.priority:
+            lost.append(Lost(wish, f"{winner.owner} has priority {winner.priority}, above {wish.priority}"))
+            continue
+        both = _join(winner.target.file, value, wish.value)
+        if both is None:
+            lost.append(Lost(wish, f"cannot be joined with the wish of {winner.owner}, whose name comes first"))
+            continue
+        if both != wish.value:
+            lost.append(Lost(wish, f"joined with {' and '.join(joined)}: {winner.target.file.nesting.value}"))
+        value = both
+        joined.append(wish.owner)
+    if value != winner.value:
+        lost.append(Lost(winner, f"joined with {' and '.join(joined[1:])}"))
+    return Verdict(winner.target, value, winner, tuple(joined), tuple(lost))
+
+
+def _join(file: KernelFile, one: Value, other: Value) -> Value | None:
+    if one == other:
+        return one
+    if isinstance(one, frozenset) and isinstance(other, frozenset):
+        return (one | other) if file is TASKS else (one & other) or None
+    if file in (CPU_QUOTA, MEMORY_LIMIT):
+        return min(one, other, key=_size)
+    if file.nesting is Nesting.PROTECTION:
+        return max(one, other, key=_size)
+    return None
+
+
+def _within_parent(verdict: Verdict, verdicts: Mapping[Target, Verdict], present: Present) -> Verdict:
+    value, limited_by = verdict.value, ""
+    for parent in ancestors(verdict.target):
+        above = verdicts[parent].value if parent in verdicts else present.get(parent)
+        if not allows(verdict.target.file, above, value):
+            assert above is not None
+            value, limited_by = _cut(above, value), f"{parent.folder} has no more than that"
+    return replace(verdict, value=value, limited_by=limited_by) if limited_by else verdict
+
+
+def _cut(above: Value, value: Value) -> Value:
+    if isinstance(above, frozenset) and isinstance(value, frozenset):
+        return (value & above) or above
+    return above
+
+
+def _widest(file: KernelFile, one: Value, other: Value) -> Value:
+    if isinstance(one, frozenset) and isinstance(other, frozenset) and file.nesting is Nesting.SET:
+        return one | other
+    if file.nesting in (Nesting.LIMIT, Nesting.PROTECTION):
+        return max(one, other, key=_size)
+    return other
+
+
+def _size(value: Value) -> float:
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r} has no size")
+    return _INFINITE if value == NO_LIMIT else value

@@ -1,0 +1,379 @@
+"""Makes the kernel's files say what the features wish, and can account for every one of them.
+
+``submit`` replaces the wishes of one owner; ``apply`` brings the files there. Nothing is kept on disk: after a crash at
+any point the features wish again, the files are read, and what differs is written.
+
+What is written already is not read again until ``REASSERT`` seconds have passed, so that a steady node costs nothing;
+whatever else writes into a file is corrected then. What the kernel refuses, or does not show afterwards, is tried again
+after a pause that doubles. A cgroup that has gone is forgotten with its wishes' owners none the wiser: containers end
+all the time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from koordinator.base.clock import Clock
+from koordinator.koordlet.executor.arbiter import Step, allows, ancestors, decide, order
+from koordinator.koordlet.executor.wishes import Explanation, Outcome, Verdict, Wish
+from koordinator.node.errors import FileError, MissingFileError
+from koordinator.node.kernel_files import Format, InvalidValueError, KernelFileCodec, Root, Target, Value
+from koordinator.node.kernel_writer import KernelFiles
+
+logger = logging.getLogger(__name__)
+
+_FIRST_PAUSE: Final = 1.0
+_LONGEST_PAUSE: Final = 60.0
+"""Seconds."""
+_UNFINISHED: Final = frozenset({Outcome.NOT_WRITTEN_YET, Outcome.VANISHED})
+"""Looked at in every round: kubelet tells of a pod before it has made its cgroup."""
+_WRITES: Final = 2000
+"""At most so many writes in one round: what is left comes in the next. A prefix of the steps is always safe."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One write that the kernel took, or in observe-only mode one that it would have been given."""
+
+    path: str
+    text: str
+    verdict: Verdict
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one ``apply`` did."""
+
+    written: tuple[Written, ...] = ()
+    failed: tuple[Explanation, ...] = ()
+    deferred: int = 0
+    """Steps that were left for the next round."""
+
+
+@dataclass(slots=True)
+class _State:
+    """Of one target. Times are monotonic."""
+
+    value: Value
+    outcome: Outcome
+    at: float
+    detail: str = ""
+    failures: int = 0
+    retry_at: float = 0.0
+
+    @property
+    def has_failed(self) -> bool:
+        return self.failures > 0
+
+
+@dataclass(slots=True)
+class _Pass:
+    """The state of one ``apply``."""
+
+    now: float
+    contents: dict[str, str] = field(default_factory=dict)
+    written: list[Written] = field(default_factory=list)
+    broken: set[Target] = field(default_factory=set)
+    """Targets with nothing more to try in this round."""
+    live: dict[Target, Value | None] = field(default_factory=dict)
+    """What the kernel shows, as far as we have written it since."""
+    children: dict[Target, list[Target]] = field(default_factory=dict)
+
+    def see(self, present: Mapping[Target, Value | None]) -> None:
+        self.live = dict(present)
+        for target in present:
+            for above in ancestors(target):
+                self.children.setdefault(above, []).append(target)
+
+    def obstacle(self, step: Step) -> Target | None:
+        """A parent that has less, or a child that has more, than the step would give: since one of them was refused."""
+        for above in ancestors(step.target):
+            if not allows(step.target.file, self.live.get(above), step.value):
+                return above
+        for child in self.children.get(step.target, ()):
+            if not allows(step.target.file, step.value, self.live.get(child)):
+                return child
+        return None
+
+
+class Executor:
+    """See the module. One thread uses it."""
+
+    def __init__(
+        self,
+        files: KernelFiles,
+        codec: KernelFileCodec,
+        clock: Clock,
+        *,
+        reassert_seconds: float = 60.0,
+        observe_only: bool = False,
+        writes_per_round: int = _WRITES,
+        on_round: Callable[[Round], None] = lambda _: None,
+    ) -> None:
+        self._files = files
+        self._codec = codec
+        self._clock = clock
+        self._reassert = reassert_seconds
+        self._observe_only = observe_only
+        self._writes = writes_per_round
+        self._on_round = on_round
+        self._wishes: dict[str, tuple[Wish, ...]] = {}
+        self._verdicts: Mapping[Target, Verdict] = {}
+        self._states: dict[Target, _State] = {}
+        self._invalid: dict[Wish, str] = {}
+
+    def submit(self, owner: str, wishes: Iterable[Wish]) -> None:
+        """These are all the wishes of the owner from now on. What it no longer wishes stays as it is in the kernel."""
+        given = tuple(wishes)
+        if strangers := {wish.owner for wish in given} - {owner}:
+            raise ValueError(f"{owner} submits wishes of {', '.join(sorted(strangers))}")
+        self._wishes[owner] = given
+
+    def present(self, target: Target) -> Value | None:
+        """What the kernel shows; None if it shows nothing that can be understood."""
+        return self._read(target, _Pass(self._clock.monotonic()))
+
+    def apply(self) -> Round:
+        """Write what differs. Raises nothing for what the kernel does not take: that is in the result."""
+        now = self._clock.monotonic()
+        run = _Pass(now)
+        wishes = self._valid_wishes()
+        verdicts = decide(wishes, {})
+        due = {target for target, verdict in verdicts.items() if self._is_due(target, verdict.value, now)}
+        deferred = 0
+        if due:
+            present = {target: self._present(target, target in due, run) for target in self._related(verdicts)}
+            verdicts = decide(wishes, present)
+            run.see(present)
+            self._settle_present(verdicts, present, run)
+            wanted = {
+                target: verdict
+                for target, verdict in verdicts.items()
+                if target not in run.broken and self._may_write(target, verdict.value, now)
+            }
+            deferred = self._write_all(order(wanted, present), wanted, run)
+            self._read_back(wanted, run)
+        self._verdicts = verdicts
+        self._states = {target: state for target, state in self._states.items() if target in verdicts}
+        failed = tuple(each for target in run.broken if (each := self.explain(target)) and each.failures)
+        result = Round(tuple(run.written), failed, deferred)
+        self._on_round(result)
+        return result
+
+    def explain(self, target: Target) -> Explanation | None:
+        """Who wants what there, who has won, and what came of it; None for a target that nobody wishes anything for."""
+        verdict = self._verdicts.get(target)
+        if verdict is None:
+            return None
+        state = self._states.get(target)
+        path = self._codec.path(target) or str(target)
+        if state is None:
+            return Explanation(path, verdict, Outcome.NOT_WRITTEN_YET)
+        return Explanation(path, verdict, state.outcome, state.detail, state.failures)
+
+    def explanations(self) -> list[Explanation]:
+        """All of them, in the order of their paths."""
+        return sorted(filter(None, map(self.explain, self._verdicts)), key=lambda each: each.path)
+
+    @property
+    def invalid_wishes(self) -> Mapping[Wish, str]:
+        """Wishes of values that their files cannot hold, and why. They take no part in anything."""
+        return self._invalid
+
+    def _valid_wishes(self) -> list[Wish]:
+        valid: list[Wish] = []
+        invalid: dict[Wish, str] = {}
+        for wish in (wish for wishes in self._wishes.values() for wish in wishes):
+            try:
+                value = self._codec.canonical(wish.target, wish.value)
+            except InvalidValueError as error:
+                invalid[wish] = str(error)
+                if wish not in self._invalid:
+                    logger.warning("a wish of %s is not granted: %s", wish.owner, error)
+                continue
+            valid.append(
+                wish if value == wish.value else Wish(wish.owner, wish.target, value, wish.reason, wish.priority)
+            )
+        self._invalid = invalid
+        return valid
+
+    def _is_due(self, target: Target, value: Value, now: float) -> bool:
+        state = self._states.get(target)
+        if state is None or state.outcome in _UNFINISHED:
+            return True
+        if state.has_failed and now >= state.retry_at:
+            return True
+        return self._differs(target, state, value) or now - state.at >= self._reassert
+
+    def _differs(self, target: Target, state: _State, value: Value) -> bool:
+        if target.file.format is Format.TASKS and isinstance(value, frozenset) and isinstance(state.value, frozenset):
+            return not value <= state.value
+        return state.value != value
+
+    def _may_write(self, target: Target, value: Value, now: float) -> bool:
+        state = self._states.get(target)
+        if state is None or self._differs(target, state, value):
+            return True
+        return not state.has_failed or now >= state.retry_at
+
+    def _related(self, verdicts: Mapping[Target, Verdict]) -> dict[Target, None]:
+        """Everything that a decision depends on, each once."""
+        related = dict.fromkeys(verdicts)
+        for target in verdicts:
+            related.update(dict.fromkeys(ancestors(target)))
+        return related
+
+    def _present(self, target: Target, is_due: bool, run: _Pass) -> Value | None:
+        state = self._states.get(target)
+        settled = (
+            state is not None
+            and not state.has_failed
+            and state.outcome
+            in (
+                Outcome.WRITTEN,
+                Outcome.THERE_ALREADY,
+            )
+        )
+        if settled and not is_due and state is not None:
+            return state.value
+        return self._read(target, run)
+
+    def _read(self, target: Target, run: _Pass) -> Value | None:
+        path = self._codec.path(target)
+        if path is None:
+            return None
+        try:
+            if path not in run.contents:
+                run.contents[path] = self._files.read(path)
+            return self._codec.decode(target, run.contents[path])
+        except FileError:
+            # Whether it can be written is found out by writing; what has never been there shows nothing.
+            return None
+
+    def _settle_present(
+        self, verdicts: Mapping[Target, Verdict], present: Mapping[Target, Value | None], run: _Pass
+    ) -> None:
+        """Leave aside what is as it should be, and what is not there to be written."""
+        for target, verdict in verdicts.items():
+            if self._is_there(target, verdict.value, present[target]):
+                state = self._states.get(target)
+                outcome = Outcome.THERE_ALREADY if state is None or state.value != verdict.value else state.outcome
+                if outcome not in (Outcome.WRITTEN, Outcome.THERE_ALREADY):
+                    outcome = Outcome.THERE_ALREADY
+                self._states[target] = _State(verdict.value, outcome, run.now)
+            elif present[target] is None:
+                self._check_absent(target, verdict, run)
+
+    def _is_there(self, target: Target, value: Value, shown: Value | None) -> bool:
+        if target.file.format is Format.TASKS and isinstance(value, frozenset) and isinstance(shown, frozenset):
+            # Tasks end, and those that others have put there are none of ours.
+            return value <= shown
+        return value == shown
+
+    def _check_absent(self, target: Target, verdict: Verdict, run: _Pass) -> None:
+        path, folder = self._codec.path(target), self._codec.folder(target)
+        if target.file.root is Root.RESCTRL and not self._observe_only and not self._files.exists(folder):
+            try:
+                self._files.make_folder(folder)
+            except FileError as error:
+                self._fail(target, verdict.value, Outcome.REFUSED, str(error), run)
+            return
+        if path is None:
+            self._leave(target, verdict.value, Outcome.UNSUPPORTED, "this version of cgroups has none", run)
+        elif not self._files.exists(folder):
+            self._leave(target, verdict.value, Outcome.VANISHED, f"{folder} does not exist", run)
+        elif not self._files.exists(path):
+            self._leave(target, verdict.value, Outcome.UNSUPPORTED, f"{path} does not exist", run)
+
+    def _write_all(self, steps: list[Step], verdicts: Mapping[Target, Verdict], run: _Pass) -> int:
+        """How many steps are left for the next round."""
+        for number, step in enumerate(steps):
+            if step.target in run.broken:
+                continue
+            verdict = verdicts[step.target]
+            if len(run.written) >= self._writes:
+                for left in steps[number:]:
+                    self._postpone(left, verdicts[left.target], "enough was written in this round", run)
+                return len(steps) - number
+            if (obstacle := run.obstacle(step)) is not None:
+                self._postpone(step, verdict, f"{obstacle} does not allow it yet", run)
+            else:
+                self._write(step, verdict, run)
+        return 0
+
+    def _postpone(self, step: Step, verdict: Verdict, detail: str, run: _Pass) -> None:
+        if step.target not in run.broken:
+            self._leave(step.target, verdict.value, Outcome.NOT_WRITTEN_YET, detail, run)
+
+    def _write(self, step: Step, verdict: Verdict, run: _Pass) -> None:
+        path = self._codec.path(step.target)
+        if path is None:
+            return
+        try:
+            for text in self._codec.texts(step.target, step.value, run.contents.get(path, "")):
+                self._write_text(step, verdict, path, text, run)
+            run.live[step.target] = step.value
+        except MissingFileError as error:
+            gone = not self._files.exists(self._codec.folder(step.target))
+            self._leave(step.target, verdict.value, Outcome.VANISHED if gone else Outcome.UNSUPPORTED, str(error), run)
+        except FileError as error:
+            self._fail(step.target, verdict.value, Outcome.REFUSED, str(error), run)
+
+    def _write_text(self, step: Step, verdict: Verdict, path: str, text: str, run: _Pass) -> None:
+        if self._observe_only:
+            state = self._states.get(step.target)
+            if state is None or state.value != verdict.value:
+                logger.info("observe only: %s would get %s (%s: %s)", path, text.strip(), *_why(verdict))
+            self._states[step.target] = _State(verdict.value, Outcome.ONLY_OBSERVED, run.now)
+            run.written.append(Written(path, text, verdict))
+            return
+        started = self._clock.monotonic()
+        try:
+            self._files.write(path, text)
+        except MissingFileError:
+            raise
+        except FileError as error:
+            if step.target.file.format is not Format.TASKS:
+                raise
+            # A task that has ended, or that may not be moved: it must not keep the others out.
+            logger.debug("%s: %s", step.target, error)
+            return
+        run.written.append(Written(path, text, verdict, self._clock.monotonic() - started))
+        logger.debug("%s: %s (%s: %s)", path, text.strip(), *_why(verdict))
+
+    def _read_back(self, verdicts: Mapping[Target, Verdict], run: _Pass) -> None:
+        if self._observe_only:
+            return
+        touched = {written.verdict.target for written in run.written} - run.broken
+        run.contents.clear()
+        for target in touched:
+            verdict = verdicts[target]
+            shown = self._read(target, run)
+            if self._is_there(target, verdict.value, shown) or target.file.format is Format.TASKS:
+                self._states[target] = _State(verdict.value, Outcome.WRITTEN, run.now)
+            elif shown is None and not self._files.exists(self._codec.folder(target)):
+                self._leave(target, verdict.value, Outcome.VANISHED, "gone since it was written", run)
+            else:
+                self._fail(target, verdict.value, Outcome.NOT_HELD, f"it shows {shown!r}", run)
+
+    def _leave(self, target: Target, value: Value, outcome: Outcome, detail: str, run: _Pass) -> None:
+        run.broken.add(target)
+        self._states[target] = _State(value, outcome, run.now, detail)
+
+    def _fail(self, target: Target, value: Value, outcome: Outcome, detail: str, run: _Pass) -> None:
+        before = self._states.get(target)
+        same = before is not None and before.has_failed and before.value == value
+        failures = before.failures + 1 if before is not None and same else 1
+        pause = min(_FIRST_PAUSE * 2 ** min(failures - 1, 10), _LONGEST_PAUSE)
+        if not same:
+            logger.warning("%s: %s: %s", target, outcome.value, detail)
+        run.broken.add(target)
+        self._states[target] = _State(value, outcome, run.now, detail, failures, run.now + pause)
+
+
+def _why(verdict: Verdict) -> tuple[str, str]:
+    return " and ".join(verdict.owners), verdict.winner.reason

@@ -1,0 +1,79 @@
+"""What features ask of the executor, and what became of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+
+from koordinator.node.kernel_files import Target, Value
+
+
+class Priority(IntEnum):
+    """A pod's own annotation goes before a policy of the node, and that before what undoes a feature."""
+
+    RELEASE = 0
+    """What kubelet would have: wished by a feature that is switched off."""
+    POLICY = 10
+    """The NodeSLO."""
+    POD = 20
+    """An annotation of the pod, or its allocation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """``owner`` is the name of the feature; ``reason`` says to a person why this value."""
+
+    owner: str
+    target: Target
+    value: Value
+    reason: str
+    priority: Priority = Priority.POLICY
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A wish that was not granted as it was, and why."""
+
+    wish: Wish
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a target is to have."""
+
+    target: Target
+    value: Value
+    winner: Wish
+    owners: tuple[str, ...]
+    """Whose wishes are in it."""
+    lost: tuple[Lost, ...] = ()
+    limited_by: str = ""
+    """Which parent cut the value, if one did."""
+
+
+class Outcome(StrEnum):
+    """What has become of a verdict."""
+
+    WRITTEN = "written"
+    THERE_ALREADY = "there already"
+    NOT_WRITTEN_YET = "not written yet"
+    ONLY_OBSERVED = "only observed: it would be written"
+    REFUSED = "refused by the kernel"
+    NOT_HELD = "not what the kernel shows after it was written"
+    INVALID = "not a value of that file"
+    UNSUPPORTED = "the kernel has no such file"
+    VANISHED = "the cgroup is gone"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """For one value of the kernel: who wanted what, who won and what came of it."""
+
+    path: str
+    verdict: Verdict
+    outcome: Outcome
+    detail: str = ""
+    """What the kernel said, where it did not take the value."""
+    failures: int = 0
+    """How often in a row it did not."""

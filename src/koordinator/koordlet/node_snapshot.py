@@ -1,0 +1,190 @@
+"""Takes the snapshots that strategies decide on: out of the states, the metric cache and a few files of the kernel."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from koordinator.api.nodeslo import NodeSLOSpec
+from koordinator.api.qos import KubernetesQoS
+from koordinator.base.clock import Clock
+from koordinator.koordlet.executor.executor import Executor
+from koordinator.koordlet.metric_cache import kinds
+from koordinator.koordlet.metric_cache.kinds import MetricKind
+from koordinator.koordlet.metric_cache.samples import MetricCache, NoSamplesError, Samples
+from koordinator.koordlet.pods import NodePod
+from koordinator.koordlet.policy import EnforcedPolicy
+from koordinator.koordlet.qos.class_resctrl import Resctrl
+from koordinator.koordlet.qos.eviction import BestEffortCPU
+from koordinator.koordlet.qos.snapshot import BestEffortCgroups, ContainerUsage, PodUsage, Snapshot
+from koordinator.koordlet.states import StatesInformer
+from koordinator.node import resctrl
+from koordinator.node.cgroup_layout import CgroupLayout
+from koordinator.node.cgroup_reader import CgroupReader
+from koordinator.node.cpu_topology import CPUTopology, read_basic_info
+from koordinator.node.errors import FileError, Unavailable
+from koordinator.node.host import Host, exists, read_text
+from koordinator.node.kernel_files import CPU_QUOTA, CPUSET, Target
+
+_LATEST_INTERVALS = 2
+"""A sample counts as the present usage for so many intervals of measuring."""
+
+
+class RecentUsage:
+    """Figures of the metric cache as of now."""
+
+    def __init__(self, cache: MetricCache, clock: Clock, interval: float) -> None:
+        """``interval`` in seconds: how often usage is measured."""
+        self._cache = cache
+        self._clock = clock
+        self.interval = interval
+
+    def last(self, kind: MetricKind, **labels: str) -> float | None:
+        """The latest sample, if it is recent."""
+        return self._figure(kind, self.interval * _LATEST_INTERVALS, Samples.last, labels)
+
+    def average(self, kind: MetricKind, seconds: float, **labels: str) -> float | None:
+        """The mean over the last seconds."""
+        return self._figure(kind, seconds, Samples.average, labels)
+
+    def count(self, kind: MetricKind, seconds: float, **labels: str) -> int:
+        """How many samples of the last seconds there are."""
+        return len(self._select(kind, seconds, labels))
+
+    def _figure(
+        self, kind: MetricKind, seconds: float, figure: Callable[[Samples], float], labels: dict[str, str]
+    ) -> float | None:
+        try:
+            return figure(self._select(kind, seconds, labels))
+        except NoSamplesError:
+            return None
+
+    def _select(self, kind: MetricKind, seconds: float, labels: dict[str, str]) -> Samples:
+        now = round(self._clock.now().timestamp() * 1000)
+        return self._cache.select(kind, now - round(seconds * 1000), now, **labels)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSources:
+    """Where the parts of a snapshot are."""
+
+    states: StatesInformer
+    policy: EnforcedPolicy
+    usage: RecentUsage
+    layout: CgroupLayout
+    executor: Executor
+    topology: Callable[[], CPUTopology | None]
+    cpu_manager_policy: Callable[[], str]
+
+
+def take_snapshot(sources: SnapshotSources) -> Snapshot:
+    """Now. What cannot be read is None."""
+    usage, policy = sources.usage, sources.policy.spec
+    applications = policy.host_applications if policy is not None else []
+    cores = {each.name: usage.last(kinds.HOST_APPLICATION_CPU_USAGE, host_app_name=each.name) for each in applications}
+    return Snapshot(
+        node=sources.states.node,
+        policy=policy,
+        pods=tuple(_pod_usage(usage, pod) for pod in sources.states.pods if not pod.has_finished),
+        node_cpu=usage.last(kinds.NODE_CPU_USAGE),
+        node_memory=usage.last(kinds.NODE_MEMORY_USAGE),
+        host_applications={name: value for name, value in cores.items() if value is not None},
+        topology=sources.topology(),
+        best_effort=_best_effort(sources.layout, sources.executor),
+        cpu_manager_policy=sources.cpu_manager_policy(),
+    )
+
+
+def _pod_usage(usage: RecentUsage, pod: NodePod) -> PodUsage:
+    return PodUsage(
+        pod=pod,
+        cpu=usage.last(kinds.POD_CPU_USAGE, pod_uid=pod.uid),
+        memory=usage.last(kinds.POD_MEMORY_USAGE, pod_uid=pod.uid),
+        containers={
+            container.id: ContainerUsage(
+                cpu=usage.last(kinds.CONTAINER_CPU_USAGE, container_id=container.id),
+                throttled=usage.last(kinds.CONTAINER_CPU_THROTTLED, container_id=container.id),
+            )
+            for container in pod.containers
+        },
+    )
+
+
+def _best_effort(layout: CgroupLayout, executor: Executor) -> BestEffortCgroups | None:
+    """The folders that there are, whoever made them: a pod may have its cgroup before kubelet tells of it."""
+    root = layout.qos(KubernetesQoS.BEST_EFFORT)
+    folder = layout.folder("cpu", root)
+    if not os.path.isdir(folder):
+        return None
+    pods = tuple(f"{root}/{name}" for name in _subfolders(folder))
+    containers = tuple(f"{pod}/{name}" for pod in pods for name in _subfolders(layout.folder("cpu", pod)))
+    quota, cpuset = executor.present(Target(CPU_QUOTA, root)), executor.present(Target(CPUSET, root))
+    return BestEffortCgroups(
+        root=root,
+        pods=pods,
+        containers=containers,
+        quota=quota if isinstance(quota, int) else None,
+        cpuset=cpuset if isinstance(cpuset, frozenset) else None,
+    )
+
+
+def _subfolders(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        # It went between two listings, as pods do.
+        return []
+
+
+def node_cpu_average(usage: RecentUsage, policy: NodeSLOSpec | None) -> float | None:
+    """Cores of the node over the window of the policy's evictions."""
+    return usage.average(kinds.NODE_CPU_USAGE, _window(usage, policy))
+
+
+def best_effort_cpu(usage: RecentUsage, policy: NodeSLOSpec | None) -> BestEffortCPU | None:
+    """What best-effort pods use, request and may use, in milli-CPU; None where one of the figures is not known."""
+    window = _window(usage, policy)
+    averages, latest, counts = [], [], []
+    for allocation in ("usage", "request", "real-limit"):
+        labels = {"be_resource": "cpu", "be_allocation": allocation}
+        averages.append(usage.average(kinds.NODE_BE, window, **labels))
+        latest.append(usage.last(kinds.NODE_BE, **labels))
+        counts.append(usage.count(kinds.NODE_BE, window, **labels))
+    used, requested, limit, last_used, last_requested, last_limit = (*averages, *latest)
+    if used is None or requested is None or limit is None:
+        return None
+    if last_used is None or last_requested is None or last_limit is None:
+        return None
+    is_complete = min(counts) * usage.interval >= window / 3
+    return BestEffortCPU(used, requested, limit, last_used, last_requested, last_limit, is_complete)
+
+
+def _window(usage: RecentUsage, policy: NodeSLOSpec | None) -> float:
+    threshold = policy.resource_used_threshold_with_be if policy is not None else None
+    seconds = threshold.cpu_evict_time_window_seconds if threshold is not None else None
+    return max(usage.interval, float(seconds or 0))
+
+
+def read_resctrl(host: Host, layout: CgroupLayout, snapshot: Snapshot) -> Resctrl | None:
+    """What there is of caches and bandwidth to share out, and the tasks of the pods; None where there is none."""
+    # Most machines have none, and to look at the flags of a hundred CPUs every second costs more than to look here.
+    if not exists(f"{host.sys_fs}/resctrl/schemata") or isinstance(resctrl.probe_allocation(host), Unavailable):
+        return None
+    try:
+        mask = int(read_text(f"{host.sys_fs}/resctrl/info/L3/cbm_mask"), 16)
+        caches = tuple(resctrl.read_schemata(host).l3_masks)
+    except (FileError, ValueError):
+        return None
+    reader = CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
+    tasks: dict[str, frozenset[int]] = {}
+    for usage in snapshot.pods:
+        found: set[int] = set()
+        for container in usage.pod.containers:
+            # It may have ended since kubelet told of it.
+            with suppress(FileError):
+                found.update(reader.tasks(container.cgroup))
+        tasks[usage.pod.uid] = frozenset(found)
+    return Resctrl(mask, caches, read_basic_info(host, None).vendor, tasks)

@@ -1,0 +1,59 @@
+"""The policy that is enforced: the node's NodeSLO, less the sections that hold invalid values.
+
+koord-manager and its webhook check what a user writes, but a NodeSLO can be written past them. A section with a value
+out of its bounds is not used: what it said when it was last valid stays in force, else the agent's defaults, and the
+values are named in an event of the NodeSLO.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from koordinator.api.nodeslo import NodeSLOSpec
+from koordinator.model.slo_configuration.complete_node_slo import complete_node_slo_spec
+from koordinator.model.slo_configuration.field_ranges import range_errors
+
+_SECTIONS: Final = {
+    "resource_used_threshold_with_be": "resourceUsedThresholdWithBE",
+    "resource_qos_strategy": "resourceQOSStrategy",
+    "cpu_burst_strategy": "cpuBurstStrategy",
+    "system_strategy": "systemStrategy",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidSection:
+    """``errors``: the path of each invalid field -> what is allowed there."""
+
+    name: str
+    errors: dict[str, str]
+
+    def __str__(self) -> str:
+        what = "; ".join(f"{path}: {text}" for path, text in sorted(self.errors.items()))
+        return f"spec.{self.name} is not used, what it said before stays in force: {what}"
+
+
+class EnforcedPolicy:
+    """Call ``accept`` with every NodeSLO, completed with the agent's defaults."""
+
+    def __init__(self) -> None:
+        self._defaults = complete_node_slo_spec(NodeSLOSpec())
+        self.spec: NodeSLOSpec | None = None
+        """What is in force; None until there was a NodeSLO."""
+
+    def accept(self, spec: NodeSLOSpec) -> tuple[InvalidSection, ...]:
+        """Take what is valid of it. The result says what is not."""
+        invalid: list[InvalidSection] = []
+        last_good = self.spec or self._defaults
+        kept: dict[str, Any] = {}
+        for name, wire_name in _SECTIONS.items():
+            section = getattr(spec, name)
+            errors = range_errors(section, section, wire_name) if section is not None else {}
+            if errors:
+                invalid.append(InvalidSection(wire_name, errors))
+                kept[name] = getattr(last_good, name)
+        self.spec = msgspec.structs.replace(spec, **kept)
+        return tuple(invalid)

@@ -1,0 +1,228 @@
+"""CPU burst: latency-sensitive containers may exceed their CPU limit for a moment.
+
+Two means. *Kernel burst* (``cpu.cfs_burst_us``) lets a container use what it has saved in earlier periods. *Quota
+burst* raises the quota of a container that was throttled by a fifth a round and lowers it again, within a budget of
+tokens that fills while the container is below its limit (pkg/koordlet/qosmanager/plugins/cpuburst).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Final
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api import cpu_burst as policies
+from koordinator.api.codec import DecodeError, decode
+from koordinator.api.cpu_burst import CPUBurstConfig, CPUBurstStrategy
+from koordinator.api.pod import Container, Pod
+from koordinator.api.qos import QoSClass, qos_class_raw
+from koordinator.koordlet.executor.wishes import Priority, Wish
+from koordinator.koordlet.pods import PodContainer
+from koordinator.koordlet.qos.snapshot import Decision, PodUsage, Snapshot
+from koordinator.model.pod_requests import pod_requests
+from koordinator.node.cgroup_reader import NO_LIMIT
+from koordinator.node.kernel_files import CPU_BURST, CPU_QUOTA, PERIOD, Target, quota_of_milli
+
+Uniform = Callable[[float, float], float]
+"""A random number between two."""
+
+OWNER: Final = "CPUBurst"
+_WITH_KERNEL_BURST: Final = (policies.CPU_BURST_ONLY, policies.AUTO)
+_WITH_QUOTA_BURST: Final = (policies.CFS_QUOTA_BURST_ONLY, policies.AUTO)
+_OF_OTHERS: Final = (QoSClass.LSE, QoSClass.LSR, QoSClass.BE)
+_UP: Final = 1.2
+_DOWN: Final = 0.8
+_COOLING: Final = 0.9
+_FULL: Final = 100
+_SAVING: Final = 60
+"""Percent of the limit: above the first tokens are spent, below the second they are saved."""
+
+
+class NodeLoad(Enum):
+    """How busy the CPUs are that latency-sensitive pods share."""
+
+    IDLE = "idle"
+    COOLING = "cooling"
+    OVERLOAD = "overload"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What a container may still burst, in percent of its limit times seconds, as of ``at`` (monotonic seconds)."""
+
+    left: float
+    capacity: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class BurstState:
+    """What has to be remembered from round to round, by the container's ID."""
+
+    tokens: Mapping[str, Tokens] = field(default_factory=dict)
+    quotas: Mapping[str, int] = field(default_factory=dict)
+    """The quotas that were wished last, in microseconds."""
+
+
+def decide(
+    snapshot: Snapshot, state: BurstState, now: float, uniform: Uniform, *, is_enabled: bool = True
+) -> tuple[Decision, BurstState]:
+    """Bursts and quotas of all containers that may burst; the second is the state for the next round.
+
+    ``now`` in monotonic seconds. Where the gate is off nothing bursts: bursts are 0 and quotas those of the limits.
+    """
+    if snapshot.policy is None or snapshot.policy.cpu_burst_strategy is None:
+        return Decision(None, "the node has no NodeSLO"), state
+    strategy = snapshot.policy.cpu_burst_strategy
+    load = node_load(snapshot, strategy)
+    wishes: list[Wish] = []
+    tokens: dict[str, Tokens] = {}
+    quotas: dict[str, int] = {}
+    for usage in snapshot.pods:
+        pod = usage.pod.pod
+        if qos_class_raw(pod) in _OF_OTHERS or pod.status.phase not in ("Pending", "Running"):
+            continue
+        config, priority = pod_config(pod, strategy)
+        if not is_enabled:
+            config, priority = CPUBurstConfig(policy=policies.NONE), Priority.RELEASE
+        round_ = _PodRound(usage, config, priority, load, now)
+        wishes += round_.kernel_burst()
+        wishes += round_.quota_burst(state, tokens, quotas, uniform)
+    reason = "the gate CPUBurst is off" if not is_enabled else f"the node is {load.value}"
+    return Decision(tuple(wishes), reason), BurstState(tokens, quotas)
+
+
+def pod_config(pod: Pod, strategy: CPUBurstStrategy) -> tuple[CPUBurstConfig, Priority]:
+    """The node's strategy with the fields of the pod's annotation before it; bad JSON changes nothing."""
+    config = CPUBurstConfig(
+        policy=strategy.policy,
+        cpu_burst_percent=strategy.cpu_burst_percent,
+        cfs_quota_burst_percent=strategy.cfs_quota_burst_percent,
+        cfs_quota_burst_period_seconds=strategy.cfs_quota_burst_period_seconds,
+    )
+    text = pod.metadata.annotations.get(annotation_keys.CPU_BURST)
+    if not text:
+        return config, Priority.POLICY
+    try:
+        given = decode(text, CPUBurstConfig)
+    except DecodeError:
+        return config, Priority.POLICY
+    names = ("policy", "cpu_burst_percent", "cfs_quota_burst_percent", "cfs_quota_burst_period_seconds")
+    values = {name: getattr(given, name) for name in names}
+    merged = {name: getattr(config, name) if value in (None, "") else value for name, value in values.items()}
+    return CPUBurstConfig(**merged), Priority.POD
+
+
+def node_load(snapshot: Snapshot, strategy: CPUBurstStrategy) -> NodeLoad:
+    """How the CPUs that are not given to LSE and LSR pods are used by what is neither theirs nor best-effort."""
+    if snapshot.node_cpu is None or not snapshot.cpus or strategy.share_pool_threshold_percent is None:
+        return NodeLoad.UNKNOWN
+    total, used = float(len(snapshot.cpus)), snapshot.node_cpu
+    for usage in snapshot.pods:
+        qos = qos_class_raw(usage.pod.pod)
+        if qos in (QoSClass.LSE, QoSClass.LSR):
+            total -= pod_requests(usage.pod.pod).get("cpu", 0) / 1e9
+        if qos in _OF_OTHERS:
+            used -= usage.cpu or 0.0
+    ratio, threshold = (used / total if total > 0 else 1.0), strategy.share_pool_threshold_percent / 100
+    if ratio >= threshold:
+        return NodeLoad.OVERLOAD
+    return NodeLoad.COOLING if ratio >= threshold * _COOLING else NodeLoad.IDLE
+
+
+@dataclass(frozen=True, slots=True)
+class _PodRound:
+    """One pod in one round."""
+
+    usage: PodUsage
+    config: CPUBurstConfig
+    priority: Priority
+    load: NodeLoad
+    now: float
+
+    def kernel_burst(self) -> list[Wish]:
+        total, wishes = 0, []
+        percent = self.config.cpu_burst_percent or 0
+        percent = percent if self.config.policy in _WITH_KERNEL_BURST else 0
+        reason = f"policy {self.config.policy}: {percent} percent of the limit"
+        for container, spec in self._containers():
+            # Kernels of kernel.org take no burst above the quota.
+            quota = quota_of_milli(_limit_milli(spec))
+            burst = min(math.trunc(_limit_milli(spec) / 1000 * percent / 100 * PERIOD), max(quota, 0))
+            total += burst
+            wishes.append(Wish(OWNER, Target(CPU_BURST, container.cgroup), burst, reason, self.priority))
+        if wishes:
+            pod_burst = min(total, max(self._pod_base(), 0)) if self._pod_base() != NO_LIMIT else 0
+            wishes.append(Wish(OWNER, Target(CPU_BURST, self.usage.pod.cgroup), pod_burst, reason, self.priority))
+        return wishes
+
+    def quota_burst(
+        self, state: BurstState, tokens: dict[str, Tokens], quotas: dict[str, int], uniform: Uniform
+    ) -> list[Wish]:
+        wishes: list[Wish] = []
+        raised = 0
+        for container, spec in self._containers():
+            base = quota_of_milli(_limit_milli(spec))
+            if base == NO_LIMIT:
+                continue
+            allowed = True
+            if (seconds := self.config.cfs_quota_burst_period_seconds) is None or seconds >= 0:
+                spent = self._spend(container, spec, state.tokens.get(container.id), uniform)
+                tokens[container.id] = spent
+                allowed = spent.left > 0
+            quota, reason = self._quota(container, base, state.quotas.get(container.id, base), allowed)
+            quotas[container.id] = quota
+            raised += quota - base
+            wishes.append(Wish(OWNER, Target(CPU_QUOTA, container.cgroup), quota, reason, self.priority))
+        if wishes and (base := self._pod_base()) != NO_LIMIT:
+            reason = f"its containers have {raised} us more than their limits"
+            wishes.append(Wish(OWNER, Target(CPU_QUOTA, self.usage.pod.cgroup), base + raised, reason, self.priority))
+        return wishes
+
+    def _quota(self, container: PodContainer, base: int, current: int, allowed: bool) -> tuple[int, str]:
+        percent = self.config.cfs_quota_burst_percent
+        ceiling = max(math.trunc(base * percent / 100), base) if percent is not None else base
+        throttled = self.usage.containers[container.id].throttled if container.id in self.usage.containers else None
+        if self.config.policy not in _WITH_QUOTA_BURST:
+            return base, f"policy {self.config.policy}"
+        if not allowed:
+            factor, reason = _DOWN, "its tokens are spent"
+        elif self.load is NodeLoad.OVERLOAD:
+            factor, reason = _DOWN, "the node is overloaded"
+        elif throttled is not None and throttled > 0 and self.load is NodeLoad.IDLE:
+            factor, reason = _UP, "it was throttled"
+        else:
+            factor, reason = 1.0, "there is no reason to change it"
+        return min(max(math.trunc(current * factor), base), ceiling), reason
+
+    def _spend(self, container: PodContainer, spec: Container, before: Tokens | None, uniform: Uniform) -> Tokens:
+        percent = self.config.cfs_quota_burst_percent or 0
+        period = self.config.cfs_quota_burst_period_seconds or 0
+        capacity = float(period * max(percent - _FULL, 0))
+        if before is None or before.capacity != capacity:
+            return Tokens(math.trunc(capacity * uniform(0, 0.5)), capacity, self.now)
+        # A clock that was set back takes nothing away and gives nothing.
+        seconds = max(self.now - before.at, 0.0)
+        cpu = self.usage.containers[container.id].cpu if container.id in self.usage.containers else None
+        used = 100 if cpu is None else math.trunc(cpu * 1000 / _limit_milli(spec) * 100)
+        change = (_FULL - used) * seconds if used >= _FULL or used < _SAVING else 0.0
+        return replace(before, left=max(min(before.left + change, capacity), -capacity), at=self.now)
+
+    def _containers(self) -> list[tuple[PodContainer, Container]]:
+        specs = {container.name: container for container in self.usage.pod.pod.spec.containers}
+        return [(each, specs[each.name]) for each in self.usage.pod.containers if each.name in specs]
+
+    def _pod_base(self) -> int:
+        """The quota that kubelet gives the pod: none if one of its containers has none."""
+        limits = [_limit_milli(container) for container in self.usage.pod.pod.spec.containers]
+        return quota_of_milli(sum(limits)) if limits and all(limit > 0 for limit in limits) else NO_LIMIT
+
+
+def _limit_milli(container: Container) -> int:
+    """Rounded up; 0 for no limit."""
+    limit = container.resources.limits.get("cpu")
+    return 0 if limit is None else -(-limit.nanos // 10**6)

@@ -1,0 +1,254 @@
+"""CPU suppress: best-effort pods get what latency-sensitive pods leave of the node's CPU, up to a threshold.
+
+    budget = capacity * threshold - pods that are not best-effort - programs beside Kubernetes - system
+
+Two policies. ``cfsQuota`` writes the budget as the quota of the BestEffort folder; it falls at once and rises by a
+tenth of the node a round. ``cpuset`` leaves the BestEffort folders so many CPUs, at least two; it shrinks at once and
+grows by a tenth of the node's CPUs a round (pkg/koordlet/qosmanager/plugins/cpusuppress).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable
+from itertools import pairwise
+from typing import Final
+
+from koordinator.api.node import Node
+from koordinator.api.qos import QoSClass, qos_class_raw
+from koordinator.api.resource_threshold import CFS_QUOTA_SUPPRESS_POLICY, ResourceThresholdStrategy
+from koordinator.koordlet.executor.wishes import Priority, Wish
+from koordinator.koordlet.qos.snapshot import (
+    STATIC,
+    BestEffortCgroups,
+    Decision,
+    Snapshot,
+    capacity_milli,
+    cpu_list_or_none,
+    is_suppressed_host_application,
+    node_reservation,
+    pod_cpus,
+    reserved_cpus,
+)
+from koordinator.node.cgroup_reader import NO_LIMIT
+from koordinator.node.cpu_topology import LogicalCPU
+from koordinator.node.kernel_files import CPU_QUOTA, CPUSET, PERIOD, Target
+
+OWNER: Final = "BECPUSuppress"
+LEAST_QUOTA: Final = 2000
+"""Microseconds in 100 ms: what best-effort pods keep however busy the node is."""
+LEAST_CPUS: Final = 2
+_SMALLEST_CHANGE: Final = 0.01
+"""Of the node: a smaller change of the quota is not worth a write."""
+_GROWTH: Final = 0.1
+"""Of the node: the most that is given back in one round."""
+
+
+def decide(snapshot: Snapshot, *, is_enabled: bool = True, is_cpu_managed: bool = False) -> Decision:
+    """The quota and the CPUs of best-effort pods; the switches are the gates BECPUSuppress and BECPUManager.
+
+    Where the feature is off, by gate or by policy, everything gets back what kubelet gives it.
+    """
+    cgroups = snapshot.best_effort
+    if cgroups is None:
+        return Decision((), "kubelet has made no folder for BestEffort pods yet")
+    if not is_enabled:
+        return _released(snapshot, cgroups, "the gate BECPUSuppress is off", frozenset())
+    if snapshot.policy is None or snapshot.policy.resource_used_threshold_with_be is None:
+        return Decision(None, "the node has no NodeSLO")
+    strategy = snapshot.policy.resource_used_threshold_with_be
+    if is_cpu_managed:
+        return _released(snapshot, cgroups, "the gate BECPUManager is on", _allocated_containers(snapshot))
+    if not strategy.enable:
+        return _released(snapshot, cgroups, "the NodeSLO does not enable it", frozenset())
+    budget = cpu_budget(snapshot, strategy)
+    if isinstance(budget, str):
+        return Decision(None, budget)
+    assert snapshot.node is not None
+    reason = f"{budget} milli-CPU are left for best-effort pods"
+    if strategy.cpu_suppress_policy == CFS_QUOTA_SUPPRESS_POLICY:
+        return _by_quota(snapshot, snapshot.node, cgroups, budget, reason)
+    return _by_cpuset(snapshot, snapshot.node, cgroups, budget, reason)
+
+
+def cpu_budget(snapshot: Snapshot, strategy: ResourceThresholdStrategy) -> int | str:
+    """Milli-CPU for best-effort pods; it may be negative. A text says what is missing to compute it."""
+    node = snapshot.node
+    if node is None or not snapshot.pods:
+        return "the Node or its pods are not known yet"
+    if snapshot.node_cpu is None:
+        return "the node's use of CPU is not known"
+    if strategy.cpu_suppress_threshold_percent is None:
+        return "the NodeSLO has no cpuSuppressThresholdPercent"
+    capacity = capacity_milli(node)
+    others = sum(usage.cpu or 0.0 for usage in snapshot.pods if not usage.is_best_effort)
+    programs, other_programs = _host_applications(snapshot)
+    used = sum(usage.cpu or 0.0 for usage in snapshot.pods) + programs
+    system = max(math.trunc((snapshot.node_cpu - used) * 1000), 0, _reserved_milli(node))
+    budget = capacity * strategy.cpu_suppress_threshold_percent // 100
+    budget -= math.trunc(others * 1000) + math.trunc(other_programs * 1000) + system
+    if strategy.cpu_suppress_min_percent is not None:
+        budget = max(budget, capacity * strategy.cpu_suppress_min_percent // 100)
+    return budget
+
+
+def _host_applications(snapshot: Snapshot) -> tuple[float, float]:
+    """Cores of all programs beside Kubernetes that were measured, and of those that are not held down."""
+    applications = snapshot.policy.host_applications if snapshot.policy else []
+    known = [
+        (each, snapshot.host_applications[each.name])
+        for each in applications
+        if each.name in snapshot.host_applications
+    ]
+    return (
+        sum(cores for _, cores in known),
+        sum(cores for application, cores in known if not is_suppressed_host_application(application)),
+    )
+
+
+def _reserved_milli(node: Node) -> int:
+    allocatable = node.status.allocatable.get("cpu")
+    kept = capacity_milli(node) - allocatable.nanos // 10**6 if allocatable is not None else 0
+    reservation = node_reservation(node)
+    cpus = len(cpu_list_or_none(reservation.reserved_cpus)) * 1000
+    amount = reservation.resources.get("cpu")
+    return max(kept, 0, cpus or (amount.nanos // 10**6 if amount is not None else 0))
+
+
+def _by_quota(snapshot: Snapshot, node: Node, cgroups: BestEffortCgroups, budget: int, reason: str) -> Decision:
+    quota = next_quota(
+        budget, cgroups.quota if cgroups.quota is not None else NO_LIMIT, -(-capacity_milli(node) // 1000)
+    )
+    wishes = [Wish(OWNER, Target(CPU_QUOTA, cgroups.root), quota, reason)]
+    # Below the root nobody has a limit of kubelet's: a pod without CPU limits is what makes it BestEffort.
+    lifted = f"the quota of {cgroups.root} is what limits best-effort pods"
+    wishes += [
+        Wish(OWNER, Target(CPU_QUOTA, folder), NO_LIMIT, lifted) for folder in (*cgroups.pods, *cgroups.containers)
+    ]
+    wishes += _cpuset_release(snapshot, cgroups, "the policy is cfsQuota", frozenset())
+    return Decision(tuple(wishes), reason, {"budget_milli": budget, "quota": quota})
+
+
+def next_quota(budget: int, current: int, cores: int) -> int:
+    """The quota of the BestEffort folder in microseconds, from the present one (-1 for none) on a node of ``cores``."""
+    wanted = max(budget * PERIOD // 1000, LEAST_QUOTA)
+    whole = cores * PERIOD
+    if current == NO_LIMIT:
+        return wanted
+    if abs(wanted - current) < whole * _SMALLEST_CHANGE and wanted != LEAST_QUOTA:
+        return current
+    return min(wanted, current + math.trunc(whole * _GROWTH))
+
+
+def _by_cpuset(snapshot: Snapshot, node: Node, cgroups: BestEffortCgroups, budget: int, reason: str) -> Decision:
+    if snapshot.topology is None or cgroups.cpuset is None:
+        return Decision(None, "the CPUs of the node, or those of BestEffort pods, are not known")
+    shared, dedicated = _pools(snapshot, node)
+    count = next_cpu_count(budget, len(cgroups.cpuset), len(snapshot.cpus), len(shared) + len(dedicated))
+    from_dedicated = count * len(dedicated) // (len(shared) + len(dedicated)) if count else 0
+    chosen = choose_cpus(from_dedicated, dedicated) | choose_cpus(count - from_dedicated, shared)
+    if not chosen:
+        return Decision(None, "every CPU is kept for somebody else")
+    recovered = _recovery_set(snapshot)
+    wishes = _quota_release(cgroups, "the policy is cpuset")
+    # Under its static policy kubelet itself writes the CPUs of BestEffort and of pods, again and again.
+    folders_above = recovered if snapshot.cpu_manager_policy == STATIC else chosen
+    wishes += [Wish(OWNER, Target(CPUSET, folder), folders_above, reason) for folder in (cgroups.root, *cgroups.pods)]
+    wishes += [Wish(OWNER, Target(CPUSET, folder), chosen, reason) for folder in cgroups.containers]
+    return Decision(tuple(wishes), reason, {"budget_milli": budget, "cpus": len(chosen)})
+
+
+def next_cpu_count(budget: int, current: int, cpus: int, eligible: int) -> int:
+    """How many CPUs best-effort pods get, of ``eligible`` ones on a node of ``cpus``, from ``current`` ones."""
+    wanted = max(-(-budget // 1000), LEAST_CPUS)
+    return min(wanted, current + math.ceil(cpus * _GROWTH) if wanted > current else wanted, eligible)
+
+
+def _pools(snapshot: Snapshot, node: Node) -> tuple[list[LogicalCPU], list[LogicalCPU]]:
+    """CPUs that are shared, and those of LSR pods, which let best-effort pods on; CPUs of LSE pods are in neither."""
+    assert snapshot.topology is not None
+    excluded = reserved_cpus(node)
+    owner = {cpu: qos_class_raw(usage.pod.pod) for usage in snapshot.pods for cpu in pod_cpus(usage.pod.pod)}
+    eligible = [cpu for cpu in snapshot.topology.cpus if cpu.cpu not in excluded]
+    dedicated = [cpu for cpu in eligible if owner.get(cpu.cpu) is QoSClass.LSR]
+    return [cpu for cpu in eligible if owner.get(cpu.cpu) not in (QoSClass.LSR, QoSClass.LSE)], dedicated
+
+
+def choose_cpus(count: int, cpus: Iterable[LogicalCPU]) -> frozenset[int]:
+    """``count`` of the CPUs: whole cores first, spread over the NUMA nodes; all of them if there are not that many.
+
+    Nodes are visited in turn, those with the most CPUs first: a pair of siblings at each visit while two are wanted
+    and some node has a pair, then one at each visit.
+    """
+    buckets = _buckets(cpus)
+    chosen: set[int] = set()
+    count = min(count, sum(map(len, buckets)))
+    turn = 0
+    while count - len(chosen) >= 2:
+        pairs_before = len(chosen)
+        for visited in range(len(buckets)):
+            if count - len(chosen) < 2:
+                turn = visited
+                break
+            chosen.update(_first_pair(buckets[visited], chosen))
+        if len(chosen) == pairs_before:
+            break
+    while len(chosen) < count:
+        free = [cpu.cpu for cpu in buckets[turn % len(buckets)] if cpu.cpu not in chosen]
+        chosen.update(free[:1])
+        turn += 1
+    return frozenset(chosen)
+
+
+def _buckets(cpus: Iterable[LogicalCPU]) -> list[list[LogicalCPU]]:
+    buckets: dict[tuple[int, int], list[LogicalCPU]] = {}
+    for cpu in sorted(cpus, key=lambda cpu: (cpu.core, cpu.cpu)):
+        buckets.setdefault((cpu.numa_node, cpu.socket), []).append(cpu)
+    return sorted(buckets.values(), key=lambda bucket: (-len(bucket), min(cpu.cpu for cpu in bucket)))
+
+
+def _first_pair(bucket: list[LogicalCPU], chosen: Collection[int]) -> tuple[int, ...]:
+    free = [cpu for cpu in bucket if cpu.cpu not in chosen]
+    for one, other in pairwise(free):
+        if one.core == other.core:
+            return one.cpu, other.cpu
+    return ()
+
+
+def _recovery_set(snapshot: Snapshot) -> frozenset[int]:
+    """What BestEffort pods have without suppression: everything but what others have to themselves."""
+    exclusive = {
+        cpu
+        for usage in snapshot.pods
+        if qos_class_raw(usage.pod.pod) is QoSClass.LSE
+        for cpu in pod_cpus(usage.pod.pod)
+    }
+    reserved = reserved_cpus(snapshot.node) if snapshot.node is not None else frozenset()
+    return snapshot.cpus - reserved - exclusive
+
+
+def _allocated_containers(snapshot: Snapshot) -> frozenset[str]:
+    """Folders of containers whose CPUs are set by their pods' allocation."""
+    return frozenset(
+        container.cgroup for usage in snapshot.pods if pod_cpus(usage.pod.pod) for container in usage.pod.containers
+    )
+
+
+def _released(snapshot: Snapshot, cgroups: BestEffortCgroups, reason: str, kept: frozenset[str]) -> Decision:
+    wishes = _quota_release(cgroups, reason) + _cpuset_release(snapshot, cgroups, reason, kept)
+    return Decision(tuple(wishes), reason)
+
+
+def _quota_release(cgroups: BestEffortCgroups, reason: str) -> list[Wish]:
+    return [Wish(OWNER, Target(CPU_QUOTA, cgroups.root), NO_LIMIT, reason, Priority.RELEASE)]
+
+
+def _cpuset_release(snapshot: Snapshot, cgroups: BestEffortCgroups, reason: str, kept: frozenset[str]) -> list[Wish]:
+    cpus = _recovery_set(snapshot)
+    if not cpus:
+        return []
+    return [
+        Wish(OWNER, Target(CPUSET, folder), cpus, reason, Priority.RELEASE)
+        for folder in (cgroups.root, *cgroups.pods, *cgroups.containers)
+        if folder not in kept
+    ]

@@ -1,0 +1,171 @@
+"""What the strategies decide on: the node, its policy, its pods with what they use, and what the kernel shows now.
+
+Nothing here reads anything. A figure that is not known is None, and then what depends on it stays as it is: missing
+data never recovers anything and never takes anything away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+import msgspec
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api.codec import DecodeError, decode
+from koordinator.api.cpu_list import parse_cpu_list
+from koordinator.api.host_application import KUBEPODS_BEST_EFFORT, HostApplicationSpec
+from koordinator.api.meta import WireStruct
+from koordinator.api.node import Node
+from koordinator.api.node_reservation import NodeReservation
+from koordinator.api.nodeslo import NodeSLOSpec
+from koordinator.api.pod import Pod
+from koordinator.api.qos import KubernetesQoS, QoSClass, kubernetes_qos, qos_class_raw
+from koordinator.koordlet.executor.wishes import Wish
+from koordinator.koordlet.pods import NodePod
+from koordinator.node.cpu_topology import CPUTopology
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+STATIC: Final = "static"
+"""The policy of kubelet's CPU manager under which it gives CPUs to containers."""
+
+
+class SystemQoSResource(WireStruct):
+    """The annotation node.koordinator.sh/system-qos-resource: CPUs of the system's own processes."""
+
+    cpuset: str = ""
+    cpuset_exclusive: bool | None = None
+    """Whether pods keep off them; unset is yes."""
+
+
+class KubeletCPUManagerPolicy(WireStruct):
+    """The annotation kubelet.koordinator.sh/cpu-manager-policy of a NodeResourceTopology."""
+
+    policy: str = ""
+
+
+class PodCPUs(WireStruct):
+    """What the annotation scheduling.koordinator.sh/resource-status says of CPUs."""
+
+    cpuset: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerUsage:
+    """Cores over the last samples, and the share of its periods in which the container was throttled."""
+
+    cpu: float | None = None
+    throttled: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodUsage:
+    """A pod and what it uses: cores, and bytes without page cache."""
+
+    pod: NodePod
+    cpu: float | None = None
+    memory: float | None = None
+    containers: Mapping[str, ContainerUsage] = field(default_factory=dict)
+    """By the container's ID."""
+
+    @property
+    def is_best_effort(self) -> bool:
+        """Whether CPU suppress counts it among what it holds down."""
+        return qos_class_raw(self.pod.pod) is QoSClass.BE or kubernetes_qos(self.pod.pod) == KubernetesQoS.BEST_EFFORT
+
+
+@dataclass(frozen=True, slots=True)
+class BestEffortCgroups:
+    """What the kernel shows of the folders of BestEffort pods. Folders are relative."""
+
+    root: str
+    pods: tuple[str, ...] = ()
+    containers: tuple[str, ...] = ()
+    quota: int | None = None
+    """Microseconds in a period of the root, -1 for none."""
+    cpuset: frozenset[int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One moment. ``node_cpu`` in cores, ``node_memory`` in bytes."""
+
+    node: Node | None = None
+    policy: NodeSLOSpec | None = None
+    """With the agent's defaults, invalid values replaced by the last good ones."""
+    pods: tuple[PodUsage, ...] = ()
+    node_cpu: float | None = None
+    node_memory: float | None = None
+    host_applications: Mapping[str, float] = field(default_factory=dict)
+    """Cores by name, of those that were measured."""
+    topology: CPUTopology | None = None
+    best_effort: BestEffortCgroups | None = None
+    cpu_manager_policy: str = ""
+    """Of kubelet; empty where it is not known."""
+
+    @property
+    def cpus(self) -> frozenset[int]:
+        """Every CPU that is online."""
+        return frozenset(cpu.cpu for cpu in self.topology.cpus) if self.topology else frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a strategy wishes now. ``wishes`` None: a figure is missing, and what was wished before goes on."""
+
+    wishes: tuple[Wish, ...] | None
+    reason: str
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """What the decision was made of, for metrics and for whoever asks."""
+
+
+def capacity_milli(node: Node) -> int:
+    """Milli-CPU that the node has; 0 where it does not say."""
+    capacity = node.status.capacity.get("cpu")
+    return 0 if capacity is None else -(-capacity.nanos // 10**6)
+
+
+def node_reservation(node: Node) -> NodeReservation:
+    """What the node keeps for programs outside Kubernetes; nothing if the annotation cannot be read."""
+    return (
+        _annotation(node.metadata.annotations, annotation_keys.NODE_RESERVATION, NodeReservation) or NodeReservation()
+    )
+
+
+def reserved_cpus(node: Node) -> frozenset[int]:
+    """CPUs that pods keep off: the node's reservation, and the exclusive ones of the system."""
+    system = _annotation(node.metadata.annotations, annotation_keys.SYSTEM_QOS_RESOURCE, SystemQoSResource)
+    exclusive = system.cpuset if system is not None and system.cpuset_exclusive is not False else ""
+    return cpu_list_or_none(node_reservation(node).reserved_cpus) | cpu_list_or_none(exclusive)
+
+
+def pod_cpus(pod: Pod) -> frozenset[int]:
+    """The CPUs that the scheduler has given to a pod; none if it has none of its own."""
+    status = _annotation(pod.metadata.annotations, annotation_keys.RESOURCE_STATUS, PodCPUs)
+    return cpu_list_or_none(status.cpuset) if status is not None else frozenset()
+
+
+def cpu_list_or_none(text: str) -> frozenset[int]:
+    """The CPUs of a list; none where it is no list, which its author is told by whoever admits it."""
+    try:
+        return parse_cpu_list(text)
+    except ValueError:
+        return frozenset()
+
+
+def is_suppressed_host_application(application: HostApplicationSpec) -> bool:
+    """Whether a program beside Kubernetes is held down together with BestEffort pods."""
+    path = application.cgroup_path
+    return application.qos == QoSClass.BE and path is not None and path.base == KUBEPODS_BEST_EFFORT
+
+
+def _annotation(given: Mapping[str, str], key: str, kind: type[S]) -> S | None:
+    text = given.get(key)
+    if not text:
+        return None
+    try:
+        return decode(text, kind)
+    except DecodeError:
+        return None

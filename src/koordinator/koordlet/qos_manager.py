@@ -1,0 +1,212 @@
+"""Runs the strategies: each in its loop takes a snapshot, decides, and hands its wishes to the executor."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from koordinator.api.meta import ObjectReference
+from koordinator.api.nodeslo import NodeSLOSpec
+from koordinator.base.clock import Clock
+from koordinator.base.loops import Loop
+from koordinator.base.metrics import exponential_buckets
+from koordinator.koordlet import features
+from koordinator.koordlet.agent_metrics import PREFIX, AgentMetrics
+from koordinator.koordlet.audit.log import AuditEvent, AuditLog
+from koordinator.koordlet.command_line import Options
+from koordinator.koordlet.evictor import Evictor
+from koordinator.koordlet.executor.executor import Round
+from koordinator.koordlet.node_snapshot import (
+    SnapshotSources,
+    best_effort_cpu,
+    node_cpu_average,
+    read_resctrl,
+    take_snapshot,
+)
+from koordinator.koordlet.qos import class_resctrl, cpu_burst, cpu_suppress, eviction, memory_qos, system_config
+from koordinator.koordlet.qos.cpu_burst import BurstState
+from koordinator.koordlet.qos.snapshot import Decision, Snapshot
+from koordinator.kube.events import EventRecorder
+
+logger = logging.getLogger(__name__)
+
+COMPONENT: Final = "koordlet-qosManager"
+_DEADLINE: Final = 30.0
+_AUDIT_LEVEL: Final = 3
+_BUCKETS: Final = exponential_buckets(0.01, 4, 8)
+"""Milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """``decide`` runs every ``interval`` seconds; its wishes are those of the owner ``name``."""
+
+    name: str
+    interval: float
+    decide: Callable[[Snapshot], Decision]
+
+
+class QoSManager:
+    """Add its ``loops`` to the agent's."""
+
+    def __init__(
+        self,
+        options: Options,
+        sources: SnapshotSources,
+        evictor: Evictor,
+        metrics: AgentMetrics,
+        events: EventRecorder,
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        self._options = options
+        self._sources = sources
+        self._evictor = evictor
+        self._clock = clock
+        self._random = random
+        self._burst = BurstState()
+        # As the original: for CPU the first pause begins with the agent, for memory there is none before an eviction.
+        self._last_eviction = {"CPU": clock.monotonic(), "memory": -math.inf}
+        self._events = events
+        self._reasons: dict[str, str] = {}
+        self._figures: dict[str, Mapping[str, float]] = {}
+        self._export(metrics)
+        sources.states.on_node_slo(self._accept)
+        if (spec := sources.states.node_slo_spec) is not None:
+            self._accept(spec)
+
+    def loops(self) -> list[Loop]:
+        """One for each strategy whose interval is above 0."""
+        enforcement = self._options.enforcement
+        loops = [self._loop(strategy) for strategy in self._strategies() if strategy.interval > 0]
+        for resource, features_, interval, cool_down in (
+            ("CPU", eviction.CPU_FEATURES, enforcement.cpu_evict_interval, enforcement.cpu_evict_cool_down),
+            ("memory", eviction.MEMORY_FEATURES, enforcement.memory_evict_interval, enforcement.memory_evict_cool_down),
+        ):
+            enabled = [feature for feature in features_ if self._options.features.enabled(feature)]
+            if enabled and interval > 0:
+                loops.append(self._eviction_loop(resource, enabled, interval, cool_down))
+        return loops
+
+    def _strategies(self) -> list[Strategy]:
+        gates, enforcement = self._options.features, self._options.enforcement
+        interval, host, layout = enforcement.reconcile_interval, self._options.host, self._sources.layout
+        strategies = [
+            Strategy(
+                cpu_suppress.OWNER,
+                enforcement.cpu_suppress_interval,
+                lambda snapshot: cpu_suppress.decide(
+                    snapshot,
+                    is_enabled=gates.enabled(features.BE_CPU_SUPPRESS),
+                    is_cpu_managed=gates.enabled(features.BE_CPU_MANAGER),
+                ),
+            ),
+            Strategy(cpu_burst.OWNER, interval, self._decide_burst),
+            Strategy(
+                class_resctrl.OWNER,
+                interval,
+                lambda snapshot: class_resctrl.decide(
+                    snapshot, read_resctrl(host, layout, snapshot), is_enabled=gates.enabled(features.RDT_RESCTRL)
+                ),
+            ),
+        ]
+        # What these two write has no value of kubelet's to go back to: where they are off they write nothing.
+        if gates.enabled(features.CGROUP_RECONCILE):
+            strategies.append(
+                Strategy(memory_qos.OWNER, interval, lambda snapshot: memory_qos.decide(snapshot, layout))
+            )
+        if gates.enabled(features.SYSTEM_CONFIG):
+            strategies.append(Strategy(system_config.OWNER, interval, system_config.decide))
+        return strategies
+
+    def _decide_burst(self, snapshot: Snapshot) -> Decision:
+        is_enabled = self._options.features.enabled(features.CPU_BURST)
+        decision, self._burst = cpu_burst.decide(
+            snapshot, self._burst, self._clock.monotonic(), self._random.uniform, is_enabled=is_enabled
+        )
+        return decision
+
+    def _eviction_loop(self, resource: str, enabled: list[eviction.Feature], interval: float, cool_down: float) -> Loop:
+        async def evict() -> None:
+            now = self._clock.monotonic()
+            if now - self._last_eviction[resource] < cool_down:
+                return
+            snapshot = take_snapshot(self._sources)
+            present = {usage.pod.uid for usage in snapshot.pods}
+            usage, policy = self._sources.usage, self._sources.policy.spec
+            inputs = eviction.Inputs(snapshot, best_effort_cpu(usage, policy), node_cpu_average(usage, policy))
+            plan = eviction.plan(inputs, enabled)
+            self._say(f"evictions for {resource}", "; ".join(plan.problems) or "settings are valid")
+            if await self._evictor.carry_out(plan, present):
+                self._last_eviction[resource] = now
+
+        return Loop(f"evictions for {resource}", evict, interval, _DEADLINE)
+
+    def _say(self, name: str, text: str) -> None:
+        """A reason, once."""
+        if self._reasons.get(name) != text:
+            logger.debug("%s: %s", name, text)
+            self._reasons[name] = text
+
+    def _loop(self, strategy: Strategy) -> Loop:
+        async def enforce() -> None:
+            self._enforce(strategy)
+
+        return Loop(strategy.name, enforce, strategy.interval, _DEADLINE)
+
+    def _enforce(self, strategy: Strategy) -> None:
+        decision = strategy.decide(take_snapshot(self._sources))
+        self._say(strategy.name, decision.reason)
+        if decision.wishes is None:
+            return
+        self._figures[strategy.name] = decision.figures
+        self._sources.executor.submit(strategy.name, decision.wishes)
+        self._sources.executor.apply()
+
+    def _accept(self, spec: NodeSLOSpec) -> None:
+        name = self._options.node_name
+        regarding = ObjectReference("slo.koordinator.sh/v1alpha1", "NodeSLO", "", name)
+        for section in self._sources.policy.accept(spec):
+            logger.warning("NodeSLO %s: %s", name, section)
+            self._events.event(regarding, "Warning", "InvalidNodeSLO", "Enforcing", str(section))
+
+    def _export(self, metrics: AgentMetrics) -> None:
+        metrics.latest(
+            "be_suppress_cpu_cores",
+            "Number of cores suppress by koordlet",
+            ("type",),
+            lambda: _suppressed(self._figures.get(cpu_suppress.OWNER, {})),
+        )
+
+
+def _suppressed(figures: Mapping[str, float]) -> list[tuple[tuple[str, ...], float]]:
+    if "quota" in figures:
+        return [(("cfsQuota",), figures["quota"] / 100_000)]
+    return [(("cpuset",), figures["cpus"])] if "cpus" in figures else []
+
+
+def account_for_rounds(metrics: AgentMetrics, audit: AuditLog | None) -> Callable[[Round], None]:
+    """What records every write of an executor: in the audit log, and how long it took in the metrics."""
+    durations = metrics.internal.distribution(
+        f"{PREFIX}resource_update_duration_milliseconds",
+        "time duration of resource update, in milliseconds",
+        ("type", "status"),
+        buckets=_BUCKETS,
+    )
+
+    def account(finished: Round) -> None:
+        for written in finished.written:
+            kind = written.verdict.target.file.root.value
+            durations.labels(kind, "success").observe(written.seconds * 1000)
+            if audit is not None:
+                message = f"update {written.path} to {written.text.strip()} ({written.verdict.winner.reason})"
+                event = AuditEvent(type="node", reason=written.verdict.winner.owner, message=message)
+                audit.record(event, _AUDIT_LEVEL)
+        for failed in finished.failed:
+            durations.labels(failed.verdict.target.file.root.value, "failed").observe(0.0)
+
+    return account

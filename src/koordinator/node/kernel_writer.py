@@ -1,0 +1,78 @@
+"""The one place that opens a file of the kernel for writing.
+
+Only the executor of koordlet writes what limits or protects pods: every other module says what it wishes, so that two
+features cannot undo each other's writes, and everything that was written can be accounted for. The collector of cold
+pages switches its own scanner on. tests/koordlet/test_one_writer.py sees to that.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Protocol
+
+from koordinator.node.errors import FileError, file_error
+from koordinator.node.host import read_file
+
+
+class RefusedWriteError(FileError):
+    """The kernel did not take a value; ``code`` is the name of its error, such as EINVAL or EBUSY."""
+
+    def __init__(self, path: str, content: str, error: OSError) -> None:
+        self.code = errno.errorcode.get(error.errno or 0, str(error.errno))
+        super().__init__(path, f"{content.strip()[:80]!r} was refused: {self.code} ({error.strerror})")
+
+
+class KernelFiles(Protocol):
+    """Files by their absolute paths."""
+
+    def read(self, path: str) -> str:
+        """FileError if there is none to read."""
+        ...
+
+    def write(self, path: str, content: str) -> None:
+        """In one system call. MissingFileError if there is no such file, RefusedWriteError if it does not take it."""
+        ...
+
+    def exists(self, path: str) -> bool: ...
+
+    def make_folder(self, path: str) -> None:
+        """A group of resctrl. RefusedWriteError if the kernel has no room for one more."""
+        ...
+
+
+class MachineFiles:
+    """The files of this machine."""
+
+    def read(self, path: str) -> str:
+        return read_file(path).decode(errors="replace")
+
+    def write(self, path: str, content: str) -> None:
+        # Never O_CREAT: a cgroup that has just been removed must not become an ordinary file anywhere.
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+        except OSError as error:
+            raise _write_error(path, content, error) from error
+        try:
+            os.write(descriptor, content.encode())
+        except OSError as error:
+            raise _write_error(path, content, error) from error
+        finally:
+            os.close(descriptor)
+
+    def exists(self, path: str) -> bool:
+        return os.access(path, os.F_OK)
+
+    def make_folder(self, path: str) -> None:
+        try:
+            os.mkdir(path, 0o755)
+        except FileExistsError:
+            return
+        except OSError as error:
+            raise _write_error(path, "mkdir", error) from error
+
+
+def _write_error(path: str, content: str, error: OSError) -> FileError:
+    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENODEV):
+        return file_error(path, error)
+    return RefusedWriteError(path, content, error)

@@ -1,0 +1,178 @@
+"""Who wins, in which order the winners are written, and that every loser is told why."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koordinator.koordlet.executor.arbiter import Phase, allows, ancestors, decide, order
+from koordinator.koordlet.executor.wishes import Priority, Wish
+from koordinator.node.kernel_files import (
+    CPU_BURST,
+    CPU_QUOTA,
+    CPUSET,
+    MEMORY_LOW,
+    RESCTRL_TASKS,
+    Target,
+    Value,
+)
+
+ROOT, POD, CONTAINER = "kubepods", "kubepods/pod1", "kubepods/pod1/c1"
+
+
+def wish(owner: str, target: Target, value: Value, priority: Priority = Priority.POLICY) -> Wish:
+    return Wish(owner, target, value, f"{owner} has a reason", priority)
+
+
+def test_a_pods_own_wish_goes_before_the_nodes() -> None:
+    target = Target(CPU_BURST, POD)
+    verdict = decide([wish("node", target, 1), wish("pod", target, 2, Priority.POD)], {})[target]
+    assert (verdict.value, verdict.winner.owner) == (2, "pod")
+    (lost,) = verdict.lost
+    assert "pod has priority 20, above 10" in lost.why
+
+
+def test_the_lower_of_two_quotas_is_what_both_allow() -> None:
+    target = Target(CPU_QUOTA, POD)
+    verdict = decide([wish("a", target, -1), wish("b", target, 50_000)], {})[target]
+    assert (verdict.value, verdict.owners) == (50_000, ("a", "b"))
+
+
+def test_cpus_that_both_want_are_joined() -> None:
+    target = Target(CPUSET, POD)
+    verdict = decide([wish("a", target, frozenset({0, 1})), wish("b", target, frozenset({1, 2}))], {})[target]
+    assert verdict.value == frozenset({1})
+
+
+def test_cpu_sets_without_a_common_cpu_go_by_the_owners_name() -> None:
+    target = Target(CPUSET, POD)
+    verdict = decide([wish("b", target, frozenset({2})), wish("a", target, frozenset({0}))], {})[target]
+    assert verdict.value == frozenset({0})
+    assert "cannot be joined" in verdict.lost[0].why
+
+
+def test_the_higher_protection_protects_both() -> None:
+    target = Target(MEMORY_LOW, POD)
+    assert decide([wish("a", target, 0), wish("b", target, 4096)], {})[target].value == 4096
+
+
+def test_all_tasks_are_wished_together() -> None:
+    target = Target(RESCTRL_TASKS, "LS")
+    assert decide([wish("a", target, frozenset({1})), wish("b", target, frozenset({2}))], {})[
+        target
+    ].value == frozenset({1, 2})
+
+
+def test_a_child_is_cut_to_what_its_parent_shows() -> None:
+    target = Target(CPU_QUOTA, CONTAINER)
+    verdict = decide([wish("a", target, 200_000)], {Target(CPU_QUOTA, POD): 100_000})[target]
+    assert verdict.value == 100_000
+    assert POD in verdict.limited_by
+
+
+def test_a_child_without_a_limit_of_its_own_has_its_parents() -> None:
+    target = Target(CPU_QUOTA, CONTAINER)
+    assert decide([wish("a", target, -1)], {Target(CPU_QUOTA, POD): 100_000})[target].value == -1
+
+
+def test_a_parent_is_widened_before_its_child_and_narrowed_after_it() -> None:
+    parent, child = Target(CPUSET, POD), Target(CPUSET, CONTAINER)
+    present: dict[Target, Value | None] = {parent: frozenset({0, 1}), child: frozenset({0, 1})}
+    wishes = [wish("a", parent, frozenset({2, 3})), wish("a", child, frozenset({2, 3}))]
+    steps = order(decide(wishes, present), present)
+    assert [(step.target, step.phase) for step in steps] == [
+        (parent, Phase.WIDEN),
+        (child, Phase.WIDEN),
+        (child, Phase.NARROW),
+        (parent, Phase.NARROW),
+    ]
+
+
+def test_a_burst_is_never_above_the_quota_between_two_steps() -> None:
+    burst, quota = Target(CPU_BURST, POD), Target(CPU_QUOTA, POD)
+    for before, after in (((5_000, 5_000), (10_000, 30_000)), ((10_000, 30_000), (5_000, 5_000))):
+        state: dict[Target, Value | None] = {burst: before[0], quota: before[1]}
+        wishes = [wish("a", burst, after[0]), wish("a", quota, after[1])]
+        for step in order(decide(wishes, state), dict(state)):
+            state[step.target] = step.value
+            shown, limit = state[burst], state[quota]
+            assert isinstance(shown, int)
+            assert isinstance(limit, int)
+            assert shown <= limit
+        assert (state[burst], state[quota]) == after
+
+
+FOLDERS = [ROOT, POD, CONTAINER, "kubepods/pod1/c2", "kubepods/pod2", "kubepods/pod2/c3"]
+quotas = st.one_of(st.just(-1), st.integers(1000, 400_000))
+cpus = st.frozensets(st.integers(0, 7), min_size=1)
+owners = st.sampled_from(["a", "b", "c"])
+priorities = st.sampled_from(list(Priority))
+
+
+@st.composite
+def situations(draw: st.DrawFn) -> tuple[list[Wish], dict[Target, Value | None]]:
+    """Wishes, and a kernel in which no child is wider than its parent."""
+    file = draw(st.sampled_from([CPU_QUOTA, CPUSET]))
+    values: st.SearchStrategy[Value] = quotas if file is CPU_QUOTA else cpus
+    present: dict[Target, Value | None] = {}
+    for folder in FOLDERS:
+        target = Target(file, folder)
+        drawn: Value | None = draw(values)
+        above = [present[each] for each in ancestors(target)]
+        if not all(allows(file, each, drawn) for each in above):
+            drawn = above[0]
+        present[target] = drawn
+    more = draw(st.lists(st.sampled_from(FOLDERS), max_size=6))
+    wishes = [
+        Wish(draw(owners), Target(file, folder), draw(values), "why", draw(priorities)) for folder in (*FOLDERS, *more)
+    ]
+    return wishes, present
+
+
+@settings(max_examples=25)
+@given(situations())
+def test_no_step_ever_leaves_a_child_wider_than_its_parent(
+    situation: tuple[list[Wish], dict[Target, Value | None]],
+) -> None:
+    wishes, present = situation
+    state = dict(present)
+    verdicts = decide(wishes, present)
+    for step in order(verdicts, present):
+        state[step.target] = step.value
+        for target, value in state.items():
+            for above in ancestors(target):
+                assert allows(target.file, state[above], value)
+
+
+@settings(max_examples=25)
+@given(situations())
+def test_the_steps_end_at_the_verdicts(situation: tuple[list[Wish], dict[Target, Value | None]]) -> None:
+    wishes, present = situation
+    verdicts = decide(wishes, present)
+    state = dict(present)
+    for step in order(verdicts, present):
+        state[step.target] = step.value
+    assert all(state[target] == verdict.value for target, verdict in verdicts.items())
+
+
+@settings(max_examples=25)
+@given(situations())
+def test_every_wish_is_granted_or_told_why_not(situation: tuple[list[Wish], dict[Target, Value | None]]) -> None:
+    wishes, present = situation
+    verdicts = decide(wishes, present)
+    for each in wishes:
+        verdict = verdicts[each.target]
+        granted = verdict.value == each.value
+        explained = any(lost.wish == each and lost.why for lost in verdict.lost) or bool(verdict.limited_by)
+        assert granted or explained
+
+
+@settings(max_examples=25)
+@given(situations(), st.randoms())
+def test_the_order_in_which_wishes_come_does_not_matter(
+    situation: tuple[list[Wish], dict[Target, Value | None]], random: object
+) -> None:
+    wishes, present = situation
+    values = {target: verdict.value for target, verdict in decide(wishes, present).items()}
+    shuffled = sorted(wishes, key=lambda _: random.random())  # type: ignore[attr-defined]
+    assert {target: verdict.value for target, verdict in decide(shuffled, present).items()} == values

@@ -1,0 +1,279 @@
+"""The executor against a kernel that refuses, lies, loses files and sees the agent killed."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koordinator.base.clock import ManualClock
+from koordinator.koordlet.executor.executor import Executor
+from koordinator.koordlet.executor.wishes import Outcome, Wish
+from koordinator.node.cgroup_layout import CgroupVersion
+from koordinator.node.kernel_files import (
+    CPU_BURST,
+    CPU_QUOTA,
+    CPU_SHARES,
+    CPUSET,
+    MEMORY_HIGH,
+    MEMORY_LOW,
+    NET_CLASS,
+    RESCTRL_TASKS,
+    UNLIMITED,
+    Target,
+    Value,
+)
+from tests.koordlet.executor.fake_kernel import FakeKernel, Killed
+
+POD, CONTAINER = "kubepods/pod1", "kubepods/pod1/c1"
+QUOTA = Target(CPU_QUOTA, POD)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def kernel() -> FakeKernel:
+    kernel = FakeKernel()
+    kernel.add(QUOTA, -1)
+    return kernel
+
+
+def pass_seconds(clock: ManualClock, seconds: float) -> None:
+    asyncio.run(clock.advance(seconds))
+
+
+def want(executor: Executor, *values: tuple[Target, Value], owner: str = "a") -> None:
+    executor.submit(owner, [Wish(owner, target, value, "a reason") for target, value in values])
+
+
+def outcome(executor: Executor, target: Target) -> Outcome:
+    explanation = executor.explain(target)
+    assert explanation is not None
+    return explanation.outcome
+
+
+def test_what_is_written_already_is_not_read_again_for_a_minute(kernel: FakeKernel, clock: ManualClock) -> None:
+    executor = kernel.executor(clock)
+    want(executor, (QUOTA, 50_000))
+    executor.apply()
+    kernel.contents[kernel.codec.path(QUOTA) or ""] = "-1\n"
+    pass_seconds(clock, 59)
+    assert executor.apply().written == ()
+    pass_seconds(clock, 1)
+    assert len(executor.apply().written) == 1
+    assert kernel.value(QUOTA) == 50_000
+
+
+def test_a_value_that_is_there_is_not_written(kernel: FakeKernel, clock: ManualClock) -> None:
+    executor = kernel.executor(clock)
+    want(executor, (QUOTA, -1))
+    executor.apply()
+    assert kernel.writes == []
+    assert outcome(executor, QUOTA) is Outcome.THERE_ALREADY
+
+
+@pytest.mark.parametrize("code", [errno.EINVAL, errno.EPERM, errno.EBUSY])
+def test_a_refused_write_is_tried_again_after_pauses_that_double(
+    kernel: FakeKernel, clock: ManualClock, code: int
+) -> None:
+    executor = kernel.executor(clock)
+    path = kernel.codec.path(QUOTA) or ""
+    kernel.refusals[path] = code
+    want(executor, (QUOTA, 50_000))
+    attempts = []
+    kernel.before_write = lambda _: attempts.append(clock.monotonic())
+    start = clock.monotonic()
+    for _ in range(10):
+        executor.apply()
+        pass_seconds(clock, 1)
+    assert [at - start for at in attempts] == [0, 1, 3, 7]
+    explanation = executor.explain(QUOTA)
+    assert explanation is not None
+    assert explanation.outcome is Outcome.REFUSED
+    assert errno.errorcode[code] in explanation.detail
+    kernel.refusals.clear()
+    pass_seconds(clock, 60)
+    executor.apply()
+    assert kernel.value(QUOTA) == 50_000
+
+
+def test_a_new_value_is_tried_at_once_though_the_last_one_was_refused(kernel: FakeKernel, clock: ManualClock) -> None:
+    executor = kernel.executor(clock)
+    path = kernel.codec.path(QUOTA) or ""
+    kernel.refusals[path] = errno.EINVAL
+    want(executor, (QUOTA, 50_000))
+    executor.apply()
+    kernel.refusals.clear()
+    want(executor, (QUOTA, 60_000))
+    executor.apply()
+    assert kernel.value(QUOTA) == 60_000
+
+
+def test_a_file_that_shows_something_else_than_was_written_is_a_failure(kernel: FakeKernel, clock: ManualClock) -> None:
+    executor = kernel.executor(clock)
+    kernel.liars.add(kernel.codec.path(QUOTA) or "")
+    want(executor, (QUOTA, 50_000))
+    (failed,) = executor.apply().failed
+    assert failed.outcome is Outcome.NOT_HELD
+    assert "-1" in failed.detail
+
+
+def test_a_cgroup_that_goes_between_the_wish_and_the_write_is_no_failure(
+    kernel: FakeKernel, clock: ManualClock
+) -> None:
+    executor = kernel.executor(clock)
+    kernel.before_write = lambda _: kernel.remove(POD)
+    want(executor, (QUOTA, 50_000))
+    assert executor.apply().failed == ()
+    assert outcome(executor, QUOTA) is Outcome.VANISHED
+
+
+def test_a_cgroup_that_comes_later_is_written_when_it_comes(kernel: FakeKernel, clock: ManualClock) -> None:
+    executor = kernel.executor(clock)
+    later = Target(CPU_QUOTA, "kubepods/pod2")
+    want(executor, (later, 50_000))
+    executor.apply()
+    kernel.add(later, -1)
+    executor.apply()
+    assert kernel.value(later) == 50_000
+
+
+def test_a_file_that_the_kernel_does_not_have_is_unsupported(kernel: FakeKernel, clock: ManualClock) -> None:
+    executor = kernel.executor(clock)
+    burst = Target(CPU_BURST, POD)
+    want(executor, (burst, 1000))
+    assert executor.apply().failed == ()
+    assert outcome(executor, burst) is Outcome.UNSUPPORTED
+
+
+def test_a_file_that_this_version_does_not_have_is_unsupported(clock: ManualClock) -> None:
+    kernel = FakeKernel(CgroupVersion.V2)
+    executor = kernel.executor(clock)
+    target = Target(NET_CLASS, POD)
+    want(executor, (target, 1))
+    executor.apply()
+    assert outcome(executor, target) is Outcome.UNSUPPORTED
+
+
+def test_an_invalid_value_is_told_and_keeps_nothing_else_back(kernel: FakeKernel, clock: ManualClock) -> None:
+    executor = kernel.executor(clock)
+    burst = Target(CPU_BURST, POD)
+    want(executor, (burst, -5), (QUOTA, 50_000))
+    executor.apply()
+    (problem,) = executor.invalid_wishes.values()
+    assert "-5 is not in [0, 100000000]" in problem
+    assert kernel.value(QUOTA) == 50_000
+
+
+def test_only_observing_writes_nothing_and_says_what_it_would(
+    kernel: FakeKernel, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    executor = kernel.executor(clock, observe_only=True)
+    want(executor, (QUOTA, 50_000))
+    executor.apply()
+    executor.apply()
+    assert kernel.writes == []
+    assert caplog.text.count("would get 50000 (a: a reason)") == 1
+    assert outcome(executor, QUOTA) is Outcome.ONLY_OBSERVED
+
+
+def test_a_round_writes_no_more_than_it_may_and_the_next_goes_on(clock: ManualClock) -> None:
+    kernel = FakeKernel()
+    targets = [Target(CPU_QUOTA, f"kubepods/pod{number}") for number in range(5)]
+    for target in targets:
+        kernel.add(target, -1)
+    executor = kernel.executor(clock, writes_per_round=2)
+    want(executor, *((target, 50_000) for target in targets))
+    assert [executor.apply().deferred for _ in range(3)] == [3, 1, 0]
+    assert {kernel.value(target) for target in targets} == {50_000}
+
+
+def test_a_parent_that_is_refused_keeps_its_child_as_it_was(clock: ManualClock) -> None:
+    kernel = FakeKernel()
+    parent, child = Target(CPUSET, POD), Target(CPUSET, CONTAINER)
+    for target in (parent, child):
+        kernel.add(target, frozenset({0}))
+    kernel.refusals[kernel.codec.path(parent) or ""] = errno.EPERM
+    executor = kernel.executor(clock)
+    want(executor, (parent, frozenset({0, 1})), (child, frozenset({0, 1})))
+    executor.apply()
+    assert kernel.violations == []
+    explanation = executor.explain(child)
+    assert explanation is not None
+    assert explanation.outcome is Outcome.NOT_WRITTEN_YET
+    assert str(parent) in explanation.detail
+
+
+def test_tasks_are_added_one_by_one_and_one_that_has_ended_keeps_no_other_out(clock: ManualClock) -> None:
+    kernel = FakeKernel()
+    tasks = Target(RESCTRL_TASKS, "LS")
+    kernel.add(tasks, frozenset({1}))
+    executor = kernel.executor(clock)
+    want(executor, (tasks, frozenset({1, 2, 3})))
+    executor.apply()
+    assert [content for _, content in kernel.writes] == ["2", "3"]
+
+
+def test_version_2_writes_its_own_terms(clock: ManualClock) -> None:
+    kernel = FakeKernel(CgroupVersion.V2)
+    shares, high, low = Target(CPU_SHARES, POD), Target(MEMORY_HIGH, POD), Target(MEMORY_LOW, POD)
+    for target, value in ((QUOTA, 50_000), (shares, 2), (high, 0), (low, 0)):
+        kernel.add(target, value)
+    executor = kernel.executor(clock)
+    want(executor, (QUOTA, -1), (shares, 1024), (high, UNLIMITED), (low, 5000))
+    executor.apply()
+    assert {path.rpartition("/")[2]: content for path, content in kernel.writes} == {
+        "cpu.max": "max",
+        "cpu.weight": "39",
+        "memory.high": str(UNLIMITED),
+        "memory.low": "4096",
+    }
+    writes = len(kernel.writes)
+    executor.apply()
+    assert len(kernel.writes) == writes
+
+
+def test_nobody_submits_wishes_of_another(kernel: FakeKernel, clock: ManualClock) -> None:
+    with pytest.raises(ValueError, match="b"):
+        kernel.executor(clock).submit("a", [Wish("b", QUOTA, 1000, "")])
+
+
+FOLDERS = ["kubepods", POD, CONTAINER, "kubepods/pod1/c2", "kubepods/pod2"]
+sets = st.frozensets(st.integers(0, 5), min_size=1)
+rounds = st.lists(st.fixed_dictionaries(dict.fromkeys(FOLDERS, sets)), min_size=1, max_size=4)
+faults = st.lists(st.sampled_from([None, *FOLDERS]), min_size=4, max_size=4)
+
+
+@settings(max_examples=25, deadline=None)
+@given(rounds, faults, st.one_of(st.none(), st.integers(0, 6)))
+def test_whatever_fails_and_whenever_the_agent_is_killed_no_child_is_wider_and_the_next_start_converges(
+    wanted: list[dict[str, frozenset[int]]], broken: list[str | None], killed_after: int | None
+) -> None:
+    kernel, clock = FakeKernel(), ManualClock()
+    everything = frozenset(range(6))
+    for folder in FOLDERS:
+        kernel.add(Target(CPUSET, folder), everything)
+    executor = kernel.executor(clock)
+    kernel.killed_after = killed_after
+    for wishes, fault in zip(wanted, broken, strict=False):
+        kernel.refusals = {kernel.codec.path(Target(CPUSET, fault)) or "": errno.EBUSY} if fault else {}
+        want(executor, *((Target(CPUSET, folder), value) for folder, value in wishes.items()))
+        try:
+            executor.apply()
+        except Killed:
+            kernel.killed_after = None
+            executor = kernel.executor(clock)
+    assert kernel.violations == []
+    kernel.refusals, kernel.killed_after = {}, None
+    last = dict.fromkeys(FOLDERS, frozenset({0, 1}))
+    again = kernel.executor(clock)
+    want(again, *((Target(CPUSET, folder), value) for folder, value in last.items()))
+    again.apply()
+    assert {folder: kernel.value(Target(CPUSET, folder)) for folder in FOLDERS} == last

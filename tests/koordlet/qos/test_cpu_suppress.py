@@ -1,0 +1,138 @@
+"""CPU suppress: its budget, its bounds, its steps, and what it gives back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from koordinator.koordlet.executor.wishes import Priority
+from koordinator.koordlet.qos.cpu_suppress import (
+    LEAST_CPUS,
+    LEAST_QUOTA,
+    choose_cpus,
+    decide,
+    next_cpu_count,
+    next_quota,
+)
+from koordinator.koordlet.qos.snapshot import Decision
+from koordinator.node.kernel_files import CPU_QUOTA, CPUSET, KernelFile, Value
+from tests.koordlet.qos.qos_fixtures import BEST_EFFORT, best_effort, node, pod_usage, snapshot, suppression, topology
+
+
+def value(decision: Decision, file: KernelFile, folder: str = BEST_EFFORT) -> Value | None:
+    assert decision.wishes is not None
+    found = [wish.value for wish in decision.wishes if (wish.target.file, wish.target.folder) == (file, folder)]
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+def test_best_effort_pods_get_what_is_left_below_the_threshold() -> None:
+    """8 CPUs, 65 %, 2 of them used: 3.2 are left."""
+    assert value(decide(snapshot()), CPU_QUOTA) == 320_000
+
+
+def test_what_the_system_uses_is_taken_off() -> None:
+    assert value(decide(snapshot(node_cpu=3.0)), CPU_QUOTA) == 220_000
+
+
+def test_what_the_node_reserves_is_taken_off_where_the_system_uses_less() -> None:
+    assert value(decide(snapshot(node=node(allocatable=7))), CPU_QUOTA) == 220_000
+
+
+def test_what_best_effort_pods_use_themselves_does_not_count() -> None:
+    pods = (pod_usage("web", cpu=2.0), pod_usage("batch", "BE", cpu=4.0))
+    assert value(decide(snapshot(pods=pods, node_cpu=6.0)), CPU_QUOTA) == 320_000
+
+
+def test_the_floor_of_the_policy_holds_on_a_node_that_is_full() -> None:
+    policy = suppression(cpuSuppressThresholdPercent=65, cpuSuppressMinPercent=25, cpuSuppressPolicy="cfsQuota")
+    assert value(decide(snapshot(policy=policy, node_cpu=8.0)), CPU_QUOTA) == 200_000
+
+
+@pytest.mark.parametrize("missing", ["node", "node_cpu", "policy"])
+def test_without_a_figure_everything_stays_as_it_is(missing: str) -> None:
+    assert decide(snapshot(**{missing: None})).wishes is None
+
+
+@pytest.mark.parametrize("switched_off", [{"is_enabled": False}, {}])
+def test_where_it_is_off_everything_is_as_kubelet_has_it(switched_off: dict[str, Any]) -> None:
+    policy = suppression(enable=bool(switched_off))
+    decision = decide(snapshot(policy=policy), **switched_off)
+    assert value(decision, CPU_QUOTA) == -1
+    assert value(decision, CPUSET) == frozenset(range(8))
+    assert decision.wishes is not None
+    assert {wish.priority for wish in decision.wishes} == {Priority.RELEASE}
+
+
+def test_the_cpuset_policy_takes_whole_cores_and_lifts_the_quota() -> None:
+    policy = suppression(cpuSuppressThresholdPercent=65, cpuSuppressPolicy="cpuset")
+    decision = decide(snapshot(policy=policy))
+    assert value(decision, CPU_QUOTA) == -1
+    assert value(decision, CPUSET) == frozenset({0, 1, 4, 5})
+    assert value(decision, CPUSET, f"{BEST_EFFORT}/pod0/c") == frozenset({0, 1, 4, 5})
+
+
+def test_cpus_of_exclusive_pods_are_left_alone() -> None:
+    owner = pod_usage(
+        "db", "LSE", cpu=0.0, annotations={"scheduling.koordinator.sh/resource-status": '{"cpuset":"0-3"}'}
+    )
+    policy = suppression(cpuSuppressThresholdPercent=100, cpuSuppressPolicy="cpuset")
+    cpus = value(decide(snapshot(policy=policy, pods=(owner,), node_cpu=0.0)), CPUSET)
+    assert cpus == frozenset({4, 5, 6, 7})
+
+
+def test_under_kubelets_static_policy_only_containers_are_narrowed() -> None:
+    policy = suppression(cpuSuppressThresholdPercent=65, cpuSuppressPolicy="cpuset")
+    decision = decide(snapshot(policy=policy, cpu_manager_policy="static"))
+    assert value(decision, CPUSET) == frozenset(range(8))
+    assert value(decision, CPUSET, f"{BEST_EFFORT}/pod0/c") == frozenset({0, 1, 4, 5})
+
+
+budgets = st.integers(-100_000, 300_000)
+quotas = st.one_of(st.just(-1), st.integers(LEAST_QUOTA, 12_800_000))
+
+
+@given(budgets, quotas, st.integers(1, 128))
+def test_the_quota_never_goes_below_its_floor_nor_above_the_budget_nor_up_by_more_than_a_step(
+    budget: int, current: int, cores: int
+) -> None:
+    quota = next_quota(budget, current, cores)
+    assert quota >= LEAST_QUOTA
+    # A change of less than one percent of the node is not worth a write.
+    assert quota <= max(budget * 100, LEAST_QUOTA) + cores * 1000
+    if current != -1:
+        assert quota - current <= cores * 100_000 * 0.1
+
+
+@given(st.floats(-1, 1), quotas, st.integers(1, 128))
+def test_under_constant_load_the_quota_settles(share: float, current: int, cores: int) -> None:
+    """After ten steps of a tenth, and one that lowers it."""
+    budget = round(share * cores * 1000)
+    for _ in range(12):
+        current = next_quota(budget, current, cores)
+    assert next_quota(budget, current, cores) == current
+
+
+@given(budgets, st.integers(0, 128), st.integers(1, 128), st.data())
+def test_the_cpus_never_go_below_two_nor_above_what_is_there_nor_up_by_more_than_a_step(
+    budget: int, current: int, cpus: int, data: st.DataObject
+) -> None:
+    eligible = data.draw(st.integers(0, cpus))
+    count = next_cpu_count(budget, current, cpus, eligible)
+    assert min(LEAST_CPUS, eligible, current + -(-cpus // 10)) <= count <= eligible
+    assert count <= max(current + -(-cpus // 10), LEAST_CPUS)
+
+
+@given(st.integers(0, 40), st.sampled_from([(8, 2, 2), (32, 2, 2), (6, 1, 2), (4, 2, 1)]))
+def test_as_many_cpus_are_chosen_as_were_asked_for(count: int, shape: tuple[int, int, int]) -> None:
+    assert len(choose_cpus(count, topology(*shape).cpus)) == min(count, shape[0])
+
+
+def test_the_released_cpus_come_back_step_by_step() -> None:
+    policy = suppression(cpuSuppressThresholdPercent=100, cpuSuppressPolicy="cpuset")
+    pods = (pod_usage("web", cpu=0.0),)
+    held = snapshot(policy=policy, pods=pods, node_cpu=0.0, best_effort=best_effort(cpus=2))
+    assert len(value(decide(held), CPUSET) or ()) == 3  # type: ignore[arg-type]

@@ -1,0 +1,87 @@
+"""Writes through the executor into cgroups of its own on the kernel that it runs on, and prints what the kernel shows.
+
+Run on its own, as root: on this machine (version 1), or in a virtual machine with version 2.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from koordinator.base.clock import SystemClock
+from koordinator.koordlet.executor.executor import Executor
+from koordinator.koordlet.executor.wishes import Wish
+from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, detect_version
+from koordinator.node.host import Host
+from koordinator.node.kernel_files import (
+    CPU_BURST,
+    CPU_QUOTA,
+    CPU_SHARES,
+    MEMORY_HIGH,
+    MEMORY_LIMIT,
+    MEMORY_LOW,
+    MEMORY_MIN,
+    MEMORY_OOM_GROUP,
+    KernelFileCodec,
+    Target,
+    Value,
+)
+from koordinator.node.kernel_writer import MachineFiles
+
+_PARENT = f"writes-{os.getpid()}"
+_CHILD = f"{_PARENT}/child"
+_STEPS: list[dict[Target, Value]] = [
+    {Target(CPU_QUOTA, _PARENT): 50_000, Target(CPU_QUOTA, _CHILD): 20_000, Target(CPU_SHARES, _CHILD): 1024},
+    {Target(CPU_QUOTA, _PARENT): 150_000, Target(CPU_QUOTA, _CHILD): 120_000},
+    {Target(CPU_QUOTA, _PARENT): 10_000, Target(CPU_QUOTA, _CHILD): 5_000},
+    {Target(CPU_QUOTA, _PARENT): -1, Target(CPU_QUOTA, _CHILD): 30_000, Target(CPU_BURST, _CHILD): 10_000},
+    {Target(MEMORY_LIMIT, _PARENT): 256 << 20, Target(MEMORY_LIMIT, _CHILD): -1},
+    {
+        Target(MEMORY_MIN, _PARENT): 4097,
+        Target(MEMORY_LOW, _PARENT): 8192,
+        Target(MEMORY_HIGH, _PARENT): (1 << 63) - 1,
+        Target(MEMORY_OOM_GROUP, _PARENT): 1,
+    },
+]
+
+
+def main() -> int:
+    host, version = Host(), detect_version(Host())
+    layout = CgroupLayout(host.cgroup, version, CgroupDriver.CGROUPFS)
+    controllers = ("cpu", "memory") if version is CgroupVersion.V1 else ("",)
+    folders = [layout.folder(controller, folder) for controller in controllers for folder in (_PARENT, _CHILD)]
+    for folder in folders:
+        os.mkdir(folder)
+        if version is CgroupVersion.V2 and folder.endswith(_PARENT):
+            MachineFiles().write(f"{folder}/cgroup.subtree_control", "+cpu +memory")
+    executor = Executor(MachineFiles(), KernelFileCodec(host, layout, os.sysconf("SC_PAGESIZE")), SystemClock())
+    steps = []
+    try:
+        for number, step in enumerate(_STEPS):
+            executor.submit("test", [Wish("test", target, value, f"step {number}") for target, value in step.items()])
+            executor.apply()
+            steps.append(
+                {
+                    str(target).partition(" ")[0].replace(_PARENT, "parent") + " " + target.file.key: [
+                        value,
+                        executor.present(target),
+                        _outcome(executor, target),
+                    ]
+                    for target, value in step.items()
+                }
+            )
+    finally:
+        for folder in reversed(folders):
+            os.rmdir(folder)
+    print(json.dumps({"version": version.value, "steps": steps}))  # noqa: T201
+    return 0
+
+
+def _outcome(executor: Executor, target: Target) -> str:
+    explanation = executor.explain(target)
+    return explanation.outcome.value if explanation is not None else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())

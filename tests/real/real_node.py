@@ -1,0 +1,87 @@
+"""A real node on a real control plane, for tests: containerd, runc and kubelet."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True)
+class EnforcedNode:
+    """``name`` of the Node, ``folder`` of the programs' files."""
+
+    kubeconfig: Path
+    name: str
+
+    def kubectl(self, *arguments: str, given: str = "") -> str:
+        command = ["kubectl", "--kubeconfig", str(self.kubeconfig), *arguments]
+        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def get(self, *arguments: str) -> Any:
+        return json.loads(self.kubectl("get", *arguments, "-o", "json"))
+
+    def apply(self, document: dict[str, Any]) -> None:
+        self.kubectl("apply", "-f", "-", given=json.dumps(document))
+
+    def run_pod(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Create the pod and wait until it runs."""
+        metadata = document["metadata"]
+        self.apply(document)
+        where = ("pod", metadata["name"], "-n", metadata["namespace"])
+        until(lambda: self.get(*where).get("status", {}).get("phase") == "Running", 60)
+        running: dict[str, Any] = self.get(*where)
+        return running
+
+    def start_koordlet(self, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
+        environment = {**os.environ, "NODE_NAME": self.name, "agent_mode": "hostMode"}
+        command = [sys.executable, "-m", "koordinator.koordlet.main", f"--kubeconfig={self.kubeconfig}", "--addr=0"]
+        with log.open("ab") as stderr:
+            return subprocess.Popen([*command, *arguments], env=environment, stderr=stderr)
+
+
+@contextmanager
+def real_node(kubeconfig: Path, folder: Path, name: str, namespace: str) -> Iterator[EnforcedNode]:
+    """A node with the CRDs and an empty namespace; skips the test where the machine lacks something."""
+    shared = Path(os.environ.get("KOORDINATOR_SHARED") or REPOSITORY.parent / "shared")
+    script = shared / "tools/real-node.sh"
+    if not script.is_file():
+        pytest.skip("there is no program that starts a real node")
+    if os.geteuid() != 0:
+        pytest.skip("a real node needs root")
+    if missing := [program for program in ("containerd", "runc", "gcc") if shutil.which(program) is None]:
+        pytest.skip(f"apt-get install containerd runc containernetworking-plugins gcc: {missing[0]} is absent")
+    environment = {**os.environ, "NODE": name}
+    node = EnforcedNode(kubeconfig, name)
+    try:
+        subprocess.run([str(script), "up", str(folder), str(kubeconfig)], env=environment, check=True, timeout=120)
+        node.kubectl("apply", "-f", str(REPOSITORY / "config/crd"))
+        node.kubectl("create", "namespace", namespace)
+        yield node
+    finally:
+        subprocess.run([str(script), "down", str(folder)], env=environment, check=False, timeout=120)
+        node.kubectl("delete", "node", name, "--ignore-not-found")
+        node.kubectl("delete", "namespace", namespace, "--ignore-not-found", "--wait=false")
+
+
+def until(condition: Callable[[], bool], seconds: float) -> float:
+    """Wait for it; how many seconds that took."""
+    started = time.monotonic()
+    while not condition():
+        assert time.monotonic() < started + seconds, "not within the time limit"
+        time.sleep(0.05)
+    return time.monotonic() - started

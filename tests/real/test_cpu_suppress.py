@@ -1,0 +1,200 @@
+"""A batch pod that burns CPU on a real node is held down when an online pod wakes up, and released afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
+from koordinator.node.cgroup_reader import NO_LIMIT, CgroupReader
+from tests.real.real_node import EnforcedNode, real_node, until
+
+_NAMESPACE = "suppress-test"
+_LAYOUT = CgroupLayout("/sys/fs/cgroup", CgroupVersion.V1, CgroupDriver.CGROUPFS)
+_READER = CgroupReader(_LAYOUT, os.sysconf("SC_PAGESIZE"))
+_BEST_EFFORT = _LAYOUT.qos("BestEffort")
+_WHOLE = (os.cpu_count() or 1) * 100_000
+"""Microseconds: the quota of all CPUs."""
+_BATCH_CPU = {"kubernetes.io/batch-cpu": "4000"}
+
+
+class QuietMachine:
+    """A copy of /proc in which nothing runs on the machine but its pods, so that other programs do not matter.
+
+    The pods' CPU time is the kernel's own; it is copied many times while the agent reads once.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._copy)
+        for name in ("meminfo", "cpuinfo", "uptime", "zoneinfo", "swaps"):
+            if Path("/proc", name).exists():
+                shutil.copyfile(f"/proc/{name}", folder / name)
+        self._write()
+
+    def __enter__(self) -> QuietMachine:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _copy(self) -> None:
+        while not self._stop.wait(0.05):
+            self._write()
+
+    def _write(self) -> None:
+        ticks = _READER.cpu_usage(_LAYOUT.kubepods) * os.sysconf("SC_CLK_TCK") // 10**9
+        fresh = self.folder / "stat.new"
+        fresh.write_text(f"cpu {ticks} 0 0 0 0 0 0 0 0 0\ncpu0 {ticks} 0 0 0 0 0 0 0 0 0\n")
+        fresh.replace(self.folder / "stat")
+
+
+@pytest.fixture(scope="module")
+def node(real_cluster: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnforcedNode]:
+    with real_node(real_cluster, tmp_path_factory.mktemp("node"), "suppress-node", _NAMESPACE) as made:
+        status = json.dumps({"status": {"capacity": _BATCH_CPU, "allocatable": _BATCH_CPU}})
+        made.kubectl("patch", "node", made.name, "--subresource=status", "--type=merge", "-p", status)
+        made.run_pod(_pod("batch", made.name, "BE", requests={"kubernetes.io/batch-cpu": "1000"}))
+        yield made
+
+
+@pytest.fixture(scope="module")
+def online(node: EnforcedNode) -> list[int]:
+    """The processes of an online pod that burns a CPU whenever it is let; it is stopped."""
+    pod = node.run_pod(_pod("online", node.name, "LS", requests={"cpu": "100m"}))
+    folder = _LAYOUT.pod(pod["metadata"]["uid"], pod["status"]["qosClass"])
+    # What else runs on the machine must not keep the pod from the CPU that it wants.
+    for cgroup in (_LAYOUT.kubepods, _LAYOUT.qos("Burstable"), folder):
+        Path(f"/sys/fs/cgroup/cpu/{cgroup}/cpu.shares").write_text("262144")
+    containers = [entry.name for entry in Path(f"/sys/fs/cgroup/cpu/{folder}").iterdir() if entry.is_dir()]
+    pids = [pid for name in containers for pid in _READER.processes(f"{folder}/{name}")]
+    burning = [pid for pid in pids if b"burn" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    assert burning
+    _signal(burning, signal.SIGSTOP)
+    return burning
+
+
+@pytest.fixture
+def quiet(node: EnforcedNode, tmp_path: Path) -> Iterator[QuietMachine]:
+    folder = tmp_path / "proc"
+    folder.mkdir()
+    with QuietMachine(folder) as machine:
+        yield machine
+
+
+def _pod(name: str, node_name: str, qos: str, *, requests: dict[str, str]) -> dict[str, Any]:
+    container = {
+        "name": "main",
+        "image": "docker.io/library/pause:latest",
+        "imagePullPolicy": "Never",
+        "command": ["/pause", "burn"],
+        "resources": {"requests": requests, "limits": requests if qos == "BE" else {}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": _NAMESPACE, "labels": {"koordinator.sh/qosClass": qos}},
+        "spec": {
+            "nodeName": node_name,
+            "hostNetwork": True,
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [container],
+        },
+    }
+
+
+def _set_policy(node: EnforcedNode, **threshold: Any) -> None:
+    node.apply(
+        {
+            "apiVersion": "slo.koordinator.sh/v1alpha1",
+            "kind": "NodeSLO",
+            "metadata": {"name": node.name},
+            "spec": {"resourceUsedThresholdWithBE": {"cpuSuppressPolicy": "cfsQuota", **threshold}},
+        }
+    )
+
+
+def _quota() -> int:
+    return _READER.cpu_quota(_BEST_EFFORT)
+
+
+def _signal(pids: list[int], number: int) -> None:
+    for pid in pids:
+        os.kill(pid, number)
+
+
+def _stop(agent: subprocess.Popen[bytes], log: Path) -> None:
+    agent.send_signal(signal.SIGTERM)
+    assert agent.wait(15) == 0, log.read_text()
+
+
+def test_a_batch_pod_is_held_down_within_two_seconds_and_released(
+    node: EnforcedNode, online: list[int], quiet: QuietMachine, tmp_path: Path
+) -> None:
+    _set_policy(node, enable=True, cpuSuppressThresholdPercent=65)
+    log = tmp_path / "koordlet.log"
+    agent = node.start_koordlet(log, f"--proc-root-dir={quiet.folder}")
+    try:
+        until(lambda: _quota() != NO_LIMIT and _quota() >= _WHOLE * 0.55, 60)
+        before = _quota()
+        _signal(online, signal.SIGCONT)
+        seconds = until(lambda: _quota() <= before - 30_000, 10)
+        held = _READER.cpu_usage(_BEST_EFFORT)
+        _signal(online, signal.SIGSTOP)
+        print(f"{before} -> {_quota()} us after {seconds:.2f} s")  # noqa: T201
+        low = _quota()
+        until(lambda: _quota() > low, 10)
+        assert seconds <= 2.0
+        assert _READER.cpu_usage(_BEST_EFFORT) >= held
+        _set_policy(node, enable=False)
+        until(lambda: _quota() == NO_LIMIT, 5)
+    finally:
+        _signal(online, signal.SIGSTOP)
+        _stop(agent, log)
+
+
+def test_an_agent_that_is_killed_converges_when_it_is_started_again(
+    node: EnforcedNode, online: list[int], quiet: QuietMachine, tmp_path: Path
+) -> None:
+    _set_policy(node, enable=True, cpuSuppressThresholdPercent=65)
+    log = tmp_path / "koordlet.log"
+    agent = node.start_koordlet(log, f"--proc-root-dir={quiet.folder}")
+    try:
+        until(lambda: _quota() != NO_LIMIT, 60)
+    finally:
+        agent.kill()
+        agent.wait(5)
+    assert _quota() != NO_LIMIT
+    _set_policy(node, enable=False)
+    agent = node.start_koordlet(log, f"--proc-root-dir={quiet.folder}")
+    try:
+        until(lambda: _quota() == NO_LIMIT, 60)
+    finally:
+        _stop(agent, log)
+
+
+def test_an_agent_that_only_observes_writes_nothing(
+    node: EnforcedNode, online: list[int], quiet: QuietMachine, tmp_path: Path
+) -> None:
+    _set_policy(node, enable=True, cpuSuppressThresholdPercent=65)
+    before = _quota()
+    log = tmp_path / "koordlet.log"
+    agent = node.start_koordlet(log, f"--proc-root-dir={quiet.folder}", "--observe-only")
+    try:
+        until(lambda: f"{_BEST_EFFORT}/cpu.cfs_quota_us would get" in log.read_text(), 60)
+        assert _quota() == before
+    finally:
+        _stop(agent, log)
