@@ -12,7 +12,7 @@ from typing import Any, Final
 import yaml
 
 from koordinator.base.errors import ConfigurationError
-from koordinator.scheduler.configuration.strict_yaml import load_documents
+from koordinator.base.strict_yaml import load_documents
 
 Document = dict[str, Any]
 

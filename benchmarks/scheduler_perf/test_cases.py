@@ -18,8 +18,8 @@ from benchmarks.scheduler_perf.operations import (
     StopCollectingMetrics,
 )
 from koordinator.base.errors import ConfigurationError
+from koordinator.base.strict_yaml import load_documents
 from koordinator.scheduler.configuration.document import Strict
-from koordinator.scheduler.configuration.strict_yaml import load_documents
 
 FILE_NAME: Final = "performance-config.yaml"
 

@@ -129,6 +129,7 @@ JOB_CREATED_BY: Final = "koordinator.sh/job-created-by"
 PASSED_ARBITRATION: Final = "descheduler.koordinator.sh/passed-arbitration"
 POD_ARBITRATING: Final = "descheduler.koordinator.sh/pod-arbitrating"
 EVICTABLE: Final = "descheduler.alpha.kubernetes.io/evict"
+PREFER_NO_EVICTION: Final = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 POD_DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 
 # Custom resource definitions.
@@ -137,3 +138,8 @@ API_APPROVED: Final = "api-approved.kubernetes.io"
 # Webhook configurations.
 WEBHOOK_TEMPLATE: Final = "template"
 """A JSON list of webhooks: koord-manager makes the entries of the configuration from it."""
+
+# Pods that no API server has created.
+CONFIG_MIRROR: Final = "kubernetes.io/config.mirror"
+CONFIG_SOURCE: Final = "kubernetes.io/config.source"
+"""Where kubelet has a pod from; anything but ``api`` is a static pod."""

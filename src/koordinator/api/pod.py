@@ -174,8 +174,18 @@ class RBDVolumeSource(WireStruct):
     read_only: bool = False
 
 
+class EmptyDirVolumeSource(WireStruct):
+    medium: str = ""
+
+
+class HostPathVolumeSource(WireStruct):
+    path: str = ""
+
+
 class Volume(WireStruct):
     name: str = ""
+    empty_dir: EmptyDirVolumeSource | None = None
+    host_path: HostPathVolumeSource | None = None
     persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
     ephemeral: EphemeralVolumeSource | None = None
     csi: CSIVolumeSource | None = None
@@ -227,11 +237,28 @@ class PodCondition(WireStruct):
     last_transition_time: datetime | None = None
 
 
+class ContainerStateWaiting(WireStruct):
+    reason: str = ""
+
+
+class ContainerStateTerminated(WireStruct):
+    reason: str = ""
+    exit_code: int = 0
+
+
+class ContainerState(WireStruct):
+    """A container that runs has neither."""
+
+    waiting: ContainerStateWaiting | None = None
+    terminated: ContainerStateTerminated | None = None
+
+
 class ContainerStatus(WireStruct):
     name: str = ""
     container_id: str = msgspec.field(default="", name="containerID")
     ready: bool = False
     restart_count: int = 0
+    state: ContainerState = ContainerState()
     resources: ResourceRequirements | None = None
     allocated_resources: ResourceList = {}
 
@@ -247,6 +274,7 @@ class PodStatus(WireStruct):
     conditions: Sequence[PodCondition] = ()
     container_statuses: Sequence[ContainerStatus] = ()
     init_container_statuses: Sequence[ContainerStatus] = ()
+    ephemeral_container_statuses: Sequence[ContainerStatus] = ()
     nominated_node_name: str = ""
     qos_class: str = ""
     start_time: datetime | None = None

@@ -55,8 +55,12 @@ def pod_as_seen(pod: Pod) -> Pod:
 
 def _without_plain_volumes(spec: PodSpec) -> PodSpec:
     """Volumes that exist with their pod say nothing about nodes, and one of them has another name in each replica."""
-    volumes = [volume for volume in spec.volumes if volume != Volume(name=volume.name)]
+    volumes = [volume for volume in spec.volumes if not _is_plain(volume)]
     return spec if len(volumes) == len(spec.volumes) else msgspec.structs.replace(spec, volumes=volumes)
+
+
+def _is_plain(volume: Volume) -> bool:
+    return volume == Volume(name=volume.name, empty_dir=volume.empty_dir, host_path=volume.host_path)
 
 
 def _has_dated_names(spec: PodSpec) -> bool:

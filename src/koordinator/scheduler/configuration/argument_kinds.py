@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
+from koordinator.api.strict_decoding import decode_strictly
 from koordinator.base.errors import ConfigurationError
 from koordinator.scheduler.configuration import argument_checks, koordinator_checks, upstream_arguments
 from koordinator.scheduler.configuration.arguments import (
@@ -25,7 +26,6 @@ from koordinator.scheduler.configuration.koordinator_arguments import (
     ScarceResourceAvoidanceArgs,
     SchedulingHintArgs,
 )
-from koordinator.scheduler.configuration.strict_decoding import decode_strictly
 
 A = TypeVar("A", bound=Arguments)
 _Complete = Callable[[Any, str], Arguments]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from koordinator.api.component_configuration import Strict
 from koordinator.api.duration import GoDuration
 from koordinator.api.pod import NodeAffinity
-from koordinator.scheduler.configuration.document import Strict
 
 
 class Arguments(Strict):

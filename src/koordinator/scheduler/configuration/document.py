@@ -4,35 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from koordinator.api.duration import GoDuration
-from koordinator.api.meta import WireStruct
+from koordinator.api.component_configuration import ClientConnection, LeaderElection, Strict
 
 
-def _seconds(seconds: int) -> GoDuration:
-    return GoDuration(seconds=seconds)
-
-
-class Strict(WireStruct, forbid_unknown_fields=True):
-    """Base of component configuration: a field that nobody knows is a mistake."""
-
-
-class LeaderElection(Strict):
-    leader_elect: bool = True
-    lease_duration: GoDuration = _seconds(15)
-    renew_deadline: GoDuration = _seconds(10)
-    retry_period: GoDuration = _seconds(2)
-    resource_lock: str = "leases"
+class SchedulerLeaderElection(LeaderElection):
     resource_name: str = "kube-scheduler"
     resource_namespace: str = "kube-system"
-
-
-class ClientConnection(Strict):
-    kubeconfig: str = ""
-    accept_content_types: str = ""
-    content_type: str = "application/vnd.kubernetes.protobuf"
-    """Read and ignored: everything is JSON here."""
-    qps: float = 50.0
-    burst: int = 100
 
 
 class PluginEntry(Strict):
@@ -80,7 +57,7 @@ class KubeSchedulerConfiguration(Strict):
     api_version: str
     kind: str
     parallelism: int = 16
-    leader_election: LeaderElection = LeaderElection()
+    leader_election: SchedulerLeaderElection = SchedulerLeaderElection()
     client_connection: ClientConnection = ClientConnection()
     enable_profiling: bool = True
     enable_contention_profiling: bool = True

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from msgspec.structs import replace
 
+from koordinator.api.component_configuration import check_election, complete_connection, complete_election
 from koordinator.base.errors import ConfigurationError
 from koordinator.scheduler.configuration.argument_checks import check_range
-from koordinator.scheduler.configuration.document import (
-    ClientConnection,
-    KubeSchedulerConfiguration,
-    LeaderElection,
-    Profile,
-)
+from koordinator.scheduler.configuration.document import KubeSchedulerConfiguration, Profile
 
 _DEFAULT_NAME = "default-scheduler"
 
@@ -22,8 +16,8 @@ def complete_document(document: KubeSchedulerConfiguration, root: str) -> KubeSc
     """Fill in what is empty and check the rest. Raises ConfigurationError with paths below ``root``."""
     document = replace(
         document,
-        client_connection=_complete_connection(document.client_connection),
-        leader_election=_complete_election(document.leader_election),
+        client_connection=complete_connection(document.client_connection),
+        leader_election=complete_election(document.leader_election),
         profiles=_complete_profiles(document.profiles),
     )
     if document.extenders:
@@ -38,32 +32,9 @@ def complete_document(document: KubeSchedulerConfiguration, root: str) -> KubeSc
         allowed = f"at least podInitialBackoffSeconds ({initial})"
         raise ConfigurationError(f"{root}podMaxBackoffSeconds", longest, allowed)
     if document.leader_election.leader_elect:
-        _check_election(document.leader_election, f"{root}leaderElection")
+        check_election(document.leader_election, f"{root}leaderElection")
     _check_profiles(document.profiles, f"{root}profiles")
     return document
-
-
-def _complete_connection(given: ClientConnection) -> ClientConnection:
-    default = ClientConnection()
-    return replace(
-        given,
-        qps=given.qps or default.qps,
-        burst=given.burst or default.burst,
-        content_type=given.content_type or default.content_type,
-    )
-
-
-def _complete_election(given: LeaderElection) -> LeaderElection:
-    default = LeaderElection()
-    return replace(
-        given,
-        lease_duration=given.lease_duration or default.lease_duration,
-        renew_deadline=given.renew_deadline or default.renew_deadline,
-        retry_period=given.retry_period or default.retry_period,
-        resource_lock=given.resource_lock or default.resource_lock,
-        resource_name=given.resource_name or default.resource_name,
-        resource_namespace=given.resource_namespace or default.resource_namespace,
-    )
 
 
 def _complete_profiles(given: list[Profile]) -> list[Profile]:
@@ -71,21 +42,6 @@ def _complete_profiles(given: list[Profile]) -> list[Profile]:
     if len(profiles) == 1 and profiles[0].scheduler_name is None:
         return [replace(profiles[0], scheduler_name=_DEFAULT_NAME)]
     return profiles
-
-
-def _check_election(election: LeaderElection, path: str) -> None:
-    if election.resource_lock != "leases":
-        raise ConfigurationError(f"{path}.resourceLock", election.resource_lock, "leases")
-    for field, period in (
-        ("leaseDuration", election.lease_duration),
-        ("renewDeadline", election.renew_deadline),
-        ("retryPeriod", election.retry_period),
-    ):
-        if period <= timedelta():
-            raise ConfigurationError(f"{path}.{field}", str(period), "more than 0s")
-    if election.lease_duration <= election.renew_deadline:
-        allowed = f"more than renewDeadline ({election.renew_deadline})"
-        raise ConfigurationError(f"{path}.leaseDuration", str(election.lease_duration), allowed)
 
 
 def _check_profiles(profiles: list[Profile], path: str) -> None:

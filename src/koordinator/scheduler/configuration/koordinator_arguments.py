@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from koordinator.api.annotations import PRE_ALLOCATABLE_PRIORITY
+from koordinator.api.component_configuration import Strict
 from koordinator.api.duration import GoDuration
 from koordinator.api.installation import NAMESPACE
 from koordinator.api.labels import IS_PRE_ALLOCATABLE
@@ -12,7 +13,6 @@ from koordinator.api.pod import ResourceList
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import FPGA, GPU_MEMORY, GPU_MEMORY_RATIO, HUAWEI_NPU_CORE, RDMA
 from koordinator.scheduler.configuration.arguments import Arguments, ResourceSpec
-from koordinator.scheduler.configuration.document import Strict
 
 _UNLIMITED = "1844674407370955161"
 """A fifth of the largest 64-bit integer, so that sums of quotas do not overflow."""

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from koordinator.api.strict_decoding import decode_strictly
 from koordinator.base.errors import ConfigurationError
+from koordinator.base.strict_yaml import load_documents
 from koordinator.scheduler.configuration.argument_kinds import ARGUMENT_KINDS, OLD_VERSIONS, VERSION
 from koordinator.scheduler.configuration.catalogue import Catalogue
 from koordinator.scheduler.configuration.document import KubeSchedulerConfiguration, Profile
 from koordinator.scheduler.configuration.document_checks import complete_document
 from koordinator.scheduler.configuration.expansion import Expansion, expand
 from koordinator.scheduler.configuration.resolved import ProfileConfiguration, SchedulerConfiguration
-from koordinator.scheduler.configuration.strict_decoding import decode_strictly
-from koordinator.scheduler.configuration.strict_yaml import load_documents
 from koordinator.scheduler.configuration.third_party import InstalledPlugins
 from koordinator.scheduler.engine.framework import Plugin
 

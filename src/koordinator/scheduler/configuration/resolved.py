@@ -6,7 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from koordinator.scheduler.configuration.document import ClientConnection, KubeSchedulerConfiguration, LeaderElection
+from koordinator.api.component_configuration import ClientConnection, LeaderElection
+from koordinator.scheduler.configuration.document import KubeSchedulerConfiguration
 from koordinator.scheduler.configuration.third_party import ThirdPartyPlugin
 from koordinator.scheduler.engine.profile import PluginOrder
 

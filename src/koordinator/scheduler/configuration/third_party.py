@@ -21,9 +21,9 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
+from koordinator.api.strict_decoding import decode_strictly
 from koordinator.base.errors import ConfigurationError
 from koordinator.scheduler.configuration.implemented_points import has_hooks, implemented_points
-from koordinator.scheduler.configuration.strict_decoding import decode_strictly
 from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.framework import FilterPlugin, Plugin, ScorePlugin
 

@@ -5,17 +5,11 @@ Each point is spelled out and multiPoint emptied, so that Go programs that read 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
-from datetime import timedelta
-from enum import Enum
 from typing import Any
 
-import msgspec
 import yaml
 
-from koordinator.api.quantity import Quantity
-from koordinator.base.durations import format_duration
+from koordinator.api.component_configuration import plain_document
 from koordinator.scheduler.configuration.argument_kinds import ARGUMENT_KINDS, VERSION, make_arguments
 from koordinator.scheduler.configuration.points import POINTS
 from koordinator.scheduler.configuration.resolved import ProfileConfiguration, SchedulerConfiguration
@@ -62,21 +56,3 @@ def _enabled(profile: ProfileConfiguration, point: str) -> list[dict[str, Any]]:
         return [{"name": name, "weight": weight} for name, weight in order.score]
     names = getattr(order, "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in point))
     return [{"name": name} for name in names]
-
-
-def plain_document(value: Any) -> Any:
-    """Wire names, and every field that is set, also where it has its default."""
-    if isinstance(value, msgspec.Struct):
-        members = ((field.encode_name, getattr(value, field.name)) for field in msgspec.structs.fields(value))
-        return {name: plain_document(item) for name, item in members if item is not None}
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: plain_document(getattr(value, field.name)) for field in fields(value) if field.init}
-    if isinstance(value, Mapping):
-        return {key: plain_document(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain_document(item) for item in value]
-    if isinstance(value, timedelta):
-        return format_duration(value)
-    if isinstance(value, Enum):
-        return value.value
-    return str(value) if isinstance(value, Quantity) else value

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from koordinator.api.node import Node
+from koordinator.model.tolerations import taint_text
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.resource_index import PODS
@@ -15,7 +16,6 @@ from koordinator.scheduler.explain.amounts import amount_text
 from koordinator.scheduler.explain.explainer import Explainer
 from koordinator.scheduler.explain.judgement import judge
 from koordinator.scheduler.explain.sources import Sources
-from koordinator.scheduler.plugins.tolerations import taint_text
 from koordinator.scheduler.queue.queued_pod import Pool
 
 _KINDS: Final = 20

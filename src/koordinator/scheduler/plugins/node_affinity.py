@@ -10,6 +10,13 @@ import msgspec
 
 from koordinator.api.node import Node
 from koordinator.api.pod import NodeAffinity as NodeAffinityTerms
+from koordinator.model.node_selector import (
+    NodePredicate,
+    node_names,
+    preferred_score,
+    required_predicate,
+    selector_predicate,
+)
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import (
@@ -25,13 +32,6 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.node_answers import NodeAnswers
-from koordinator.scheduler.plugins.node_selector import (
-    NodePredicate,
-    node_names,
-    preferred_score,
-    required_predicate,
-    selector_predicate,
-)
 from koordinator.scheduler.plugins.unmet_selector import unmet
 
 _ENFORCED: Final = 1

@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from koordinator.api.node import Taint
+from koordinator.model.tolerations import NO_SCHEDULE, tolerated
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import FilterPlugin, PreFilterPlugin, PreFilterResult, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.plugins.tolerations import NO_SCHEDULE, tolerated
 
 _TAINT: Final = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
 

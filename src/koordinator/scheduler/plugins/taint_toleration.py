@@ -14,6 +14,7 @@ import numpy as np
 
 from koordinator.api.node import Node, Taint
 from koordinator.api.pod import Toleration
+from koordinator.model.tolerations import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, taint_text, tolerated
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows, at
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import (
@@ -28,7 +29,6 @@ from koordinator.scheduler.engine.framework import (
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.plugins.tolerations import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCHEDULE, taint_text, tolerated
 
 _TaintSet = tuple[tuple[str, str, str], ...]
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from koordinator.api.node import Node
 from koordinator.api.pod import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, Pod
-from koordinator.scheduler.plugins.node_selector import term_predicate
+from koordinator.model.node_selector import term_predicate
 
 _WITH_VALUES: Final = {"In": "in", "NotIn": "not in", "Gt": ">", "Lt": "<"}
 

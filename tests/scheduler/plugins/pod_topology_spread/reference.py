@@ -10,8 +10,8 @@ from koordinator.api.meta import LabelSelector, controller_of
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod, TopologySpreadConstraint
 from koordinator.api.workload import ReplicationController, Service, Workload
-from koordinator.scheduler.plugins.node_selector import required_predicate
-from koordinator.scheduler.plugins.tolerations import tolerated
+from koordinator.model.node_selector import required_predicate
+from koordinator.model.tolerations import tolerated
 
 HOSTNAME = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"

@@ -7,9 +7,9 @@ from functools import cached_property
 
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
-from koordinator.scheduler.plugins.node_selector import NodePredicate, required_predicate
+from koordinator.model.node_selector import NodePredicate, required_predicate
+from koordinator.model.tolerations import NO_EXECUTE, NO_SCHEDULE, tolerated
 from koordinator.scheduler.plugins.pod_topology_spread.constraints import SpreadConstraint
-from koordinator.scheduler.plugins.tolerations import NO_EXECUTE, NO_SCHEDULE, tolerated
 
 
 class Inclusion:

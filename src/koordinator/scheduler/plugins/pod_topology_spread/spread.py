@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from koordinator.model.node_selector import NodePredicate
 from koordinator.scheduler.engine.columns import Mask, Rows
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.node_selector import NodePredicate
 from koordinator.scheduler.plugins.pod_topology_spread.constraints import SpreadConstraint
 from koordinator.scheduler.plugins.pod_topology_spread.domain_counts import DomainCounts
 from koordinator.scheduler.plugins.pod_topology_spread.inclusion import Inclusion

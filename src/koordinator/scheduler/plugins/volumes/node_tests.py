@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from koordinator.api.node import Node
 from koordinator.api.pod import NodeSelector, NodeSelectorTerm
+from koordinator.model.node_selector import NodePredicate, term_predicate
 from koordinator.scheduler.engine.columns import Mask, NodeColumns, Rows
-from koordinator.scheduler.plugins.node_selector import NodePredicate, term_predicate
 
 HOST_NAME: Final = "kubernetes.io/hostname"
 _UNASKED: Final = -1

@@ -16,7 +16,7 @@ from koordinator.api.volume import (
     TopologySelectorTerm,
 )
 from koordinator.model.label_selector import CompiledSelector, SelectorError, compile_selector
-from koordinator.scheduler.plugins.node_selector import NodePredicate
+from koordinator.model.node_selector import NodePredicate
 from koordinator.scheduler.plugins.volumes.index import VolumeIndex
 from koordinator.scheduler.plugins.volumes.node_tests import NodeTest
 from koordinator.scheduler.plugins.volumes.volume_lists import STORAGE, class_of_claim

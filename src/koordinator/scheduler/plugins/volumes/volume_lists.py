@@ -17,7 +17,7 @@ import msgspec
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.pod import NodeSelector
 from koordinator.api.volume import BETA_STORAGE_CLASS, PersistentVolume, PersistentVolumeClaim
-from koordinator.scheduler.plugins.node_selector import NodePredicate
+from koordinator.model.node_selector import NodePredicate
 from koordinator.scheduler.plugins.volumes.node_tests import hosts_of, volume_predicate
 
 STORAGE: Final = "storage"

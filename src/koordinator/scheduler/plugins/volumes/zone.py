@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Final
 from koordinator.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES, Kind
 from koordinator.api.node import Node
 from koordinator.api.volume import WAIT_FOR_FIRST_CONSUMER, PersistentVolume, PersistentVolumeClaim, StorageClass
+from koordinator.model.node_selector import NodePredicate
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import PreFilterResult, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain.explainer import Lack
-from koordinator.scheduler.plugins.node_selector import NodePredicate
 from koordinator.scheduler.plugins.volumes.claims import claim_not_found, mode_not_set
 from koordinator.scheduler.plugins.volumes.migration import BETA_REGION, BETA_ZONE, REGION, ZONE, ZONES_DELIMITER
 from koordinator.scheduler.plugins.volumes.node_tests import NodeTest
