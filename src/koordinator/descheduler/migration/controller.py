@@ -143,6 +143,9 @@ class JobController:
                 if found is None:
                     return None
                 job = found
+            else:
+                if plan.final:
+                    return None
         raise MigrationError(f"{name} did not come to rest after {_STEPS} plans")
 
     def _follow(self) -> None:
@@ -235,8 +238,9 @@ class JobController:
         return job.metadata.uid if is_terminal(job) else reservation_name(job)
 
     async def _reservation(self, name: str) -> Reservation | None:
+        """From the cache; one that it does not have, or not yet as this program has changed it, is asked for."""
         cached = self._cluster.reservations.get(name)
-        if cached is not None or not name:
+        if not name or (cached is not None and labels.RESERVATION_ORDER in cached.metadata.labels):
             return cached
         try:
             return await self._client.get(RESERVATIONS, name)

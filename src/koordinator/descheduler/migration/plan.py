@@ -89,3 +89,5 @@ class Plan:
     steps: tuple[Step, ...] = ()
     events: tuple[JobEvent, ...] = ()
     after: float | None = None
+    final: bool = False
+    """Nothing is left to decide after the steps."""

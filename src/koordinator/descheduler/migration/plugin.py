@@ -60,7 +60,7 @@ class MigrationController(FilterPlugin, EvictPlugin):
         rules = EvictionRules(args, self._priority_of_class)
         self._filters = MigrationFilters(args, rules, self._cluster, self._workloads)
         bucket = TokenBucket(clock, args.evictions_per_second, args.evict_burst)
-        self._controller = JobController(
+        self.controller = JobController(
             client,
             self._cluster,
             self._writer,
@@ -71,17 +71,17 @@ class MigrationController(FilterPlugin, EvictPlugin):
             clock=clock,
             metrics=metrics,
         )
-        self._arbitrator = Arbitrator(
+        self.arbitrator = Arbitrator(
             self._cluster, self._writer, self._filters, self._workloads, args.arbitration_args, clock
         )
-        self._scavenger = Scavenger(client, self._cluster, clock)
+        self.scavenger = Scavenger(client, self._cluster, clock)
 
     async def run(self) -> None:
         """Carry jobs out while this process leads."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._controller.run(), name="migration controller")
-            tasks.create_task(self._arbitrator.run(), name="migration arbitrator")
-            tasks.create_task(self._scavenger.run(), name="migration scavenger")
+            tasks.create_task(self.controller.run(), name="migration controller")
+            tasks.create_task(self.arbitrator.run(), name="migration arbitrator")
+            tasks.create_task(self.scavenger.run(), name="migration scavenger")
 
     async def prepare(self, snapshot: Snapshot) -> None:
         """Ask for the scales of workloads of other kinds than Kubernetes' own."""

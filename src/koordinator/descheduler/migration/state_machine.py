@@ -299,14 +299,22 @@ def _must_evict_again(migration: _Migration, pod: Pod, policy: str, last: PodMig
     if pod.metadata.deletion_timestamp is not None:
         return False
     if policy == SOFT_EVICTION:
-        return annotation_keys.SOFT_EVICTION not in pod.metadata.annotations
-    options = delete_options(migration.job, migration.args)
-    grace = options.grace_period_seconds if options is not None else None
-    if grace is None:
-        grace = pod.spec.termination_grace_period_seconds
+        if annotation_keys.SOFT_EVICTION in pod.metadata.annotations:
+            return False
+        grace = 0
+    else:
+        grace = _grace_period(migration, pod)
     since = max((each for each in (last.last_probe_time, last.last_transition_time) if each), default=None)
-    patience = timedelta(seconds=_DEFAULT_GRACE if grace is None else grace) + _EVICTION_MARGIN
-    return since is None or migration.now - since >= patience
+    return since is None or migration.now - since >= timedelta(seconds=grace) + _EVICTION_MARGIN
+
+
+def _grace_period(migration: _Migration, pod: Pod) -> int:
+    """Seconds that the pod has for its end."""
+    options = delete_options(migration.job, migration.args)
+    if options is not None and options.grace_period_seconds is not None:
+        return options.grace_period_seconds
+    own = pod.spec.termination_grace_period_seconds
+    return _DEFAULT_GRACE if own is None else own
 
 
 def eviction_policy(job: PodMigrationJob, pod: Pod, args: MigrationControllerArgs) -> str:
@@ -372,7 +380,7 @@ def _clean_up(job: PodMigrationJob, snapshot: Snapshot) -> Plan:
     found = snapshot.reservation
     if job.status.phase == jobs.SUCCEEDED or found is None or not is_own_reservation(found):
         return Plan()
-    return Plan((DeleteReservation(found.metadata.name, found.metadata.uid),))
+    return Plan((DeleteReservation(found.metadata.name, found.metadata.uid),), final=True)
 
 
 def _time_left(job: PodMigrationJob, now: datetime) -> float | None:
