@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import Literal
 
-from koordinator.scheduler.configuration.document import Strict
+from koordinator.api.component_configuration import Strict
 
 
 class Operation(Strict, tag_field="opcode"):

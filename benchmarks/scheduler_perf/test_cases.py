@@ -17,9 +17,9 @@ from benchmarks.scheduler_perf.operations import (
     CreatePodSets,
     StopCollectingMetrics,
 )
+from koordinator.api.component_configuration import Strict
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.strict_yaml import load_documents
-from koordinator.scheduler.configuration.document import Strict
 
 FILE_NAME: Final = "performance-config.yaml"
 

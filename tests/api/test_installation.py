@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,13 @@ CLUSTER_SCOPED = {
 
 
 def documents(installation: Installation | None = None, *parts: str) -> list[Document]:
-    files = manifest_files(installation or Installation(), parts or PARTS)
+    return deepcopy(read(installation or Installation(), parts or PARTS))
+
+
+@cache
+def read(installation: Installation, parts: tuple[str, ...]) -> list[Document]:
+    """Once for each installation: to write and read sixteen definitions takes a second."""
+    files = manifest_files(installation, parts)
     return list(itertools.chain.from_iterable(yaml.safe_load_all(text) for text in files.values()))
 
 
@@ -225,7 +233,7 @@ def ports(program: str) -> dict[str, int]:
 
 def test_the_scheduler_is_probed_where_it_serves() -> None:
     options = scheduler_options(arguments("koord-scheduler"))
-    assert ports("koord-scheduler") == {"metrics": options.port}
+    assert ports("koord-scheduler") == {"metrics": options.address.port}
 
 
 def test_the_manager_is_probed_and_asked_where_it_serves() -> None:

@@ -17,6 +17,7 @@ from koordinator.kube.errors import TransportError
 from koordinator.kube.leader_election import LeaderElector
 from koordinator.kube.leader_election_config import LeaderElectionConfig
 from tests.kube.fake_client import MemoryClient, as_client
+from tests.kube.fake_watchdog import FakeWatchdog
 
 KEY = ("leases.v1.coordination.k8s.io", "kube-system", "koord-scheduler")
 
@@ -289,7 +290,6 @@ def test_error_of_the_work_comes_out() -> None:
 def test_work_that_does_not_stop_is_reported_before_another_may_lead() -> None:
     async def scenario() -> list[float]:
         client, clock = MemoryClient(), ManualClock()
-        overran: list[float] = []
         release = asyncio.Event()
 
         async def stubborn() -> None:
@@ -302,31 +302,46 @@ def test_work_that_does_not_stop_is_reported_before_another_may_lead() -> None:
         async def refuse(verb: str, name: str) -> None:
             raise TransportError("connection refused")
 
-        contender = Contender(client, clock, on_overrun=lambda: overran.append(clock.monotonic()))
+        watchdog = FakeWatchdog(clock)
+        contender = Contender(client, clock, watchdog=watchdog)
         async with contender.running(stubborn):
             await clock.advance(1)
             client.before = refuse
             await clock.advance(20)
             release.set()
             await clock.advance(0)
-        return overran
+        return watchdog.strikes
 
     assert asyncio.run(scenario()) == [15.0]
 
 
+def test_every_renewal_gives_the_watchdog_a_later_time_and_the_end_stops_it() -> None:
+    async def scenario() -> tuple[list[float | None], list[float]]:
+        client, clock = MemoryClient(), ManualClock()
+        watchdog = FakeWatchdog(clock)
+        deadlines: list[float | None] = [watchdog.deadline]
+        async with Contender(client, clock, watchdog=watchdog).running():
+            for _ in range(3):
+                await clock.advance(2)
+                deadlines.append(watchdog.deadline)
+        return [*deadlines, watchdog.deadline], watchdog.strikes
+
+    assert asyncio.run(scenario()) == ([None, 17.0, 19.0, 21.0, None], [])
+
+
 def test_term_is_over_for_the_work_even_while_it_has_not_been_cancelled() -> None:
-    async def scenario() -> list[tuple[bool, bool]]:
+    async def scenario() -> list[bool]:
         client, clock = MemoryClient(), ManualClock()
         contender = Contender(client, clock)
         elector = contender.elector
         async with contender.running():
             await clock.advance(1)
-            before = elector.is_leading, elector.is_overdue
+            before = elector.is_leading
             # A blocked event loop: time passes, no task runs.
             clock._monotonic += 10
-            return [before, (elector.is_leading, elector.is_overdue)]
+            return [before, elector.is_leading]
 
-    assert asyncio.run(scenario()) == [(True, False), (False, True)]
+    assert asyncio.run(scenario()) == [True, False]
 
 
 def test_new_leaders_are_reported() -> None:

@@ -26,11 +26,12 @@ from koordinator.cluster.server import EmbeddedApi, ServerOptions
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.leader_election import LeaderElectionConfig
+from koordinator.kube.leadership import Leadership
+from koordinator.kube.lease_watchdog import NoWatchdog
 from koordinator.manager.environment import WebhookEnvironment
 from koordinator.manager.features import make_features
-from koordinator.manager.leadership import Leadership
 from koordinator.manager.options import Options
-from koordinator.manager.program import Manager, Surroundings
+from koordinator.manager.program import Dependencies, Manager
 from koordinator.manager.webhook.certificate_files import read_files
 from koordinator.manager.webhook.certificates import Certificates
 from koordinator.manager.webhook.elastic_quota.mutating import ElasticQuotaMutatingHandler
@@ -52,9 +53,11 @@ def make_manager(client: KubeClient, folder: Path, writer: str, *gates: str) -> 
     features.set(dict.fromkeys(gates, True))
     options = Options(metrics_address=NOWHERE, health_address=NOWHERE, environment=environment, features=features)
     election = LeaderElectionConfig("koordinator-manager", NAMESPACE, str(folder), release_on_cancel=True)
-    leadership = Leadership(client, election, clock=clock, random=random, metrics=metrics, on_overrun=lambda: None)
+    leadership = Leadership(
+        client, election, clock=clock, random=random, metrics=metrics, again=True, watchdog=NoWatchdog()
+    )
     fenced = client.fenced(lambda: leadership.is_leading)
-    return Manager(options, leadership, Surroundings(client, fenced, clock, random, metrics, "test"))
+    return Manager(options, leadership, Dependencies(client, fenced, clock, random, metrics, "test"))
 
 
 @asynccontextmanager

@@ -29,7 +29,7 @@ from tests.real.test_scheduler import SLOTS, connected, pod, populate, together
 NODE_COUNT, POD_COUNT = 50, 550
 ENOUGH = POD_COUNT // 4
 """So many pods are bound when something breaks."""
-SHORT_TERM, LONG_TERM = (4, 3), (60, 50)
+SHORT_TERM, LONG_TERM = (12, 10), (60, 50)
 IMPORTANT = {
     "apiVersion": "scheduling.k8s.io/v1",
     "kind": "PriorityClass",

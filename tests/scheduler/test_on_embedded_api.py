@@ -9,16 +9,19 @@ from random import Random
 from koordinator.api.kinds import NODES, PODS
 from koordinator.base.clock import SystemClock
 from koordinator.base.metrics import Metrics
+from koordinator.base.program import Process
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.event_series import EVENTS_V1
 from koordinator.kube.events import EventBroadcaster
-from koordinator.scheduler import lifetime
+from koordinator.kube.leadership import Leadership
+from koordinator.kube.lease_watchdog import NoWatchdog
 from koordinator.scheduler.configuration import default_configuration
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.main import make_lifecycle
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.pod_events import PodEvents
@@ -56,8 +59,12 @@ async def scenario(folder: Path) -> None:
         api.write_kubeconfig(folder / "kubeconfig")
         client = await connect(ClientOptions(kubeconfig=str(folder / "kubeconfig")))
         events = EventBroadcaster(client, instance="test", clock=SystemClock(), random=Random(1))
-        stop = asyncio.Event()
-        running = asyncio.create_task(lifetime.run(make_scheduler(client, events), events, None, None, stop))
+        process = Process()
+        leadership = Leadership(
+            client, None, clock=process.clock, random=process.random, metrics=process.metrics, watchdog=NoWatchdog()
+        )
+        lifecycle = make_lifecycle(make_scheduler(client, events), events, leadership, process)
+        running = asyncio.create_task(lifecycle.run(process.stop))
         try:
             resources = {"cpu": "4", "memory": "8Gi", "pods": "10"}
             status = {"capacity": resources, "allocatable": resources}
@@ -68,7 +75,7 @@ async def scenario(folder: Path) -> None:
             await client.create(PODS, {"metadata": {"name": "web"}, "spec": {"containers": [container]}}, "default")
             assert await until_bound(client, version) == "free"
         finally:
-            stop.set()
+            process.stop.set()
             await running
             found = await client.list(EVENTS_V1, "default")
             await client.close()

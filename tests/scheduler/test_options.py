@@ -20,7 +20,7 @@ CHART = (
 
 def test_the_arguments_of_the_chart_are_understood() -> None:
     options = parse_options(CHART)
-    assert (options.port, options.verbosity, options.config) == (10251, 4, "/config/koord-scheduler.config")
+    assert (options.address.port, options.verbosity, options.config) == (10251, 4, "/config/koord-scheduler.config")
 
 
 def test_what_has_no_effect_is_said() -> None:
@@ -38,12 +38,13 @@ def test_a_flag_that_switches_off_what_is_not_there_is_not_worth_a_word() -> Non
 
 def test_flags_that_were_not_given_leave_the_decision_to_the_configuration() -> None:
     options = parse_options([])
-    assert (options.leader_elect, options.qps, options.resource_name, options.lease_duration) == (None,) * 4
+    assert (options.leader_election, options.client_connection) == ({}, {})
 
 
 def test_given_flags_are_known_to_be_given() -> None:
-    options = parse_options(["--leader-elect=false", "--leader_elect_lease_duration=30s"])
-    assert (options.leader_elect, options.lease_duration) == (False, timedelta(seconds=30))
+    options = parse_options(["--leader-elect=false", "--leader_elect_lease_duration=30s", "--kube-api-burst=7"])
+    assert options.leader_election == {"leader_elect": False, "lease_duration": timedelta(seconds=30)}
+    assert options.client_connection == {"burst": 7}
 
 
 @pytest.mark.parametrize(

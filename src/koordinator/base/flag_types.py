@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from koordinator.base.durations import DurationError, format_duration, parse_duration
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.feature_gates import FeatureGates, parse_bool, parse_gates
+from koordinator.base.listen_address import ListenAddress, parse_listen_address
 
 T = TypeVar("T")
 N = TypeVar("N", int, float)
@@ -122,6 +123,10 @@ class FlagGroup:
             return {key: value for key, _, value in pairs}
 
         return self._add(Flag(name, {}, help_text, parse, "key=value,...", ""))
+
+    def listen_address(self, name: str, default: ListenAddress, help_text: str) -> Flag[ListenAddress]:
+        """Where to listen."""
+        return self._add(Flag(name, default, help_text, parse_listen_address, "host:port", str(default)))
 
     def feature_gates(self, gates: FeatureGates, name: str = "feature-gates") -> Flag[dict[str, bool]]:
         """``--feature-gates``: sets the gates while parsing."""

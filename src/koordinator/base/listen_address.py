@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from koordinator.base.flag_types import FlagError
+from koordinator.base.errors import ConfigurationError
 
 LAST_PORT: Final = 65535
 
@@ -26,13 +26,13 @@ class ListenAddress:
 NOWHERE: Final = ListenAddress("", 0)
 
 
-def parse_listen_address(flag: str, text: str) -> ListenAddress:
-    """Raises FlagError."""
+def parse_listen_address(field: str, text: str) -> ListenAddress:
+    """Raises ConfigurationError naming ``field``, which may be a flag or that of a file."""
     if text in ("", "0"):
         return NOWHERE
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]") if host.startswith("[") else host
     bracketed = text.startswith("[") or ":" not in host
     if not colon or not bracketed or not port.isascii() or not port.isdigit() or int(port) > LAST_PORT:
-        raise FlagError(flag, text, "write HOST:PORT, :PORT for every address, or 0 to serve nothing")
+        raise ConfigurationError(field, text, "write HOST:PORT, :PORT for every address, or 0 to serve nothing")
     return ListenAddress(host, int(port)) if int(port) else NOWHERE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -42,3 +43,30 @@ def load_documents(text: str, source: str) -> list[Any]:
     except yaml.YAMLError as error:
         raise ConfigurationError(source, "the document", f"YAML ({error})") from error
     return [document for document in documents if document is not None]
+
+
+def load_document(text: str, source: str, kind: str, config_map_key: str = "") -> dict[str, Any]:
+    """The one document of the text, which has to be a mapping: a ``kind``, or a ConfigMap that holds one as text under
+    ``config_map_key``. Raises ConfigurationError."""
+    documents = load_documents(text, source)
+    if len(documents) != 1:
+        raise ConfigurationError(source, f"{len(documents)} documents", f"one {kind}")
+    if not isinstance(documents[0], dict):
+        raise ConfigurationError(source, documents[0], f"a {kind}")
+    document: dict[str, Any] = documents[0]
+    if not config_map_key or document.get("kind") != "ConfigMap":
+        return document
+    data = document.get("data")
+    inner = data.get(config_map_key) if isinstance(data, dict) else None
+    where = f"{source}: data[{config_map_key}]"
+    if not isinstance(inner, str):
+        raise ConfigurationError(where, inner, f"a {kind} as text")
+    return load_document(inner, where, kind, config_map_key)
+
+
+def read_configuration_file(flag: str, path: Path) -> str:
+    """The text of the file that ``flag`` names. Raises ConfigurationError."""
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(flag, str(path), f"a readable YAML file ({error})") from error

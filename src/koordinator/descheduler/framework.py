@@ -65,7 +65,15 @@ class DeletionCost:
     reason: str
 
 
-Step = Eviction | Cordon | DeletionCost
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Nothing to do: why a plugin does what it does, for the log. A plugin that computes for long also makes empty
+    ones, so that others get the processor."""
+
+    text: str = ""
+
+
+Step = Eviction | Cordon | DeletionCost | Remark
 Plan = Generator[Step, bool, None]
 """Steps; each is answered by whether it was taken."""
 
@@ -149,6 +157,9 @@ class Plugin:
     def __init__(self, args: Any, handle: Handle) -> None:
         self.args = args
         self.handle = handle
+
+    async def start(self) -> None:
+        """Called once, when all informers are in sync; what it raises ends the program."""
 
     async def prepare(self, snapshot: Snapshot) -> None:
         """Called before each cycle with all its nodes, for what filters look up; may do I/O."""

@@ -15,6 +15,7 @@ from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.node import Node
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
+from koordinator.base.lifecycle import Lifecycle
 from koordinator.base.loops import Loop, LoopSupervisor
 from koordinator.base.metrics import Metrics
 from koordinator.koordlet.collectors.scan import Scanner
@@ -26,7 +27,7 @@ from koordinator.koordlet.node_metric import NodeMetricInput, as_merge_patch, no
 from koordinator.koordlet.states import StatesInformer
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType
-from koordinator.kube.serving import HealthServer
+from koordinator.kube.servers import Servers
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, detect_driver, detect_version
 from koordinator.node.cgroup_meter import CgroupMeter
 from koordinator.node.cpu_time import ticks_per_second
@@ -87,27 +88,16 @@ class Agent:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set. FileError if no cgroup hierarchy is mounted, OSError if an address is taken."""
-        async with asyncio.TaskGroup() as tasks:
-            work = tasks.create_task(self._run(), name="agent")
-            await stop.wait()
-            logger.info("stopping")
-            work.cancel()
+        servers = Servers(self._given.metrics, self._given.clock)
+        servers.add(self._options.listen)
+        lifecycle = Lifecycle(self._given.clock)
+        lifecycle.serve(servers)
+        lifecycle.background("states informer", self._states.run)
+        lifecycle.work("measure and report", self._measure_and_report)
+        await lifecycle.run(stop)
 
-    async def _run(self) -> None:
+    async def _measure_and_report(self) -> None:
         version = detect_version(self._options.host)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._serve(), name="metrics server")
-            tasks.create_task(self._states.run(), name="states informer")
-            tasks.create_task(self._measure_and_report(version), name="measure and report")
-
-    async def _serve(self) -> None:
-        listen = self._options.listen
-        if not listen.port:
-            return
-        health_server = HealthServer(self._given.metrics, host=listen.host, port=listen.port)
-        await health_server.run()
-
-    async def _measure_and_report(self, version: CgroupVersion) -> None:
         connection = await self._given.connect_kubelet(await self._states.wait_for_node())
         meter: CgroupMeter | None = None
         try:

@@ -12,7 +12,7 @@ from koordinator.base.errors import ConfigurationError
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.base.flag_types import Flag, FlagGroup
 from koordinator.base.flags import FlagSet
-from koordinator.base.listen_address import ListenAddress, parse_listen_address
+from koordinator.base.listen_address import ListenAddress
 from koordinator.base.unused_flags import LOG_FLAGS, LOG_SWITCHES, TO_STDERR, UnusedFlags
 from koordinator.koordlet.features import WITHOUT_EFFECT, make_features
 from koordinator.node.host import Host
@@ -30,6 +30,7 @@ Examples:
   NODE_NAME=node-1 koordlet --addr=:9316 --collect-res-used-interval=5s
       In a DaemonSet: metrics for whoever asks, a fifth of the cost, coarser percentiles."""
 
+_ADDRESS: Final = ListenAddress("127.0.0.1", 9316)
 _NOT_BUILT: Final = "what it configures is not built yet"
 _UNUSED: Final[Mapping[str, str]] = {
     **LOG_FLAGS,
@@ -162,8 +163,8 @@ class _Flags:
         self._measuring(self.set.group("Measuring"))
         self._folders(self.set.group("Folders of the machine"), host)
         serving = self.set.group("Serving and logging")
-        self.addr = serving.string(
-            "addr", "127.0.0.1:9316", "Where /metrics is served: HOST:PORT, :PORT for every address, 0 for nowhere."
+        self.addr = serving.listen_address(
+            "addr", _ADDRESS, "Where /metrics is served: HOST:PORT, :PORT for every address, 0 for nowhere."
         )
         self.verbosity = serving.integer("v", 0, "How much is logged, from 0 up.")
         self.gates = self.set.group("Feature").feature_gates(self.features)
@@ -249,7 +250,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
             run=given[flags.run].rstrip("/"),
             var_lib_kubelet=given[flags.var_lib_kubelet].rstrip("/"),
         ),
-        listen=parse_listen_address("--addr", given[flags.addr]),
+        listen=given[flags.addr],
         kubeconfig=given[flags.kubeconfig],
         qps=given[flags.qps],
         burst=given[flags.burst],

@@ -2,68 +2,47 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
-from random import Random
 from typing import Final
 
-import uvloop
-
-import koordinator
 from koordinator.api.node import Node
 from koordinator.base import logs
-from koordinator.base.clock import SystemClock
-from koordinator.base.errors import KoordinatorError
-from koordinator.base.metrics import Metrics
-from koordinator.base.process import exit_status, stop_on_signals
+from koordinator.base.program import Process, Run, greet, run_program
 from koordinator.koordlet.agent import Agent, Dependencies, KubeletConnection
 from koordinator.koordlet.command_line import Options, parse_options
-from koordinator.kube.connect import ClientOptions, connect, user_agent
+from koordinator.kube.connect import ClientOptions, connect, connected, user_agent
 from koordinator.node.kubelet import kubelet_url
-
-logger = logging.getLogger(__name__)
 
 _PROGRAM: Final = "koordlet"
 
 
 def main(arguments: Sequence[str] | None = None, environment: Mapping[str, str] | None = None) -> int:
     """Run until SIGTERM or SIGINT. 0 after a clean stop, 1 with one line on stderr for everything else."""
-    variables = os.environ if environment is None else environment
-    try:
+
+    def prepare() -> Run:
+        variables = os.environ if environment is None else environment
         options = parse_options(sys.argv[1:] if arguments is None else arguments, variables)
         logs.configure(options.verbosity)
-        logger.info("%s %s (process %d) on %s", _PROGRAM, koordinator.__version__, os.getpid(), options.node_name)
-        for remark in options.remarks:
-            logger.warning("%s", remark)
-        uvloop.run(_run(options))
-    except (KoordinatorError, OSError, ExceptionGroup) as error:
-        return exit_status(_PROGRAM, error)
-    return 0
+        greet(_PROGRAM, f"node {options.node_name}", options.remarks)
+        return partial(_run, options)
+
+    return run_program(_PROGRAM, prepare)
 
 
-async def _run(options: Options) -> None:
-    stop = asyncio.Event()
-    stop_on_signals(stop)
-    metrics = Metrics()
-    metrics.add_process_metrics()
-    client = await connect(
-        ClientOptions(
-            kubeconfig=options.kubeconfig,
-            qps=options.qps,
-            burst=options.burst,
-            user_agent=user_agent(_PROGRAM),
-            metrics=metrics,
-        )
+async def _run(options: Options, process: Process) -> None:
+    client_options = ClientOptions(
+        kubeconfig=options.kubeconfig,
+        qps=options.qps,
+        burst=options.burst,
+        user_agent=user_agent(_PROGRAM),
+        metrics=process.metrics,
     )
-    given = Dependencies(client, partial(_connect_kubelet, options), SystemClock(), Random(), metrics)
-    try:
-        await Agent(options, given).run(stop)
-    finally:
-        await client.close()
+    async with connected(client_options) as client:
+        given = Dependencies(client, partial(_connect_kubelet, options), process.clock, process.random, process.metrics)
+        await Agent(options, given).run(process.stop)
 
 
 async def _connect_kubelet(options: Options, node: Node) -> KubeletConnection:

@@ -6,7 +6,8 @@ import asyncio
 import os
 import platform
 import random
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -109,6 +110,16 @@ async def connect(options: ClientOptions) -> KubeClient:
         watch_stall_seconds=options.watch_stall_seconds,
         lists_in_slices=options.lists_in_slices,
     )
+
+
+@asynccontextmanager
+async def connected(options: ClientOptions) -> AsyncIterator[KubeClient]:
+    """A client that is closed in the end; see ``connect``."""
+    client = await connect(options)
+    try:
+        yield client
+    finally:
+        await client.close()
 
 
 def _transport(found: Connection, tls: RotatingContext | None, options: ClientOptions, limits: TimeLimits) -> Transport:

@@ -139,7 +139,7 @@ class EventBroadcaster:
     async def flush(self, deadline: float) -> int:
         """Write what waits, and the counts of running series, for at most ``deadline`` seconds while ``run`` runs.
 
-        Returns how many events were left unwritten; they are counted and logged.
+        Returns how many events were left unwritten; they are counted and logged, each and their number.
         """
         for entry in self._entries.values():
             if entry.written_count != entry.count and not entry.dropped:
@@ -158,6 +158,7 @@ class EventBroadcaster:
             for entry in left:
                 self._drop(entry, "shutdown")
                 logger.warning("event not written before the end: %s", _describe(entry))
+            logger.warning("%d events could not be written before the end", len(left))
             return len(left)
         return 0
 

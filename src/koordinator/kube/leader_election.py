@@ -28,12 +28,15 @@ from koordinator.kube.leader_election_config import JITTER_FACTOR
 from koordinator.kube.leader_election_config import LeaderElectionConfig as LeaderElectionConfig
 from koordinator.kube.leader_election_config import make_identity as make_identity
 from koordinator.kube.lease_lock import LeaseLock
+from koordinator.kube.lease_watchdog import LeaseWatchdog, NoWatchdog
 
 logger = logging.getLogger(__name__)
 
 
 _RELEASE_SECONDS: Final = 2.0
 """A lease that is not released expires by itself; a program that is told to end must not wait for a server for long."""
+_BEFORE_THE_END: Final = 0.9
+"""At this part of the time that is left, work that does not stop is reported; at its end nothing can be said."""
 
 
 class _Attempt(Enum):
@@ -55,12 +58,11 @@ class LeaderElector:
         metrics: Metrics | None = None,
         on_new_leader: Callable[[str], None] | None = None,
         announce: Callable[[str], None] | None = None,
-        on_overrun: Callable[[], None] | None = None,
+        watchdog: LeaseWatchdog | None = None,
     ) -> None:
         """``announce`` gets the text of LeaderElection events.
 
-        ``on_overrun`` is called when the work has not stopped by the time at which another may lead; a program should
-        end itself there.
+        ``watchdog`` ends the process when the work has not stopped by the time at which another may lead.
         """
         self._config = config
         self._clock = clock
@@ -74,7 +76,7 @@ class LeaderElector:
         self._reported_leader = ""
         self._on_new_leader = on_new_leader
         self._announce = announce
-        self._on_overrun = on_overrun
+        self._watchdog = watchdog or NoWatchdog()
         metrics = metrics or Metrics()
         self._status = metrics.gauge(
             "leader_election_master_status",
@@ -98,11 +100,6 @@ class LeaderElector:
     def is_leading(self) -> bool:
         """Whether the term runs now; right even where a blocked event loop has kept the work from being stopped."""
         return self._leading and self._clock.monotonic() < self._term_end
-
-    @property
-    def is_overdue(self) -> bool:
-        """Whether the term is over and the work has not been stopped yet: somebody else may lead by now."""
-        return self._leading and self._clock.monotonic() >= self._term_end
 
     def check(self, tolerance: float = 20.0) -> str:
         """For health checks: what is wrong when the term is over for longer than ``tolerance`` seconds, or ""."""
@@ -135,6 +132,7 @@ class LeaderElector:
 
     async def _lead(self, on_started: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._leading = True
+        self._watchdog.end_at(self._lease_end)
         self._status.set(1)
         self._tell(f"{self._config.identity} became leader")
         try:
@@ -144,6 +142,7 @@ class LeaderElector:
                 work.add_done_callback(lambda _: renewing.cancel())
         finally:
             self._leading = False
+            self._watchdog.stop()
             self._status.set(0)
             self._tell(f"{self._config.identity} stopped leading")
             if self._config.release_on_cancel:
@@ -152,13 +151,13 @@ class LeaderElector:
     async def _renew_then_stop(self, work: asyncio.Task[None]) -> None:
         await self._renew()
         work.cancel()
-        until_others_may_lead = self._renewed_at + int(self._config.lease_duration) - self._clock.monotonic()
+        remaining = self._lease_end - self._clock.monotonic()
         try:
-            await within(self._clock, max(0.0, until_others_may_lead), _ended(work))
+            await within(self._clock, max(0.0, _BEFORE_THE_END * remaining), _ended(work))
         except TimeoutError:
-            logger.critical("the work of the leader of %s did not stop in time", self._lock)
-            if self._on_overrun is not None:
-                self._on_overrun()
+            logger.critical(
+                "the work of the leader of %s does not stop; this process is killed when its lease ends", self._lock
+            )
 
     async def _renew(self) -> None:
         """Renew until the term ends or somebody else holds the lease."""
@@ -181,6 +180,11 @@ class LeaderElector:
     @property
     def _term_end(self) -> float:
         return self._renewed_at + self._config.renew_deadline
+
+    @property
+    def _lease_end(self) -> float:
+        """From here on somebody else may lead: the duration is told to others in whole seconds."""
+        return self._renewed_at + int(self._config.lease_duration)
 
     async def _attempt(self, seconds: float) -> _Attempt:
         try:
@@ -237,6 +241,8 @@ class LeaderElector:
         sent = self._clock.monotonic()
         await write(spec)
         self._observed, self._observed_at, self._renewed_at = spec, self._clock.monotonic(), sent
+        if self._leading:
+            self._watchdog.end_at(self._lease_end)
 
     def _observe(self, spec: LeaseSpec) -> None:
         if spec != self._observed:

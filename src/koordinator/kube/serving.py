@@ -6,48 +6,20 @@ Health answers are upstream's to the letter, because probes and people read them
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import logging
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
 
 from aiohttp import web
 
 from koordinator.base.metrics import Metrics
-from koordinator.kube.health_metrics import HealthMetrics
+from koordinator.kube.health import HEALTH_PATHS, HealthChecks, HealthMetrics
 
 logger = logging.getLogger(__name__)
 
-Check = Callable[[], str | Awaitable[str]]
-"""Returns what is wrong, or "" when all is well; an exception is a failure too."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-_PATHS = ("healthz", "livez", "readyz")
 _TEXT = {"X-Content-Type-Options": "nosniff"}
-
-
-@dataclass(slots=True)
-class HealthChecks:
-    """Named checks by path: ``livez`` (restart me), ``readyz`` (send me no work yet) and ``healthz`` (upstream's)."""
-
-    checks: dict[str, dict[str, Check]] = field(default_factory=lambda: {path: {"ping": _ping} for path in _PATHS})
-
-    def add(self, name: str, check: Check, *paths: str) -> None:
-        """Add a check to these paths (to all without any); ValueError when the name is taken there."""
-        for path in paths or _PATHS:
-            if name in self.checks[path]:
-                raise ValueError(f"health check {name!r} exists on /{path}")
-            self.checks[path][name] = check
-
-    async def failure(self, path: str, name: str) -> str:
-        """What is wrong according to one check; "" when nothing is."""
-        try:
-            result = self.checks[path][name]()
-            return await result if inspect.isawaitable(result) else result
-        except Exception as error:
-            return f"{type(error).__name__}: {error}"
 
 
 class HealthServer:
@@ -70,15 +42,20 @@ class HealthServer:
         self._runner: web.AppRunner | None = None
         self._application = web.Application()
         self.bound_port = 0
-        for path in _PATHS:
+        for path in HEALTH_PATHS:
             self.add_route(f"/{path}", self._health_handler(path))
             self.add_route(f"/{path}/{{check}}", self._check_handler(path))
-        self.add_route("/metrics", _metrics_handler(metrics))
+        self._metrics = metrics
+        self.add_metrics("/metrics")
         self.add_route("/metrics/slis", _metrics_handler(self._health_metrics.metrics))
 
     def add_route(self, path: str, handler: Handler, method: str = "GET") -> None:
         """Serve one more path, such as ``/configz``; before ``start``."""
         self._application.router.add_route(method, path, handler)
+
+    def add_metrics(self, path: str) -> None:
+        """Serve the metrics at one more path; before ``start``."""
+        self.add_route(path, _metrics_handler(self._metrics))
 
     async def start(self) -> None:
         """Listen. Raises OSError when the address cannot be had."""
@@ -100,14 +77,6 @@ class HealthServer:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
-
-    async def run(self) -> None:
-        """Start, serve until cancelled, stop."""
-        await self.start()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await self.stop()
 
     def _health_handler(self, path: str) -> Handler:
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -158,7 +127,3 @@ def _metrics_handler(metrics: Metrics) -> Handler:
         return web.Response(body=body, headers={"Content-Type": content_type})
 
     return handle
-
-
-def _ping() -> str:
-    return ""

@@ -8,9 +8,9 @@ from typing import Final
 
 import koordinator
 from koordinator.base.durations import DurationError, parse_duration
-from koordinator.base.flag_types import Flag, FlagGroup
+from koordinator.base.flag_types import FlagGroup
 from koordinator.base.flags import FlagSet, FlagValues
-from koordinator.base.listen_address import NOWHERE, ListenAddress, parse_listen_address
+from koordinator.base.listen_address import NOWHERE
 from koordinator.base.unused_flags import UnusedFlags
 from koordinator.manager.command_line_parts import ControllerFlags, WebhookFlags
 from koordinator.manager.environment import read_environment
@@ -107,32 +107,24 @@ class _Flags:
         )
 
     def _serving(self, group: FlagGroup) -> None:
-        self.metrics_address = self._address(
-            group,
+        self.metrics_address = group.listen_address(
             "metrics-addr",
             _DEFAULTS.metrics_address,
             "Where to serve /metrics, and the same under /internal-metrics, /external-metrics and /all-metrics; :8080 "
             "is every address of the machine, 0 serves nothing. No authentication.",
         )
-        self.health_address = self._address(
-            group,
+        self.health_address = group.listen_address(
             "health-probe-addr",
             _DEFAULTS.health_address,
             "Where to serve /readyz (with the check webhook-ready), /livez and /healthz, for the probes of a kubelet.",
         )
         self.pprof = group.boolean("enable-pprof", True, "Serve profiles of this program under /debug/pprof.")
-        self.pprof_address = self._address(
-            group, "pprof-addr", _DEFAULTS.profile_address, "Where to serve them. No authentication."
+        self.pprof_address = group.listen_address(
+            "pprof-addr", _DEFAULTS.profile_address, "Where to serve them. No authentication."
         )
         self.verbosity = group.integer(
             "v", 2, "How much to log; from 4 on also which requests are sent again.", minimum=0
         )
-
-    def _address(self, group: FlagGroup, name: str, default: ListenAddress, help_text: str) -> Flag[ListenAddress]:
-        flag = Flag(name, default, help_text, parse_listen_address, "host:port", str(default))
-        self.set.register(flag)
-        group.flags.append(flag)
-        return flag
 
 
 def parse_options(arguments: Sequence[str], variables: Mapping[str, str]) -> Options:

@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import os
 import socket
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from random import Random
+from typing import TYPE_CHECKING, Final
 
-import uvloop
+from msgspec.structs import replace
 
-import koordinator
 from koordinator.base import logs
-from koordinator.base.clock import SystemClock
-from koordinator.base.errors import KoordinatorError
-from koordinator.base.metrics import Metrics
-from koordinator.base.process import end_process, exit_status, stop_on_signals
+from koordinator.base.lifecycle import Lifecycle
+from koordinator.base.program import Process, Run, greet, run_program
 from koordinator.kube.client import KubeClient
-from koordinator.kube.connect import ClientOptions, connect, user_agent
+from koordinator.kube.component_options import client_options, election_config
+from koordinator.kube.connect import connected
 from koordinator.kube.events import EventBroadcaster
-from koordinator.kube.leader_election import LeaderElectionConfig, LeaderElector, make_identity
-from koordinator.kube.suspension import end_when_resumed_too_late
-from koordinator.scheduler import lifetime
+from koordinator.kube.health import HealthChecks
+from koordinator.kube.leader_election import LeaderElectionConfig
+from koordinator.kube.leadership import Leadership
+from koordinator.kube.lease_watchdog import lease_watchdog
+from koordinator.kube.servers import Servers
 from koordinator.scheduler.configuration import (
     SchedulerConfiguration,
     default_configuration,
@@ -46,27 +45,32 @@ from koordinator.scheduler.profiles import build_profiles
 from koordinator.scheduler.program import Scheduler, SchedulerOptions
 from koordinator.scheduler.queue.scheduling_queue import QueueOptions
 
+if TYPE_CHECKING:
+    from koordinator.kube.serving import HealthServer
+
 logger = logging.getLogger(__name__)
 
-_PROGRAM = "koord-scheduler"
-_DECISION_SECONDS = 10.0
+_PROGRAM: Final = "koord-scheduler"
+_DECISION_SECONDS: Final = 10.0
+_DRAIN_SECONDS: Final = 10.0
+_FLUSH_SECONDS: Final = 3.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until SIGTERM or SIGINT. 0 after a clean stop, 1 with one line on stderr for everything else."""
-    options = parse_options(sys.argv[1:] if arguments is None else arguments)
+    return run_program(_PROGRAM, lambda: _prepare(sys.argv[1:] if arguments is None else arguments))
+
+
+def _prepare(arguments: Sequence[str]) -> Run | None:
+    options = parse_options(arguments)
     logs.configure(options.verbosity)
-    try:
-        configuration = _configuration(options)
-        election = _election(options, configuration)
-        if options.write_config_to:
-            Path(options.write_config_to).write_text(write_configuration(configuration), "utf-8")
-            return 0
-        _greet(options, configuration, election)
-        uvloop.run(_run(options, configuration, election))
-    except (KoordinatorError, OSError, ExceptionGroup) as error:
-        return exit_status(_PROGRAM, error)
-    return 0
+    configuration = _configuration(options)
+    election = election_config(replace(configuration.leader_election, **options.leader_election), socket.gethostname())
+    if options.write_config_to:
+        Path(options.write_config_to).write_text(write_configuration(configuration), "utf-8")
+        return None
+    _greet(options, configuration, election)
+    return partial(_run, options, configuration, election)
 
 
 def _configuration(options: Options) -> SchedulerConfiguration:
@@ -75,35 +79,62 @@ def _configuration(options: Options) -> SchedulerConfiguration:
     return default_configuration(profiling=options.profiling)
 
 
-async def _run(options: Options, configuration: SchedulerConfiguration, election: LeaderElectionConfig | None) -> None:
-    stop = asyncio.Event()
-    stop_on_signals(stop)
-    clock, random, metrics = SystemClock(), Random(), Metrics()
-    client = await connect(_client_options(options, configuration, metrics))
-    try:
-        metrics.add_process_metrics()
+async def _run(
+    options: Options, configuration: SchedulerConfiguration, election: LeaderElectionConfig | None, process: Process
+) -> None:
+    clock, random, metrics = process.clock, process.random, process.metrics
+    connection = replace(configuration.client_connection, **options.client_connection)
+    reaching = client_options(connection, _PROGRAM, metrics, kubeconfig=options.kubeconfig, master=options.master)
+    async with connected(reaching) as client:
         options.features.export(metrics)
-        host = socket.gethostname()
-        events = EventBroadcaster(client, host=host, clock=clock, random=random, metrics=metrics)
-        elector: LeaderElector | None = None
-        working = client
-        if election is not None:
-            elector = contender = LeaderElector(
-                client, election, clock=clock, random=random, metrics=metrics, on_overrun=end_process
-            )
-            # A process that was stopped and goes on must not send what it meant to: another one leads meanwhile.
-            working = client.fenced(lambda: contender.is_leading)
-            end_when_resumed_too_late(lambda: contender.is_overdue)
-        scheduler = _scheduler(working, events, options, configuration, metrics)
+        events = EventBroadcaster(client, host=process.host, clock=clock, random=random, metrics=metrics)
+        leadership = Leadership(
+            client, election, clock=clock, random=random, metrics=metrics, watchdog=lease_watchdog()
+        )
+        scheduler = _scheduler(leadership.guard(client), events, options, configuration, process)
         events.give_way_while(lambda: scheduler.is_binding)
-        server = None
-        if options.port:
-            from koordinator.scheduler.serving import serve
+        lifecycle = make_lifecycle(scheduler, events, leadership, process)
+        lifecycle.serve(_servers(scheduler, leadership, options, configuration, process))
+        await lifecycle.run(process.stop)
 
-            server = serve(scheduler, metrics, elector, options.address, options.port, configuration)
-        await lifetime.run(scheduler, events, elector, server, stop)
-    finally:
-        await client.close()
+
+def make_lifecycle(
+    scheduler: Scheduler, events: EventBroadcaster, leadership: Leadership, process: Process
+) -> Lifecycle:
+    """A leader that loses its lease ends the process, as upstream's do: a new one starts from what the API has."""
+    lifecycle = Lifecycle(process.clock)
+    lifecycle.background("events", events.run)
+    lifecycle.background("informers", scheduler.watch)
+    lifecycle.work(
+        "scheduling",
+        lambda: leadership.run(lambda: scheduler.schedule(process.stop), process.stop),
+        # A leader finishes what is under way and gives up the lease; one that only waits to lead is just ended.
+        drain=lambda: _DRAIN_SECONDS if leadership.is_leading else 0.0,
+    )
+    lifecycle.at_end(lambda: events.flush(_FLUSH_SECONDS))
+    return lifecycle
+
+
+def _servers(
+    scheduler: Scheduler,
+    leadership: Leadership,
+    options: Options,
+    configuration: SchedulerConfiguration,
+    process: Process,
+) -> Servers:
+    health = HealthChecks()
+    health.add("informer-sync", lambda: "" if scheduler.synced else "not in sync", "readyz")
+    if leadership.is_contended:
+        health.add("leaderElection", leadership.check, "healthz", "livez")
+
+    def add_routes(server: HealthServer) -> None:
+        from koordinator.scheduler.serving import add_routes
+
+        add_routes(server, scheduler, lambda: leadership.is_leading, configuration)
+
+    servers = Servers(process.metrics, process.clock)
+    servers.add(options.address, add_routes, health=health, profiles=configuration.document.enable_profiling)
+    return servers
 
 
 def _scheduler(
@@ -111,7 +142,7 @@ def _scheduler(
     events: EventBroadcaster,
     options: Options,
     configuration: SchedulerConfiguration,
-    metrics: Metrics,
+    process: Process,
 ) -> Scheduler:
     view = ClusterView(NodeColumns())
     resources = view.columns.resources
@@ -126,9 +157,9 @@ def _scheduler(
         lambda view: build_profiles(configuration, {**STAND_INS, **BUILT_IN}, view),
         lambda pod: make_pod_info(pod, resources),
         view,
-        SchedulerMetrics(metrics),
-        clock=SystemClock(),
-        random=Random(),
+        SchedulerMetrics(process.metrics),
+        clock=process.clock,
+        random=process.random,
         options=SchedulerOptions(
             queue=queue,
             decision_seconds=_DECISION_SECONDS,
@@ -143,49 +174,14 @@ def _scheduler(
     )
 
 
-def _client_options(options: Options, configuration: SchedulerConfiguration, metrics: Metrics) -> ClientOptions:
-    connection = configuration.client_connection
-    return ClientOptions(
-        kubeconfig=connection.kubeconfig or options.kubeconfig,
-        master=options.master,
-        qps=connection.qps if options.qps is None else options.qps,
-        burst=connection.burst if options.burst is None else options.burst,
-        user_agent=user_agent(_PROGRAM),
-        metrics=metrics,
-    )
-
-
-def _election(options: Options, configuration: SchedulerConfiguration) -> LeaderElectionConfig | None:
-    """The election to take part in; flags win over the configuration. Raises ConfigurationError."""
-    given = configuration.leader_election
-    if not (given.leader_elect if options.leader_elect is None else options.leader_elect):
-        return None
-    return LeaderElectionConfig(
-        name=given.resource_name if options.resource_name is None else options.resource_name,
-        namespace=given.resource_namespace if options.resource_namespace is None else options.resource_namespace,
-        identity=make_identity(socket.gethostname()),
-        lease_duration=(options.lease_duration or given.lease_duration).total_seconds(),
-        renew_deadline=(options.renew_deadline or given.renew_deadline).total_seconds(),
-        retry_period=(options.retry_period or given.retry_period).total_seconds(),
-        release_on_cancel=True,
-    )
-
-
 def _greet(options: Options, configuration: SchedulerConfiguration, election: LeaderElectionConfig | None) -> None:
-    """One line that says what this is, and what of the configuration will not have the expected effect."""
-    missing = not_built(configuration, BUILT_IN)
-    logger.info(
-        "%s %s (process %d): profiles %s; %s",
-        _PROGRAM,
-        koordinator.__version__,
-        os.getpid(),
-        ", ".join(profile.scheduler_name for profile in configuration.profiles),
-        f"lease {election.namespace}/{election.name}" if election else "no leader election",
-    )
+    """Say what this is, and what of the configuration will not have the expected effect."""
+    names = ", ".join(profile.scheduler_name for profile in configuration.profiles)
+    lease = f"lease {election.namespace}/{election.name}" if election else "no leader election"
+    remarks = [*configuration.warnings, *options.without_effect]
+    if missing := not_built(configuration, BUILT_IN):
+        remarks.insert(0, f"plugins of the configuration that are not built yet and left out: {', '.join(missing)}")
+    greet(_PROGRAM, f"profiles {names}; {lease}", remarks)
     if configuration.third_party:
         origins = ", ".join(f"{name} ({found.origin})" for name, found in configuration.third_party.items())
         logger.info("plugins of other packages: %s", origins)
-    if missing:
-        logger.warning("plugins of the configuration that are not built yet and left out: %s", ", ".join(missing))
-    for warning in (*configuration.warnings, *options.without_effect):
-        logger.warning("%s", warning)

@@ -6,19 +6,22 @@ no effect is said once at the start.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Final, TypeVar
+from typing import Any, Final
 
 import koordinator
+from koordinator.api.component_configuration import ClientConnection
 from koordinator.base.feature_gates import Feature, FeatureGates, parse_gates
-from koordinator.base.flag_types import Flag, FlagGroup
-from koordinator.base.flags import FlagSet, FlagValues
+from koordinator.base.flag_types import FlagGroup
+from koordinator.base.flags import FlagSet
+from koordinator.base.listen_address import ListenAddress
 from koordinator.base.unused_flags import UnusedFlags
+from koordinator.kube.component_options import ClientFlags, LeaderElectionFlags
+from koordinator.scheduler.configuration.document import SchedulerLeaderElection
 from koordinator.scheduler.unused_flags import SWITCHES, UNUSED_FLAGS
 
-T = TypeVar("T")
 CROSS_SCHEDULER_NOMINATION: Final = "CrossSchedulerNomination"
 _FEATURES: Final = {CROSS_SCHEDULER_NOMINATION: Feature(default=False)}
 
@@ -42,22 +45,17 @@ Examples:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The flags. None: not given, so that the configuration decides."""
+    """The flags."""
 
     config: str
     write_config_to: str
     kubeconfig: str
     master: str
-    qps: float | None
-    burst: int | None
-    leader_elect: bool | None
-    lease_duration: timedelta | None
-    renew_deadline: timedelta | None
-    retry_period: timedelta | None
-    resource_name: str | None
-    resource_namespace: str | None
-    address: str
-    port: int
+    client_connection: Mapping[str, Any]
+    """The fields of this stanza that win over those of the configuration."""
+    leader_election: Mapping[str, Any]
+    """The same for this one."""
+    address: ListenAddress
     profiling: bool
     max_in_unschedulable: timedelta
     verbosity: int
@@ -81,7 +79,7 @@ class _Flags:
     def __init__(self) -> None:
         self.set = FlagSet("koord-scheduler", _DESCRIPTION, koordinator.__version__)
         self._configuration(self.set.group("Configuration"))
-        self._election(self.set.group("Leader election"))
+        self.election = LeaderElectionFlags(self.set.group("Leader election"), SchedulerLeaderElection(), "Schedule")
         self._serving(self.set.group("Serving and logging"))
         self._debugging(self.set.group("Monitoring and debugging"))
         self.unused = UnusedFlags(self.set, UNUSED_FLAGS, SWITCHES)
@@ -94,16 +92,7 @@ class _Flags:
             "Write the configuration with its defaults to this file and exit.",
             placeholder="file",
         )
-        self.kubeconfig = group.string(
-            "kubeconfig",
-            "",
-            "How to reach the cluster, unless the configuration says it; without either, KUBECONFIG, ~/.kube/config or "
-            "the service account of the pod that this runs in.",
-            placeholder="file",
-        )
-        self.master = group.string("master", "", "The API server's address, in the place of the kubeconfig's.")
-        self.qps = group.number("kube-api-qps", 50.0, "Requests a second; overrides the configuration.")
-        self.burst = group.integer("kube-api-burst", 100, "Requests at once; overrides the configuration.")
+        self.client = ClientFlags(group, ClientConnection())
         self.max_in_unschedulable = group.duration(
             "pod-max-in-unschedulable-pods-duration",
             timedelta(minutes=5),
@@ -119,26 +108,6 @@ class _Flags:
             "",
             "Features to switch on or off: NAME=true,NAME=false. One has an effect: "
             "CrossSchedulerNomination leaves alone the room that other schedulers have promised to their pods.",
-        )
-
-    def _election(self, group: FlagGroup) -> None:
-        self.leader_elect = group.boolean(
-            "leader-elect", True, "Schedule only as the leader. As the flags below, this overrides the configuration."
-        )
-        self.lease_duration = group.duration(
-            "leader-elect-lease-duration",
-            timedelta(seconds=15),
-            "How long the others wait for a leader that is silent.",
-        )
-        self.renew_deadline = group.duration(
-            "leader-elect-renew-deadline", timedelta(seconds=10), "How long a leader tries to renew."
-        )
-        self.retry_period = group.duration(
-            "leader-elect-retry-period", timedelta(seconds=2), "The time between two tries."
-        )
-        self.resource_name = group.string("leader-elect-resource-name", "kube-scheduler", "The name of the lease.")
-        self.resource_namespace = group.string(
-            "leader-elect-resource-namespace", "kube-system", "The namespace of the lease."
         )
 
     def _serving(self, group: FlagGroup) -> None:
@@ -202,24 +171,14 @@ def parse_options(arguments: Sequence[str]) -> Options:
     features = FeatureGates(_FEATURES)
     features.set({name: on for name, on in gates.items() if name in _FEATURES})
 
-    def explicit(flag: Flag[T]) -> T | None:
-        return _explicit(given, flag)
-
     return Options(
         config=given[flags.config],
         write_config_to=given[flags.write_config_to],
-        kubeconfig=given[flags.kubeconfig],
-        master=given[flags.master],
-        qps=explicit(flags.qps),
-        burst=explicit(flags.burst),
-        leader_elect=explicit(flags.leader_elect),
-        lease_duration=explicit(flags.lease_duration),
-        renew_deadline=explicit(flags.renew_deadline),
-        retry_period=explicit(flags.retry_period),
-        resource_name=explicit(flags.resource_name),
-        resource_namespace=explicit(flags.resource_namespace),
-        address=given[flags.address],
-        port=given[flags.port],
+        kubeconfig=given[flags.client.kubeconfig],
+        master=given[flags.client.master],
+        client_connection=flags.client.overrides(given),
+        leader_election=flags.election.overrides(given),
+        address=ListenAddress(given[flags.address], given[flags.port]),
         profiling=given[flags.profiling],
         max_in_unschedulable=given[flags.max_in_unschedulable],
         verbosity=given[flags.verbosity],
@@ -234,7 +193,3 @@ def parse_options(arguments: Sequence[str]) -> Options:
         features=features,
         without_effect=tuple(without_effect),
     )
-
-
-def _explicit(given: FlagValues, flag: Flag[T]) -> T | None:
-    return given[flag] if given.is_set(flag) else None

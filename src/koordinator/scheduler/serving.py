@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from koordinator.base.clock import SystemClock
-from koordinator.base.metrics import Metrics
-from koordinator.kube.leader_election import LeaderElector
-from koordinator.kube.profile_pages import ProfilePages
 from koordinator.kube.serving import HealthServer
 from koordinator.scheduler.configuration import SchedulerConfiguration
 from koordinator.scheduler.program import Scheduler
@@ -19,27 +15,18 @@ from koordinator.scheduler.services.pod_resources import add_pod_resources
 from koordinator.scheduler.services.routes import Services
 
 
-def serve(
+def add_routes(
+    server: HealthServer,
     scheduler: Scheduler,
-    metrics: Metrics,
-    elector: LeaderElector | None,
-    host: str,
-    port: int,
+    is_leading: Callable[[], bool],
     configuration: SchedulerConfiguration,
-) -> HealthServer:
-    """Health, readiness, metrics, and the services that show what the scheduler knows and why it decided."""
-    server = HealthServer(metrics, host=host, port=port)
-    server.health.add("informer-sync", lambda: "" if scheduler.synced else "not in sync", "readyz")
-    if elector is not None:
-        server.health.add("leaderElection", elector.check, "healthz", "livez")
-    is_leading = (lambda: elector.is_leading) if elector is not None else lambda: True
+) -> None:
+    """The services that show what the scheduler knows and why it decided, and what helps to debug it."""
     make_services(scheduler, is_leading).mount(server)
     add_pod_resources(server, scheduler.pods, is_leading)
     add_configuration(server, configuration)
     if configuration.document.enable_profiling:
         add_debug_flags(server, scheduler.debug.settings)
-        ProfilePages(SystemClock()).add_to(server)
-    return server
 
 
 def make_services(scheduler: Scheduler, is_leading: Callable[[], bool]) -> Services:

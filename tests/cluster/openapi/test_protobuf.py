@@ -74,6 +74,12 @@ def test_a_schema_holds_all_that_json_does() -> None:
     )
 
 
+def test_zeros_are_left_out_but_those_of_defaults() -> None:
+    zeros = {"minimum": 0, "minLength": 0, "exclusiveMinimum": False, "pattern": "", "default": 0, "enum": [""]}
+    (found,) = definitions(encode_document({"definitions": {"A": zeros}})).values()
+    assert found == schema_of((5, 0), (20, ""))
+
+
 def schema_of(*fields: tuple[int, object]) -> list[tuple[int, object]]:
     return sorted(fields, key=repr)
 

@@ -15,11 +15,12 @@ _JSON = st.recursive(
     | st.integers(-(2**60), 2**60)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=12,
 )
 
 
-@given(st.dictionaries(st.text(), _JSON))
+@given(st.dictionaries(st.text(max_size=4), _JSON, max_size=4))
 def test_objects_are_fine(value: dict[str, object]) -> None:
     assert object_complaint(msgspec.json.encode(value)) == ""
 

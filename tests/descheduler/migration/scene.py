@@ -10,16 +10,27 @@ from tests.descheduler.migration.simulated_cluster import SimulatedCluster
 
 READY = {"type": "Ready", "status": "True"}
 NOT_READY = {"type": "Ready", "status": "False"}
-OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "uid-web-1", "controller": True}
+OWNER: Document = {
+    "apiVersion": "apps/v1",
+    "kind": "ReplicaSet",
+    "name": "web-1",
+    "uid": "uid-web-1",
+    "controller": True,
+}
 
 
 def deployment(cluster: SimulatedCluster, replicas: int = 3) -> None:
     """The Deployment web with its ReplicaSet web-1."""
     spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}}
-    metadata = {"namespace": "default", "name": "web", "uid": "uid-web"}
-    cluster.put(DEPLOYMENTS, {"metadata": metadata, "spec": spec})
-    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "uid-web", "controller": True}
-    metadata = {"namespace": "default", "name": "web-1", "uid": "uid-web-1", "ownerReferences": [owner]}
+    cluster.put(DEPLOYMENTS, {"metadata": {"namespace": "default", "name": "web", "uid": "uid-web"}, "spec": spec})
+    owner: Document = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "name": "web",
+        "uid": "uid-web",
+        "controller": True,
+    }
+    metadata: Document = {"namespace": "default", "name": "web-1", "uid": "uid-web-1", "ownerReferences": [owner]}
     cluster.put(REPLICA_SETS, {"metadata": metadata, "spec": spec})
 
 

@@ -11,44 +11,44 @@ from koordinator.base.clock import ManualClock
 from koordinator.base.listen_address import NOWHERE
 from koordinator.base.metrics import Metrics
 from koordinator.kube.leader_election import LeaderElectionConfig
+from koordinator.kube.leadership import Leadership
 from koordinator.manager.features import WEBHOOK_FRAMEWORK, make_features
-from koordinator.manager.leadership import Leadership
 from koordinator.manager.options import Options
-from koordinator.manager.program import Manager, Surroundings
+from koordinator.manager.program import IS_LEADER_METRIC, Dependencies, Manager
 from tests.kube.fake_client import as_client
+from tests.kube.fake_watchdog import FakeWatchdog
 from tests.manager.broken_input.bench import SYSTEM
 from tests.manager.broken_input.client_in_memory import ClientInMemory
 from tests.manager.broken_input.cluster_in_memory import ClusterInMemory
 
 
 class Replica:
-    """One process, without webhooks. ``overruns`` counts how often its work did not stop in time."""
+    """One process, without webhooks."""
 
     def __init__(self, cluster: ClusterInMemory, clock: ManualClock, name: str, *, elected: bool = True) -> None:
         self.name = name
         self.metrics = Metrics()
-        self.overruns = 0
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         features, random = make_features(), Random(name)
         features.set({WEBHOOK_FRAMEWORK: False})
         self.client = ClientInMemory(cluster)
         election = LeaderElectionConfig("koordinator-manager", SYSTEM, name, release_on_cancel=True)
+        self.watchdog = FakeWatchdog(clock)
         self.leadership = Leadership(
             as_client(self.client),
             election if elected else None,
             clock=clock,
             random=random,
             metrics=self.metrics,
-            on_overrun=self._overrun,
+            again=True,
+            is_leader_metric=IS_LEADER_METRIC,
+            watchdog=self.watchdog,
         )
         self.leader_client = ClientInMemory(cluster, lambda: self.leadership.is_leading)
         options = Options(metrics_address=NOWHERE, health_address=NOWHERE, features=features)
         clients = as_client(self.client), as_client(self.leader_client)
-        self.manager = Manager(options, self.leadership, Surroundings(*clients, clock, random, self.metrics, name))
-
-    def _overrun(self) -> None:
-        self.overruns += 1
+        self.manager = Manager(options, self.leadership, Dependencies(*clients, clock, random, self.metrics, name))
 
     def sample(self, name: str, **labels: str) -> float | None:
         return self.metrics.registry.get_sample_value(name, labels)

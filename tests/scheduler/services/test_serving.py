@@ -8,18 +8,19 @@ import aiohttp
 import pytest
 
 from koordinator.base.metrics import Metrics
+from koordinator.kube.serving import HealthServer
 from koordinator.scheduler.configuration import default_configuration
-from koordinator.scheduler.serving import serve
+from koordinator.scheduler.serving import add_routes
 from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.world import World
 
 
-@pytest.mark.parametrize("path", ["/debug/pprof/cmdline", "/debug/flags"])
+@pytest.mark.parametrize("path", ["/debug/flags", "/debug/flags/"])
 @pytest.mark.parametrize(("profiling", "status"), [(True, 200), (False, 404)])
 def test_debugging_is_served_where_the_configuration_allows_it(path: str, profiling: bool, status: int) -> None:
     async def scenario() -> int:
-        configuration = default_configuration(profiling=profiling)
-        server = serve(World(FakeApi()).scheduler, Metrics(), None, "127.0.0.1", 0, configuration)
+        server = HealthServer(Metrics())
+        add_routes(server, World(FakeApi()).scheduler, lambda: True, default_configuration(profiling=profiling))
         await server.start()
         try:
             url = f"http://127.0.0.1:{server.bound_port}{path}"

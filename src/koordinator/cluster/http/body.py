@@ -70,7 +70,7 @@ async def _decoded(body: bytes, content_type: str, resource: Resource | None) ->
         except RecursionError as error:
             raise _Undecodable(TOO_DEEP) from error
     if content_type == _YAML:
-        document = await (asyncio.to_thread(_from_yaml, body) if len(body) > _LONG_YAML else _soon(body))
+        document = await asyncio.to_thread(_from_yaml, body) if len(body) > _LONG_YAML else _from_yaml(body)
     elif content_type in ("", _JSON):
         document = _from_json(body)
     else:
@@ -83,10 +83,6 @@ async def _decoded(body: bytes, content_type: str, resource: Resource | None) ->
         )
     _check_names(document)
     return document
-
-
-async def _soon(body: bytes) -> Any:
-    return _from_yaml(body)
 
 
 def _from_yaml(body: bytes) -> Any:

@@ -35,7 +35,8 @@ def _message(value: Document, fields: Message, *, extensions: int = 0) -> bytes:
     for key, item in value.items():
         if key in fields:
             number, encode = fields[key]
-            parts.append(encode(number, item))
+            if item or encode not in _SCALARS:
+                parts.append(encode(number, item))
         elif extensions and key.startswith("x-"):
             parts.append(_named(extensions, key, _any_value(item)))
     return b"".join(parts)
@@ -116,6 +117,8 @@ def _responses(number: int, values: Document) -> bytes:
     return write_bytes(number, b"".join(_named(1, code, write_bytes(1, value)) for code, value in described.items()))
 
 
+_SCALARS: Final = (_text, write_double, write_number)
+"""Of these proto3 writes no zero, no false and no empty text; readers cannot tell them from what is absent."""
 _SCHEMA: Final[Message] = {
     "$ref": (1, _text),
     "format": (2, _text),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Any
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import pod_migration_job as jobs
@@ -15,7 +16,7 @@ from koordinator.descheduler.framework import Refusals
 from koordinator.descheduler.migration.job_status import is_terminal
 from koordinator.descheduler.migration.limits import MigrationFilters
 from koordinator.descheduler.migration.state_machine import has_passed_arbitration
-from koordinator.descheduler.pod_order import age_order, importance
+from koordinator.descheduler.pod_order import eviction_order
 
 
 class Verdict(Enum):
@@ -93,5 +94,5 @@ def _created(job: PodMigrationJob) -> int:
     return int(created.timestamp()) if created is not None else 0
 
 
-def _pod_rank(pod: Pod | None) -> tuple[bool, tuple[int, ...], float]:
-    return (False, (), 0.0) if pod is None else (True, importance(pod), age_order(pod))
+def _pod_rank(pod: Pod | None) -> tuple[Any, ...]:
+    return (False,) if pod is None else (True, *eviction_order(pod))

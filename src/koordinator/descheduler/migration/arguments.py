@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
+from koordinator.api.component_configuration import Strict
 from koordinator.api.duration import GoDuration
-from koordinator.api.field_error import FieldError
-from koordinator.api.meta import LabelSelector, WireStruct
+from koordinator.api.meta import LabelSelector
 from koordinator.api.pod_migration_job import EVICT_DIRECTLY, RESERVATION_FIRST, DeleteOptions
-from koordinator.model.label_selector import SelectorError, compile_selector
+from koordinator.base.durations import format_duration
+from koordinator.base.errors import ConfigurationError
+from koordinator.descheduler.configuration.arguments import (
+    Arguments,
+    Namespaces,
+    PriorityThreshold,
+    check_namespaces,
+    checked_selector,
+)
 
 EVICTION: Final = "Eviction"
 DELETE: Final = "Delete"
@@ -60,21 +68,7 @@ _MODES: Final = (RESERVATION_FIRST, EVICT_DIRECTLY)
 _PERCENT: Final = re.compile(r"(\d+)%")
 
 
-class _Arguments(WireStruct, forbid_unknown_fields=True):
-    """Configuration is read strictly."""
-
-
-class Namespaces(_Arguments):
-    include: list[str] = []
-    exclude: list[str] = []
-
-
-class PriorityThreshold(_Arguments):
-    value: int | None = None
-    name: str = ""
-
-
-class ObjectLimiter(_Arguments):
+class ObjectLimiter(Strict):
     """How often pods of one object may be evicted: ``max_migrating`` in each ``duration``."""
 
     duration: GoDuration = GoDuration()
@@ -82,7 +76,7 @@ class ObjectLimiter(_Arguments):
     burst: int = 0
 
 
-class ArbitrationArgs(_Arguments):
+class ArbitrationArgs(Strict):
     enabled: bool = True
     interval: GoDuration = GoDuration(milliseconds=500)
 
@@ -91,11 +85,9 @@ def _workload_limiter() -> dict[str, ObjectLimiter]:
     return {WORKLOAD: ObjectLimiter(duration=GoDuration(minutes=5))}
 
 
-class MigrationControllerArgs(_Arguments):
+class MigrationControllerArgs(Arguments):
     """The arguments with their defaults; what is unset and has no default is None or empty."""
 
-    api_version: str = ""
-    kind: str = ""
     dry_run: bool = False
     max_concurrent_reconciles: int = 1
     evict_failed_bare_pods: bool = False
@@ -125,26 +117,33 @@ class MigrationControllerArgs(_Arguments):
     default_delete_options: DeleteOptions | None = None
     arbitration_args: ArbitrationArgs = ArbitrationArgs()
 
+    def completed(self, path: str) -> Self:
+        """See Arguments."""
+        args = msgspec.structs.replace(self, object_limiters=self.object_limiters or _workload_limiter())
+        for check in (_check_numbers, _check_choices, _check_limits):
+            check(args, path)
+        check_namespaces(args.namespaces, f"{path}.namespaces")
+        checked_selector(args.label_selector, f"{path}.labelSelector")
+        threshold = args.priority_threshold
+        if threshold is not None and threshold.value is not None and threshold.name:
+            allowed = "only one of priorityThreshold fields can be set"
+            raise ConfigurationError(f"{path}.priorityThreshold", threshold.name, allowed)
+        return args
+
     def skips(self, gate: str) -> bool:
         """Whether ``skip_eviction_gates`` names this check."""
         return gate in self.skip_eviction_gates
 
     @property
     def evictions_per_second(self) -> float:
-        """``evict_qps`` as a number; a text that is none counts as 0, which ``check`` refuses."""
+        """``evict_qps`` as a number; a text that is none counts as 0, which is refused."""
         try:
             return float(self.evict_qps)
         except ValueError:
             return 0.0
 
 
-def check(args: MigrationControllerArgs) -> list[FieldError]:
-    """Everything that is wrong with the arguments."""
-    return [*_numbers(args), *_choices(args), *_limits(args), *_selections(args)]
-
-
-def _numbers(args: MigrationControllerArgs) -> list[FieldError]:
-    errors = []
+def _check_numbers(args: MigrationControllerArgs, path: str) -> None:
     for name, value, least in (
         ("maxConcurrentReconciles", args.max_concurrent_reconciles, 1),
         ("evictBurst", args.evict_burst, 1),
@@ -153,71 +152,46 @@ def _numbers(args: MigrationControllerArgs) -> list[FieldError]:
         ("maxMigratingPerNamespace", args.max_migrating_per_namespace, 0),
     ):
         if value is not None and value < least:
-            errors.append(FieldError.invalid(name, value, f"must be {least} or more"))
+            raise ConfigurationError(f"{path}.{name}", value, f"must be {least} or more")
     if not 0 < args.evictions_per_second < float("inf"):
-        errors.append(FieldError.invalid("evictQPS", args.evict_qps, "must be a number above 0"))
+        raise ConfigurationError(f"{path}.evictQPS", args.evict_qps, "must be a number above 0")
     if args.default_job_ttl < timedelta():
-        errors.append(FieldError.invalid("defaultJobTTL", args.default_job_ttl, "must not be negative"))
+        raise ConfigurationError(f"{path}.defaultJobTTL", format_duration(args.default_job_ttl), "must not be negative")
     if args.arbitration_args.interval <= timedelta():
-        errors.append(FieldError.invalid("arbitrationArgs.interval", args.arbitration_args.interval, "must be above 0"))
-    return errors
+        interval = format_duration(args.arbitration_args.interval)
+        raise ConfigurationError(f"{path}.arbitrationArgs.interval", interval, "must be above 0")
 
 
-def _choices(args: MigrationControllerArgs) -> list[FieldError]:
-    errors = []
+def _check_choices(args: MigrationControllerArgs, path: str) -> None:
     if args.default_job_mode not in _MODES:
-        errors.append(FieldError.not_supported("defaultJobMode", args.default_job_mode, _MODES))
+        raise ConfigurationError(f"{path}.defaultJobMode", args.default_job_mode, f"one of {', '.join(_MODES)}")
     if args.eviction_policy not in EVICTION_POLICIES:
-        errors.append(FieldError.not_supported("evictionPolicy", args.eviction_policy, EVICTION_POLICIES))
+        allowed = f"unsupported evicition policy; supported are {', '.join(EVICTION_POLICIES)}"
+        raise ConfigurationError(f"{path}.evictionPolicy", args.eviction_policy, allowed)
     for index, gate in enumerate(args.skip_eviction_gates):
         if gate not in EVICTION_GATES:
-            allowed = "unknown eviction gate; supported values: " + ", ".join(EVICTION_GATES)
-            errors.append(FieldError.invalid(f"skipEvictionGates[{index}]", gate, allowed))
-    return errors
+            allowed = f"unknown eviction gate; supported are {', '.join(EVICTION_GATES)}"
+            raise ConfigurationError(f"{path}.skipEvictionGates[{index}]", gate, allowed)
 
 
-def _limits(args: MigrationControllerArgs) -> list[FieldError]:
-    errors = []
-    for name, value in (
-        ("maxMigratingPerWorkload", args.max_migrating_per_workload),
-        ("maxUnavailablePerWorkload", args.max_unavailable_per_workload),
-    ):
-        errors += _amount_errors(name, value)
+def _check_limits(args: MigrationControllerArgs, path: str) -> None:
+    _check_amount(f"{path}.maxMigratingPerWorkload", args.max_migrating_per_workload)
+    _check_amount(f"{path}.maxUnavailablePerWorkload", args.max_unavailable_per_workload)
     for key, limiter in args.object_limiters.items():
-        path = f"objectLimiters[{key}]"
+        where = f"{path}.objectLimiters[{key}]"
         if key not in LIMITED_OBJECTS:
-            errors.append(FieldError.not_supported("objectLimiters", key, LIMITED_OBJECTS))
+            raise ConfigurationError(f"{path}.objectLimiters", key, f"one of {', '.join(LIMITED_OBJECTS)}")
         if limiter.duration < timedelta():
-            errors.append(FieldError.invalid(f"{path}.duration", limiter.duration, "must not be negative"))
+            raise ConfigurationError(f"{where}.duration", format_duration(limiter.duration), "must not be negative")
         if limiter.burst < 0:
-            errors.append(FieldError.invalid(f"{path}.burst", limiter.burst, "must be 0 or more"))
-        errors += _amount_errors(f"{path}.maxMigrating", limiter.max_migrating)
-    return errors
+            raise ConfigurationError(f"{where}.burst", limiter.burst, "must be 0 or more")
+        _check_amount(f"{where}.maxMigrating", limiter.max_migrating)
 
 
-def _amount_errors(path: str, value: int | str | None) -> list[FieldError]:
-    allowed = "must be a number of pods, 0 or more, or a percentage such as 10%"
-    match value:
-        case int() if value < 0:
-            return [FieldError.invalid(path, value, allowed)]
-        case str() if not _PERCENT.fullmatch(value):
-            return [FieldError.invalid(path, value, allowed)]
-    return []
-
-
-def _selections(args: MigrationControllerArgs) -> list[FieldError]:
-    errors = []
-    namespaces = args.namespaces
-    if namespaces is not None and namespaces.include and namespaces.exclude:
-        errors.append(FieldError.forbidden("namespaces", "only one of Include/Exclude namespaces can be set"))
-    threshold = args.priority_threshold
-    if threshold is not None and threshold.value is not None and threshold.name:
-        errors.append(FieldError.forbidden("priorityThreshold", "only one of value and name can be set"))
-    try:
-        compile_selector(args.label_selector)
-    except SelectorError as error:
-        errors.append(FieldError.invalid("labelSelector", args.label_selector, str(error)))
-    return errors
+def _check_amount(path: str, value: int | str | None) -> None:
+    is_bad = value < 0 if isinstance(value, int) else value is not None and not _PERCENT.fullmatch(value)
+    if is_bad:
+        raise ConfigurationError(path, value, "a number of pods, 0 or more, or a percentage such as 10%")
 
 
 def scaled(value: int | str, total: int) -> int:

@@ -6,21 +6,25 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from koordinator.api import annotations as annotation_keys
-from koordinator.api.meta import ObjectMeta
 from koordinator.api.pod import Pod
 from koordinator.descheduler.framework import NOTHING_REFUSED, Refusals
 from koordinator.descheduler.migration import arguments as gates
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
-from koordinator.descheduler.pod_order import NEVER, cost_of
+from koordinator.descheduler.pod_order import cost
+from koordinator.descheduler.pod_predicates import (
+    has_claim,
+    has_local_storage,
+    is_evictable_by_annotation,
+    is_mirror,
+    is_of_daemon_set,
+    is_static,
+    is_system_critical,
+    is_terminating,
+)
 from koordinator.model.label_selector import compile_selector
 
-SYSTEM_CRITICAL_PRIORITY: Final = 2_000_000_000
-_FROM_API: Final = "api"
-
-
-def is_forced(metadata: ObjectMeta) -> bool:
-    """Whether somebody has said by an annotation that the pod (or the job) may be evicted whatever the rules say."""
-    return annotation_keys.EVICTABLE in metadata.annotations
+_NEVER: Final = 2**31 - 1
+"""The eviction cost of a pod that must not be evicted."""
 
 
 class EvictionRules:
@@ -42,7 +46,7 @@ class EvictionRules:
 
     def refusals(self, pod: Pod) -> Refusals:
         """Why the pod must not be evicted; nothing keeps one that is forced."""
-        if is_forced(pod.metadata):
+        if is_evictable_by_annotation(pod):
             return NOTHING_REFUSED
         return [*self._outside(pod), *self._never(pod), *self._protected(pod), *self._of_nobody(pod)]
 
@@ -52,18 +56,17 @@ class EvictionRules:
             yield f"includedNamespaces: {namespace} is not one of them"
         if namespaces is not None and namespace in namespaces.exclude:
             yield f"excludedNamespaces: {namespace} is one of them"
-        if cost_of(pod, annotation_keys.EVICTION_COST) == NEVER:
-            yield f"podWithMaxEvictionCost: its annotation {annotation_keys.EVICTION_COST} is {NEVER}"
+        if cost(pod, annotation_keys.EVICTION_COST) == _NEVER:
+            yield f"podWithMaxEvictionCost: its annotation {annotation_keys.EVICTION_COST} is {_NEVER}"
 
     def _never(self, pod: Pod) -> Iterator[str]:
-        metadata = pod.metadata
-        if any(owner.kind == "DaemonSet" for owner in metadata.owner_references):
+        if is_of_daemon_set(pod):
             yield "pod is a DaemonSet pod"
-        if annotation_keys.CONFIG_MIRROR in metadata.annotations:
+        if is_mirror(pod):
             yield "pod is a mirror pod"
-        if metadata.annotations.get(annotation_keys.CONFIG_SOURCE, _FROM_API) != _FROM_API:
+        if is_static(pod):
             yield "pod is a static pod"
-        if metadata.deletion_timestamp is not None:
+        if is_terminating(pod):
             yield "pod is terminating"
 
     def _of_nobody(self, pod: Pod) -> Iterator[str]:
@@ -75,16 +78,16 @@ class EvictionRules:
             yield "pod does not have any ownerRefs and is not in failed phase"
 
     def _protected(self, pod: Pod) -> Iterator[str]:
-        priority, volumes = pod.spec.priority, pod.spec.volumes
+        priority = pod.spec.priority
         if not self._system_critical and priority is not None:
             threshold = self._priority_threshold()
-            if priority >= SYSTEM_CRITICAL_PRIORITY:
+            if is_system_critical(pod):
                 yield "pod has system critical priority"
             if threshold is not None and priority >= threshold:
                 yield "pod has higher priority than specified priority class threshold"
-        if not self._local_storage and any(volume.host_path or volume.empty_dir for volume in volumes):
+        if not self._local_storage and has_local_storage(pod):
             yield "pod has local storage and descheduler is not configured with evictLocalStoragePods"
-        if self._ignores_claims and any(volume.persistent_volume_claim for volume in volumes):
+        if self._ignores_claims and has_claim(pod):
             yield "pod has a PVC and descheduler is configured to ignore PVC pods"
         if self._selector is not None and not self._selector.matches(pod.metadata.labels):
             yield "pod labels do not match the labelSelector filter in the policy parameter"

@@ -15,6 +15,7 @@ from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.metrics import Metrics
+from koordinator.descheduler.metrics import EvictionMetrics
 from koordinator.descheduler.migration.arguments import DELETE, SOFT_EVICTION
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.event_series import reference_to
@@ -61,13 +62,7 @@ class PodEvictor:
         self._recorder = recorder
         self._bucket = bucket
         self._clock = clock
-        # It only grows; but a counter of this library could not have the original's name, which does not end in _total.
-        self._evicted = metrics.gauge(
-            "descheduler_pods_evicted",
-            "Number of evicted pods, by the result, by the strategy, by the namespace, by the node name."
-            " 'error' result means a pod could not be evicted",
-            ("result", "strategy", "namespace", "node"),
-        )
+        self._metrics = EvictionMetrics(metrics)
 
     async def evict(self, pod: Pod, policy: str, options: DeleteOptions | None, trigger: str, reason: str) -> bool:
         """Evict the pod; False if it was on its way out already. Raises EvictionRefusedError."""
@@ -78,13 +73,12 @@ class PodEvictor:
             return False
         if not self._bucket.take():
             raise EvictionRefusedError("TooManyEvictions")
-        labels = (trigger, pod.metadata.namespace, pod.spec.node_name)
         try:
             await within(self._clock, _DEADLINE, self._send(current, policy, options, trigger, reason))
         except (KubeError, TimeoutError) as error:
-            self._evicted.labels("error", *labels).inc()
+            self._metrics.count("error", trigger, pod)
             raise EvictionRefusedError(_text(error)) from error
-        self._evicted.labels("success", *labels).inc()
+        self._metrics.count("success", trigger, pod)
         note = f'Pod evicted from node "{pod.spec.node_name}" by the reason "{reason}"'
         self._recorder.event(reference_to(PODS, pod), "Normal", "Descheduled", "Migrating", note)
         return True

@@ -12,10 +12,11 @@ from koordinator.api.pod_migration_job import RESERVATION_FIRST, PodMigrationJob
 from koordinator.descheduler.framework import Refusals
 from koordinator.descheduler.migration import arguments as gates
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs, workload_limit
-from koordinator.descheduler.migration.eviction_rules import EvictionRules, is_forced
+from koordinator.descheduler.migration.eviction_rules import EvictionRules
 from koordinator.descheduler.migration.known_cluster import KnownCluster
 from koordinator.descheduler.migration.state_machine import has_passed_arbitration, is_ready
 from koordinator.descheduler.migration.workloads import Workloads, WorkloadUnknownError
+from koordinator.descheduler.pod_predicates import is_evictable_by_annotation
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +39,12 @@ class MigrationFilters:
     def for_good(self, pod: Pod) -> Refusals:
         """Why the pod must not be moved, however long one waits."""
         refused = self.rules.refusals(pod)
-        return refused or ([] if is_forced(pod.metadata) else list(self._expected_replicas(pod)))
+        return refused or ([] if is_evictable_by_annotation(pod) else list(self._expected_replicas(pod)))
 
     def for_now(self, pod: Pod, *, arbitrating: bool) -> Refusals:
         """Which limits are reached. ``arbitrating`` asks for a job that is there already, and counts those others
         that have been let through; without it all others count."""
-        if is_forced(pod.metadata):
+        if is_evictable_by_annotation(pod):
             return []
         counting = _Counting(arbitrating)
         return [

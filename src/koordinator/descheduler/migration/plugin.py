@@ -9,11 +9,11 @@ from uuid import UUID
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import to_document
-from koordinator.api.field_error import InvalidFieldError
 from koordinator.api.kinds import POD_MIGRATION_JOBS, PRIORITY_CLASSES
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import DeleteOptions
 from koordinator.base.durations import format_duration
+from koordinator.descheduler.default_evictor import DefaultEvictor, DefaultEvictorArgs
 from koordinator.descheduler.framework import (
     EvictionResult,
     EvictPlugin,
@@ -23,7 +23,7 @@ from koordinator.descheduler.framework import (
     Snapshot,
 )
 from koordinator.descheduler.migration.arbitrator import Arbitrator
-from koordinator.descheduler.migration.arguments import MigrationControllerArgs, check
+from koordinator.descheduler.migration.arguments import NODE_FIT, MigrationControllerArgs
 from koordinator.descheduler.migration.controller import JobController
 from koordinator.descheduler.migration.eviction_rules import EvictionRules
 from koordinator.descheduler.migration.evictors import PodEvictor, TokenBucket
@@ -45,11 +45,10 @@ class MigrationController(FilterPlugin, EvictPlugin):
     args_type: ClassVar[type[Any] | None] = MigrationControllerArgs
 
     def __init__(self, args: MigrationControllerArgs, handle: Handle) -> None:
-        """Raises InvalidFieldError for arguments that cannot be used."""
         super().__init__(args, handle)
-        problems = check(args)
-        if problems:
-            raise InvalidFieldError(problems[0])
+        node_fit = args.node_fit and not args.skips(NODE_FIT)
+        fitting = DefaultEvictorArgs(node_fit=node_fit, node_selector=args.node_selector)
+        self._room_elsewhere = DefaultEvictor(fitting, handle)
         client, clock, metrics = handle.client, handle.clock, handle.metrics
         self._uid = str(UUID(int=handle.random.getrandbits(128), version=4))
         self._cluster = KnownCluster(handle.informers, clock)
@@ -87,10 +86,15 @@ class MigrationController(FilterPlugin, EvictPlugin):
         """Ask for the scales of workloads of other kinds than Kubernetes' own."""
         pods = (pod for on_node in snapshot.pods_by_node.values() for pod in on_node)
         await self._workloads.refresh(pods, older_than=FRESH / 2)
+        await self._room_elsewhere.prepare(snapshot)
 
     def filter(self, pod: Pod) -> Refusals:
         """Why no job would be made for the pod now."""
-        return self._filters.refusals(pod)
+        return self._filters.refusals(pod) or self._room_elsewhere.pre_eviction_filter(pod)
+
+    def pre_eviction_filter(self, pod: Pod) -> Refusals:
+        """With ``nodeFit``, whether another node has room for the pod."""
+        return self._room_elsewhere.pre_eviction_filter(pod)
 
     async def evict(self, pod: Pod, plugin: str, reason: str, options: DeleteOptions | None) -> EvictionResult:
         """Create a job for the pod."""

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from koordinator.api.strict_decoding import decode_strictly
 from koordinator.base.errors import ConfigurationError
-from koordinator.base.strict_yaml import load_documents
+from koordinator.base.strict_yaml import load_document, read_configuration_file
 from koordinator.scheduler.configuration.argument_kinds import ARGUMENT_KINDS, OLD_VERSIONS, VERSION
 from koordinator.scheduler.configuration.catalogue import Catalogue
 from koordinator.scheduler.configuration.document import KubeSchedulerConfiguration, Profile
@@ -26,11 +26,7 @@ _OLD_FIELDS: Final = frozenset({"healthzBindAddress", "metricsBindAddress"})
 
 def load_configuration(path: Path, installed: InstalledPlugins | None = None) -> SchedulerConfiguration:
     """Read a file: a KubeSchedulerConfiguration, or a ConfigMap that holds one under ``koord-scheduler-config``."""
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError("--config", str(path), f"a readable YAML file ({error})") from error
-    return parse_configuration(text, str(path), installed)
+    return parse_configuration(read_configuration_file("--config", path), str(path), installed)
 
 
 def default_configuration(
@@ -44,7 +40,7 @@ def default_configuration(
 def parse_configuration(text: str, source: str, installed: InstalledPlugins | None = None) -> SchedulerConfiguration:
     """Decode, fill in, check and resolve. ``source`` names the text in errors and warnings; ``installed`` are the
     plugins of other packages, by default those of this environment."""
-    document = _document(text, source)
+    document = load_document(text, source, _KIND, _CONFIG_MAP_KEY)
     root = f"{source}: "
     warnings: list[str] = []
     version = document.get("apiVersion")
@@ -57,22 +53,6 @@ def parse_configuration(text: str, source: str, installed: InstalledPlugins | No
         raise ConfigurationError(f"{root}kind", document.get("kind"), _KIND)
     decoded = decode_strictly({**document, "apiVersion": VERSION}, KubeSchedulerConfiguration, root)
     return _resolve(decoded, root, warnings, Catalogue(installed))
-
-
-def _document(text: str, source: str) -> dict[str, Any]:
-    documents = load_documents(text, source)
-    if len(documents) != 1:
-        raise ConfigurationError(source, f"{len(documents)} documents", f"one {_KIND}")
-    if not isinstance(documents[0], dict):
-        raise ConfigurationError(source, documents[0], f"a {_KIND}")
-    document: dict[str, Any] = documents[0]
-    if document.get("kind") == "ConfigMap":
-        data = document.get("data")
-        inner = data.get(_CONFIG_MAP_KEY) if isinstance(data, dict) else None
-        if not isinstance(inner, str):
-            raise ConfigurationError(f"{source}: data[{_CONFIG_MAP_KEY}]", inner, f"a {_KIND} as text")
-        return _document(inner, f"{source}: data[{_CONFIG_MAP_KEY}]")
-    return document
 
 
 def _resolve(

@@ -1,0 +1,109 @@
+"""The HTTP servers of a program, by the addresses that it was told to serve at.
+
+Nothing that knows HTTP is loaded before the first of them starts: that takes a quarter of a second and 15 MiB, and a
+program that serves nothing, or has not come so far, does without.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from koordinator.base.clock import Clock
+from koordinator.base.listen_address import ListenAddress
+from koordinator.base.metrics import Metrics
+from koordinator.kube.health import HealthChecks
+
+if TYPE_CHECKING:
+    from koordinator.kube.serving import HealthServer
+
+logger = logging.getLogger(__name__)
+
+Routes = Callable[["HealthServer"], None]
+"""Adds routes to a server before it starts; the place to import what handles requests."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    address: ListenAddress
+    health: HealthChecks
+    routes: Sequence[Routes]
+    tls: ssl.SSLContext | None
+    profiles: bool
+    dispensable: str
+
+
+class Servers:
+    """``add`` what is to be served, then enter this as a context: it serves within. Each server answers health and
+    metrics, beside the routes of its own."""
+
+    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self._planned: list[_Planned] = []
+        self._running: list[HealthServer] = []
+
+    def add(
+        self,
+        address: ListenAddress,
+        *routes: Routes,
+        health: HealthChecks | None = None,
+        tls: ssl.SSLContext | None = None,
+        profiles: bool = False,
+        dispensable: str = "",
+    ) -> None:
+        """Serve at ``address``, if it is one.
+
+        ``profiles`` adds ``/debug/pprof``. Where ``dispensable`` says what is served, such as ``profiles are not
+        served, see --pprof-addr``, an address that cannot be had costs a warning with these words; otherwise it is an
+        OSError at the start.
+        """
+        if address.port:
+            self._planned.append(_Planned(address, health or HealthChecks(), routes, tls, profiles, dispensable))
+
+    @property
+    def bound_ports(self) -> Sequence[int]:
+        """Of the servers that run, in the order in which they were added."""
+        return [server.bound_port for server in self._running]
+
+    async def __aenter__(self) -> Self:
+        try:
+            for planned in self._planned:
+                await self._start(planned)
+        except BaseException:
+            await self._stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._stop()
+
+    async def _start(self, planned: _Planned) -> None:
+        from koordinator.kube.serving import HealthServer
+
+        address = planned.address
+        server = HealthServer(self._metrics, planned.health, host=address.host, port=address.port, tls=planned.tls)
+        for add_routes in planned.routes:
+            add_routes(server)
+        if planned.profiles:
+            from koordinator.kube.profile_pages import ProfilePages
+
+            ProfilePages(self._clock).add_to(server)
+        try:
+            await server.start()
+        except OSError as error:
+            if not planned.dispensable:
+                raise
+            logger.warning("%s: %s", planned.dispensable, error)
+        else:
+            self._running.append(server)
+
+    async def _stop(self) -> None:
+        while self._running:
+            await self._running.pop().stop()
