@@ -12,6 +12,7 @@ from koordinator.api import (
     colocation_profile,
     core,
     device,
+    drain_node,
     elastic_quota,
     elastic_quota_profile,
     node,
@@ -140,6 +141,7 @@ DEVICES = Kind(_SCHEDULING, "v1alpha1", "devices", "Device", device.Device, name
 POD_MIGRATION_JOBS = Kind(
     _SCHEDULING, "v1alpha1", "podmigrationjobs", "PodMigrationJob", pod_migration_job.PodMigrationJob, namespaced=False
 )
+DRAIN_NODES = Kind(_SCHEDULING, "v1alpha1", "drainnodes", "DrainNode", drain_node.DrainNode, namespaced=False)
 CLUSTER_NETWORK_TOPOLOGIES = Kind(
     _SCHEDULING,
     "v1alpha1",

@@ -12,10 +12,10 @@ from koordinator.api import pod_migration_job as jobs
 from koordinator.api.meta import controller_of
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
-from koordinator.descheduler.framework import Refusals
+from koordinator.descheduler.framework import NOTHING_REFUSED, Refusals
 from koordinator.descheduler.migration.job_status import is_terminal
 from koordinator.descheduler.migration.limits import MigrationFilters
-from koordinator.descheduler.migration.state_machine import has_passed_arbitration
+from koordinator.descheduler.migration.state_machine import has_passed_arbitration, is_of_drain_node
 from koordinator.descheduler.pod_order import eviction_order
 
 
@@ -40,11 +40,11 @@ def waits(job: PodMigrationJob) -> bool:
     return not (held or is_terminal(job) or has_passed_arbitration(job))
 
 
-def judge(pod: Pod | None, filters: MigrationFilters) -> Judgement:
+def judge(job: PodMigrationJob, pod: Pod | None, filters: MigrationFilters) -> Judgement:
     """Whether the job of ``pod`` may go on now. One without a pod may: it will say that there is none."""
     if pod is None:
         return Judgement(Verdict.PASSES)
-    reasons = filters.for_good(pod)
+    reasons = NOTHING_REFUSED if is_of_drain_node(job) else filters.for_good(pod)
     if reasons:
         return Judgement(Verdict.FORBIDDEN, reasons)
     reasons = filters.for_now(pod, arbitrating=True)

@@ -80,7 +80,7 @@ class Arbitrator:
             await self._clock.sleep(_AT_ONCE)
 
     async def _treat(self, job: PodMigrationJob, pod: Pod | None) -> None:
-        judgement = judge(pod, self._filters)
+        judgement = judge(job, pod, self._filters)
         if judgement.verdict is Verdict.PASSES:
             await self._let_through(job)
         elif judgement.verdict is Verdict.FORBIDDEN:

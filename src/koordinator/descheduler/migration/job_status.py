@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -11,6 +11,8 @@ from koordinator.api import pod_migration_job as jobs
 from koordinator.api.codec import to_document
 from koordinator.api.pod_migration_job import PodMigrationJob, PodMigrationJobCondition, PodMigrationJobStatus
 from koordinator.api.struct_fields import struct_fields
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 COMPLETE: Final = "Complete"
 """``status.status`` of a job that has succeeded."""
@@ -62,10 +64,10 @@ def at_condition(status: PodMigrationJobStatus, new: PodMigrationJobCondition, n
     return msgspec.structs.replace(changed, status=new.type, reason=new.reason, message=new.message)
 
 
-def status_patch(old: PodMigrationJobStatus, new: PodMigrationJobStatus) -> dict[str, Any]:
-    """The merge patch of ``status``; lists are written whole, what has become empty is removed."""
+def status_patch(old: S, new: S) -> dict[str, Any]:
+    """The merge patch of a status; lists are written whole, what has become empty is removed."""
     patch: dict[str, Any] = {}
-    for field in struct_fields(PodMigrationJobStatus):
+    for field in struct_fields(type(new)):
         before, after = getattr(old, field.name), getattr(new, field.name)
         if before != after:
             patch[field.wire_name] = to_document(after) if after else None

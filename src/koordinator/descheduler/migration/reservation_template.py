@@ -76,8 +76,9 @@ def _keep_off(node: str, spec: Document, *, without_claims: bool) -> None:
     if not node:
         return
     elsewhere = {"key": "metadata.name", "operator": "NotIn", "values": [node]}
-    required = _member(
-        _member(_member(spec, "affinity"), "nodeAffinity"), "requiredDuringSchedulingIgnoredDuringExecution"
+    required = affinity_member(
+        affinity_member(affinity_member(spec, "affinity"), "nodeAffinity"),
+        "requiredDuringSchedulingIgnoredDuringExecution",
     )
     terms = required.get("nodeSelectorTerms") or [{}]
     for term in terms:
@@ -85,7 +86,7 @@ def _keep_off(node: str, spec: Document, *, without_claims: bool) -> None:
     required["nodeSelectorTerms"] = terms
 
 
-def _member(parent: Document, name: str) -> dict[str, Any]:
+def affinity_member(parent: Document, name: str) -> dict[str, Any]:
     """The object under ``name``, made where there is none or null."""
     if parent.get(name) is None:
         parent[name] = {}

@@ -12,7 +12,7 @@ from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.base.clock import Clock
 from koordinator.descheduler.migration.job_status import is_terminal
 from koordinator.descheduler.migration.known_cluster import KnownCluster
-from koordinator.descheduler.migration.state_machine import is_own_reservation
+from koordinator.descheduler.migration.state_machine import is_of_drain_node, is_own_reservation
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.interface import Client
 
@@ -27,9 +27,9 @@ _WITHOUT_TTL: Final = timedelta(minutes=25)
 def is_over(job: PodMigrationJob, now: datetime) -> bool:
     """Whether the job is to be deleted: five minutes after it ended, but not before its time to live is over.
 
-    One that has no time to live has 25 minutes."""
+    One that has no time to live has 25 minutes, unless it belongs to a DrainNode, which sees to it."""
     created = job.metadata.creation_timestamp
-    if created is None:
+    if created is None or (is_of_drain_node(job) and not is_terminal(job)):
         return False
     end = created + (job.spec.ttl or _WITHOUT_TTL)
     if is_terminal(job):

@@ -15,7 +15,7 @@ import msgspec
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import labels, reservation
 from koordinator.api import pod_migration_job as jobs
-from koordinator.api.kinds import RESERVATIONS
+from koordinator.api.kinds import DRAIN_NODES, RESERVATIONS
 from koordinator.api.meta import controller_of
 from koordinator.api.pod import Pod, PodCondition
 from koordinator.api.pod_migration_job import (
@@ -81,6 +81,12 @@ def has_passed_arbitration(job: PodMigrationJob) -> bool:
     return (
         job.status.phase == jobs.RUNNING or job.metadata.annotations.get(annotation_keys.PASSED_ARBITRATION) == "true"
     )
+
+
+def is_of_drain_node(job: PodMigrationJob) -> bool:
+    """Whether a DrainNode controls the job, which has judged by its own rules whether the pod may be moved."""
+    controller = controller_of(job.metadata)
+    return controller is not None and controller.kind == DRAIN_NODES.name
 
 
 def is_own_reservation(found: Reservation) -> bool:
