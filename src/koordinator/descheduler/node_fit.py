@@ -39,6 +39,14 @@ def amount(name: str, quantity: Quantity) -> int:
 
 def requests_of(pod: Pod) -> dict[str, int]:
     """What the spec asks for, in the units of ``amount``."""
+    spec = pod.spec
+    if not spec.init_containers and spec.resources is None and not spec.overhead:
+        # Most pods: nothing but containers counts, and there are many pods.
+        total: dict[str, int] = {}
+        for container in spec.containers:
+            for name, quantity in container.resources.requests.items():
+                total[name] = total.get(name, 0) + (quantity.milli if name == CPU else quantity.value)
+        return total
     return {name: canonical(name, nanos) for name, nanos in pod_requests(pod, resized=False).items()}
 
 
@@ -92,14 +100,16 @@ class TargetNodes:
         self._pods[index].append(pod)
 
     def _sum_requests(self) -> None:
-        zeros = np.zeros(len(self._nodes), dtype=np.int64)
         for index, pods in enumerate(self._pods):
+            total: dict[str, int] = {}
             for pod in pods:
                 for name, wanted in requests_of(pod).items():
-                    column = self._requested.get(name)
-                    if column is None:
-                        column = self._requested[name] = zeros.copy()
-                    column[index] += wanted
+                    total[name] = total.get(name, 0) + wanted
+            for name, wanted in total.items():
+                column = self._requested.get(name)
+                if column is None:
+                    column = self._requested[name] = np.zeros(len(self._nodes), dtype=np.int64)
+                column[index] = wanted
 
     def _free_of(self, name: str) -> Ints:
         """What a node does not say is allocatable, it does not have."""

@@ -19,7 +19,7 @@ from koordinator.descheduler.configuration.arguments import PodSelection
 from koordinator.descheduler.framework import Eviction, Evictor, Plan, Remark, Snapshot
 from koordinator.descheduler.node_fit import TargetNodes, amount
 from koordinator.descheduler.plugins.low_node_load.load_columns import Ints, LoadColumns
-from koordinator.descheduler.plugins.low_node_load.thresholds import Groups, Percentages, Thresholds
+from koordinator.descheduler.plugins.low_node_load.thresholds import Groups, Mask, Percentages, Thresholds
 from koordinator.descheduler.pod_order import eviction_order
 from koordinator.model.pod_requests import pod_requests
 
@@ -51,6 +51,7 @@ class _Stage:
         high: Mapping[str, float],
         targets: Sequence[int],
         order: Sequence[int],
+        limited: Sequence[int],
     ) -> None:
         self.prod = prod
         self.high = high
@@ -60,8 +61,21 @@ class _Stage:
         self.order = np.array(order, dtype=np.intp)
         """Which of the pool's targets are this stage's, in the order in which they are tried."""
         rows = list(targets)
-        self.headroom: Ints = self.limits[rows] - self.usage[rows]
-        """Targets x resources: what each can take before it is over its own thresholds."""
+        self._headroom = {column: self.limits[rows, column] - self.usage[rows, column] for column in limited}
+        """Resource -> targets: what each can take before it is over its own thresholds."""
+
+    def first_fit(self, fitting: Mask, needed: Ints) -> int | None:
+        """The first target that fits a pod and can take what it uses; that is booked there. ``fitting`` is by the
+        pool's targets."""
+        fits = fitting[self.order]
+        for column, room in self._headroom.items():
+            fits &= room >= needed[column]
+        first = int(fits.argmax()) if len(fits) else 0
+        if not len(fits) or not fits[first]:
+            return None
+        for column, room in self._headroom.items():
+            room[first] -= needed[column]
+        return first
 
 
 class PoolBalance:
@@ -85,8 +99,9 @@ class PoolBalance:
         self._room = TargetNodes(snapshot, [columns.nodes[row] for row in targets]) if rules.node_fit else None
         low, both, prod_low = len(groups.low), len(groups.both_low), len(groups.prod_low)
         both_indices = range(low, low + both)
+        limited = [int(column) for column in np.flatnonzero(self._limited)]
         self._node_stage = _Stage(
-            False, columns, thresholds, percentages.high, (*groups.low, *groups.both_low), range(low + both)
+            False, columns, thresholds, percentages.high, (*groups.low, *groups.both_low), range(low + both), limited
         )
         self._prod_stage = _Stage(
             True,
@@ -95,6 +110,7 @@ class PoolBalance:
             percentages.prod_high,
             (*groups.prod_low, *groups.both_low),
             (*range(low + both, low + both + prod_low), *both_indices),
+            limited,
         )
 
     def run(
@@ -163,12 +179,7 @@ class PoolBalance:
             return None
         needed = self._columns.vector(usage)
         needed[-1] = 0  # the number of pods is the business of node fit
-        fits = self._room.fitting(pod)[stage.order] & ((stage.headroom >= needed) | ~self._limited).all(axis=1)
-        first = int(fits.argmax())
-        if not fits[first]:
-            return None
-        stage.headroom[first] -= needed
-        return first
+        return stage.first_fit(self._room.fitting(pod), needed)
 
     def _still_fits(self, stage: _Stage, pod: Pod, target: int) -> int | None:
         """Where the requests of the pod fit beside those of the pods that have been evicted so far; at best, where
