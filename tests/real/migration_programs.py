@@ -68,7 +68,13 @@ def cluster_of_moving_pods(programs: RealPrograms, folder: Path) -> Iterator[Con
 
 @contextmanager
 def descheduler(
-    programs: RealPrograms, kubeconfig: Path, folder: Path, args: Mapping[str, Any], *, ours: bool
+    programs: RealPrograms,
+    kubeconfig: Path,
+    folder: Path,
+    args: Mapping[str, Any],
+    *,
+    ours: bool,
+    flags: Sequence[str] = (),
 ) -> Iterator[None]:
     """A descheduler with MigrationController alone."""
     enabled = {"enabled": [{"name": "MigrationController"}]}
@@ -92,7 +98,7 @@ def descheduler(
     own = [sys.executable, "-m", "koordinator.descheduler"]
     command = own if ours else [str(programs.original / "koord-descheduler")]
     name = "descheduler" if ours else "original-descheduler"
-    with running([*command, f"--config={path}", "--secure-port=0", "-v=4"], folder / f"{name}.log"):
+    with running([*command, f"--config={path}", "--secure-port=0", "-v=4", *flags], folder / f"{name}.log"):
         yield
 
 

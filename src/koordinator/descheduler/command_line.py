@@ -14,6 +14,7 @@ from koordinator.base.flags import FlagSet
 from koordinator.base.listen_address import ListenAddress
 from koordinator.base.unused_flags import LOG_FLAGS, LOG_SWITCHES, UnusedFlags
 from koordinator.descheduler.configuration.document import DEFAULT_PORT, DeschedulerLeaderElection
+from koordinator.descheduler.features import GATES, enabled_gates
 from koordinator.kube.component_options import ClientFlags, LeaderElectionFlags
 
 _DESCRIPTION: Final = """\
@@ -75,6 +76,8 @@ class Options:
     """Fields of the configuration's stanza that the command line sets; so is the next."""
     leader_election: dict[str, Any]
     dry_run: bool
+    gates: frozenset[str]
+    """The feature gates that are on."""
     address: ListenAddress
     """Where to serve without a configuration file."""
     verbosity: int
@@ -117,7 +120,13 @@ class _Flags:
         )
         self.client = ClientFlags(group, ClientConnection())
         self.dry_run = group.boolean("dry-run", False, "Evict nothing, whatever the configuration says.")
-        self.gates = group.string("feature-gates", "", "Taken for the original's sake: no gate has an effect.")
+        self.gates = group.string(
+            "feature-gates",
+            "",
+            "NodeDrain=true|false (ALPHA - default=false): DrainNodes are carried out. "
+            "DisablePVCReservation=true|false (BETA - default=false): Reservations leave claims out. "
+            "Other gates of the original have no effect.",
+        )
 
 
 def parse_options(arguments: Sequence[str]) -> Options:
@@ -133,10 +142,15 @@ def parse_options(arguments: Sequence[str]) -> Options:
         client_connection=flags.client.overrides(given),
         leader_election=flags.election.overrides(given),
         dry_run=given[flags.dry_run],
+        gates=enabled_gates(gates),
         address=ListenAddress(given[flags.address], given[flags.port]),
         verbosity=given[flags.verbosity],
         remarks=(
             *flags.unused.remarks(given),
-            *(f"feature gate {name} has no effect: what it governs is not built yet" for name in gates),
+            *(
+                f"feature gate {name} has no effect: what it governs is not built"
+                for name in gates
+                if name not in GATES
+            ),
         ),
     )

@@ -145,6 +145,8 @@ class Handle:
     """Of the whole program: nothing may be written."""
     node_selector: LabelSelector | None = None
     """Of the profile."""
+    gates: frozenset[str] = frozenset()
+    """The feature gates that are on."""
 
 
 class Plugin:

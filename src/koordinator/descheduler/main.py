@@ -104,7 +104,7 @@ async def _run(
         leadership = Leadership(
             client, election, clock=clock, random=random, metrics=metrics, watchdog=lease_watchdog()
         )
-        descheduler = Descheduler(leadership.guard(client), events, configuration, process)
+        descheduler = Descheduler(leadership.guard(client), events, configuration, process, options.gates)
         lifecycle = Lifecycle(clock)
         lifecycle.background("events", events.run)
         lifecycle.background("informers", descheduler.informers.run)

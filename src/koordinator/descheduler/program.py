@@ -30,7 +30,12 @@ class Descheduler:
     """One descheduler process without its flags, leadership and HTTP surface."""
 
     def __init__(
-        self, client: Client, events: EventBroadcaster, configuration: Configuration, process: Process
+        self,
+        client: Client,
+        events: EventBroadcaster,
+        configuration: Configuration,
+        process: Process,
+        gates: frozenset[str] = frozenset(),
     ) -> None:
         document = configuration.document
         self._clock = process.clock
@@ -53,6 +58,7 @@ class Descheduler:
                 metrics=process.metrics,
                 dry_run=document.dry_run,
                 node_selector=profile.document.node_selector,
+                gates=gates,
             )
 
         limiter = EvictionLimiter(

@@ -13,6 +13,8 @@ from koordinator.api.codec import convert, decode_any, encode
 from koordinator.api.document import Document, copied
 from koordinator.api.kinds import (
     DEPLOYMENTS,
+    DRAIN_NODES,
+    NODES,
     POD_MIGRATION_JOBS,
     PODS,
     PRIORITY_CLASSES,
@@ -36,6 +38,8 @@ from koordinator.kube.interface import Client, PatchType, WatchEvent
 
 KINDS: tuple[Kind[Any], ...] = (
     DEPLOYMENTS,
+    DRAIN_NODES,
+    NODES,
     POD_MIGRATION_JOBS,
     PODS,
     PRIORITY_CLASSES,
@@ -79,7 +83,9 @@ class SimulatedCluster:
 
     # What the program is.
 
-    def start(self, args: MigrationControllerArgs | None = None, seed: int = 1) -> MigrationController:
+    def start(
+        self, args: MigrationControllerArgs | None = None, seed: int = 1, gates: frozenset[str] = frozenset()
+    ) -> MigrationController:
         """The plugin of a program that has just started: its informers know all that there is."""
         self._informers = InformerSet(self.as_client, clock=self.clock, random=Random(seed))
         recorder = EventBroadcaster(self.as_client, clock=self.clock, random=Random(seed)).recorder("test")
@@ -93,6 +99,7 @@ class SimulatedCluster:
             self.clock,
             Random(seed),
             Metrics(),
+            gates=gates,
         )
         plugin = MigrationController(args or MigrationControllerArgs(), handle)
         self._undelivered.clear()
@@ -193,13 +200,15 @@ class SimulatedCluster:
         for field in ("uid", "resourceVersion"):
             if field in wanted and wanted[field] != document["metadata"][field]:
                 raise ApiStatusError(409, "Conflict", f"{field} is another one")
-        has_status = kind in (POD_MIGRATION_JOBS, RESERVATIONS)
+        has_status = kind in (DRAIN_NODES, POD_MIGRATION_JOBS, RESERVATIONS)
         part = {"status": body.get("status", {})} if subresource == "status" else dict(body)
         if not subresource and has_status:
             part.pop("status", None)
         merged = _merge(document, part)
         answer = self.put(kind, merged)
         self._ask("PATCH", path, done=True)
+        if kind is DRAIN_NODES and "deletionTimestamp" in merged["metadata"] and not merged["metadata"]["finalizers"]:
+            self.remove(kind, name)
         return convert(answer, kind.type)
 
     async def delete(self, kind: Kind[Any], name: str, namespace: str = "", *, uid: str = "") -> None:
@@ -214,6 +223,8 @@ class SimulatedCluster:
     async def raw(self, method: str, path: str, body: bytes | None = None) -> bytes:
         if method == "GET" and path in self.scales:
             return encode(self.scales[path])
+        if path.startswith("/api/v1/nodes/"):
+            return encode(self._found(NODES, path.rsplit("/", 1)[1], ""))
         if "/pods/" not in path:
             raise ApiStatusError(404, "NotFound", f"there is nothing at {path}")
         namespace, name = path.split("/")[-3], path.split("/")[-1]

@@ -9,10 +9,11 @@ from typing import Any, Final
 from koordinator.api import drain_node as drains
 from koordinator.api.codec import decode_any
 from koordinator.api.document import Document
-from koordinator.api.drain_node import DrainNode, DrainNodeSpec
-from koordinator.api.kinds import DRAIN_NODES, NODES, POD_MIGRATION_JOBS, PODS, RESERVATIONS
+from koordinator.api.drain_node import DrainNode
+from koordinator.api.kinds import DRAIN_NODES, NODES, POD_MIGRATION_JOBS, PODS, RESERVATIONS, Kind
 from koordinator.api.meta import Object
 from koordinator.api.pod import Pod
+from koordinator.api.reservation import Reservation
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.errors import KoordinatorError
@@ -183,9 +184,7 @@ class DrainController:
         patch = status_patch(drain.status, plan.status)
         if patch:
             body = {"metadata": _version(drain), "status": patch}
-            await self._client.patch(
-                DRAIN_NODES, drain.metadata.name, body, PatchType.MERGE, subresource="status"
-            )
+            await self._client.patch(DRAIN_NODES, drain.metadata.name, body, PatchType.MERGE, subresource="status")
             self._count(drain, plan)
         for event in plan.events:
             self._tell(drain, event)
@@ -225,7 +224,7 @@ class DrainController:
             case CreateJob(document):
                 await client.create(POD_MIGRATION_JOBS, document)
             case DeleteOwned(owned):
-                kind = RESERVATIONS if owned.metadata.name in self._facts(drain).reservations else POD_MIGRATION_JOBS
+                kind: Kind[Any] = RESERVATIONS if isinstance(owned, Reservation) else POD_MIGRATION_JOBS
                 await client.delete(kind, owned.metadata.name, uid=owned.metadata.uid)
 
     async def _cordon(self, drain: DrainNode, *, wanted: bool) -> None:
@@ -238,9 +237,7 @@ class DrainController:
 
     async def _reserve(self, drain: DrainNode, pod: Pod, name: str) -> None:
         metadata = pod.metadata
-        document: Document = decode_any(
-            await self._client.raw("GET", PODS.path(metadata.namespace, metadata.name))
-        )
+        document: Document = decode_any(await self._client.raw("GET", PODS.path(metadata.namespace, metadata.name)))
         if document["metadata"]["uid"] != metadata.uid:
             return
         ttl = drain.spec.ttl.total_seconds() if drain.spec.ttl else _DAY

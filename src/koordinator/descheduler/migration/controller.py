@@ -6,7 +6,6 @@ It keeps nothing that the API server does not have: jobs of a predecessor are ta
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Final
 
 from koordinator.api import labels
@@ -83,9 +82,9 @@ class JobController:
         *,
         clock: Clock,
         metrics: Metrics,
-        reserve_claims: Callable[[], bool] = lambda: True,
+        reserve_claims: bool = True,
     ) -> None:
-        """``reserve_claims`` tells whether Reservations ask for the volumes of their pods too."""
+        """``reserve_claims``: whether Reservations ask for the volumes of their pods too."""
         self._client = client
         self._cluster = cluster
         self._writer = writer
@@ -281,7 +280,7 @@ class JobController:
             # The next look at the job finds that out too.
             return job
         now = self._clock.now()
-        body = reservation_for(job, pod, document, now, without_claims=not self._reserve_claims())
+        body = reservation_for(job, pod, document, now, without_claims=not self._reserve_claims)
         try:
             await self._client.create(RESERVATIONS, body)
         except ApiStatusError as error:

@@ -7,13 +7,18 @@ import logging
 from typing import Any, ClassVar
 from uuid import UUID
 
+from msgspec.structs import replace
+
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import to_document
+from koordinator.api.drain_node import DrainNodeSpec
 from koordinator.api.kinds import POD_MIGRATION_JOBS, PRIORITY_CLASSES
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import DeleteOptions
 from koordinator.base.durations import format_duration
 from koordinator.descheduler.default_evictor import DefaultEvictor, DefaultEvictorArgs
+from koordinator.descheduler.drain.controller import DrainController
+from koordinator.descheduler.features import DISABLE_PVC_RESERVATION, NODE_DRAIN
 from koordinator.descheduler.framework import (
     EvictionResult,
     EvictPlugin,
@@ -69,11 +74,13 @@ class MigrationController(FilterPlugin, EvictPlugin):
             args,
             clock=clock,
             metrics=metrics,
+            reserve_claims=DISABLE_PVC_RESERVATION not in handle.gates,
         )
         self.arbitrator = Arbitrator(
             self._cluster, self._writer, self._filters, self._workloads, args.arbitration_args, clock
         )
         self.scavenger = Scavenger(client, self._cluster, clock)
+        self.drain = self._made_drain_controller() if NODE_DRAIN in handle.gates else None
 
     async def run(self) -> None:
         """Carry jobs out while this process leads."""
@@ -81,6 +88,8 @@ class MigrationController(FilterPlugin, EvictPlugin):
             tasks.create_task(self.controller.run(), name="migration controller")
             tasks.create_task(self.arbitrator.run(), name="migration arbitrator")
             tasks.create_task(self.scavenger.run(), name="migration scavenger")
+            if self.drain is not None:
+                tasks.create_task(self.drain.run(), name="drain controller")
 
     async def prepare(self, snapshot: Snapshot) -> None:
         """Ask for the scales of workloads of other kinds than Kubernetes' own."""
@@ -133,6 +142,29 @@ class MigrationController(FilterPlugin, EvictPlugin):
             },
             "spec": spec,
         }
+
+    def _made_drain_controller(self) -> DrainController:
+        handle = self.handle
+        return DrainController(
+            handle.client,
+            handle.informers,
+            self._cluster,
+            self._drain_refusals,
+            self.args.scheduler_names,
+            handle.recorder,
+            clock=handle.clock,
+            metrics=handle.metrics,
+        )
+
+    def _drain_refusals(self, pod: Pod, spec: DrainNodeSpec) -> Refusals:
+        """Why no waiting would let the pod be moved, where a DrainNode does not say otherwise."""
+        args = replace(
+            self.args,
+            evict_all_bare_pods=self.args.evict_all_bare_pods or spec.force,
+            evict_local_storage_pods=self.args.evict_local_storage_pods or spec.delete_empty_dir_data,
+        )
+        rules = EvictionRules(args, self._priority_of_class)
+        return MigrationFilters(args, rules, self._cluster, self._workloads).for_good(pod)
 
     def _priority_of_class(self, name: str) -> int | None:
         found = self._priority_classes.get(name)
