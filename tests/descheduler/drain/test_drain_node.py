@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from koordinator.api.document import Document, copied
-from koordinator.api.kinds import DRAIN_NODES, NODES, POD_MIGRATION_JOBS, PODS, RESERVATIONS
+from koordinator.api.kinds import DRAIN_NODES, NODES, POD_MIGRATION_JOBS, PODS
 from koordinator.base.errors import KoordinatorError
 from koordinator.descheduler.features import NODE_DRAIN
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
@@ -287,19 +287,37 @@ def test_taints_of_others_are_kept_word_for_word() -> None:
     assert bench.node["spec"]["taints"] == [other]
 
 
-def test_a_job_that_fails_is_tried_again_under_another_name() -> None:
+def test_jobs_that_fail_are_tried_again_under_other_names() -> None:
     bench = Bench()
-    bench.create()
-    bench.play(6)
-    for name in list(bench.cluster.objects[POD_MIGRATION_JOBS.plural]):
-        bench.cluster.change(POD_MIGRATION_JOBS, name, phase="Failed", reason="Unschedulable", message="x")
     bench.cluster.disruptions_allowed = 0
-    for made in list(bench.cluster.reservations()):
-        bench.cluster.change(RESERVATIONS, made["metadata"]["name"], phase="Available")
+    bench.create()
+    bench.play()
+    _fail_jobs(bench)
     bench.play(1)
+    assert {phase for phase, _ in bench.pods().values()} == {"Failed"}
+    assert bench.condition("FailedMigrationJobExists") == "True"
     bench.cluster.disruptions_allowed = None
     bench.play(2, seconds=61)
     bench.play()
     assert bench.status()["phase"] == "Complete"
-    names = {each["podMigrationJobName"][-2:] for each in bench.status()["podMigrations"]}
-    assert "-2" in names
+    entries = bench.status()["podMigrations"]
+    assert [each["podMigrationJobName"] for each in entries] == [f"drain-{each['uid']}-2" for each in entries]
+
+
+def test_the_third_failure_of_a_pod_stands() -> None:
+    bench = Bench()
+    bench.cluster.disruptions_allowed = 0
+    bench.create()
+    bench.play()
+    for _ in range(5):
+        _fail_jobs(bench)
+        bench.play(2, seconds=61)
+        bench.play(4)
+    assert {phase for phase, _ in bench.pods().values()} == {"Failed"}
+    assert not bench.cluster.evicted
+    assert bench.status()["phase"] == "Running"
+
+
+def _fail_jobs(bench: Bench) -> None:
+    for name in list(bench.cluster.objects[POD_MIGRATION_JOBS.plural]):
+        bench.cluster.change(POD_MIGRATION_JOBS, name, phase="Failed", reason="Unschedulable", message="no room")
