@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from math import sqrt
 from typing import Self
 
+import msgspec
+
 from koordinator.api.meta import LabelSelector
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
@@ -29,7 +31,7 @@ class FragmentationAwareArgs(Arguments):
     evictable_namespaces: Namespaces | None = None
     pod_selectors: list[PodSelector] = []
     node_fit: bool = True
-    resources: list[str] = [CPU, MEMORY]
+    resources: list[str] = msgspec.field(default_factory=lambda: [CPU, MEMORY])
     imbalance_threshold: float = 0.15
     """Standard deviation of the requested shares, above which a node loses a pod."""
     min_improvement_threshold: float = 0.02

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from math import inf, isfinite
 from typing import Final, Self
 
+import msgspec
 from msgspec.structs import replace
 
 from koordinator.api import annotations as annotation_keys
@@ -43,7 +44,7 @@ class ScaleDownBinPackArgs(Arguments):
     node_selector: LabelSelector | None = None
     pod_selectors: list[PodSelector] = []
     evictable_namespaces: Namespaces | None = None
-    resources: list[str] = [CPU, MEMORY]
+    resources: list[str] = msgspec.field(default_factory=lambda: [CPU, MEMORY])
     resource_weights: dict[str, float] = {}
 
     def completed(self, path: str) -> Self:
