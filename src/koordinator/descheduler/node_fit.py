@@ -78,10 +78,7 @@ class TargetNodes:
 
     def fitting(self, pod: Pod, *, own_node: bool = False) -> Mask:
         """Nodes x 1: where the pod would find room. Its own node is among them only with ``own_node``."""
-        mask = self._static_mask(pod) & (self._slots > 0)
-        for name, wanted in requests_of(pod).items():
-            if name != PODS:
-                mask &= self._free_of(name) >= wanted
+        mask = self._static_mask(pod) & self.with_room(pod)
         if not own_node:
             own = self._index.get(pod.spec.node_name)
             if own is not None:
@@ -92,12 +89,27 @@ class TargetNodes:
                 mask[index] = not _matches_any(terms, pod, self._pods[index])
         return mask
 
+    def with_room(self, pod: Pod) -> Mask:
+        """Nodes x 1: where the pod's requests fit, whatever else speaks against the node."""
+        mask = self._slots > 0
+        for name, wanted in requests_of(pod).items():
+            if name != PODS:
+                mask &= self._free_of(name) >= wanted
+        return mask
+
     def book(self, pod: Pod, index: int) -> None:
         """Count the pod on the node with this index."""
         for name, wanted in requests_of(pod).items():
             self._free_of(name)[index] -= wanted
         self._slots[index] -= 1
         self._pods[index].append(pod)
+
+    def unbook(self, pod: Pod, index: int) -> None:
+        """Undo ``book``."""
+        for name, wanted in requests_of(pod).items():
+            self._free_of(name)[index] += wanted
+        self._slots[index] += 1
+        self._pods[index].remove(pod)
 
     def _sum_requests(self) -> None:
         for index, pods in enumerate(self._pods):
@@ -124,7 +136,7 @@ class TargetNodes:
         return free
 
     def _static_mask(self, pod: Pod) -> Mask:
-        """Of selectors, affinity and taints; the same array for pods that are alike in these, so it is copied."""
+        """Of selectors, affinity and taints; one array for all pods that are alike in these, never to be changed."""
         affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
         key = msgspec.json.encode((sorted(pod.spec.node_selector.items()), affinity, pod.spec.tolerations))
         mask = self._masks.get(key)
@@ -135,7 +147,7 @@ class TargetNodes:
                 for node in self._nodes
             )
             mask = self._masks[key] = np.fromiter(answers, dtype=np.bool_, count=len(self._nodes))
-        return mask.copy()
+        return mask
 
 
 def tolerates_node(pod: Pod, node: Node) -> bool:

@@ -105,9 +105,8 @@ def resolve(document: Mapping[str, Any], root: str, catalogue: Catalogue) -> Con
 
 def write_configuration(configuration: Configuration) -> str:
     """YAML that is read back to the same, with nothing left to defaults (``--write-config-to``)."""
-    document = plain_document(configuration.document)
-    document["healthzBindAddress"] = str(configuration.healthz)
-    document["metricsBindAddress"] = str(configuration.metrics)
+    addresses = {"healthz_bind_address": str(configuration.healthz), "metrics_bind_address": str(configuration.metrics)}
+    document = plain_document(replace(configuration.document, **addresses))
     document["profiles"] = [_written(profile) for profile in configuration.profiles]
     return yaml.safe_dump(document, sort_keys=False)
 
