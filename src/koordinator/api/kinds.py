@@ -86,6 +86,9 @@ REPLICA_SETS = Kind("apps", "v1", "replicasets", "ReplicaSet", workload.Workload
 STATEFUL_SETS = Kind("apps", "v1", "statefulsets", "StatefulSet", workload.Workload)
 DAEMON_SETS = Kind("apps", "v1", "daemonsets", "DaemonSet", workload.Workload)
 JOBS = Kind("batch", "v1", "jobs", "Job", workload.Workload)
+CLONE_SETS = Kind("apps.kruise.io", "v1alpha1", "clonesets", "CloneSet", workload.Workload)
+"""OpenKruise's, as the next."""
+ADVANCED_STATEFUL_SETS = Kind("apps.kruise.io", "v1beta1", "statefulsets", "StatefulSet", workload.Workload)
 LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease", node.Lease)
 PRIORITY_CLASSES = Kind(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", core.PriorityClass, namespaced=False

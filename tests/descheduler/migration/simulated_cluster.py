@@ -12,6 +12,8 @@ from typing import Any, cast
 from koordinator.api.codec import convert, decode_any, encode
 from koordinator.api.document import Document, copied
 from koordinator.api.kinds import (
+    ADVANCED_STATEFUL_SETS,
+    CLONE_SETS,
     DEPLOYMENTS,
     DRAIN_NODES,
     NODES,
@@ -37,6 +39,8 @@ from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client, PatchType, WatchEvent
 
 KINDS: tuple[Kind[Any], ...] = (
+    ADVANCED_STATEFUL_SETS,
+    CLONE_SETS,
     DEPLOYMENTS,
     DRAIN_NODES,
     NODES,

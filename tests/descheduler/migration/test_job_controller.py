@@ -369,6 +369,26 @@ def test_the_next_eviction_of_a_workload_waits() -> None:
     assert len(bench.cluster.evicted) == 2
 
 
+def test_a_deleted_job_takes_its_reservation_along() -> None:
+    bench = Bench()
+    scene.job(bench.cluster, "web-a")
+    bench.reconcile()
+    bench.cluster.deliver()
+    bench.cluster.remove(POD_MIGRATION_JOBS, "job")
+
+    async def work() -> None:
+        working = asyncio.ensure_future(bench.plugin.controller.run())
+        await asyncio.sleep(0)
+        bench.cluster.deliver()
+        for _ in range(50):
+            await asyncio.sleep(0)
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+    asyncio.run(work())
+    assert not list(bench.cluster.reservations())
+
+
 def test_a_stale_decision_is_taken_anew() -> None:
     bench = Bench()
     scene.job(bench.cluster, "web-a")
@@ -377,6 +397,15 @@ def test_a_stale_decision_is_taken_anew() -> None:
     asyncio.run(bench.plugin.controller.reconcile("job"))
     assert bench.at == ("Aborted", "", "")
     assert not list(bench.cluster.reservations())
+
+
+def test_a_job_that_is_deleted_while_it_is_carried_out_is_let_go() -> None:
+    bench = Bench()
+    scene.job(bench.cluster, "web-a")
+    bench.cluster.deliver()
+    bench.cluster.remove(POD_MIGRATION_JOBS, "job")
+    assert asyncio.run(bench.plugin.controller.reconcile("job")) is None
+    assert not bench.cluster.writes
 
 
 def _reference(name: str) -> dict[str, str]:

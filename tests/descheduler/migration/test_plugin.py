@@ -8,7 +8,15 @@ from typing import Any
 import pytest
 
 from koordinator.api.codec import convert
-from koordinator.api.kinds import DEPLOYMENTS, POD_MIGRATION_JOBS, PODS, PRIORITY_CLASSES
+from koordinator.api.kinds import (
+    ADVANCED_STATEFUL_SETS,
+    CLONE_SETS,
+    DEPLOYMENTS,
+    POD_MIGRATION_JOBS,
+    PODS,
+    PRIORITY_CLASSES,
+    Kind,
+)
 from koordinator.api.pod import Pod
 from koordinator.descheduler.framework import EvictionResult, Snapshot
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
@@ -172,14 +180,14 @@ def test_how_many_replicas_are_expected(replicas: int, args: dict[str, Any], ref
 
 def test_a_workload_of_another_kind_is_asked_for_its_scale() -> None:
     bench = Bench()
-    owner = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "c", "uid": "c", "controller": True}
+    owner = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "c", "uid": "c", "controller": True}
     bench.change(metadata={"ownerReferences": [owner]})
     assert "has not been asked for yet" in bench.refusals()
-    listed = [{"name": "clonesets", "kind": "CloneSet"}, {"name": "clonesets/scale", "kind": "Scale"}]
-    root = "/apis/apps.kruise.io/v1alpha1"
+    listed = [{"name": "rollouts", "kind": "Rollout"}, {"name": "rollouts/scale", "kind": "Scale"}]
+    root = "/apis/argoproj.io/v1alpha1"
     bench.cluster.scales[root] = {"resources": listed}
     scale = {"metadata": {"uid": "c"}, "spec": {"replicas": 3}}
-    bench.cluster.scales[f"{root}/namespaces/default/clonesets/c/scale"] = scale
+    bench.cluster.scales[f"{root}/namespaces/default/rollouts/c/scale"] = scale
     snapshot = Snapshot([], {"node-1": [bench.pod()]}, bench.cluster.clock.now())
     asyncio.run(bench.plugin.prepare(snapshot))
     assert bench.refusals() == ""
@@ -187,6 +195,17 @@ def test_a_workload_of_another_kind_is_asked_for_its_scale() -> None:
     asyncio.run(bench.cluster.clock.advance(20))
     asyncio.run(bench.plugin.prepare(snapshot))
     assert "expectedReplicas" in bench.refusals()
+
+
+@pytest.mark.parametrize("kind", [CLONE_SETS, ADVANCED_STATEFUL_SETS])
+def test_the_workloads_of_open_kruise_are_known(kind: Kind[Any]) -> None:
+    bench = Bench()
+    owner = {"apiVersion": kind.api_version, "kind": kind.name, "name": "c", "uid": "c", "controller": True}
+    bench.change(metadata={"ownerReferences": [owner]})
+    assert "expectedReplicas" in bench.refusals()
+    metadata = {"namespace": "default", "name": "c", "uid": "c"}
+    bench.cluster.put(kind, {"metadata": metadata, "spec": {"replicas": 3}})
+    assert bench.refusals() == ""
 
 
 def test_a_workload_whose_scale_cannot_be_read_is_left_alone() -> None:

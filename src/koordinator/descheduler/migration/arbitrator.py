@@ -25,6 +25,8 @@ from koordinator.kube.errors import ApiStatusError, KubeError
 
 logger = logging.getLogger(__name__)
 
+_FRESH: Final = 5.0
+"""Seconds for which the scale of a workload of another kind is good enough for the next rounds."""
 _AT_ONCE: Final = 0.01
 """Seconds that a job waits for others that arrive with it, where arbitration is not enabled."""
 
@@ -65,7 +67,7 @@ class Arbitrator:
         if not waiting:
             return
         pods = {job.metadata.name: pod for job in waiting if (pod := self._pod(job)) is not None}
-        await self._workloads.refresh(pods.values())
+        await self._workloads.refresh(pods.values(), older_than=_FRESH)
         for job in in_order(waiting, pods, self._under_way):
             try:
                 await self._treat(job, pods.get(job.metadata.name))

@@ -135,12 +135,12 @@ class JobController:
             try:
                 job = await self._carry_out(plan, job)
             except ApiStatusError as error:
-                if not error.is_conflict:
-                    raise
-                # Somebody else has written the job, or the pod or Reservation was replaced: decide anew.
+                # Somebody else may have written the job, or deleted it.
                 found = await self._read_again(name)
                 if found is None:
                     return None
+                if not error.is_conflict:
+                    raise
                 job = found
             else:
                 if plan.final:
@@ -360,6 +360,7 @@ class JobController:
         except ApiStatusError as error:
             if not error.is_not_found:
                 raise
+            self._cluster.forget(name)
             return None
 
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from koordinator.api.kinds import (
+    ADVANCED_STATEFUL_SETS,
+    CLONE_SETS,
     DEPLOYMENTS,
     POD_MIGRATION_JOBS,
     PODS,
@@ -60,11 +62,13 @@ class KnownCluster:
         self.deployments = informers.informer(DEPLOYMENTS)
         self.replica_sets = informers.informer(REPLICA_SETS, indexes={_BY_CONTROLLER: _controller})
         self.stateful_sets = informers.informer(STATEFUL_SETS)
+        self.clone_sets = informers.informer(CLONE_SETS, absent_is_empty=True)
+        self.advanced_stateful_sets = informers.informer(ADVANCED_STATEFUL_SETS, absent_is_empty=True)
         self.job_informer.add_handlers(
             name="migration, jobs that it has written",
             on_update=lambda _, job: self._catch_up(job),
             on_add=lambda job, _: self._catch_up(job),
-            on_delete=lambda job: self._forget(job),
+            on_delete=lambda job: self.forget(job.metadata.name),
         )
 
     def remember(self, job: PodMigrationJob) -> None:
@@ -72,6 +76,10 @@ class KnownCluster:
         cached = self.job_informer.get(job.metadata.name)
         if cached is None or is_older(cached.metadata.resource_version, job.metadata.resource_version):
             self._written[job.metadata.name] = job, self._clock.monotonic()
+
+    def forget(self, name: str) -> None:
+        """The job is gone, or informers have caught up with it."""
+        self._written.pop(name, None)
 
     def job(self, name: str) -> PodMigrationJob | None:
         cached = self.job_informer.get(name)
@@ -133,10 +141,7 @@ class KnownCluster:
     def _catch_up(self, seen: PodMigrationJob) -> None:
         written, _ = self._written.get(seen.metadata.name, (None, 0.0))
         if written is not None and not is_older(seen.metadata.resource_version, written.metadata.resource_version):
-            self._forget(seen)
-
-    def _forget(self, job: PodMigrationJob) -> None:
-        self._written.pop(job.metadata.name, None)
+            self.forget(seen.metadata.name)
 
 
 def _node(pod: Pod) -> Iterable[str]:

@@ -1,7 +1,7 @@
 """The workload behind a pod: how many replicas it is to have, and which pods are its own.
 
-The kinds of Kubernetes come from informers. Any other kind, OpenKruise's among them, is asked through its subresource
-scale when somebody is about to decide, and remembered for a short while for whoever cannot wait.
+The kinds of Kubernetes and of OpenKruise come from informers. Any other kind is asked through its subresource scale when
+somebody is about to decide, and remembered for a short while for whoever cannot wait.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.interface import Client
 
 FRESH: Final = 30.0
-"""Seconds for which an answer about a scale is good enough for a filter; the arbitrator asks anew before each round."""
+"""Seconds for which an answer about a scale is good enough for a filter; the arbitrator asks more often."""
 _FORGET: Final = 600.0
 
 
@@ -61,6 +61,8 @@ class Workloads:
             ("apps", "Deployment"): cluster.deployments.get,
             ("apps", "ReplicaSet"): cluster.replica_sets.get,
             ("apps", "StatefulSet"): cluster.stateful_sets.get,
+            ("apps.kruise.io", "CloneSet"): cluster.clone_sets.get,
+            ("apps.kruise.io", "StatefulSet"): cluster.advanced_stateful_sets.get,
         }
 
     def of(self, pod: Pod) -> Workload | None:
