@@ -25,7 +25,7 @@ from koordinator.descheduler.drain.plan import (
     ReservePlace,
 )
 from koordinator.descheduler.drain.pod_rules import PodRules
-from koordinator.descheduler.migration.state_machine import EVICTED_POD
+from koordinator.descheduler.migration.job_facts import EVICTED_POD
 
 RETRY: Final = timedelta(minutes=1)
 TRIES: Final = 3

@@ -13,9 +13,9 @@ from koordinator.api.meta import controller_of
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.descheduler.framework import NOTHING_REFUSED, Refusals
+from koordinator.descheduler.migration.job_facts import has_passed_arbitration, is_of_drain_node
 from koordinator.descheduler.migration.job_status import is_terminal
 from koordinator.descheduler.migration.limits import MigrationFilters
-from koordinator.descheduler.migration.state_machine import has_passed_arbitration, is_of_drain_node
 from koordinator.descheduler.pod_order import eviction_order
 
 

@@ -22,6 +22,12 @@ from koordinator.base.errors import KoordinatorError
 from koordinator.base.metrics import Metrics
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
 from koordinator.descheduler.migration.evictors import EvictionRefusedError, PodEvictor
+from koordinator.descheduler.migration.job_facts import (
+    EVICTED_POD_CONTROLLER,
+    delete_options,
+    is_own_reservation,
+    trigger_and_reason,
+)
 from koordinator.descheduler.migration.job_status import condition_of, is_terminal
 from koordinator.descheduler.migration.job_writer import JobWriter
 from koordinator.descheduler.migration.known_cluster import KnownCluster
@@ -38,15 +44,7 @@ from koordinator.descheduler.migration.plan import (
     WriteStatus,
 )
 from koordinator.descheduler.migration.reservation_template import reservation_for, reservation_name
-from koordinator.descheduler.migration.state_machine import (
-    EVICTED_POD_CONTROLLER,
-    after_failed_creation,
-    decide,
-    delete_options,
-    failed_eviction,
-    is_own_reservation,
-    trigger_and_reason,
-)
+from koordinator.descheduler.migration.state_machine import after_failed_creation, decide, failed_eviction
 from koordinator.descheduler.migration.workloads import Workloads, WorkloadUnknownError
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType

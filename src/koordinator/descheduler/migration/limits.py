@@ -13,8 +13,8 @@ from koordinator.descheduler.framework import Refusals
 from koordinator.descheduler.migration import arguments as gates
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs, workload_limit
 from koordinator.descheduler.migration.eviction_rules import EvictionRules
+from koordinator.descheduler.migration.job_facts import has_passed_arbitration, is_ready
 from koordinator.descheduler.migration.known_cluster import KnownCluster
-from koordinator.descheduler.migration.state_machine import has_passed_arbitration, is_ready
 from koordinator.descheduler.migration.workloads import Workloads, WorkloadUnknownError
 from koordinator.descheduler.pod_predicates import is_evictable_by_annotation
 

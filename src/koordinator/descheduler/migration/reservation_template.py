@@ -12,7 +12,7 @@ from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.base.durations import format_duration
-from koordinator.descheduler.migration.state_machine import CREATED_BY, is_unschedulable
+from koordinator.descheduler.migration.job_facts import CREATED_BY, is_unschedulable
 
 _CLAIMS: Final = ("persistentVolumeClaim", "ephemeral")
 

@@ -10,9 +10,9 @@ from koordinator.api.kinds import POD_MIGRATION_JOBS, RESERVATIONS, Kind
 from koordinator.api.meta import Object
 from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.base.clock import Clock
+from koordinator.descheduler.migration.job_facts import is_of_drain_node, is_own_reservation
 from koordinator.descheduler.migration.job_status import is_terminal
 from koordinator.descheduler.migration.known_cluster import KnownCluster
-from koordinator.descheduler.migration.state_machine import is_of_drain_node, is_own_reservation
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.interface import Client
 

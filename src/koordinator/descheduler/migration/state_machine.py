@@ -15,18 +15,29 @@ import msgspec
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import labels, reservation
 from koordinator.api import pod_migration_job as jobs
-from koordinator.api.kinds import DRAIN_NODES, RESERVATIONS
+from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.meta import controller_of
-from koordinator.api.pod import Pod, PodCondition
+from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import (
     EVICT_DIRECTLY,
-    DeleteOptions,
     PodMigrationJob,
     PodMigrationJobCondition,
     PodMigrationJobStatus,
 )
 from koordinator.api.reservation import Reservation, ReservationCondition
-from koordinator.descheduler.migration.arguments import EVICTION_POLICIES, SOFT_EVICTION, MigrationControllerArgs
+from koordinator.descheduler.migration.arguments import SOFT_EVICTION, MigrationControllerArgs
+from koordinator.descheduler.migration.job_facts import (
+    EVICTED_POD,
+    EVICTED_POD_CONTROLLER,
+    delete_options,
+    eviction_policy,
+    has_passed_arbitration,
+    is_own_reservation,
+    is_ready,
+    is_unschedulable,
+    pod_condition,
+    trigger_and_reason,
+)
 from koordinator.descheduler.migration.job_status import (
     COMPLETE,
     FALSE,
@@ -52,11 +63,6 @@ from koordinator.descheduler.migration.plan import (
 
 REQUEUE: Final = 3.0
 """Seconds between two looks at a job that waits for somebody else."""
-CREATED_BY: Final = "koord-descheduler"
-EVICTED_POD: Final = "descheduler.koordinator.sh/evicted-pod"
-"""Annotation of a job: the uid of the pod that it has begun to evict."""
-EVICTED_POD_CONTROLLER: Final = "descheduler.koordinator.sh/evicted-pod-controller"
-"""Annotation of a job: the uid of that pod's controller; a successor counts the eviction by it."""
 _DEFAULT_GRACE: Final = 30
 _EVICTION_MARGIN: Final = timedelta(seconds=30)
 """So long after its grace period a pod that is still there, and not on its way out, is evicted again."""
@@ -74,34 +80,6 @@ def decide(job: PodMigrationJob, snapshot: Snapshot, args: MigrationControllerAr
     if not has_passed_arbitration(job):
         return Plan(after=left)
     return _step(_Migration(job, snapshot, args, now))
-
-
-def has_passed_arbitration(job: PodMigrationJob) -> bool:
-    """Whether the job may be worked on; one that runs was let through, by whatever program."""
-    return (
-        job.status.phase == jobs.RUNNING or job.metadata.annotations.get(annotation_keys.PASSED_ARBITRATION) == "true"
-    )
-
-
-def is_of_drain_node(job: PodMigrationJob) -> bool:
-    """Whether a DrainNode controls the job, which has judged by its own rules whether the pod may be moved."""
-    controller = controller_of(job.metadata)
-    return controller is not None and controller.kind == DRAIN_NODES.name
-
-
-def is_own_reservation(found: Reservation) -> bool:
-    """Whether a Reservation was made for a migration, and not given by a user."""
-    return found.metadata.labels.get(labels.CREATED_BY) == CREATED_BY
-
-
-def trigger_and_reason(job: PodMigrationJob) -> tuple[str, str]:
-    """Who asked for the eviction, and why."""
-    trigger = job.metadata.annotations.get(annotation_keys.EVICT_TRIGGER, "")
-    return trigger, job.metadata.annotations.get(annotation_keys.EVICT_REASON, "") or trigger or "NotSet"
-
-
-def delete_options(job: PodMigrationJob, args: MigrationControllerArgs) -> DeleteOptions | None:
-    return job.spec.delete_options or args.default_delete_options
 
 
 def after_failed_creation(job: PodMigrationJob, problem: str, now: datetime) -> Plan:
@@ -323,12 +301,6 @@ def _grace_period(migration: _Migration, pod: Pod) -> int:
     return _DEFAULT_GRACE if own is None else own
 
 
-def eviction_policy(job: PodMigrationJob, pod: Pod, args: MigrationControllerArgs) -> str:
-    """How the pod is evicted: as it says itself, else as the job says, else as configured."""
-    named = pod.metadata.labels.get(labels.EVICT_POLICY) or job.metadata.labels.get(labels.EVICT_POLICY, "")
-    return named if named in EVICTION_POLICIES else args.eviction_policy
-
-
 def _evicted_directly(job: PodMigrationJob) -> Plan:
     status = _completed(job.status, f'Pod "{_pod_key(job)}" has been evicted')
     return _moved(job, status)
@@ -368,7 +340,7 @@ def _schedule_pending_pod(migration: _Migration, found: Reservation) -> Plan:
     job, pod = migration.job, migration.pod
     if pod is None:
         return _missing_pod(job)
-    scheduled = _pod_condition(pod, "PodScheduled")
+    scheduled = pod_condition(pod, "PodScheduled")
     if scheduled is None or scheduled.status == FALSE:
         owners = found.status.current_owners
         if found.status.phase == reservation.SUCCEEDED and not (owners and owners[0].uid == pod.metadata.uid):
@@ -436,19 +408,3 @@ def _reservation_name(job: PodMigrationJob) -> str:
 def _reservation_condition(found: Reservation, type_: str, reason: str) -> ReservationCondition | None:
     conditions = found.status.conditions
     return next((each for each in conditions if each.type == type_ and each.reason == reason), None)
-
-
-def _pod_condition(pod: Pod, type_: str) -> PodCondition | None:
-    return next((condition for condition in pod.status.conditions if condition.type == type_), None)
-
-
-def is_ready(pod: Pod) -> bool:
-    """Whether the pod's Ready condition is True."""
-    condition = _pod_condition(pod, "Ready")
-    return condition is not None and condition.status == TRUE
-
-
-def is_unschedulable(pod: Pod) -> bool:
-    """Whether the pod waits for a node that the scheduler has not found."""
-    condition = _pod_condition(pod, "PodScheduled")
-    return pod.status.phase == "Pending" and condition is not None and condition.status == FALSE

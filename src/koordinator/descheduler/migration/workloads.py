@@ -1,7 +1,7 @@
 """The workload behind a pod: how many replicas it is to have, and which pods are its own.
 
-The kinds of Kubernetes and of OpenKruise come from informers. Any other kind is asked through its subresource scale when
-somebody is about to decide, and remembered for a short while for whoever cannot wait.
+The kinds of Kubernetes and of OpenKruise come from informers. Any other kind is asked through its subresource scale
+when somebody is about to decide, and remembered for a short while for whoever cannot wait.
 """
 
 from __future__ import annotations
