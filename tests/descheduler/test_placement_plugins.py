@@ -120,7 +120,7 @@ def test_pods_of_nodes_that_would_be_empty_rank_first() -> None:
 
 @pytest.mark.parametrize(("selective", "marked"), [(True, True), (False, False)])
 def test_pods_that_may_not_leave_rank_last_where_they_were_asked_for(selective: bool, marked: bool) -> None:
-    args = {"podSelectors": [{"selector": {}}]} if selective else {}
+    args: dict[str, Any] = {"podSelectors": [{"selector": {}}]} if selective else {}
     plugin = make_plugin("ScaleDownBinPack", args, FakeEvictor({"small": "protected"}))
     assert (ranked(steps(plugin.balance(make_snapshot(TWO, SHRINKING)))).get("small") == 2**31 - 1) is marked
 
