@@ -53,7 +53,7 @@ def test_parts_keep_their_order_whatever_the_order_of_asking(capsys: pytest.Capt
 
 
 def test_parts_can_be_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    kinds = {document["kind"] for document in printed(capsys, "--without", "scheduler,manager")}
+    kinds = {document["kind"] for document in printed(capsys, "--without", "scheduler,manager,descheduler")}
     assert not kinds & {"Deployment", "PodDisruptionBudget"}
 
 

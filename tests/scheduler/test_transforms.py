@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from koordinator.api.quantity import Quantity
-from koordinator.scheduler.transforms import node_as_seen, pod_as_seen
+from koordinator.model.transformers import node_as_seen
+from koordinator.scheduler.watching import pod_as_seen
 from tests.scheduler.fakes import make_node, make_pod
 
 RESERVATION = "node.koordinator.sh/reservation"

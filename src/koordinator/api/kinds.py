@@ -12,6 +12,7 @@ from koordinator.api import (
     colocation_profile,
     core,
     device,
+    drain_node,
     elastic_quota,
     elastic_quota_profile,
     node,
@@ -85,6 +86,9 @@ REPLICA_SETS = Kind("apps", "v1", "replicasets", "ReplicaSet", workload.Workload
 STATEFUL_SETS = Kind("apps", "v1", "statefulsets", "StatefulSet", workload.Workload)
 DAEMON_SETS = Kind("apps", "v1", "daemonsets", "DaemonSet", workload.Workload)
 JOBS = Kind("batch", "v1", "jobs", "Job", workload.Workload)
+CLONE_SETS = Kind("apps.kruise.io", "v1alpha1", "clonesets", "CloneSet", workload.Workload)
+"""OpenKruise's, as the next."""
+ADVANCED_STATEFUL_SETS = Kind("apps.kruise.io", "v1beta1", "statefulsets", "StatefulSet", workload.Workload)
 LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease", node.Lease)
 PRIORITY_CLASSES = Kind(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", core.PriorityClass, namespaced=False
@@ -140,6 +144,7 @@ DEVICES = Kind(_SCHEDULING, "v1alpha1", "devices", "Device", device.Device, name
 POD_MIGRATION_JOBS = Kind(
     _SCHEDULING, "v1alpha1", "podmigrationjobs", "PodMigrationJob", pod_migration_job.PodMigrationJob, namespaced=False
 )
+DRAIN_NODES = Kind(_SCHEDULING, "v1alpha1", "drainnodes", "DrainNode", drain_node.DrainNode, namespaced=False)
 CLUSTER_NETWORK_TOPOLOGIES = Kind(
     _SCHEDULING,
     "v1alpha1",

@@ -40,7 +40,7 @@ EXAMPLES: Final = """\
 examples:
   koord manifests | kubectl apply -f -
       Install everything; --image says where the nodes find the programs.
-  koord manifests --without scheduler,manager | kubectl apply -f -
+  koord manifests --without scheduler,manager,descheduler | kubectl apply -f -
       All but the Deployments: the programs run elsewhere, with a kubeconfig.
   koord manifests --only crd,rbac | kubectl diff -f -
       What an upgrade would change in two of the parts.

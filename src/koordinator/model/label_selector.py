@@ -6,6 +6,7 @@ of pods by label finds the few candidates with it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +18,10 @@ from koordinator.base.errors import KoordinatorError
 
 _WITH_VALUES: Final = ("In", "NotIn")
 _OPERATORS: Final = (*_WITH_VALUES, "Exists", "DoesNotExist")
+_WRITTEN: Final = re.compile(
+    r"\s*(!)?\s*([A-Za-z0-9][-A-Za-z0-9_./]*)\s*(?:(==|=|!=)\s*([-A-Za-z0-9_.]*)|\s(in|notin)\s*\(([^()]*)\))?\s*(?:,|$)"
+)
+_WRITTEN_OPERATORS: Final = {"=": "In", "==": "In", "!=": "NotIn", "in": "In", "notin": "NotIn"}
 _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -115,6 +120,25 @@ def compile_selector(selector: LabelSelector | None) -> CompiledSelector:
 def required_labels(selector: LabelSelector | None) -> Mapping[str, str]:
     """The labels that everything that ``selector`` matches has with these values. Raises SelectorError."""
     return compile_selector(selector).required if selector is not None else _NO_LABELS
+
+
+def parse_selector(text: str) -> CompiledSelector:
+    """A selector as command lines write it: ``a=b,c!=d,e in (f,g),h notin (i),j,!k``; the empty text matches
+    everything. Raises SelectorError."""
+    expressions = []
+    position = 0
+    while position < len(text.rstrip()):
+        matched = _WRITTEN.match(text, position)
+        if matched is None:
+            raise SelectorError(f"{text[position:]!r} is not a label selector such as a=b, a!=b, a in (b,c), a or !a")
+        position = matched.end()
+        absent, key, equality, value, membership, values = matched.groups(default="")
+        if absent and (equality or membership):
+            raise SelectorError(f"!{key} takes no value")
+        operator = _WRITTEN_OPERATORS.get(equality or membership, "DoesNotExist" if absent else "Exists")
+        listed = [part.strip() for part in values.split(",")] if membership else [value] if equality else []
+        expressions.append(LabelSelectorRequirement(key=key, operator=operator, values=listed))
+    return compile_selector(LabelSelector(match_expressions=expressions))
 
 
 def _check(requirement: LabelSelectorRequirement) -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+import msgspec
+
 from koordinator.api.kinds import NODES, PODS, Kind
-from koordinator.api.pod import Pod
+from koordinator.api.pod import Pod, Volume
 from koordinator.kube.handlers import MalformedHandler
 from koordinator.kube.informer import Informer
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Malformed
+from koordinator.model import transformers
+from koordinator.model.transformers import node_as_seen
 from koordinator.scheduler.engine.framework import Plugin
 from koordinator.scheduler.feed import Feed
-from koordinator.scheduler.transforms import node_as_seen, pod_as_seen
 
 _NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
@@ -65,3 +68,17 @@ def _add_objects(informers: InformerSet, feed: Feed, kind: Kind[Any], malformed:
         on_delete=lambda obj: feed.set_object(kind, obj, gone=True),
         on_malformed=malformed,
     )
+
+
+def pod_as_seen(pod: Pod) -> Pod:
+    """Without volumes that exist with their pod: they say nothing about nodes, and one of them has another name in each
+    replica."""
+    pod = transformers.pod_as_seen(pod)
+    volumes = [volume for volume in pod.spec.volumes if not _is_plain(volume)]
+    if len(volumes) == len(pod.spec.volumes):
+        return pod
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, volumes=volumes))
+
+
+def _is_plain(volume: Volume) -> bool:
+    return volume == Volume(name=volume.name, empty_dir=volume.empty_dir, host_path=volume.host_path)

@@ -109,6 +109,20 @@ DEFINITIONS: Final = (
         ),
     ),
     Definition(
+        (kinds.DRAIN_NODES,),
+        short_name="dn",
+        columns=(
+            Column("Phase", ".status.phase"),
+            Column("Node", ".spec.nodeName"),
+            Column("Confirm", ".spec.confirmState"),
+            Column("Migrating", ".status.podMigrationSummary.Migrating", "integer", "Pods on their way"),
+            Column("Moved", ".status.podMigrationSummary.Succeed", "integer", "Pods that have left"),
+            Column("Stuck", ".status.podMigrationSummary.Unmigratable", "integer", "Pods that must not be moved"),
+            _AGE,
+            Column("Message", ".status.message", wide=True),
+        ),
+    ),
+    Definition(
         (kinds.POD_GROUPS,),
         status_subresource=False,
         api_approved=_SCHEDULER_PLUGINS_APPROVAL,

@@ -24,12 +24,27 @@ _PLACEHOLDER: Final = re.compile(r"\$\{(\w+)\}")
 _TEMPLATES: Final = {
     "namespace": ("namespace.yaml",),
     "priority-classes": ("priority-classes.yaml",),
-    "rbac": ("rbac/koord-manager.yaml", "rbac/koord-scheduler.yaml"),
-    "config-maps": ("config-maps/koord-scheduler-config.yaml", "config-maps/slo-controller-config.yaml"),
+    "rbac": ("rbac/koord-descheduler.yaml", "rbac/koord-manager.yaml", "rbac/koord-scheduler.yaml"),
+    "config-maps": (
+        "config-maps/koord-descheduler-config.yaml",
+        "config-maps/koord-scheduler-config.yaml",
+        "config-maps/slo-controller-config.yaml",
+    ),
     "scheduler": ("deployments/koord-scheduler.yaml",),
     "manager": ("deployments/koord-manager.yaml",),
+    "descheduler": ("deployments/koord-descheduler.yaml",),
 }
-PARTS: Final = ("namespace", "crd", "priority-classes", "rbac", "config-maps", "webhook", "scheduler", "manager")
+PARTS: Final = (
+    "namespace",
+    "crd",
+    "priority-classes",
+    "rbac",
+    "config-maps",
+    "webhook",
+    "scheduler",
+    "manager",
+    "descheduler",
+)
 """In the order in which they are applied: what something needs comes before it."""
 
 

@@ -1,4 +1,5 @@
-"""How objects look to scheduling, where that differs from what the API has. Nothing here is ever written back.
+"""How objects look to scheduling and descheduling, where that differs from what the API has. Nothing here is ever
+written back.
 
 Names of resources that went out of use are read as their successors, room that a node's annotation reserves is not
 offered, and a label may name another scheduler than the pod's spec does.
@@ -17,7 +18,7 @@ from koordinator.api import resource_names
 from koordinator.api.codec import DecodeError, decode
 from koordinator.api.node import Node
 from koordinator.api.node_reservation import NodeReservation, count_cpus
-from koordinator.api.pod import Container, Pod, PodSpec, Volume
+from koordinator.api.pod import Container, Pod, PodSpec
 from koordinator.api.quantity import Quantity
 
 _TRIMMING_POLICIES: Final = ("", "Default")
@@ -37,12 +38,10 @@ def node_as_seen(node: Node) -> Node:
 
 
 def pod_as_seen(pod: Pod) -> Pod:
-    """The pod with current resource names and the scheduler name that counts, without volumes that need no node."""
+    """The pod with current resource names and the scheduler name that counts."""
     spec = pod.spec
     if _has_dated_names(spec):
         spec = _with_current_names(spec)
-    if spec.volumes:
-        spec = _without_plain_volumes(spec)
     name = pod.metadata.labels.get(label_keys.SCHEDULER_NAME)
     if name is None or name == spec.scheduler_name:
         return pod if spec is pod.spec else msgspec.structs.replace(pod, spec=spec)
@@ -51,16 +50,6 @@ def pod_as_seen(pod: Pod) -> Pod:
         annotations={**pod.metadata.annotations, annotation_keys.ORIGINAL_SCHEDULER_NAME: spec.scheduler_name},
     )
     return msgspec.structs.replace(pod, metadata=metadata, spec=msgspec.structs.replace(spec, scheduler_name=name))
-
-
-def _without_plain_volumes(spec: PodSpec) -> PodSpec:
-    """Volumes that exist with their pod say nothing about nodes, and one of them has another name in each replica."""
-    volumes = [volume for volume in spec.volumes if not _is_plain(volume)]
-    return spec if len(volumes) == len(spec.volumes) else msgspec.structs.replace(spec, volumes=volumes)
-
-
-def _is_plain(volume: Volume) -> bool:
-    return volume == Volume(name=volume.name, empty_dir=volume.empty_dir, host_path=volume.host_path)
 
 
 def _has_dated_names(spec: PodSpec) -> bool:

@@ -1,0 +1,258 @@
+"""The controller of DrainNodes: gathers what there is, decides, and carries it out, one DrainNode at a time."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from koordinator.api import drain_node as drains
+from koordinator.api.codec import decode_any
+from koordinator.api.document import Document
+from koordinator.api.drain_node import DrainNode
+from koordinator.api.kinds import DRAIN_NODES, NODES, POD_MIGRATION_JOBS, PODS, RESERVATIONS, Kind
+from koordinator.api.meta import Object
+from koordinator.api.pod import Pod
+from koordinator.api.reservation import Reservation
+from koordinator.base.clock import Clock
+from koordinator.base.deadline import within
+from koordinator.base.errors import KoordinatorError
+from koordinator.base.metrics import Metrics
+from koordinator.descheduler.drain.cordon import cordon_patch, uncordon_patch
+from koordinator.descheduler.drain.decision import decide
+from koordinator.descheduler.drain.objects import reservation_for
+from koordinator.descheduler.drain.plan import (
+    DRAIN_NODE,
+    Action,
+    Cordon,
+    CreateJob,
+    DeleteDrainNode,
+    DeleteOwned,
+    DrainEvent,
+    DrainFacts,
+    DrainPlan,
+    ExtendReservation,
+    PatchDrainNode,
+    ReservePlace,
+)
+from koordinator.descheduler.drain.pod_rules import PodRules, Refuse
+from koordinator.descheduler.migration.job_status import status_patch
+from koordinator.descheduler.migration.known_cluster import KnownCluster
+from koordinator.kube.errors import ApiStatusError
+from koordinator.kube.event_series import reference_to
+from koordinator.kube.events import EventRecorder
+from koordinator.kube.informer_set import InformerSet
+from koordinator.kube.interface import Client, PatchType
+from koordinator.kube.requeue_delays import ExponentialFailureLimiter
+from koordinator.kube.workqueue import WorkQueue, run_workers
+from koordinator.model.label_selector import SelectorError
+
+logger = logging.getLogger(__name__)
+
+_PERIOD: Final = 3.0
+_DEADLINE: Final = 120.0
+_DAY: Final = 24 * 3600.0
+_BY_DRAIN_NODE: Final = "drain node"
+_ACTIVE: Final = ("", drains.PENDING, drains.RUNNING, drains.COMPLETE)
+
+
+class DrainController:
+    """Works while ``run`` runs."""
+
+    def __init__(
+        self,
+        client: Client,
+        informers: InformerSet,
+        cluster: KnownCluster,
+        refuse: Refuse,
+        scheduler_names: Sequence[str],
+        recorder: EventRecorder,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        """``refuse`` tells why MigrationController would not move a pod under a DrainNode's spec."""
+        self._client = client
+        self._cluster = cluster
+        self._refuse = refuse
+        self._scheduler_names = scheduler_names
+        self._recorder = recorder
+        self._clock = clock
+        self._queue: WorkQueue[str] | None = None
+        self._drains = informers.informer(DRAIN_NODES, absent_is_empty=True)
+        self._nodes = informers.informer(NODES)
+        cluster.reservations.add_index(_BY_DRAIN_NODE, _drain_node_of)
+        cluster.job_informer.add_index(_BY_DRAIN_NODE, _drain_node_of)
+        self._pods_gauge = metrics.gauge(
+            "descheduler_drain_node_pods", "Pods of a DrainNode, by their phase", ("drain_node", "phase")
+        )
+        self._results = metrics.counter("descheduler_drain_nodes_total", "DrainNodes, by how they ended", ("result",))
+        self._follow()
+
+    async def run(self) -> None:
+        """Work until cancelled; may be called again afterwards."""
+        queue: WorkQueue[str] = WorkQueue(self._clock, ExponentialFailureLimiter(0.05, 15.0))
+        self._queue = queue
+        for drain in self._drains.list():
+            queue.add(drain.metadata.name)
+        try:
+            await run_workers(queue, self._work, workers=1, on_error=self._report)
+        finally:
+            self._queue = None
+
+    async def reconcile(self, name: str) -> float | None:
+        """Bring a DrainNode one step further. Returns after how many seconds it has to be looked at again."""
+        drain = self._drains.get(name)
+        if drain is None:
+            return None
+        facts = self._facts(drain)
+        try:
+            rules = PodRules(drain.spec, self._scheduler_names, self._refuse)
+        except SelectorError as error:
+            self._recorder.event(
+                reference_to(DRAIN_NODES, drain), "Warning", "InvalidPodSelector", "Drain", f"spec.podSelector: {error}"
+            )
+            return None
+        plan = decide(drain, facts, rules, self._clock.now())
+        await self._carry_out(drain, plan)
+        is_over = plan.status.phase == drains.ABORTED and not drain.spec.ttl
+        return None if is_over and not plan.actions else _PERIOD
+
+    def _follow(self) -> None:
+        self._drains.add_handlers(
+            name="drain",
+            on_add=lambda drain, _: self._add(drain.metadata.name),
+            on_update=lambda _, drain: self._add(drain.metadata.name),
+            on_delete=self._forget,
+        )
+        for informer in (self._cluster.reservations, self._cluster.job_informer):
+            informer.add_handlers(
+                name="drain",
+                on_update=lambda _, owned: self._add_drain_of(owned),
+                on_delete=self._add_drain_of,
+            )
+
+    def _add(self, name: str) -> None:
+        if self._queue is not None:
+            self._queue.add(name)
+
+    def _add_drain_of(self, owned: Object) -> None:
+        for name in _drain_node_of(owned):
+            self._add(name)
+
+    def _forget(self, drain: DrainNode) -> None:
+        for phase in drains.POD_PHASES:
+            if drain.status.pod_migration_summary:
+                self._pods_gauge.remove(drain.metadata.name, phase)
+
+    async def _work(self, name: str) -> None:
+        after = await within(self._clock, _DEADLINE, self.reconcile(name))
+        if after is not None and self._queue is not None:
+            self._queue.add_after(name, after)
+
+    def _report(self, name: str, error: Exception) -> None:
+        if isinstance(error, KoordinatorError | TimeoutError):
+            logger.warning("DrainNode %s: %s; trying again", name, error or "not done in time")
+        else:
+            logger.error("DrainNode %s failed; trying again", name, exc_info=error)
+
+    def _facts(self, drain: DrainNode) -> DrainFacts:
+        name, node = drain.metadata.name, drain.spec.node_name
+        reservations = self._cluster.reservations.by_index(_BY_DRAIN_NODE, name)
+        jobs = self._cluster.job_informer.by_index(_BY_DRAIN_NODE, name)
+        return DrainFacts(
+            self._nodes.get(node),
+            self._cluster.pods_on(node),
+            {each.metadata.name: each for each in reservations},
+            {each.metadata.name: each for each in jobs},
+            self._drained_by(drain),
+        )
+
+    def _drained_by(self, drain: DrainNode) -> str:
+        """The oldest other DrainNode of the node, if it is older."""
+        rivals = [
+            each
+            for each in self._drains.list()
+            if each.spec.node_name == drain.spec.node_name and each.status.phase in _ACTIVE
+        ]
+        oldest = min([*rivals, drain], key=_age)
+        return oldest.metadata.name if oldest.metadata.name != drain.metadata.name else ""
+
+    async def _carry_out(self, drain: DrainNode, plan: DrainPlan) -> None:
+        for action in plan.actions:
+            await self._take(action, drain)
+        patch = status_patch(drain.status, plan.status)
+        if patch:
+            body = {"metadata": _version(drain), "status": patch}
+            await self._client.patch(DRAIN_NODES, drain.metadata.name, body, PatchType.MERGE, subresource="status")
+            self._count(drain, plan)
+        for event in plan.events:
+            self._tell(drain, event)
+
+    def _count(self, drain: DrainNode, plan: DrainPlan) -> None:
+        for phase, count in plan.status.pod_migration_summary.items():
+            self._pods_gauge.labels(drain.metadata.name, phase).set(count)
+        phase = plan.status.phase
+        if phase != drain.status.phase and phase in (drains.COMPLETE, drains.ABORTED):
+            self._results.labels(phase).inc()
+
+    def _tell(self, drain: DrainNode, event: DrainEvent) -> None:
+        self._recorder.event(reference_to(DRAIN_NODES, drain), event.type, event.reason, "Drain", event.note)
+
+    async def _take(self, action: Action, drain: DrainNode) -> None:
+        try:
+            await self._do(action, drain)
+        except ApiStatusError as error:
+            # It was done before, by a look at the DrainNode that did not come to its end.
+            if not (error.is_already_exists or error.is_not_found):
+                raise
+
+    async def _do(self, action: Action, drain: DrainNode) -> None:
+        client = self._client
+        match action:
+            case Cordon(wanted):
+                await self._cordon(drain, wanted=wanted)
+            case PatchDrainNode(patch):
+                body = {**patch, "metadata": {**patch.get("metadata", {}), **_version(drain)}}
+                await client.patch(DRAIN_NODES, drain.metadata.name, body, PatchType.MERGE)
+            case DeleteDrainNode():
+                await client.delete(DRAIN_NODES, drain.metadata.name, uid=drain.metadata.uid)
+            case ReservePlace(pod, name):
+                await self._reserve(drain, pod, name)
+            case ExtendReservation(name, ttl):
+                await client.patch(RESERVATIONS, name, {"spec": {"ttl": f"{int(ttl)}s"}}, PatchType.MERGE)
+            case CreateJob(document):
+                await client.create(POD_MIGRATION_JOBS, document)
+            case DeleteOwned(owned):
+                kind: Kind[Any] = RESERVATIONS if isinstance(owned, Reservation) else POD_MIGRATION_JOBS
+                await client.delete(kind, owned.metadata.name, uid=owned.metadata.uid)
+
+    async def _cordon(self, drain: DrainNode, *, wanted: bool) -> None:
+        name = drain.spec.node_name
+        node: Document = decode_any(await self._client.raw("GET", NODES.path(name=name)))
+        patch = cordon_patch(drain, node) if wanted else uncordon_patch(drain, node)
+        if patch:
+            patch.setdefault("metadata", {})["resourceVersion"] = node["metadata"]["resourceVersion"]
+            await self._client.patch(NODES, name, patch, PatchType.MERGE)
+
+    async def _reserve(self, drain: DrainNode, pod: Pod, name: str) -> None:
+        metadata = pod.metadata
+        document: Document = decode_any(await self._client.raw("GET", PODS.path(metadata.namespace, metadata.name)))
+        if document["metadata"]["uid"] != metadata.uid:
+            return
+        ttl = drain.spec.ttl.total_seconds() if drain.spec.ttl else _DAY
+        await self._client.create(RESERVATIONS, reservation_for(drain, name, document, ttl))
+
+
+def _drain_node_of(owned: Object) -> Iterable[str]:
+    name = owned.metadata.labels.get(DRAIN_NODE)
+    return (name,) if name else ()
+
+
+def _age(drain: DrainNode) -> tuple[float, str]:
+    created = drain.metadata.creation_timestamp
+    return created.timestamp() if created is not None else 0.0, drain.metadata.name
+
+
+def _version(drain: DrainNode) -> dict[str, Any]:
+    return {"uid": drain.metadata.uid, "resourceVersion": drain.metadata.resource_version}

@@ -1,0 +1,113 @@
+"""What the decision about a DrainNode looks at, what it can ask for, and the names that it uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+from koordinator.api.drain_node import DrainNodeStatus
+from koordinator.api.node import Node
+from koordinator.api.pod import Pod
+from koordinator.api.pod_migration_job import PodMigrationJob
+from koordinator.api.reservation import Reservation
+
+DOMAIN: Final = "drain.descheduler.koordinator.sh"
+FINALIZER: Final = f"{DOMAIN}/drain"
+DRAIN_NODE: Final = f"{DOMAIN}/drain-node"
+"""Key of the taint, and label of what belongs to a DrainNode: its name."""
+NODE_PLANNING: Final = f"{DOMAIN}/node-planning"
+"""Label of nodes that are being drained; no place is reserved on one."""
+NODE_GROUP: Final = f"{DOMAIN}/node-group"
+"""Label of nodes that are to be drained later; places are reserved elsewhere where that is possible."""
+MIGRATION_POLICY: Final = f"{DOMAIN}/migration-policy"
+"""Annotation of a pod: when it is moved, as JSON."""
+PAUSED_AFTER_CONFIRMED: Final = f"{DOMAIN}/paused-after-confirmed"
+CLEAN_TAINT: Final = f"{DOMAIN}/clean-taint"
+WAS_UNSCHEDULABLE: Final = f"{DOMAIN}/was-unschedulable"
+"""Annotation of a DrainNode that has cordoned its node: whether that was unschedulable before."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainFacts:
+    """The cluster around one DrainNode."""
+
+    node: Node | None
+    pods: Sequence[Pod] = ()
+    """All pods of the node."""
+    reservations: Mapping[str, Reservation] = field(default_factory=dict)
+    """Those that belong to the DrainNode, by name."""
+    jobs: Mapping[str, PodMigrationJob] = field(default_factory=dict)
+    """Those that belong to the DrainNode, by name."""
+    drained_by: str = ""
+    """Another DrainNode that drains the node already."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cordon:
+    """Keep new pods off the node, or let them come back."""
+
+    wanted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PatchDrainNode:
+    """Merge this into the DrainNode, but for its status."""
+
+    patch: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteDrainNode:
+    """Delete the DrainNode itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReservePlace:
+    """Create the Reservation of this name for a pod of the node."""
+
+    pod: Pod
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendReservation:
+    """Let a Reservation live for so long from its creation on, in seconds."""
+
+    name: str
+    ttl: float
+
+
+@dataclass(frozen=True, slots=True)
+class CreateJob:
+    """Create this PodMigrationJob."""
+
+    document: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteOwned:
+    """Delete a Reservation or a job that belongs to the DrainNode."""
+
+    owned: Reservation | PodMigrationJob
+
+
+Action = Cordon | PatchDrainNode | DeleteDrainNode | ReservePlace | ExtendReservation | CreateJob | DeleteOwned
+
+
+@dataclass(frozen=True, slots=True)
+class DrainEvent:
+    """An event on the DrainNode."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class DrainPlan:
+    """Actions in this order, each of which may be repeated; then the status, if it is another one; then the events."""
+
+    status: DrainNodeStatus
+    actions: tuple[Action, ...] = ()
+    events: tuple[DrainEvent, ...] = ()

@@ -1,0 +1,65 @@
+"""Which pods of a node a drain moves, which it leaves alone, and which keep it from its end (as kubectl drain does)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Final
+
+from koordinator.api.codec import DecodeError, decode
+from koordinator.api.drain_node import MIGRATE_DIRECTLY, WAIT_FIRST, DrainNodeSpec, MigrationPolicy
+from koordinator.api.meta import controller_of
+from koordinator.api.pod import Pod, is_finished
+from koordinator.api.pod_migration_job import RESERVATION_FIRST
+from koordinator.descheduler.drain.plan import MIGRATION_POLICY
+from koordinator.descheduler.pod_predicates import is_mirror, is_of_daemon_set, is_static
+from koordinator.model.label_selector import compile_selector
+
+_MODES: Final = (MIGRATE_DIRECTLY, WAIT_FIRST)
+Refuse = Callable[[Pod, DrainNodeSpec], Sequence[str]]
+"""Why MigrationController would not move a pod, however long one waits; the spec overrides some of its rules."""
+
+
+class PodRules:
+    """The rules of one DrainNode."""
+
+    def __init__(self, spec: DrainNodeSpec, scheduler_names: Sequence[str], refuse: Refuse) -> None:
+        """Raises SelectorError for a pod selector that cannot be used."""
+        self._spec = spec
+        self._scheduler_names = scheduler_names
+        self._refuse = refuse
+        self._selector = compile_selector(spec.pod_selector) if spec.pod_selector is not None else None
+
+    def concerns(self, pod: Pod) -> bool:
+        """Whether the drain has anything to do with the pod."""
+        if is_mirror(pod) or is_static(pod) or is_of_daemon_set(pod) or is_finished(pod):
+            return False
+        return self._selector is None or self._selector.matches(pod.metadata.labels)
+
+    def is_moved_directly(self, pod: Pod) -> bool:
+        """Whether no place is reserved for the pod before it is evicted."""
+        return self._spec.migration_mode != RESERVATION_FIRST or controller_of(pod.metadata) is None
+
+    def obstacle(self, pod: Pod) -> str:
+        """Why the pod must not be moved; empty if it may."""
+        spec = self._spec
+        if controller_of(pod.metadata) is None and not spec.force:
+            return "pod has no controller, set force"
+        if any(volume.empty_dir is not None for volume in pod.spec.volumes) and not spec.delete_empty_dir_data:
+            return "pod uses emptyDir, set deleteEmptyDirData"
+        if not self.is_moved_directly(pod) and pod.spec.scheduler_name not in self._scheduler_names:
+            return f"scheduler {pod.spec.scheduler_name} does not support reservations"
+        return "; ".join(self._refuse(pod, spec))
+
+    def policy(self, pod: Pod) -> tuple[MigrationPolicy, bool]:
+        """When the pod is moved, and whether it says so itself."""
+        text = pod.metadata.annotations.get(MIGRATION_POLICY)
+        if text is None:
+            return self._spec.migration_policy, False
+        try:
+            own = decode(text, MigrationPolicy)
+        except DecodeError:
+            return self._spec.migration_policy, False
+        if own.mode not in _MODES or own.wait_duration < timedelta():
+            return self._spec.migration_policy, False
+        return own, True

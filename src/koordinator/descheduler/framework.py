@@ -1,0 +1,202 @@
+"""What plugins of the descheduler are: what they are handed, and what they answer.
+
+A plugin decides on one snapshot of the cluster and proposes steps, one at a time; it is sent back whether each step was
+taken, because what it proposes next depends on that: a pod that could not be evicted frees nothing. So a plugin is a
+generator without I/O, and the same code serves the program, a dry run, a test and a what-if:
+
+    def balance(self, snapshot):
+        for pod in snapshot.pods_on("node-1"):
+            if not self.handle.evictor.filter(pod):
+                taken = yield Eviction(pod, "node-1 is overutilized")
+
+Whoever runs the generator looks at the live objects before each step (``cycle``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from random import Random
+from typing import Any, ClassVar, Protocol
+
+from koordinator.api.meta import LabelSelector
+from koordinator.api.node import Node
+from koordinator.api.nodemetric import NodeMetric
+from koordinator.api.pod import Pod, is_finished
+from koordinator.api.pod_migration_job import DeleteOptions
+from koordinator.base.clock import Clock
+from koordinator.base.metrics import Metrics
+from koordinator.kube.events import EventRecorder
+from koordinator.kube.informer_set import InformerSet
+from koordinator.kube.interface import Client
+
+Refusals = Sequence[str]
+"""Why a pod may not be evicted, in the order in which it was found; empty: it may be."""
+
+NOTHING_REFUSED: Refusals = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """Evict ``pod``. ``reason`` is for people; ``dry_run``: only say so, without counting it towards any limit."""
+
+    pod: Pod
+    reason: str
+    options: DeleteOptions | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Cordon:
+    """Set ``spec.unschedulable`` of a node."""
+
+    node: str
+    unschedulable: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionCost:
+    """Set the annotation by which controllers choose the pods that they delete first."""
+
+    pod: Pod
+    cost: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """Nothing to do: why a plugin does what it does, for the log. A plugin that computes for long also makes empty
+    ones, so that others get the processor."""
+
+    text: str = ""
+
+
+Step = Eviction | Cordon | DeletionCost | Remark
+Plan = Generator[Step, bool, None]
+"""Steps; each is answered by whether it was taken."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The cluster as it was at ``now``; plugins neither change it nor look anywhere else."""
+
+    nodes: Sequence[Node]
+    """Ready nodes of the profile, by name."""
+    pods_by_node: Mapping[str, Sequence[Pod]]
+    """All pods that are bound to a node, in whatever phase; a node without pods may be absent."""
+    now: datetime
+    """The wall clock, in UTC: what ages and expirations are worked out from."""
+    monotonic: float = 0.0
+    """Seconds of a clock that never goes back: what timeouts of the program's own are worked out from."""
+    node_metrics: Mapping[str, NodeMetric] = field(default_factory=dict)
+    """By the name of the node."""
+
+    def pods_on(self, node: str) -> Sequence[Pod]:
+        """The pods of a node that occupy something: neither succeeded nor failed."""
+        return [pod for pod in self.pods_by_node.get(node, ()) if not is_finished(pod)]
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionResult:
+    """``message`` says why not, or what was done instead (a job was created)."""
+
+    evicted: bool
+    message: str = ""
+
+
+class Evictor(Protocol):
+    """What plugins ask before they propose an eviction, and what carries it out.
+
+    Each profile has one (``runtime.EvictorProxy``): its filters are all filter plugins of the profile in order, its
+    evict is that of the profile's single evict plugin behind the limits of the cycle.
+    """
+
+    def filter(self, pod: Pod) -> Refusals:
+        """Why the pod may not be evicted now; asked for every candidate, so it does no I/O."""
+        ...
+
+    def pre_eviction_filter(self, pod: Pod) -> Refusals:
+        """The same just before the eviction, with what is too dear to ask for every candidate."""
+        ...
+
+    async def evict(self, pod: Pod, plugin: str, reason: str, options: DeleteOptions | None) -> EvictionResult:
+        """Have the pod leave its node. ``plugin`` and ``reason`` say who wants that, and why; ``options`` are those of
+        the deletion. Errors of the API server are results, not exceptions."""
+        ...
+
+
+@dataclass(frozen=True)
+class Handle:
+    """What a plugin is made with, besides its arguments."""
+
+    profile: str
+    client: Client
+    informers: InformerSet
+    """Ask for informers when you are made; they are in sync before anything else is called."""
+    evictor: Evictor
+    recorder: EventRecorder
+    """Its events come from the profile."""
+    clock: Clock
+    random: Random
+    metrics: Metrics
+    dry_run: bool = False
+    """Of the whole program: nothing may be written."""
+    node_selector: LabelSelector | None = None
+    """Of the profile."""
+    gates: frozenset[str] = frozenset()
+    """The feature gates that are on."""
+
+
+class Plugin:
+    """What all plugins have in common. ``args_type`` is what the plugin's arguments are decoded to, a msgspec struct or
+    a dataclass; None for a plugin that takes them as they are written."""
+
+    name: ClassVar[str] = ""
+    args_type: ClassVar[type[Any] | None] = None
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        self.args = args
+        self.handle = handle
+
+    async def start(self) -> None:
+        """Called once, when all informers are in sync; what it raises ends the program."""
+
+    async def prepare(self, snapshot: Snapshot) -> None:
+        """Called before each cycle with all its nodes, for what filters look up; may do I/O."""
+
+    async def run(self) -> None:
+        """Work beside the cycles, such as a controller, while this instance leads; cancelled at the end."""
+
+
+class DeschedulePlugin(Plugin):
+    """Takes away pods that should not be where they are."""
+
+    def deschedule(self, snapshot: Snapshot) -> Plan:
+        raise NotImplementedError
+
+
+class BalancePlugin(Plugin):
+    """Takes away pods so that the nodes become more alike."""
+
+    def balance(self, snapshot: Snapshot) -> Plan:
+        raise NotImplementedError
+
+
+class FilterPlugin(Plugin):
+    """Says which pods may be evicted at all."""
+
+    def filter(self, pod: Pod) -> Refusals:
+        raise NotImplementedError
+
+    def pre_eviction_filter(self, pod: Pod) -> Refusals:
+        return NOTHING_REFUSED
+
+
+class EvictPlugin(Plugin):
+    """Carries evictions out; each profile has exactly one."""
+
+    async def evict(self, pod: Pod, plugin: str, reason: str, options: DeleteOptions | None) -> EvictionResult:
+        """As ``Evictor.evict``, after the limits of the cycle."""
+        raise NotImplementedError

@@ -1,0 +1,98 @@
+"""In which order jobs that wait are let through, and which of them may be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api import pod_migration_job as jobs
+from koordinator.api.meta import controller_of
+from koordinator.api.pod import Pod
+from koordinator.api.pod_migration_job import PodMigrationJob
+from koordinator.descheduler.framework import NOTHING_REFUSED, Refusals
+from koordinator.descheduler.migration.job_facts import has_passed_arbitration, is_of_drain_node
+from koordinator.descheduler.migration.job_status import is_terminal
+from koordinator.descheduler.migration.limits import MigrationFilters
+from koordinator.descheduler.pod_order import eviction_order
+
+
+class Verdict(Enum):
+    """What becomes of a job that waits."""
+
+    PASSES = auto()
+    WAITS = auto()
+    FORBIDDEN = auto()
+    """Its pod must not be moved; the job fails."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    verdict: Verdict
+    reasons: Refusals = ()
+
+
+def waits(job: PodMigrationJob) -> bool:
+    """Whether the job is one for the next round: not let through, not ended, neither held back nor being deleted."""
+    held = job.spec.paused or job.metadata.deletion_timestamp is not None
+    return not (held or is_terminal(job) or has_passed_arbitration(job))
+
+
+def judge(job: PodMigrationJob, pod: Pod | None, filters: MigrationFilters) -> Judgement:
+    """Whether the job of ``pod`` may go on now. One without a pod may: it will say that there is none."""
+    if pod is None:
+        return Judgement(Verdict.PASSES)
+    reasons = NOTHING_REFUSED if is_of_drain_node(job) else filters.for_good(pod)
+    if reasons:
+        return Judgement(Verdict.FORBIDDEN, reasons)
+    reasons = filters.for_now(pod, arbitrating=True)
+    return Judgement(Verdict.WAITS, reasons) if reasons else Judgement(Verdict.PASSES)
+
+
+def in_order(
+    waiting: Sequence[PodMigrationJob], pods: Mapping[str, Pod], migrating_with: Callable[[str], int]
+) -> list[PodMigrationJob]:
+    """The jobs, first come first.
+
+    ``pods`` are those of the jobs, by the jobs' names. ``migrating_with`` tells how many jobs for pods of an owner, by
+    its uid, are under way. Each sort is stable over the one before it; the last one counts most:
+
+    1. newer jobs before older ones (by seconds),
+    2. jobs without a pod, then by the order in which pods are evicted,
+    3. jobs for pods of one batch Job next to the first of them,
+    4. jobs for pods of the batch Job of which most are under way already.
+    """
+    ordered = sorted(waiting, key=lambda job: -_created(job))
+    ordered.sort(key=lambda job: _pod_rank(pods.get(job.metadata.name)))
+    first: dict[str, int] = {}
+    places = {}
+    for place, job in enumerate(ordered):
+        owner = batch_owner(pods.get(job.metadata.name))
+        places[job.metadata.name] = first.setdefault(owner, place) if owner else place
+    ordered.sort(key=lambda job: places[job.metadata.name])
+    counts = {owner: migrating_with(owner) for owner in first}
+    return sorted(ordered, key=lambda job: -counts.get(batch_owner(pods.get(job.metadata.name)), 0))
+
+
+def is_under_way(job: PodMigrationJob) -> bool:
+    """Whether the job counts among those of its owner, in the fourth sort."""
+    return (
+        job.metadata.annotations.get(annotation_keys.PASSED_ARBITRATION) == "true" or job.status.phase == jobs.RUNNING
+    )
+
+
+def batch_owner(pod: Pod | None) -> str:
+    """The uid of the Job that controls the pod; empty for any other pod."""
+    controller = controller_of(pod.metadata) if pod is not None else None
+    return controller.uid if controller is not None and controller.kind == "Job" else ""
+
+
+def _created(job: PodMigrationJob) -> int:
+    created = job.metadata.creation_timestamp
+    return int(created.timestamp()) if created is not None else 0
+
+
+def _pod_rank(pod: Pod | None) -> tuple[Any, ...]:
+    return (False,) if pod is None else (True, *eviction_order(pod))

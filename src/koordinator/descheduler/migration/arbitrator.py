@@ -1,0 +1,122 @@
+"""Lets waiting jobs through in rounds: in order, within the limits, each by an annotation that outlives the program."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final
+
+import msgspec
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api import pod_migration_job as jobs
+from koordinator.api.pod import Pod
+from koordinator.api.pod_migration_job import PodMigrationJob
+from koordinator.base.clock import Clock
+from koordinator.base.deadline import unless
+from koordinator.descheduler.migration.arbitration import Verdict, in_order, is_under_way, judge, waits
+from koordinator.descheduler.migration.arguments import ArbitrationArgs
+from koordinator.descheduler.migration.job_writer import JobWriter
+from koordinator.descheduler.migration.known_cluster import KnownCluster
+from koordinator.descheduler.migration.limits import MigrationFilters
+from koordinator.descheduler.migration.plan import JobEvent
+from koordinator.descheduler.migration.workloads import Workloads
+from koordinator.kube.errors import ApiStatusError, KubeError
+
+logger = logging.getLogger(__name__)
+
+_FRESH: Final = 5.0
+"""Seconds for which the scale of a workload of another kind is good enough for the next rounds."""
+_AT_ONCE: Final = 0.01
+"""Seconds that a job waits for others that arrive with it, where arbitration is not enabled."""
+
+
+class Arbitrator:
+    """Finds what waits in the jobs themselves, so that nothing is lost with the program."""
+
+    def __init__(
+        self,
+        cluster: KnownCluster,
+        writer: JobWriter,
+        filters: MigrationFilters,
+        workloads: Workloads,
+        args: ArbitrationArgs,
+        clock: Clock,
+    ) -> None:
+        self._cluster = cluster
+        self._writer = writer
+        self._filters = filters
+        self._workloads = workloads
+        self._args = args
+        self._clock = clock
+        self._arrived = asyncio.Event()
+        cluster.job_informer.add_handlers(name="migration, jobs that wait", on_add=lambda job, _: self._arrive(job))
+
+    async def run(self) -> None:
+        """Arbitrate until cancelled."""
+        while True:
+            await self.arbitrate()
+            if self._args.enabled:
+                await self._clock.sleep(self._args.interval.total_seconds())
+            else:
+                await self._next_arrival()
+
+    async def arbitrate(self) -> None:
+        """One round over all jobs that wait."""
+        waiting = [job for job in self._cluster.jobs() if waits(job)]
+        if not waiting:
+            return
+        pods = {job.metadata.name: pod for job in waiting if (pod := self._pod(job)) is not None}
+        await self._workloads.refresh(pods.values(), older_than=_FRESH)
+        for job in in_order(waiting, pods, self._under_way):
+            try:
+                await self._treat(job, pods.get(job.metadata.name))
+            except KubeError as error:
+                logger.warning("migration job %s waits on: %s", job.metadata.name, error)
+
+    async def _next_arrival(self) -> None:
+        """Wait for a new job, or for the next round over those that were not let through."""
+        self._arrived.clear()
+        await unless(self._arrived, self._clock.sleep(self._args.interval.total_seconds()))
+        if self._arrived.is_set():
+            await self._clock.sleep(_AT_ONCE)
+
+    async def _treat(self, job: PodMigrationJob, pod: Pod | None) -> None:
+        judgement = judge(job, pod, self._filters)
+        if judgement.verdict is Verdict.PASSES:
+            await self._let_through(job)
+        elif judgement.verdict is Verdict.FORBIDDEN:
+            logger.info("migration job %s is forbidden: %s", job.metadata.name, "; ".join(judgement.reasons))
+            await self._forbid(job)
+        else:
+            logger.debug("migration job %s waits: %s", job.metadata.name, "; ".join(judgement.reasons))
+
+    async def _let_through(self, job: PodMigrationJob) -> None:
+        patch = {"metadata": {"annotations": {annotation_keys.PASSED_ARBITRATION: "true"}}}
+        try:
+            await self._writer.patch(job, patch)
+        except ApiStatusError as error:
+            if not error.is_conflict:
+                raise
+            # What we know of it is old; the next round sees what it is now.
+            await self._writer.read(job.metadata.name)
+
+    async def _forbid(self, job: PodMigrationJob) -> None:
+        reference = job.spec.pod_ref
+        key = f"{reference.namespace}/{reference.name}" if reference is not None else ""
+        message = f'Pod "{key}" is forbidden to migrate because it does not meet the requirements'
+        reason = jobs.FORBIDDEN_MIGRATE_POD
+        status = msgspec.structs.replace(job.status, phase=jobs.FAILED, reason=reason, message=message)
+        self._writer.tell(await self._writer.write_status(job, status), JobEvent("Warning", reason, message))
+
+    def _pod(self, job: PodMigrationJob) -> Pod | None:
+        reference = job.spec.pod_ref
+        return self._cluster.pod(reference.namespace, reference.name) if reference is not None else None
+
+    def _under_way(self, owner: str) -> int:
+        pods = self._cluster.pods_owned_by(owner)
+        return sum(is_under_way(job) for pod in pods for job in self._cluster.jobs_of(pod))
+
+    def _arrive(self, job: PodMigrationJob) -> None:
+        if waits(job):
+            self._arrived.set()

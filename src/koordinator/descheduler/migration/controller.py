@@ -1,0 +1,368 @@
+"""The controller of PodMigrationJobs: carries out what the state machine decides, one job at a time in each worker.
+
+It keeps nothing that the API server does not have: jobs of a predecessor are taken over where it left them.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from koordinator.api import labels
+from koordinator.api import pod_migration_job as jobs
+from koordinator.api.codec import convert, decode_any
+from koordinator.api.document import Document
+from koordinator.api.kinds import PODS, RESERVATIONS
+from koordinator.api.pod import Pod
+from koordinator.api.pod_migration_job import EVICT_DIRECTLY, PodMigrationJob
+from koordinator.api.reservation import Reservation
+from koordinator.base.clock import Clock
+from koordinator.base.deadline import within
+from koordinator.base.errors import KoordinatorError
+from koordinator.base.metrics import Metrics
+from koordinator.descheduler.migration.arguments import MigrationControllerArgs
+from koordinator.descheduler.migration.evictors import EvictionRefusedError, PodEvictor
+from koordinator.descheduler.migration.job_facts import (
+    EVICTED_POD_CONTROLLER,
+    delete_options,
+    is_own_reservation,
+    trigger_and_reason,
+)
+from koordinator.descheduler.migration.job_status import condition_of, is_terminal
+from koordinator.descheduler.migration.job_writer import JobWriter
+from koordinator.descheduler.migration.known_cluster import KnownCluster
+from koordinator.descheduler.migration.object_limiter import EvictedPod, ObjectLimiter
+from koordinator.descheduler.migration.plan import (
+    CreateReservation,
+    DeleteReservation,
+    EvictPod,
+    OrderReservation,
+    PatchJob,
+    Plan,
+    Snapshot,
+    Step,
+    WriteStatus,
+)
+from koordinator.descheduler.migration.reservation_template import reservation_for, reservation_name
+from koordinator.descheduler.migration.state_machine import after_failed_creation, decide, failed_eviction
+from koordinator.descheduler.migration.workloads import Workloads, WorkloadUnknownError
+from koordinator.kube.errors import ApiStatusError
+from koordinator.kube.interface import Client, PatchType
+from koordinator.kube.requeue_delays import ExponentialFailureLimiter
+from koordinator.kube.workqueue import WorkQueue, run_workers
+
+logger = logging.getLogger(__name__)
+
+_DEADLINE: Final = 120.0
+"""Seconds for one look at a job."""
+_LONGEST_PAUSE: Final = 15.0
+"""Seconds between two tries, such as evictions that a disruption budget does not allow."""
+_STEPS: Final = 32
+"""More plans than this in a row do not come out of one change of the cluster."""
+
+
+class MigrationError(KoordinatorError):
+    """A job that does not come to rest."""
+
+
+class JobController:
+    """Works while ``run`` runs; what has changed before is looked at then."""
+
+    def __init__(
+        self,
+        client: Client,
+        cluster: KnownCluster,
+        writer: JobWriter,
+        evictor: PodEvictor,
+        workloads: Workloads,
+        limiter: ObjectLimiter,
+        args: MigrationControllerArgs,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        reserve_claims: bool = True,
+    ) -> None:
+        """``reserve_claims``: whether Reservations ask for the volumes of their pods too."""
+        self._client = client
+        self._cluster = cluster
+        self._writer = writer
+        self._evictor = evictor
+        self._workloads = workloads
+        self._limiter = limiter
+        self._args = args
+        self._clock = clock
+        self._reserve_claims = reserve_claims
+        self._queue: WorkQueue[str] | None = None
+        self._orphaned: dict[str, PodMigrationJob] = {}
+        results = metrics.tally(
+            "koordinator_descheduler_reconcile_total", "Looks at migration jobs, by how they ended", ("result",)
+        )
+        self._done, self._failed = results.labels("success"), results.labels("error")
+        self._follow()
+
+    async def run(self) -> None:
+        """Work until cancelled; may be called again afterwards."""
+        queue: WorkQueue[str] = WorkQueue(self._clock, ExponentialFailureLimiter(0.05, _LONGEST_PAUSE))
+        self._queue = queue
+        self._count_recent_evictions()
+        for job in self._cluster.jobs():
+            queue.add(job.metadata.name)
+        try:
+            workers = self._args.max_concurrent_reconciles
+            await run_workers(queue, self._work, workers=workers, on_error=self._report)
+        finally:
+            self._queue = None
+
+    def add(self, name: str) -> None:
+        """Look at a job soon."""
+        if self._queue is not None:
+            self._queue.add(name)
+
+    async def reconcile(self, name: str) -> float | None:
+        """Bring a job as far as it goes now. Returns after how many seconds it has to be looked at again."""
+        job = self._cluster.job(name)
+        if job is None:
+            await self._clean_up_after(name)
+            return None
+        if job.metadata.deletion_timestamp is not None:
+            return None
+        for _ in range(_STEPS):
+            plan = decide(job, await self._snapshot(job), self._args, self._clock.now())
+            if not plan.steps:
+                return plan.after
+            try:
+                job = await self._carry_out(plan, job)
+            except ApiStatusError as error:
+                # Somebody else may have written the job, or deleted it.
+                found = await self._read_again(name)
+                if found is None:
+                    return None
+                if not error.is_conflict:
+                    raise
+                job = found
+            else:
+                if plan.final:
+                    return None
+        raise MigrationError(f"{name} did not come to rest after {_STEPS} plans")
+
+    def _follow(self) -> None:
+        """Look at a job when it changes, and when a pod or Reservation of it does."""
+        self._cluster.job_informer.add_handlers(
+            name="migration",
+            on_add=lambda job, _: self.add(job.metadata.name),
+            on_update=lambda _, job: self.add(job.metadata.name),
+            on_delete=self._orphan,
+        )
+        self._cluster.pods.add_handlers(
+            name="migration",
+            on_add=lambda pod, initial: None if initial else self._add_jobs_of(pod),
+            on_update=lambda _, pod: self._add_jobs_of(pod),
+            on_delete=self._add_jobs_of,
+        )
+        self._cluster.reservations.add_handlers(
+            name="migration",
+            on_add=lambda found, initial: None if initial else self._add_jobs_with(found),
+            on_update=lambda _, found: self._add_jobs_with(found),
+            on_delete=self._add_jobs_with,
+        )
+
+    def _add_jobs_of(self, pod: Pod) -> None:
+        for job in (*self._cluster.jobs_of(pod), *self._cluster.jobs_bound_to(pod)):
+            self.add(job.metadata.name)
+
+    def _add_jobs_with(self, found: Reservation) -> None:
+        for job in self._cluster.jobs_with_reservation(found.metadata.name):
+            self.add(job.metadata.name)
+
+    def _orphan(self, job: PodMigrationJob) -> None:
+        if self._queue is not None:
+            self._orphaned[job.metadata.name] = job
+            self._queue.add(job.metadata.name)
+
+    async def _clean_up_after(self, name: str) -> None:
+        """A job that was deleted takes the Reservation that was made for it along."""
+        job = self._orphaned.get(name)
+        if job is not None:
+            found = await self._reservation(_referred(job) or job.metadata.uid)
+            if found is not None and is_own_reservation(found):
+                await self._delete_reservation(found.metadata.name, found.metadata.uid)
+            del self._orphaned[name]
+
+    async def _work(self, name: str) -> None:
+        after = await within(self._clock, _DEADLINE, self.reconcile(name))
+        self._done.inc()
+        if after is not None and self._queue is not None:
+            self._queue.add_after(name, after)
+
+    def _report(self, name: str, error: Exception) -> None:
+        self._failed.inc()
+        if isinstance(error, KoordinatorError):
+            logger.warning("migration job %s: %s; trying again", name, error)
+        elif isinstance(error, TimeoutError):
+            logger.warning("migration job %s: not done within %gs; trying again", name, _DEADLINE)
+        else:
+            logger.error("migration job %s failed; trying again", name, exc_info=error)
+
+    async def _snapshot(self, job: PodMigrationJob) -> Snapshot:
+        reference = job.spec.pod_ref
+        pod = await self._pod(reference.namespace, reference.name) if reference is not None else None
+        found = await self._reservation(self._reservation_of(job))
+        owners = found.status.current_owners if found is not None else ()
+        bound = await self._pod(owners[0].namespace, owners[0].name) if owners else None
+        limited = pod is not None and bool(self._limiter.refusals(pod, self._clock.now()))
+        return Snapshot(pod, found, bound, limited)
+
+    async def _pod(self, namespace: str, name: str) -> Pod | None:
+        """From the cache; a pod that it does not have is asked for, so that none is taken for gone too early."""
+        if not namespace or not name:
+            return None
+        cached = self._cluster.pod(namespace, name)
+        if cached is not None:
+            return cached
+        try:
+            return await self._client.get(PODS, name, namespace)
+        except ApiStatusError as error:
+            if not error.is_not_found:
+                raise
+            return None
+
+    def _reservation_of(self, job: PodMigrationJob) -> str:
+        """The name of the Reservation that the job refers to; else of that which is created for it."""
+        name = _referred(job)
+        if name or (job.spec.mode or self._args.default_job_mode) == EVICT_DIRECTLY:
+            return name
+        # A job that has ended may only take that with it which can be nobody else's.
+        return job.metadata.uid if is_terminal(job) else reservation_name(job)
+
+    async def _reservation(self, name: str) -> Reservation | None:
+        """From the cache; one that it does not have, or not yet as this program has changed it, is asked for."""
+        cached = self._cluster.reservations.get(name)
+        if not name or (cached is not None and labels.RESERVATION_ORDER in cached.metadata.labels):
+            return cached
+        try:
+            return await self._client.get(RESERVATIONS, name)
+        except ApiStatusError as error:
+            if not error.is_not_found:
+                raise
+            return None
+
+    async def _carry_out(self, plan: Plan, job: PodMigrationJob) -> PodMigrationJob:
+        for step in plan.steps:
+            job = await self._take(step, job)
+        for event in plan.events:
+            self._writer.tell(job, event)
+        return job
+
+    async def _take(self, step: Step, job: PodMigrationJob) -> PodMigrationJob:
+        match step:
+            case WriteStatus(status):
+                return await self._writer.write_status(job, status)
+            case PatchJob(patch):
+                return await self._writer.patch(job, patch)
+            case CreateReservation():
+                return await self._create_reservation(job)
+            case OrderReservation(name, order):
+                await self._order(name, order)
+            case DeleteReservation(name, uid):
+                await self._delete_reservation(name, uid)
+            case EvictPod(pod, policy):
+                await self._evict(job, pod, policy)
+        return job
+
+    async def _create_reservation(self, job: PodMigrationJob) -> PodMigrationJob:
+        reference = job.spec.pod_ref
+        assert reference is not None
+        document = await self._pod_document(reference.namespace, reference.name)
+        pod = convert(document, Pod) if document is not None else None
+        if document is None or pod is None or pod.metadata.uid != reference.uid:
+            # The next look at the job finds that out too.
+            return job
+        now = self._clock.now()
+        body = reservation_for(job, pod, document, now, without_claims=not self._reserve_claims)
+        try:
+            await self._client.create(RESERVATIONS, body)
+        except ApiStatusError as error:
+            if error.is_already_exists:
+                return job
+            await self._carry_out(after_failed_creation(job, error.message or str(error), now), job)
+            raise
+        return job
+
+    async def _pod_document(self, namespace: str, name: str) -> Document | None:
+        try:
+            document: Document = decode_any(await self._client.raw("GET", PODS.path(namespace, name)))
+        except ApiStatusError as error:
+            if not error.is_not_found:
+                raise
+            return None
+        return document
+
+    async def _order(self, name: str, order: str) -> None:
+        patch = {"metadata": {"labels": {labels.RESERVATION_ORDER: order}}}
+        try:
+            await self._client.patch(RESERVATIONS, name, patch, PatchType.MERGE)
+        except ApiStatusError as error:
+            if not error.is_not_found:
+                raise
+
+    async def _delete_reservation(self, name: str, uid: str) -> None:
+        try:
+            await self._client.delete(RESERVATIONS, name, uid=uid)
+        except ApiStatusError as error:
+            # A conflict is another Reservation of that name.
+            if not error.is_not_found and not error.is_conflict:
+                raise
+
+    async def _evict(self, job: PodMigrationJob, pod: Pod, policy: str) -> None:
+        trigger, reason = trigger_and_reason(job)
+        try:
+            sent = await self._evictor.evict(pod, policy, delete_options(job, self._args), trigger, reason)
+        except EvictionRefusedError as error:
+            self._writer.tell(job, failed_eviction(job, str(error)))
+            raise
+        if sent:
+            await self._count(pod)
+
+    async def _count(self, pod: Pod) -> None:
+        """The eviction makes further ones of the same workload and namespace wait."""
+        await self._workloads.refresh([pod])
+        self._limiter.track(EvictedPod.of(pod, self._replicas(pod)), self._clock.now())
+
+    def _replicas(self, pod: Pod) -> int | None:
+        try:
+            workload = self._workloads.of(pod)
+        except WorkloadUnknownError as error:
+            logger.warning("%s: its eviction counts towards no limit of its workload: %s", pod.metadata.key, error)
+            return None
+        return workload.replicas if workload is not None and not workload.is_leaving else None
+
+    def _count_recent_evictions(self) -> None:
+        """What a predecessor has evicted counts too, as far as its jobs still tell."""
+        oldest = self._clock.now() - self._limiter.longest_memory
+        evictions = []
+        for job in self._cluster.jobs():
+            condition, reference = condition_of(job.status, jobs.EVICTION), job.spec.pod_ref
+            if condition is not None and condition.last_transition_time is not None and reference is not None:
+                evictions.append((condition.last_transition_time, job.metadata.name, reference.namespace, job))
+        for at, _, namespace, job in sorted(evictions, key=lambda each: each[:2]):
+            if at > oldest:
+                controller = job.metadata.annotations.get(EVICTED_POD_CONTROLLER, "")
+                others = self._cluster.pods_owned_by(controller)
+                self._limiter.track(
+                    EvictedPod(namespace, controller, self._replicas(others[0]) if others else None), at
+                )
+
+    async def _read_again(self, name: str) -> PodMigrationJob | None:
+        try:
+            return await self._writer.read(name)
+        except ApiStatusError as error:
+            if not error.is_not_found:
+                raise
+            self._cluster.forget(name)
+            return None
+
+
+def _referred(job: PodMigrationJob) -> str:
+    options = job.spec.reservation_options
+    reference = options.reservation_ref if options is not None else None
+    return reference.name if reference is not None else ""

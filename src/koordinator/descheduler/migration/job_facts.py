@@ -1,0 +1,72 @@
+"""What can be told from a job, its pod and its Reservation."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api import labels
+from koordinator.api import pod_migration_job as jobs
+from koordinator.api.kinds import DRAIN_NODES
+from koordinator.api.meta import controller_of
+from koordinator.api.pod import Pod, PodCondition
+from koordinator.api.pod_migration_job import DeleteOptions, PodMigrationJob
+from koordinator.api.reservation import Reservation
+from koordinator.descheduler.migration.arguments import EVICTION_POLICIES, MigrationControllerArgs
+from koordinator.descheduler.migration.job_status import FALSE, TRUE
+
+CREATED_BY: Final = "koord-descheduler"
+EVICTED_POD: Final = "descheduler.koordinator.sh/evicted-pod"
+"""Annotation of a job: the uid of the pod that it has begun to evict."""
+EVICTED_POD_CONTROLLER: Final = "descheduler.koordinator.sh/evicted-pod-controller"
+"""Annotation of a job: the uid of that pod's controller; a successor counts the eviction by it."""
+
+
+def has_passed_arbitration(job: PodMigrationJob) -> bool:
+    """Whether the job may be worked on; one that runs was let through, by whatever program."""
+    return (
+        job.status.phase == jobs.RUNNING or job.metadata.annotations.get(annotation_keys.PASSED_ARBITRATION) == "true"
+    )
+
+
+def is_of_drain_node(job: PodMigrationJob) -> bool:
+    """Whether a DrainNode controls the job, which has judged by its own rules whether the pod may be moved."""
+    controller = controller_of(job.metadata)
+    return controller is not None and controller.kind == DRAIN_NODES.name
+
+
+def is_own_reservation(found: Reservation) -> bool:
+    """Whether a Reservation was made for a migration, and not given by a user."""
+    return found.metadata.labels.get(labels.CREATED_BY) == CREATED_BY
+
+
+def trigger_and_reason(job: PodMigrationJob) -> tuple[str, str]:
+    """Who asked for the eviction, and why."""
+    trigger = job.metadata.annotations.get(annotation_keys.EVICT_TRIGGER, "")
+    return trigger, job.metadata.annotations.get(annotation_keys.EVICT_REASON, "") or trigger or "NotSet"
+
+
+def delete_options(job: PodMigrationJob, args: MigrationControllerArgs) -> DeleteOptions | None:
+    return job.spec.delete_options or args.default_delete_options
+
+
+def eviction_policy(job: PodMigrationJob, pod: Pod, args: MigrationControllerArgs) -> str:
+    """How the pod is evicted: as it says itself, else as the job says, else as configured."""
+    named = pod.metadata.labels.get(labels.EVICT_POLICY) or job.metadata.labels.get(labels.EVICT_POLICY, "")
+    return named if named in EVICTION_POLICIES else args.eviction_policy
+
+
+def pod_condition(pod: Pod, type_: str) -> PodCondition | None:
+    return next((condition for condition in pod.status.conditions if condition.type == type_), None)
+
+
+def is_ready(pod: Pod) -> bool:
+    """Whether the pod's Ready condition is True."""
+    condition = pod_condition(pod, "Ready")
+    return condition is not None and condition.status == TRUE
+
+
+def is_unschedulable(pod: Pod) -> bool:
+    """Whether the pod waits for a node that the scheduler has not found."""
+    condition = pod_condition(pod, "PodScheduled")
+    return pod.status.phase == "Pending" and condition is not None and condition.status == FALSE

@@ -1,0 +1,60 @@
+"""Writes PodMigrationJobs: each write holds only if the job is still what was decided on."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from koordinator.api.kinds import POD_MIGRATION_JOBS
+from koordinator.api.pod_migration_job import PodMigrationJob, PodMigrationJobStatus
+from koordinator.descheduler.migration.job_status import status_patch
+from koordinator.descheduler.migration.plan import JobEvent
+from koordinator.kube.event_series import reference_to
+from koordinator.kube.events import EventRecorder
+from koordinator.kube.interface import Client, PatchType
+
+
+class JobMemory(Protocol):
+    """Who has to know at once what a job has become."""
+
+    def remember(self, job: PodMigrationJob) -> None: ...
+
+
+class JobWriter:
+    """Patches jobs and tells events about them."""
+
+    def __init__(self, client: Client, memory: JobMemory, recorder: EventRecorder) -> None:
+        self._client = client
+        self._memory = memory
+        self._recorder = recorder
+
+    async def create(self, document: dict[str, Any]) -> PodMigrationJob:
+        return self._remembered(await self._client.create(POD_MIGRATION_JOBS, document))
+
+    async def patch(self, job: PodMigrationJob, patch: dict[str, Any]) -> PodMigrationJob:
+        """Merge ``patch``, which is not about the status. Raises a conflict if the job has changed meanwhile."""
+        body = {**patch, "metadata": {**patch.get("metadata", {}), **_version(job)}}
+        name = job.metadata.name
+        return self._remembered(await self._client.patch(POD_MIGRATION_JOBS, name, body, PatchType.MERGE))
+
+    async def write_status(self, job: PodMigrationJob, status: PodMigrationJobStatus) -> PodMigrationJob:
+        """Make this the status. Raises a conflict if the job has changed meanwhile."""
+        body = {"metadata": _version(job), "status": status_patch(job.status, status)}
+        name = job.metadata.name
+        written = await self._client.patch(POD_MIGRATION_JOBS, name, body, PatchType.MERGE, subresource="status")
+        return self._remembered(written)
+
+    async def read(self, name: str) -> PodMigrationJob:
+        """The job as the API server has it now."""
+        return self._remembered(await self._client.get(POD_MIGRATION_JOBS, name))
+
+    def tell(self, job: PodMigrationJob, event: JobEvent) -> None:
+        about = reference_to(POD_MIGRATION_JOBS, job)
+        self._recorder.event(about, event.type, event.reason, "Migrating", event.note)
+
+    def _remembered(self, job: PodMigrationJob) -> PodMigrationJob:
+        self._memory.remember(job)
+        return job
+
+
+def _version(job: PodMigrationJob) -> dict[str, str]:
+    return {"uid": job.metadata.uid, "resourceVersion": job.metadata.resource_version}

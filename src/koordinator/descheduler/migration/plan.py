@@ -1,0 +1,93 @@
+"""What the state machine of PodMigrationJobs looks at, and what it can ask for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from koordinator.api.pod import Pod
+from koordinator.api.pod_migration_job import PodMigrationJobStatus
+from koordinator.api.reservation import Reservation
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The cluster around one job."""
+
+    pod: Pod | None = None
+    """The pod that ``spec.podRef`` names, whatever its uid."""
+    reservation: Reservation | None = None
+    """The Reservation that the job refers to; before it refers to one, that which was created for it."""
+    bound_pod: Pod | None = None
+    """The pod that uses the Reservation."""
+    limited: bool = False
+    """Too many pods of the same workload or namespace have been evicted lately."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteStatus:
+    """Patch the job's status so that it becomes this."""
+
+    status: PodMigrationJobStatus
+
+
+@dataclass(frozen=True, slots=True)
+class PatchJob:
+    """Merge this into the job, but for its status."""
+
+    patch: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateReservation:
+    """Create the Reservation for the job's pod; that it exists already is as good."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderReservation:
+    """Label a Reservation that has no place in the order of Reservations."""
+
+    name: str
+    order: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteReservation:
+    """Delete a Reservation; that it is gone is as good."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class EvictPod:
+    """Evict this very pod in this way."""
+
+    pod: Pod
+    policy: str
+
+
+Step = WriteStatus | PatchJob | CreateReservation | OrderReservation | DeleteReservation | EvictPod
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvent:
+    """An event on the job."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Steps to take in this order, each only once the one before it has succeeded.
+
+    After all of them ``events`` are told and the job is looked at again at once. Without steps, it is looked at again
+    after ``after`` seconds, or, if that is None, when something about it changes."""
+
+    steps: tuple[Step, ...] = ()
+    events: tuple[JobEvent, ...] = ()
+    after: float | None = None
+    final: bool = False
+    """Nothing is left to decide after the steps."""

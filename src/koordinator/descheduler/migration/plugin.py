@@ -1,0 +1,171 @@
+"""The plugin MigrationController: evicts by PodMigrationJobs, and says which pods may be evicted."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, ClassVar
+from uuid import UUID
+
+from msgspec.structs import replace
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api.codec import to_document
+from koordinator.api.drain_node import DrainNodeSpec
+from koordinator.api.kinds import POD_MIGRATION_JOBS, PRIORITY_CLASSES
+from koordinator.api.pod import Pod
+from koordinator.api.pod_migration_job import DeleteOptions
+from koordinator.base.durations import format_duration
+from koordinator.descheduler.default_evictor import DefaultEvictor, DefaultEvictorArgs
+from koordinator.descheduler.drain.controller import DrainController
+from koordinator.descheduler.features import DISABLE_PVC_RESERVATION, NODE_DRAIN
+from koordinator.descheduler.framework import (
+    EvictionResult,
+    EvictPlugin,
+    FilterPlugin,
+    Handle,
+    Refusals,
+    Snapshot,
+)
+from koordinator.descheduler.migration.arbitrator import Arbitrator
+from koordinator.descheduler.migration.arguments import NODE_FIT, MigrationControllerArgs
+from koordinator.descheduler.migration.controller import JobController
+from koordinator.descheduler.migration.eviction_rules import EvictionRules
+from koordinator.descheduler.migration.evictors import PodEvictor, TokenBucket
+from koordinator.descheduler.migration.job_writer import JobWriter
+from koordinator.descheduler.migration.known_cluster import KnownCluster
+from koordinator.descheduler.migration.limits import MigrationFilters
+from koordinator.descheduler.migration.object_limiter import ObjectLimiter
+from koordinator.descheduler.migration.scavenger import Scavenger
+from koordinator.descheduler.migration.workloads import FRESH, Workloads
+from koordinator.kube.errors import KubeError
+
+logger = logging.getLogger(__name__)
+
+
+class MigrationController(FilterPlugin, EvictPlugin):
+    """Hosts the controller of jobs too, whoever has created them."""
+
+    name: ClassVar[str] = "MigrationController"
+    args_type: ClassVar[type[Any] | None] = MigrationControllerArgs
+
+    def __init__(self, args: MigrationControllerArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        node_fit = args.node_fit and not args.skips(NODE_FIT)
+        fitting = DefaultEvictorArgs(node_fit=node_fit, node_selector=args.node_selector)
+        self._room_elsewhere = DefaultEvictor(fitting, handle)
+        client, clock, metrics = handle.client, handle.clock, handle.metrics
+        self._uid = str(UUID(int=handle.random.getrandbits(128), version=4))
+        self._cluster = KnownCluster(handle.informers, clock)
+        self._priority_classes = handle.informers.informer(PRIORITY_CLASSES)
+        self._writer = JobWriter(client, self._cluster, handle.recorder)
+        self._workloads = Workloads(self._cluster, client, clock)
+        self._limiter = ObjectLimiter(args)
+        rules = EvictionRules(args, self._priority_of_class)
+        self._filters = MigrationFilters(args, rules, self._cluster, self._workloads)
+        bucket = TokenBucket(clock, args.evictions_per_second, args.evict_burst)
+        self.controller = JobController(
+            client,
+            self._cluster,
+            self._writer,
+            PodEvictor(client, handle.recorder, bucket, clock=clock, metrics=metrics),
+            self._workloads,
+            self._limiter,
+            args,
+            clock=clock,
+            metrics=metrics,
+            reserve_claims=DISABLE_PVC_RESERVATION not in handle.gates,
+        )
+        self.arbitrator = Arbitrator(
+            self._cluster, self._writer, self._filters, self._workloads, args.arbitration_args, clock
+        )
+        self.scavenger = Scavenger(client, self._cluster, clock)
+        self.drain = self._made_drain_controller() if NODE_DRAIN in handle.gates else None
+
+    async def run(self) -> None:
+        """Carry jobs out while this process leads."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.controller.run(), name="migration controller")
+            tasks.create_task(self.arbitrator.run(), name="migration arbitrator")
+            tasks.create_task(self.scavenger.run(), name="migration scavenger")
+            if self.drain is not None:
+                tasks.create_task(self.drain.run(), name="drain controller")
+
+    async def prepare(self, snapshot: Snapshot) -> None:
+        """Ask for the scales of workloads of other kinds than Kubernetes' own."""
+        pods = (pod for on_node in snapshot.pods_by_node.values() for pod in on_node)
+        await self._workloads.refresh(pods, older_than=FRESH / 2)
+        await self._room_elsewhere.prepare(snapshot)
+
+    def filter(self, pod: Pod) -> Refusals:
+        """Why no job would be made for the pod now."""
+        return self._filters.refusals(pod) or self._room_elsewhere.pre_eviction_filter(pod)
+
+    def pre_eviction_filter(self, pod: Pod) -> Refusals:
+        """With ``nodeFit``, whether another node has room for the pod."""
+        return self._room_elsewhere.pre_eviction_filter(pod)
+
+    async def evict(self, pod: Pod, plugin: str, reason: str, options: DeleteOptions | None) -> EvictionResult:
+        """Create a job for the pod."""
+        if self.args.dry_run:
+            logger.info("%s would evict %s because of %s", plugin, pod.metadata.key, reason)
+            return EvictionResult(True, "dry run")
+        refusals = self._filters.refusals(pod) or self._limiter.refusals(pod, self.handle.clock.now())
+        if refusals:
+            return EvictionResult(False, "; ".join(refusals))
+        try:
+            job = await self._writer.create(self._job_for(pod, plugin, reason, options))
+        except KubeError as error:
+            return EvictionResult(False, f"the job could not be created: {error}")
+        return EvictionResult(True, f"PodMigrationJob {job.metadata.name} was created")
+
+    def _job_for(self, pod: Pod, plugin: str, reason: str, options: DeleteOptions | None) -> dict[str, Any]:
+        metadata, args = pod.metadata, self.args
+        spec = {
+            "podRef": {"namespace": metadata.namespace, "name": metadata.name, "uid": metadata.uid},
+            "mode": args.default_job_mode,
+            "ttl": format_duration(args.default_job_ttl),
+        }
+        chosen = options or args.default_delete_options
+        if chosen is not None:
+            spec["deleteOptions"] = to_document(chosen)
+        return {
+            "apiVersion": POD_MIGRATION_JOBS.api_version,
+            "kind": POD_MIGRATION_JOBS.name,
+            "metadata": {
+                "name": str(UUID(int=self.handle.random.getrandbits(128), version=4)),
+                "annotations": {
+                    annotation_keys.EVICT_REASON: reason,
+                    annotation_keys.EVICT_TRIGGER: plugin,
+                    annotation_keys.JOB_CREATED_BY: self._uid,
+                },
+            },
+            "spec": spec,
+        }
+
+    def _made_drain_controller(self) -> DrainController:
+        handle = self.handle
+        return DrainController(
+            handle.client,
+            handle.informers,
+            self._cluster,
+            self._drain_refusals,
+            self.args.scheduler_names,
+            handle.recorder,
+            clock=handle.clock,
+            metrics=handle.metrics,
+        )
+
+    def _drain_refusals(self, pod: Pod, spec: DrainNodeSpec) -> Refusals:
+        """Why no waiting would let the pod be moved, where a DrainNode does not say otherwise."""
+        args = replace(
+            self.args,
+            evict_all_bare_pods=self.args.evict_all_bare_pods or spec.force,
+            evict_local_storage_pods=self.args.evict_local_storage_pods or spec.delete_empty_dir_data,
+        )
+        rules = EvictionRules(args, self._priority_of_class)
+        return MigrationFilters(args, rules, self._cluster, self._workloads).for_good(pod)
+
+    def _priority_of_class(self, name: str) -> int | None:
+        found = self._priority_classes.get(name)
+        return found.value if found is not None else None

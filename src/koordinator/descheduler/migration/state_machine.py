@@ -1,0 +1,410 @@
+"""What is to be done about one PodMigrationJob: a pure function of the job, the cluster around it and the time.
+
+Each plan holds the one write that brings the job forward, so that a program that ends anywhere in between goes on from
+what the API server has. Before a pod is evicted for the first time, the job is annotated with its uid: whoever finds
+that annotation and no such pod knows that the job has done its work, and does not take the pod's successor for it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api import labels, reservation
+from koordinator.api import pod_migration_job as jobs
+from koordinator.api.kinds import RESERVATIONS
+from koordinator.api.meta import controller_of
+from koordinator.api.pod import Pod
+from koordinator.api.pod_migration_job import (
+    EVICT_DIRECTLY,
+    PodMigrationJob,
+    PodMigrationJobCondition,
+    PodMigrationJobStatus,
+)
+from koordinator.api.reservation import Reservation, ReservationCondition
+from koordinator.descheduler.migration.arguments import SOFT_EVICTION, MigrationControllerArgs
+from koordinator.descheduler.migration.job_facts import (
+    EVICTED_POD,
+    EVICTED_POD_CONTROLLER,
+    delete_options,
+    eviction_policy,
+    has_passed_arbitration,
+    is_own_reservation,
+    is_ready,
+    is_unschedulable,
+    pod_condition,
+    trigger_and_reason,
+)
+from koordinator.descheduler.migration.job_status import (
+    COMPLETE,
+    FALSE,
+    INVALID_POD_REF,
+    TRUE,
+    at_condition,
+    condition_of,
+    is_terminal,
+    is_true,
+    with_condition,
+)
+from koordinator.descheduler.migration.plan import (
+    CreateReservation,
+    DeleteReservation,
+    EvictPod,
+    JobEvent,
+    OrderReservation,
+    PatchJob,
+    Plan,
+    Snapshot,
+    WriteStatus,
+)
+
+REQUEUE: Final = 3.0
+"""Seconds between two looks at a job that waits for somebody else."""
+_DEFAULT_GRACE: Final = 30
+_EVICTION_MARGIN: Final = timedelta(seconds=30)
+"""So long after its grace period a pod that is still there, and not on its way out, is evicted again."""
+
+
+def decide(job: PodMigrationJob, snapshot: Snapshot, args: MigrationControllerArgs, now: datetime) -> Plan:
+    """The next plan for ``job``. ``now`` is the wall time."""
+    if is_terminal(job):
+        return _clean_up(job, snapshot)
+    if job.spec.paused:
+        return Plan()
+    left = _time_left(job, now)
+    if left is not None and left <= 0:
+        return _failed(job, jobs.TIMEOUT, "Abort job caused by timeout")
+    if not has_passed_arbitration(job):
+        return Plan(after=left)
+    return _step(_Migration(job, snapshot, args, now))
+
+
+def after_failed_creation(job: PodMigrationJob, problem: str, now: datetime) -> Plan:
+    """What the job says about a Reservation that could not be created."""
+    message = f"Failed to create Reservation caused by {problem}"
+    condition = _condition(jobs.RESERVATION_CREATED, FALSE, jobs.FAILED_CREATE_RESERVATION, message)
+    event = JobEvent("Warning", jobs.FAILED_CREATE_RESERVATION, message)
+    return _moved(job, at_condition(job.status, condition, now), event)
+
+
+def failed_eviction(job: PodMigrationJob, problem: str) -> JobEvent:
+    """The event about a pod that could not be evicted."""
+    return JobEvent("Warning", jobs.EVICTING, f'Failed evict Pod "{_pod_key(job)}" caused by {problem}')
+
+
+class _Migration(msgspec.Struct, frozen=True):
+    """A job that is under way, and all that is looked at."""
+
+    job: PodMigrationJob
+    snapshot: Snapshot
+    args: MigrationControllerArgs
+    now: datetime
+
+    @property
+    def status(self) -> PodMigrationJobStatus:
+        return self.job.status
+
+    @property
+    def pod(self) -> Pod | None:
+        """The pod to move; another one under its name is not it."""
+        pod, reference = self.snapshot.pod, self.job.spec.pod_ref
+        if pod is None or reference is None or (reference.uid and pod.metadata.uid != reference.uid):
+            return None
+        return pod
+
+    def to(self, condition: PodMigrationJobCondition, *events: JobEvent) -> Plan | None:
+        """A plan to the condition; None if the job has it already."""
+        changed = at_condition(self.status, condition, self.now)
+        return None if changed is self.status else _moved(self.job, changed, *events)
+
+
+def _step(migration: _Migration) -> Plan:
+    job, snapshot = migration.job, migration.snapshot
+    begun = _begin(migration)
+    if begun is not None:
+        return begun
+    if (
+        snapshot.limited
+        and annotation_keys.EVICTABLE not in job.metadata.annotations
+        and EVICTED_POD not in _noted(job)
+    ):
+        return Plan(after=REQUEUE)
+    if (job.spec.mode or migration.args.default_job_mode) == EVICT_DIRECTLY:
+        return _evict(migration) or _evicted_directly(job)
+    return _reserve(migration) or _migrate(migration)
+
+
+def _begin(migration: _Migration) -> Plan | None:
+    """Until the job runs and knows the uid of its pod."""
+    job, reference = migration.job, migration.job.spec.pod_ref
+    if reference is None or not reference.namespace or not reference.name:
+        return _failed(job, INVALID_POD_REF, "Abort job caused by invalid PodRef")
+    if job.status.phase == jobs.RUNNING and reference.uid:
+        return None
+    pod = migration.pod
+    if pod is None:
+        return _missing_pod(job)
+    if not reference.uid:
+        return Plan((PatchJob({"spec": {"podRef": {"uid": pod.metadata.uid}}}),))
+    return Plan((WriteStatus(msgspec.structs.replace(job.status, phase=jobs.RUNNING)),))
+
+
+def _reserve(migration: _Migration) -> Plan | None:
+    """Until there is a Reservation and the job says so."""
+    job, found = migration.job, migration.snapshot.reservation
+    if not _reservation_name(job):
+        return _create_reservation(migration)
+    if found is None:
+        message = f'Abort job caused by missing Reservation "/{_reservation_name(job)}"'
+        return _failed(job, jobs.MISSING_RESERVATION, message)
+    if labels.RESERVATION_ORDER not in found.metadata.labels:
+        order = str(int(migration.now.timestamp() * 1000))
+        return Plan((OrderReservation(found.metadata.name, order),))
+    return migration.to(_condition(jobs.RESERVATION_CREATED, TRUE))
+
+
+def _create_reservation(migration: _Migration) -> Plan:
+    job, found, pod = migration.job, migration.snapshot.reservation, migration.pod
+    if found is not None:
+        metadata = found.metadata
+        reference = {
+            "kind": RESERVATIONS.name,
+            "apiVersion": RESERVATIONS.version,
+            "name": metadata.name,
+            "uid": metadata.uid,
+        }
+        event = JobEvent("Normal", jobs.RESERVATION_CREATED, f'Successfully create Reservation "{metadata.name}"')
+        return Plan((PatchJob({"spec": {"reservationOptions": {"reservationRef": reference}}}),), (event,))
+    if pod is None:
+        return _missing_pod(job)
+    if not _has_owners(job, pod):
+        problem = "the Pod has no controller that room could be kept for; use the mode EvictDirectly"
+        return _failed(job, jobs.FAILED_CREATE_RESERVATION, f"Failed to create Reservation caused by {problem}")
+    return Plan((CreateReservation(),))
+
+
+def _has_owners(job: PodMigrationJob, pod: Pod) -> bool:
+    options = job.spec.reservation_options
+    template = options.template if options is not None else None
+    given = template.get("spec", {}).get("owners") if template else None
+    return bool(given) or is_unschedulable(pod) or controller_of(pod.metadata) is not None
+
+
+def _migrate(migration: _Migration) -> Plan:
+    """From a Reservation that is there to a pod that uses it."""
+    found = migration.snapshot.reservation
+    assert found is not None
+    failed = _schedule(migration, found)
+    if failed is not None:
+        return failed
+    if any(owner.object and not owner.controller and not owner.label_selector for owner in found.spec.owners):
+        return _schedule_pending_pod(migration, found)
+    return _evict(migration) or _bind(migration, found) or Plan(after=REQUEUE)
+
+
+def _schedule(migration: _Migration, found: Reservation) -> Plan | None:
+    """Until the Reservation is on a node and the job says so."""
+    job, status = migration.job, found.status
+    unschedulable = _reservation_condition(found, reservation.SCHEDULED_CONDITION, reservation.REASON_UNSCHEDULABLE)
+    if unschedulable is not None and not is_true(job.status, jobs.RESERVATION_SCHEDULED):
+        told = JobEvent("Warning", jobs.UNSCHEDULABLE, unschedulable.message)
+        condition = _condition(jobs.RESERVATION_SCHEDULED, FALSE, jobs.UNSCHEDULABLE, unschedulable.message)
+        plan = migration.to(condition, told)
+        if plan is not None:
+            return plan
+    if status.phase in ("", reservation.PENDING):
+        return Plan(after=REQUEUE)
+    expired = _reservation_condition(found, reservation.READY_CONDITION, reservation.REASON_EXPIRED)
+    if status.phase == reservation.FAILED and expired is not None:
+        return _failed(job, jobs.RESERVATION_EXPIRED, "Reservation expired")
+    scheduled = _reservation_condition(found, reservation.SCHEDULED_CONDITION, reservation.REASON_SCHEDULED)
+    if not status.node_name or scheduled is None or scheduled.status != TRUE:
+        return _failed(job, jobs.UNSCHEDULABLE, unschedulable.message if unschedulable is not None else "")
+    if job.status.node_name or is_true(job.status, jobs.RESERVATION_SCHEDULED):
+        return None
+    return _scheduled(migration, found)
+
+
+def _scheduled(migration: _Migration, found: Reservation) -> Plan:
+    job, name, node, pod = migration.job, found.metadata.name, found.status.node_name, migration.pod
+    if pod is not None and pod.spec.node_name == node:
+        message = f'Scheduler assignes the Reservation "{name}" on the same node as the Pod'
+        return _failed(job, jobs.FORBIDDEN_MIGRATE_POD, message)
+    status = at_condition(job.status, _condition(jobs.RESERVATION_SCHEDULED, TRUE), migration.now)
+    event = JobEvent("Normal", jobs.RESERVATION_SCHEDULED, f'Assigned Reservation "{name}" to node "{node}"')
+    return _moved(job, msgspec.structs.replace(status, node_name=node), event)
+
+
+def _evict(migration: _Migration) -> Plan | None:
+    """Until the pod is gone."""
+    job, pod = migration.job, migration.pod
+    if is_true(job.status, jobs.EVICTION):
+        return None
+    evicting = condition_of(job.status, jobs.EVICTION)
+    if pod is None:
+        if evicting is None and EVICTED_POD not in _noted(job):
+            return _missing_pod(job)
+        event = JobEvent("Normal", jobs.EVICT_COMPLETE, f'Pod "{_pod_key(job)}" has been evicted')
+        return migration.to(_condition(jobs.EVICTION, TRUE, jobs.EVICT_COMPLETE), event)
+    policy = eviction_policy(job, pod, migration.args)
+    if evicting is not None and not _must_evict_again(migration, pod, policy, evicting):
+        return Plan(after=REQUEUE)
+    is_leaving = EVICTED_POD in _noted(job) and pod.metadata.deletion_timestamp is not None
+    found = migration.snapshot.reservation
+    if found is not None and found.status.phase == reservation.SUCCEEDED and not is_leaving:
+        return _failed(job, jobs.FORBIDDEN_MIGRATE_POD, "Reservation is already bound by another Pod")
+    if EVICTED_POD not in _noted(job):
+        return Plan((PatchJob({"metadata": {"annotations": _notes(pod)}}),))
+    return _evict_now(migration, pod, policy, again=evicting is not None)
+
+
+def _notes(pod: Pod) -> dict[str, str]:
+    controller = controller_of(pod.metadata)
+    owned = {EVICTED_POD_CONTROLLER: controller.uid} if controller is not None else {}
+    return {EVICTED_POD: pod.metadata.uid, **owned}
+
+
+def _evict_now(migration: _Migration, pod: Pod, policy: str, *, again: bool) -> Plan:
+    job, now = migration.job, migration.now
+    _, reason = trigger_and_reason(job)
+    message = f'Pod "{_pod_key(job)}" evicted from node "{pod.spec.node_name}" by the reason "{reason}"'
+    condition = _condition(jobs.EVICTION, FALSE, jobs.EVICTING, message)
+    if again:
+        condition = msgspec.structs.replace(condition, last_probe_time=now.replace(microsecond=0))
+    status = at_condition(job.status, condition, now)
+    return Plan((EvictPod(pod, policy), WriteStatus(status)), (JobEvent("Normal", jobs.EVICTING, message),))
+
+
+def _must_evict_again(migration: _Migration, pod: Pod, policy: str, last: PodMigrationJobCondition) -> bool:
+    """Whether an eviction was accepted and came to nothing."""
+    if pod.metadata.deletion_timestamp is not None:
+        return False
+    if policy == SOFT_EVICTION:
+        if annotation_keys.SOFT_EVICTION in pod.metadata.annotations:
+            return False
+        grace = 0
+    else:
+        grace = _grace_period(migration, pod)
+    since = max((each for each in (last.last_probe_time, last.last_transition_time) if each), default=None)
+    return since is None or migration.now - since >= timedelta(seconds=grace) + _EVICTION_MARGIN
+
+
+def _grace_period(migration: _Migration, pod: Pod) -> int:
+    """Seconds that the pod has for its end."""
+    options = delete_options(migration.job, migration.args)
+    if options is not None and options.grace_period_seconds is not None:
+        return options.grace_period_seconds
+    own = pod.spec.termination_grace_period_seconds
+    return _DEFAULT_GRACE if own is None else own
+
+
+def _evicted_directly(job: PodMigrationJob) -> Plan:
+    status = _completed(job.status, f'Pod "{_pod_key(job)}" has been evicted')
+    return _moved(job, status)
+
+
+def _bind(migration: _Migration, found: Reservation) -> Plan | None:
+    """Until another pod uses the Reservation and is ready; None while none does and the job says so."""
+    job = migration.job
+    if not found.status.current_owners:
+        waiting = JobEvent("Normal", jobs.WAIT_FOR_POD_BIND_RESERVATION, "Waiting for Pod bind Reservation")
+        return migration.to(_condition(jobs.POD_BOUND_RESERVATION, FALSE, jobs.WAIT_FOR_POD_BIND_RESERVATION), waiting)
+    bound = found.status.current_owners[0]
+    key = f"{bound.namespace}/{bound.name}"
+    if not is_true(job.status, jobs.RESERVATION_BOUND):
+        status = at_condition(job.status, _condition(jobs.RESERVATION_BOUND, TRUE), migration.now)
+        event = JobEvent("Normal", jobs.POD_BOUND_RESERVATION, f'Reservation bound by pod "{key}"')
+        return _moved(job, msgspec.structs.replace(status, pod_ref=bound), event)
+    return _await_ready(migration, found, key)
+
+
+def _await_ready(migration: _Migration, found: Reservation, key: str) -> Plan | None:
+    job, pod = migration.job, migration.snapshot.bound_pod
+    if not is_true(job.status, jobs.BOUND_POD_READY):
+        if pod is not None and not is_ready(pod):
+            waiting = JobEvent("Normal", jobs.WAIT_FOR_BOUND_POD_READY, f"Waiting for Bound Pod {key} Ready")
+            return migration.to(_condition(jobs.BOUND_POD_READY, FALSE, jobs.WAIT_FOR_BOUND_POD_READY), waiting)
+        ready = JobEvent("Normal", jobs.BOUND_POD_READY, f'Bind pod "{key}" is ready')
+        return migration.to(_condition(jobs.BOUND_POD_READY, TRUE), ready)
+    message = f'Bind Pod "{key}" in Reservation "{found.metadata.name}"'
+    condition = _condition(jobs.POD_BOUND_RESERVATION, TRUE, message=message)
+    status = _completed(with_condition(job.status, condition, migration.now), message)
+    return _moved(job, status, JobEvent("Normal", COMPLETE, message))
+
+
+def _schedule_pending_pod(migration: _Migration, found: Reservation) -> Plan:
+    """For a pod that has no node yet: it is not evicted, it is the one to use the Reservation."""
+    job, pod = migration.job, migration.pod
+    if pod is None:
+        return _missing_pod(job)
+    scheduled = pod_condition(pod, "PodScheduled")
+    if scheduled is None or scheduled.status == FALSE:
+        owners = found.status.current_owners
+        if found.status.phase == reservation.SUCCEEDED and not (owners and owners[0].uid == pod.metadata.uid):
+            return _failed(job, jobs.FORBIDDEN_MIGRATE_POD, "Reservation is already bound by another Pod")
+        message = scheduled.message if scheduled is not None else ""
+        condition = _condition(jobs.POD_SCHEDULED, FALSE, jobs.UNSCHEDULABLE, message)
+        return migration.to(condition) or Plan(after=REQUEUE)
+    message = f'Assign Pod "{_pod_key(job)}" to node "{pod.spec.node_name}"'
+    status = with_condition(job.status, _condition(jobs.POD_SCHEDULED, TRUE), migration.now)
+    return _moved(job, _completed(status, message), JobEvent("Normal", COMPLETE, message))
+
+
+def _clean_up(job: PodMigrationJob, snapshot: Snapshot) -> Plan:
+    """A job that did not succeed keeps no room on any node."""
+    found = snapshot.reservation
+    if job.status.phase == jobs.SUCCEEDED or found is None or not is_own_reservation(found):
+        return Plan()
+    return Plan((DeleteReservation(found.metadata.name, found.metadata.uid),), final=True)
+
+
+def _time_left(job: PodMigrationJob, now: datetime) -> float | None:
+    ttl, created = job.spec.ttl, job.metadata.creation_timestamp
+    if not ttl or created is None:
+        return None
+    return (created + ttl - now).total_seconds()
+
+
+def _missing_pod(job: PodMigrationJob) -> Plan:
+    return _failed(job, jobs.MISSING_POD, f'Abort job caused by missing Pod "{_pod_key(job)}"')
+
+
+def _failed(job: PodMigrationJob, reason: str, message: str) -> Plan:
+    status = msgspec.structs.replace(job.status, phase=jobs.FAILED, reason=reason, message=message)
+    return _moved(job, status, JobEvent("Warning", reason, message))
+
+
+def _completed(status: PodMigrationJobStatus, message: str) -> PodMigrationJobStatus:
+    return msgspec.structs.replace(status, phase=jobs.SUCCEEDED, status=COMPLETE, reason="", message=message)
+
+
+def _moved(job: PodMigrationJob, status: PodMigrationJobStatus, *events: JobEvent) -> Plan:
+    assert status != job.status, f"a plan that changes nothing about {job.metadata.name}"
+    return Plan((WriteStatus(status),), events)
+
+
+def _condition(type_: str, status: str, reason: str = "", message: str = "") -> PodMigrationJobCondition:
+    return PodMigrationJobCondition(type=type_, status=status, reason=reason, message=message)
+
+
+def _noted(job: PodMigrationJob) -> dict[str, Any]:
+    return job.metadata.annotations
+
+
+def _pod_key(job: PodMigrationJob) -> str:
+    reference = job.spec.pod_ref
+    return f"{reference.namespace}/{reference.name}" if reference is not None else "/"
+
+
+def _reservation_name(job: PodMigrationJob) -> str:
+    options = job.spec.reservation_options
+    reference = options.reservation_ref if options is not None else None
+    return reference.name if reference is not None else ""
+
+
+def _reservation_condition(found: Reservation, type_: str, reason: str) -> ReservationCondition | None:
+    conditions = found.status.conditions
+    return next((each for each in conditions if each.type == type_ and each.reason == reason), None)

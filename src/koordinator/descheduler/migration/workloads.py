@@ -1,0 +1,168 @@
+"""The workload behind a pod: how many replicas it is to have, and which pods are its own.
+
+The kinds of Kubernetes and of OpenKruise come from informers. Any other kind is asked through its subresource scale
+when somebody is about to decide, and remembered for a short while for whoever cannot wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from koordinator.api.codec import decode_any
+from koordinator.api.meta import OwnerReference, controller_of
+from koordinator.api.pod import Pod
+from koordinator.base.clock import Clock
+from koordinator.base.errors import KoordinatorError
+from koordinator.descheduler.migration.known_cluster import KnownCluster
+from koordinator.kube.errors import ApiStatusError, KubeError
+from koordinator.kube.interface import Client
+
+FRESH: Final = 30.0
+"""Seconds for which an answer about a scale is good enough for a filter; the arbitrator asks more often."""
+_FORGET: Final = 600.0
+
+
+class WorkloadUnknownError(KoordinatorError):
+    """It could not be found out how many replicas a workload is to have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """``replicas`` are those asked for; ``uids`` own the pods."""
+
+    replicas: int
+    uids: tuple[str, ...]
+    is_leaving: bool = False
+
+
+_NONE: Final = Workload(0, ())
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    workload: Workload | None
+    problem: str
+    at: float
+
+
+class Workloads:
+    """Finds workloads by the reference that a pod has to its controller."""
+
+    def __init__(self, cluster: KnownCluster, client: Client, clock: Clock) -> None:
+        self._cluster = cluster
+        self._client = client
+        self._clock = clock
+        self._scales: dict[tuple[str, str], _Answer] = {}
+        self._plurals: dict[tuple[str, str], str] = {}
+        self._built_in = {
+            ("", "ReplicationController"): cluster.replication_controllers.get,
+            ("apps", "Deployment"): cluster.deployments.get,
+            ("apps", "ReplicaSet"): cluster.replica_sets.get,
+            ("apps", "StatefulSet"): cluster.stateful_sets.get,
+            ("apps.kruise.io", "CloneSet"): cluster.clone_sets.get,
+            ("apps.kruise.io", "StatefulSet"): cluster.advanced_stateful_sets.get,
+        }
+
+    def of(self, pod: Pod) -> Workload | None:
+        """The workload that controls the pod; one of 0 replicas if it is gone, None if the pod has no controller.
+
+        Raises WorkloadUnknownError for a kind that has to be asked for and has not been lately."""
+        controller = controller_of(pod.metadata)
+        if controller is None:
+            return None
+        get = self._built_in.get((_group(controller), controller.kind))
+        if get is None:
+            return self._remembered(controller, pod.metadata.namespace)
+        return self._known(get(f"{pod.metadata.namespace}/{controller.name}"), controller)
+
+    def pods_of(self, workload: Workload) -> Sequence[Pod]:
+        """All pods of the workload, those that have ended included."""
+        return [pod for uid in workload.uids for pod in self._cluster.pods_owned_by(uid)]
+
+    async def refresh(self, pods: Iterable[Pod], *, older_than: float = 0.0) -> None:
+        """Ask for the scale of what controls these pods, as far as that is of a kind that has to be asked for."""
+        now = self._clock.monotonic()
+        self._scales = {key: answer for key, answer in self._scales.items() if now - answer.at < _FORGET}
+        wanted = {}
+        for pod in pods:
+            controller = controller_of(pod.metadata)
+            if controller is not None and (_group(controller), controller.kind) not in self._built_in:
+                wanted[controller.uid, pod.metadata.namespace] = controller
+        for (uid, namespace), controller in wanted.items():
+            answer = self._scales.get((uid, namespace))
+            if answer is None or now - answer.at >= older_than:
+                self._scales[uid, namespace] = await self._ask(controller, namespace)
+
+    def _known(self, found: Any, controller: OwnerReference) -> Workload:
+        if found is None or found.metadata.uid != controller.uid:
+            return _NONE
+        owner = controller_of(found.metadata)
+        if controller.kind == "ReplicaSet" and owner is not None and owner.kind == "Deployment":
+            return self._of_deployment(found.metadata.namespace, owner)
+        return _workload(found, (found.metadata.uid,))
+
+    def _of_deployment(self, namespace: str, owner: OwnerReference) -> Workload:
+        deployment = self._cluster.deployments.get(f"{namespace}/{owner.name}")
+        if deployment is None or deployment.metadata.uid != owner.uid:
+            return _NONE
+        replica_sets = self._cluster.replica_sets_of(owner.uid)
+        return _workload(deployment, tuple(each.metadata.uid for each in replica_sets))
+
+    def _remembered(self, controller: OwnerReference, namespace: str) -> Workload:
+        answer = self._scales.get((controller.uid, namespace))
+        what = f"{controller.kind}.{controller.api_version} {namespace}/{controller.name}"
+        if answer is None or self._clock.monotonic() - answer.at >= FRESH:
+            raise WorkloadUnknownError(f"the scale of {what} has not been asked for yet")
+        if answer.workload is None:
+            raise WorkloadUnknownError(f"the scale of {what} is not known: {answer.problem}")
+        return answer.workload
+
+    async def _ask(self, controller: OwnerReference, namespace: str) -> _Answer:
+        workload, problem = None, ""
+        try:
+            workload = await self._scale(controller, namespace)
+        except ApiStatusError as error:
+            workload, problem = (_NONE, "") if error.is_not_found else (None, str(error))
+        except (KubeError, WorkloadUnknownError) as error:
+            problem = str(error)
+        return _Answer(workload, problem, self._clock.monotonic())
+
+    async def _scale(self, controller: OwnerReference, namespace: str) -> Workload:
+        plural = await self._plural(controller)
+        root = _root(controller.api_version)
+        path = f"{root}/namespaces/{namespace}/{plural}/{controller.name}/scale"
+        scale = decode_any(await self._client.raw("GET", path))
+        metadata = scale.get("metadata", {})
+        if metadata.get("uid") != controller.uid:
+            return _NONE
+        replicas = scale.get("spec", {}).get("replicas", 0)
+        return Workload(int(replicas), (controller.uid,), bool(metadata.get("deletionTimestamp")))
+
+    async def _plural(self, controller: OwnerReference) -> str:
+        """The name of the kind in paths, from the server's discovery."""
+        key = (controller.api_version, controller.kind)
+        if key not in self._plurals:
+            listed = decode_any(await self._client.raw("GET", _root(controller.api_version)))
+            for each in listed.get("resources") or []:
+                if "/" not in each["name"]:
+                    self._plurals[controller.api_version, each["kind"]] = each["name"]
+        if key not in self._plurals:
+            raise WorkloadUnknownError(f"the API server has no kind {controller.kind} in {controller.api_version}")
+        return self._plurals[key]
+
+
+def _workload(found: Any, uids: tuple[str, ...]) -> Workload:
+    replicas = found.spec.replicas
+    is_leaving = found.metadata.deletion_timestamp is not None
+    return Workload(1 if replicas is None else replicas, uids, is_leaving)
+
+
+def _group(controller: OwnerReference) -> str:
+    group, slash, _ = controller.api_version.partition("/")
+    return group if slash else ""
+
+
+def _root(api_version: str) -> str:
+    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"

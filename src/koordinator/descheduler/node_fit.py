@@ -1,0 +1,188 @@
+"""Whether pods would find room on certain nodes: a subset of the scheduler's filters, over all those nodes at once.
+
+Node selectors, required node affinity, taints, ``spec.unschedulable``, the pod's own required anti-affinity, the number
+of pods, and requests against what is allocatable. The nodes are columns; what a placement takes is booked at once, so
+that no two pods count on the same room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from koordinator.api.node import Node
+from koordinator.api.pod import Pod
+from koordinator.api.quantity import Quantity
+from koordinator.api.resource_names import CPU, PODS
+from koordinator.descheduler.framework import Snapshot
+from koordinator.model.label_selector import CompiledSelector, SelectorError, compile_selector
+from koordinator.model.node_selector import required_predicate
+from koordinator.model.pod_requests import canonical, pod_requests
+from koordinator.model.tolerations import NO_EXECUTE, NO_SCHEDULE, tolerated
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_UNLIMITED: Final = 2**62
+_Term = tuple[CompiledSelector, frozenset[str]]
+"""Selector and namespaces of a term of pod affinity."""
+
+
+def amount(name: str, quantity: Quantity) -> int:
+    """In the unit that is counted in: milli-CPU, else whole units, rounded up."""
+    return quantity.milli if name == CPU else quantity.value
+
+
+def requests_of(pod: Pod) -> dict[str, int]:
+    """What the spec asks for, in the units of ``amount``."""
+    spec = pod.spec
+    if not spec.init_containers and spec.resources is None and not spec.overhead:
+        # Most pods: nothing but containers counts, and there are many pods.
+        total: dict[str, int] = {}
+        for container in spec.containers:
+            for name, quantity in container.resources.requests.items():
+                total[name] = total.get(name, 0) + (quantity.milli if name == CPU else quantity.value)
+        return total
+    return {name: canonical(name, nanos) for name, nanos in pod_requests(pod, resized=False).items()}
+
+
+class TargetNodes:
+    """The room on some nodes, by the snapshot and what has been booked since."""
+
+    def __init__(self, snapshot: Snapshot, nodes: Sequence[Node]) -> None:
+        self._nodes = nodes
+        self._index = {node.metadata.name: index for index, node in enumerate(nodes)}
+        self._pods = [list(snapshot.pods_on(node.metadata.name)) for node in nodes]
+        self._free: dict[str, Ints] = {}
+        self._requested: dict[str, Ints] = {}
+        self._masks: dict[Hashable, Mask] = {}
+        limits = [node.status.allocatable.get(PODS) for node in nodes]
+        self._slots = np.array(
+            [
+                _UNLIMITED if limit is None else limit.value - len(pods)
+                for limit, pods in zip(limits, self._pods, strict=True)
+            ],
+            dtype=np.int64,
+        )
+        self._sum_requests()
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def node(self, index: int) -> Node:
+        return self._nodes[index]
+
+    def fitting(self, pod: Pod, *, own_node: bool = False) -> Mask:
+        """Nodes x 1: where the pod would find room. Its own node is among them only with ``own_node``."""
+        mask = self._static_mask(pod) & self.with_room(pod)
+        if not own_node:
+            own = self._index.get(pod.spec.node_name)
+            if own is not None:
+                mask[own] = False
+        terms = _anti_affinity(pod)
+        if terms:
+            for index in np.flatnonzero(mask):
+                mask[index] = not _matches_any(terms, pod, self._pods[index])
+        return mask
+
+    def with_room(self, pod: Pod) -> Mask:
+        """Nodes x 1: where the pod's requests fit, whatever else speaks against the node."""
+        mask = self._slots > 0
+        for name, wanted in requests_of(pod).items():
+            if name != PODS:
+                mask &= self._free_of(name) >= wanted
+        return mask
+
+    def book(self, pod: Pod, index: int) -> None:
+        """Count the pod on the node with this index."""
+        for name, wanted in requests_of(pod).items():
+            self._free_of(name)[index] -= wanted
+        self._slots[index] -= 1
+        self._pods[index].append(pod)
+
+    def unbook(self, pod: Pod, index: int) -> None:
+        """Undo ``book``."""
+        for name, wanted in requests_of(pod).items():
+            self._free_of(name)[index] += wanted
+        self._slots[index] += 1
+        self._pods[index].remove(pod)
+
+    def _sum_requests(self) -> None:
+        for index, pods in enumerate(self._pods):
+            total: dict[str, int] = {}
+            for pod in pods:
+                for name, wanted in requests_of(pod).items():
+                    total[name] = total.get(name, 0) + wanted
+            for name, wanted in total.items():
+                column = self._requested.get(name)
+                if column is None:
+                    column = self._requested[name] = np.zeros(len(self._nodes), dtype=np.int64)
+                column[index] = wanted
+
+    def _free_of(self, name: str) -> Ints:
+        """What a node does not say is allocatable, it does not have."""
+        free = self._free.get(name)
+        if free is None:
+            quantities = (node.status.allocatable.get(name) for node in self._nodes)
+            offered = [0 if quantity is None else amount(name, quantity) for quantity in quantities]
+            free = np.array(offered, dtype=np.int64)
+            if name in self._requested:
+                free -= self._requested[name]
+            self._free[name] = free
+        return free
+
+    def _static_mask(self, pod: Pod) -> Mask:
+        """Of selectors, affinity and taints; one array for all pods that are alike in these, never to be changed."""
+        affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
+        key = msgspec.json.encode((sorted(pod.spec.node_selector.items()), affinity, pod.spec.tolerations))
+        mask = self._masks.get(key)
+        if mask is None:
+            wanted = required_predicate(pod)
+            answers = (
+                not node.spec.unschedulable and (wanted is None or wanted(node)) and tolerates_node(pod, node)
+                for node in self._nodes
+            )
+            mask = self._masks[key] = np.fromiter(answers, dtype=np.bool_, count=len(self._nodes))
+        return mask
+
+
+def tolerates_node(pod: Pod, node: Node) -> bool:
+    """Whether the pod tolerates all taints that keep pods away."""
+    return all(
+        tolerated(pod.spec.tolerations, taint)
+        for taint in node.spec.taints
+        if taint.effect in (NO_SCHEDULE, NO_EXECUTE)
+    )
+
+
+def selects_node(pod: Pod, node: Node) -> bool:
+    """Whether the node is one that the pod's node selector and required node affinity allow."""
+    wanted = required_predicate(pod)
+    return wanted is None or wanted(node)
+
+
+def _anti_affinity(pod: Pod) -> list[_Term]:
+    """The required terms; one whose selector cannot be read is left out."""
+    affinity = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity else None
+    terms: list[_Term] = []
+    for term in affinity.required_during_scheduling_ignored_during_execution if affinity else ():
+        try:
+            selector = compile_selector(term.label_selector)
+        except SelectorError:
+            continue
+        terms.append((selector, frozenset(term.namespaces or (pod.metadata.namespace,))))
+    return terms
+
+
+def _matches_any(terms: Sequence[_Term], pod: Pod, others: Iterable[Pod]) -> bool:
+    """Whether another pod is one that any term wants to be away from."""
+    return any(
+        other.metadata.namespace in namespaces and selector.matches(other.metadata.labels)
+        for other in others
+        if other.metadata.uid != pod.metadata.uid
+        for selector, namespaces in terms
+    )

@@ -1,0 +1,1 @@
+"""The plugins that decide: pure functions of a snapshot."""

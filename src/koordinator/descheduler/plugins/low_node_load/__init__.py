@@ -1,0 +1,1 @@
+"""LowNodeLoad: relieves nodes that are hot by what they really use."""

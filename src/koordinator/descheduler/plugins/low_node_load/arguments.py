@@ -1,0 +1,197 @@
+"""The arguments of LowNodeLoad, with the defaults and limits of the original."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Final, Self
+
+from msgspec.structs import replace
+
+from koordinator.api.component_configuration import Strict
+from koordinator.api.duration import GoDuration
+from koordinator.api.meta import LabelSelector
+from koordinator.base.durations import format_duration
+from koordinator.base.errors import ConfigurationError
+from koordinator.descheduler.configuration.arguments import (
+    Arguments,
+    Namespaces,
+    PodSelection,
+    PodSelector,
+    ResourceThresholds,
+    checked_selector,
+)
+
+DEFAULT_POOL: Final = "__default_node_pool__"
+_PERCENTAGE: Final = "percentage must be greater than or equal to 0"
+
+
+class AnomalyCondition(Strict):
+    """0 is what is left out."""
+
+    timeout: GoDuration | None = None
+    """How long a node stays abnormal without being found hot anew."""
+    consecutive_abnormalities: int = 0
+    """A node is abnormal after more hot cycles than this; with 1, at once."""
+    consecutive_normalities: int = 0
+
+
+_DEFAULT_CONDITION: Final = AnomalyCondition(
+    timeout=GoDuration(minutes=1), consecutive_abnormalities=5, consecutive_normalities=3
+)
+
+
+class NodePool(Strict):
+    """What is None is as in the top level of the arguments."""
+
+    name: str = ""
+    node_selector: LabelSelector | None = None
+    use_deviation_thresholds: bool = False
+    high_thresholds: ResourceThresholds | None = None
+    low_thresholds: ResourceThresholds | None = None
+    prod_high_thresholds: ResourceThresholds | None = None
+    prod_low_thresholds: ResourceThresholds | None = None
+    resource_weights: dict[str, int] | None = None
+    anomaly_condition: AnomalyCondition | None = None
+
+
+class LowNodeLoadArgs(Arguments):
+    paused: bool = False
+    dry_run: bool = False
+    number_of_nodes: int = 0
+    node_metric_expiration_seconds: int = 180
+    evictable_namespaces: Namespaces | None = None
+    node_selector: LabelSelector | None = None
+    pod_selectors: list[PodSelector] = []
+    node_fit: bool = True
+    use_deviation_thresholds: bool = False
+    high_thresholds: ResourceThresholds | None = None
+    low_thresholds: ResourceThresholds | None = None
+    prod_high_thresholds: ResourceThresholds | None = None
+    prod_low_thresholds: ResourceThresholds | None = None
+    resource_weights: dict[str, int] | None = None
+    anomaly_condition: AnomalyCondition | None = None
+    detector_cache_timeout: GoDuration = GoDuration(minutes=5)
+    node_pools: list[NodePool] = []
+
+    def completed(self, path: str) -> Self:
+        given = replace(
+            self,
+            anomaly_condition=_completed_condition(self.anomaly_condition, _DEFAULT_CONDITION),
+            resource_weights=_weights(self.resource_weights, self.low_thresholds, self.high_thresholds),
+        )
+        given = replace(given, node_pools=[_inherited(pool, given) for pool in given.node_pools])
+        given._check(path)
+        for index, pool in enumerate(given.pools):
+            _check_pool(pool, f"{path}.nodePools[{index - 1}]" if index else path)
+        return given
+
+    def adjusted(self, interval: timedelta) -> tuple[Self, Sequence[str]]:
+        """Detectors have to outlive the time between cycles, or none ever counts beyond 1."""
+        if self.detector_cache_timeout >= interval:
+            return self, ()
+        text = f"detectorCacheTimeout is raised to deschedulingInterval ({format_duration(interval)})"
+        raised = GoDuration(microseconds=interval // timedelta(microseconds=1))
+        return replace(self, detector_cache_timeout=raised), (text,)
+
+    @property
+    def pools(self) -> Sequence[NodePool]:
+        """The top level as a pool, and then the others."""
+        default = NodePool(
+            name=DEFAULT_POOL,
+            node_selector=self.node_selector,
+            use_deviation_thresholds=self.use_deviation_thresholds,
+            high_thresholds=self.high_thresholds,
+            low_thresholds=self.low_thresholds,
+            prod_high_thresholds=self.prod_high_thresholds,
+            prod_low_thresholds=self.prod_low_thresholds,
+            resource_weights=self.resource_weights,
+            anomaly_condition=self.anomaly_condition,
+        )
+        return (default, *self.node_pools)
+
+    def _check(self, path: str) -> None:
+        if self.number_of_nodes < 0:
+            field = f"{path}.numberOfNodes"
+            raise ConfigurationError(field, self.number_of_nodes, "must be greater than or equal to 0")
+        if self.node_metric_expiration_seconds <= 0:
+            field = f"{path}.nodeMetricExpirationSeconds"
+            raise ConfigurationError(field, self.node_metric_expiration_seconds, "should be a positive value")
+        PodSelection(self.evictable_namespaces, self.pod_selectors, path)
+
+
+def _completed_condition(given: AnomalyCondition | None, default: AnomalyCondition) -> AnomalyCondition:
+    if given is None:
+        return default
+    return AnomalyCondition(
+        timeout=default.timeout if given.timeout is None else given.timeout,
+        consecutive_abnormalities=given.consecutive_abnormalities or default.consecutive_abnormalities,
+        consecutive_normalities=given.consecutive_normalities or default.consecutive_normalities,
+    )
+
+
+def _weights(
+    given: Mapping[str, int] | None, low: ResourceThresholds | None, high: ResourceThresholds | None
+) -> dict[str, int]:
+    """1 for CPU, memory and every resource with a threshold that has no weight above 0."""
+    weights = dict(given or {})
+    for name in ("cpu", "memory", *(low or {}), *(high or {})):
+        if weights.get(name, 0) <= 0:
+            weights[name] = 1
+    return weights
+
+
+def _inherited(pool: NodePool, top: LowNodeLoadArgs) -> NodePool:
+    condition = top.anomaly_condition or _DEFAULT_CONDITION
+    return replace(
+        pool,
+        high_thresholds=top.high_thresholds if pool.high_thresholds is None else pool.high_thresholds,
+        low_thresholds=top.low_thresholds if pool.low_thresholds is None else pool.low_thresholds,
+        prod_high_thresholds=(
+            top.prod_high_thresholds if pool.prod_high_thresholds is None else pool.prod_high_thresholds
+        ),
+        prod_low_thresholds=top.prod_low_thresholds if pool.prod_low_thresholds is None else pool.prod_low_thresholds,
+        resource_weights=top.resource_weights if pool.resource_weights is None else pool.resource_weights,
+        anomaly_condition=_completed_condition(pool.anomaly_condition, condition),
+    )
+
+
+def _check_pool(pool: NodePool, path: str) -> None:
+    checked_selector(pool.node_selector, f"{path}.nodeSelector")
+    high, prod_high = pool.high_thresholds or {}, pool.prod_high_thresholds or {}
+    _check_thresholds(f"{path}.highThresholds", high)
+    _check_thresholds(
+        f"{path}.lowThresholds",
+        pool.low_thresholds,
+        high,
+        "low percentage must be less than or equal to highThresholds",
+    )
+    _check_thresholds(
+        f"{path}.prodHighThresholds",
+        prod_high,
+        high,
+        "node percentage must be greater than or equal to prodHighThresholds",
+    )
+    _check_thresholds(
+        f"{path}.prodLowThresholds",
+        pool.prod_low_thresholds,
+        prod_high,
+        "low percentage must be less than or equal to prodHighThresholds",
+    )
+    condition = pool.anomaly_condition or _DEFAULT_CONDITION
+    for field, count in (
+        ("consecutiveAbnormalities", condition.consecutive_abnormalities),
+        ("consecutiveNormalities", condition.consecutive_normalities),
+    ):
+        if count <= 0:
+            raise ConfigurationError(f"{path}.anomalyCondition.{field}", count, f"{field} must be greater than 0")
+
+
+def _check_thresholds(
+    path: str, given: ResourceThresholds | None, limits: Mapping[str, float] | None = None, allowed: str = ""
+) -> None:
+    for name, percentage in (given or {}).items():
+        if not percentage >= 0:
+            raise ConfigurationError(f"{path}[{name}]", percentage, _PERCENTAGE)
+        if limits is not None and name in limits and percentage > limits[name]:
+            raise ConfigurationError(f"{path}[{name}]", percentage, allowed)

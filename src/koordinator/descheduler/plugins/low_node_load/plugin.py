@@ -1,0 +1,140 @@
+"""LowNodeLoad: the pools one after the other, from their load to evictions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from koordinator.api.node import Node
+from koordinator.descheduler.configuration.arguments import PodSelection, checked_selector
+from koordinator.descheduler.framework import BalancePlugin, Handle, Plan, Remark, Snapshot
+from koordinator.descheduler.plugins.low_node_load.anomaly import Detectors
+from koordinator.descheduler.plugins.low_node_load.arguments import AnomalyCondition, LowNodeLoadArgs, NodePool
+from koordinator.descheduler.plugins.low_node_load.balancing import PoolBalance, Rules
+from koordinator.descheduler.plugins.low_node_load.load_columns import LoadColumns, measure
+from koordinator.descheduler.plugins.low_node_load.thresholds import (
+    Groups,
+    classify,
+    complete_percentages,
+    misleading,
+    node_thresholds,
+)
+
+
+class LowNodeLoad(BalancePlugin):
+    """Evicts pods from nodes that use more than a threshold, for nodes that use less."""
+
+    name = "LowNodeLoad"
+    args_type = LowNodeLoadArgs
+
+    def __init__(self, args: LowNodeLoadArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._args = args
+        self._selection = PodSelection(args.evictable_namespaces, args.pod_selectors, self.name)
+        timeout = args.detector_cache_timeout.total_seconds()
+        self._detectors = [(Detectors(timeout), Detectors(timeout)) for _ in args.pools]
+        """Of each pool: of the load of nodes, and of their pods of class prod."""
+
+    def balance(self, snapshot: Snapshot) -> Plan:
+        if self._args.paused:
+            yield Remark("LowNodeLoad is paused and will do nothing.")
+            return
+        processed: set[str] = set()
+        for pool, (detectors, prod_detectors) in zip(self._args.pools, self._detectors, strict=True):
+            yield from self._balance_pool(pool, detectors, prod_detectors, snapshot, processed)
+
+    def _balance_pool(
+        self,
+        pool: NodePool,
+        detectors: Detectors,
+        prod_detectors: Detectors,
+        snapshot: Snapshot,
+        processed: set[str],
+    ) -> Plan:
+        nodes = _nodes_of(pool, snapshot.nodes, processed)
+        for text in misleading(pool):
+            yield Remark(f"node pool {pool.name}: {text}")
+        if not nodes:
+            yield Remark(f"node pool {pool.name}: there are no nodes")
+            return
+        percentages = complete_percentages(pool)
+        expiration = timedelta(seconds=self._args.node_metric_expiration_seconds)
+        columns = measure(snapshot, nodes, percentages.names, expiration)
+        thresholds = node_thresholds(columns, percentages, deviation=pool.use_deviation_thresholds)
+        groups = classify(columns, thresholds)
+        yield Remark(_summary(pool, columns, groups))
+        now = snapshot.monotonic
+        condition = pool.anomaly_condition or AnomalyCondition()
+        abnormal = _confirmed(columns, groups.source, detectors, condition, now)
+        abnormal_prod = _confirmed(columns, groups.prod_high, prod_detectors, condition, now)
+        idle = _why_idle(groups, abnormal, abnormal_prod, self._args.number_of_nodes)
+        if idle:
+            yield Remark(f"node pool {pool.name}: {idle}")
+            return
+        for row in (*groups.low, *groups.both_low):
+            detectors.reset(columns.nodes[row].metadata.name, now)
+        for row in groups.prod_low:
+            prod_detectors.reset(columns.nodes[row].metadata.name, now)
+        rules = Rules(
+            dry_run=self._args.dry_run,
+            node_fit=self._args.node_fit,
+            weights=pool.resource_weights or {},
+            selection=self._selection,
+            evictor=self.handle.evictor,
+        )
+        balance = PoolBalance(snapshot, columns, thresholds, percentages, groups, rules)
+        yield from balance.run(
+            abnormal,
+            abnormal_prod,
+            lambda row: detectors.reset(columns.nodes[row].metadata.name, now),
+            lambda row: prod_detectors.reset(columns.nodes[row].metadata.name, now),
+        )
+        for row in abnormal:
+            detectors.mark_normal(columns.nodes[row].metadata.name, now)
+        for row in abnormal_prod:
+            prod_detectors.mark_normal(columns.nodes[row].metadata.name, now)
+        processed.update(columns.nodes[row].metadata.name for row in groups.source)
+
+
+def _nodes_of(pool: NodePool, nodes: Sequence[Node], processed: set[str]) -> Sequence[Node]:
+    """A pool without a selector has all nodes, also those that an earlier pool has relieved."""
+    selector = checked_selector(pool.node_selector, f"nodePools[{pool.name}].nodeSelector")
+    if selector is None:
+        return nodes
+    return [node for node in nodes if node.metadata.name not in processed and selector.matches(node.metadata.labels)]
+
+
+def _confirmed(
+    columns: LoadColumns, hot: Sequence[int], detectors: Detectors, condition: AnomalyCondition, now: float
+) -> list[int]:
+    """Those of the hot nodes that have been hot for long enough; a node that is not hot ends its run."""
+    names = [node.metadata.name for node in columns.nodes]
+    detectors.forget_expired(now)
+    rows = set(hot)
+    for row, name in enumerate(names):
+        if row not in rows:
+            detectors.mark_normal(name, now)
+    return [row for row in hot if detectors.mark_hot(names[row], condition, now)]
+
+
+def _why_idle(groups: Groups, abnormal: Sequence[int], abnormal_prod: Sequence[int], number_of_nodes: int) -> str:
+    """Why nothing is to be done; "" when something is."""
+    if not groups.source and not groups.prod_high:
+        return "all nodes are under target utilization, nothing to do here"
+    if not abnormal and not abnormal_prod:
+        return "none of the nodes were detected as anomalous, nothing to do here"
+    low = len(groups.low) + len(groups.prod_low) + len(groups.both_low)
+    if not low:
+        return "no nodes are underutilized, nothing to do here, you might tune your thresholds further"
+    if low <= number_of_nodes:
+        return f"{low} nodes are underutilized, not more than numberOfNodes ({number_of_nodes}), nothing to do here"
+    return ""
+
+
+def _summary(pool: NodePool, columns: LoadColumns, groups: Groups) -> str:
+    unmeasured = "".join(f"; {name} is left out: {why}" for name, why in columns.unmeasured.items())
+    return (
+        f"node pool {pool.name}: {len(groups.source)} nodes above high thresholds, {len(groups.prod_high)} by prod "
+        f"pods, {len(groups.low)} below low thresholds, {len(groups.prod_low)} by prod pods, {len(groups.both_low)} "
+        f"by both, of {len(columns.nodes)} that have been measured{unmeasured}"
+    )

@@ -1,0 +1,167 @@
+"""The thresholds of a pool, completed as the original completes them, and held against its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from koordinator.api.resource_names import MEMORY
+from koordinator.descheduler.plugins.low_node_load.arguments import NodePool
+from koordinator.descheduler.plugins.low_node_load.load_columns import Ints, LoadColumns
+
+Mask = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
+_NEVER: Final = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class Percentages:
+    """Resource -> percent of what is allocatable, or distance from the mean."""
+
+    low: dict[str, float]
+    high: dict[str, float]
+    prod_low: dict[str, float]
+    prod_high: dict[str, float]
+
+    @property
+    def names(self) -> Sequence[str]:
+        return sorted(self.low)
+
+
+def complete_percentages(pool: NodePool) -> Percentages:
+    """Every resource that any of the four names, and memory, has a low threshold; one without has its high threshold
+    overwritten, too: 100 percent, or in deviation mode 0, which takes the resource out of consideration. A high
+    threshold that is left out is 0."""
+    low, high = dict(pool.low_thresholds or {}), dict(pool.high_thresholds or {})
+    prod_low, prod_high = dict(pool.prod_low_thresholds or {}), dict(pool.prod_high_thresholds or {})
+    ignored = 0.0 if pool.use_deviation_thresholds else 100.0
+    for name in {*low, *high, *prod_low, *prod_high, MEMORY}:
+        if name not in low:
+            low[name] = high[name] = ignored
+        if name not in prod_low:
+            prod_low[name] = prod_high[name] = ignored
+        high.setdefault(name, 0.0)
+        prod_high.setdefault(name, 0.0)
+    return Percentages(low, high, prod_low, prod_high)
+
+
+def misleading(pool: NodePool) -> Sequence[str]:
+    """Sentences about thresholds that do not mean what they seem to."""
+    found = []
+    for prefix, low, high in (
+        ("", pool.low_thresholds or {}, pool.high_thresholds or {}),
+        ("prod", pool.prod_low_thresholds or {}, pool.prod_high_thresholds or {}),
+    ):
+        low_field, high_field = (f"{prefix}Low", f"{prefix}High") if prefix else ("low", "high")
+        found += [
+            f"{high_field}Thresholds[{name}] has no effect without {low_field}Thresholds[{name}]"
+            for name in sorted(high.keys() - low.keys())
+        ]
+        found += [
+            f"{low_field}Thresholds[{name}] without {high_field}Thresholds[{name}] lets nothing be evicted"
+            for name in sorted(low.keys() - high.keys())
+        ]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """Nodes x resources each, scaled as the usage. A resource without a threshold is never over it."""
+
+    low: Ints
+    high: Ints
+    prod_low: Ints
+    prod_high: Ints
+
+
+def node_thresholds(columns: LoadColumns, percentages: Percentages, *, deviation: bool) -> Thresholds:
+    """``trunc(percent x 0.01 x allocatable)``, in deviation mode with the percent around the mean of all nodes."""
+    if not deviation:
+        return Thresholds(
+            *(
+                _absolute(columns, each)
+                for each in (percentages.low, percentages.high, percentages.prod_low, percentages.prod_high)
+            )
+        )
+    mean, prod_mean = _mean(columns, columns.usage), _mean(columns, columns.prod_usage)
+    low, high = _around(columns, mean, percentages.low, percentages.high)
+    prod_low, prod_high = _around(columns, prod_mean, percentages.prod_low, percentages.prod_high)
+    return Thresholds(low, high, prod_low, prod_high)
+
+
+def _absolute(columns: LoadColumns, percentages: dict[str, float]) -> Ints:
+    found = np.full(columns.allocatable.shape, _NEVER, dtype=np.int64)
+    for column, name in enumerate(columns.resources):
+        if name in percentages:
+            found[:, column] = _share(columns, column, percentages[name])
+    return found
+
+
+def _share(columns: LoadColumns, column: int, percent: float | Floats) -> Ints:
+    # In this order of operations, so that the truncation agrees with the original's to the unit.
+    share = np.asarray(percent) * 0.01 * columns.allocatable[:, column].astype(np.float64)
+    scaled: Ints = share.astype(np.int64) * columns.scales[column]
+    return scaled
+
+
+def _mean(columns: LoadColumns, usage: Ints) -> Floats:
+    """Percent of the allocatable amount for each resource; a node without any of it counts as using none."""
+    if not len(usage):
+        return np.zeros(len(columns.resources))
+    total = columns.allocatable.astype(np.float64)
+    used = (-(-usage // columns.scales)).astype(np.float64)
+    shares = np.divide(used, total, out=np.zeros_like(used), where=total != 0) * 100.0
+    mean: Floats = shares.sum(axis=0) / len(usage)
+    return mean
+
+
+def _around(columns: LoadColumns, mean: Floats, low: dict[str, float], high: dict[str, float]) -> tuple[Ints, Ints]:
+    lows = np.full(columns.allocatable.shape, _NEVER, dtype=np.int64)
+    highs = lows.copy()
+    for column, name in enumerate(columns.resources):
+        if name not in low:
+            continue
+        if low[name] == 0:
+            lows[:, column] = highs[:, column] = columns.allocatable[:, column] * columns.scales[column]
+            continue
+        lows[:, column] = _share(columns, column, min(max(mean[column] - low[name], 0.0), 100.0))
+        highs[:, column] = _share(columns, column, min(max(mean[column] + high.get(name, 0.0), 0.0), 100.0))
+    return lows, highs
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """Row numbers, each row in at most one group."""
+
+    low: Sequence[int]
+    """Room for any pod by the usage of the node, but not for more pods of class prod."""
+    source: Sequence[int]
+    prod_low: Sequence[int]
+    """Room for pods of class prod only."""
+    prod_high: Sequence[int]
+    both_low: Sequence[int]
+
+
+def classify(columns: LoadColumns, thresholds: Thresholds) -> Groups:
+    """Nodes that are cordoned are never low."""
+    schedulable = np.array([not node.spec.unschedulable for node in columns.nodes], dtype=np.bool_)
+    low = schedulable & (columns.usage <= thresholds.low).all(axis=1)
+    prod_low = schedulable & (columns.prod_usage <= thresholds.prod_low).all(axis=1)
+    high = (columns.usage > thresholds.high).any(axis=1)
+    prod_high = (columns.prod_usage > thresholds.prod_high).any(axis=1)
+    source = ~low & high
+    return Groups(
+        low=_rows(low & ~prod_high & ~prod_low),
+        source=_rows(source),
+        prod_low=_rows(~low & ~source & ~prod_high & prod_low),
+        prod_high=_rows(~source & prod_high),
+        both_low=_rows(low & ~prod_high & prod_low),
+    )
+
+
+def _rows(mask: Mask) -> list[int]:
+    return [int(row) for row in np.flatnonzero(mask)]

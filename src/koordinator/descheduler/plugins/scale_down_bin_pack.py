@@ -1,0 +1,154 @@
+"""ScaleDownBinPack: when workloads shrink, they leave whole nodes empty.
+
+Pods get a rank: first those on nodes that are the least busy with anything else. Controllers delete the lowest deletion
+cost first, so that the rank is written as that cost, or pods are evicted in its order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import inf, isfinite
+from typing import Final, Self
+
+import msgspec
+from msgspec.structs import replace
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api.meta import LabelSelector
+from koordinator.api.node import Node
+from koordinator.api.pod import Pod
+from koordinator.api.resource_names import CPU, MEMORY
+from koordinator.base.errors import ConfigurationError
+from koordinator.descheduler.configuration.arguments import (
+    Arguments,
+    Namespaces,
+    PodSelection,
+    PodSelector,
+    checked_selector,
+)
+from koordinator.descheduler.framework import BalancePlugin, DeletionCost, Eviction, Handle, Plan, Remark, Snapshot
+from koordinator.descheduler.node_fit import amount, requests_of
+
+CALCULATE_ONLY: Final = "CalculateOnly"
+EVICT_DIRECTLY: Final = "EvictDirectly"
+LAST: Final = 2**31 - 1
+_BEGINNING: Final = datetime(1, 1, 1, tzinfo=UTC)
+
+
+class ScaleDownBinPackArgs(Arguments):
+    paused: bool = False
+    strategy: str = CALCULATE_ONLY
+    max_pods_to_evict: int | None = None
+    node_selector: LabelSelector | None = None
+    pod_selectors: list[PodSelector] = []
+    evictable_namespaces: Namespaces | None = None
+    resources: list[str] = msgspec.field(default_factory=lambda: [CPU, MEMORY])
+    resource_weights: dict[str, float] = {}
+
+    def completed(self, path: str) -> Self:
+        checked_selector(self.node_selector, f"{path}.nodeSelector")
+        PodSelection(self.evictable_namespaces, self.pod_selectors, path)
+        if self.strategy not in (CALCULATE_ONLY, EVICT_DIRECTLY):
+            raise ConfigurationError(f"{path}.strategy", self.strategy, f"{CALCULATE_ONLY} or {EVICT_DIRECTLY}")
+        if self.strategy == EVICT_DIRECTLY and (self.max_pods_to_evict or 0) <= 0:
+            raise ConfigurationError(f"{path}.maxPodsToEvict", self.max_pods_to_evict, "at least 1")
+        weights = {**dict.fromkeys(self.resources, 1.0), **self.resource_weights}
+        for name, weight in weights.items():
+            if not (isfinite(weight) and weight > 0):
+                raise ConfigurationError(f"{path}.resourceWeights[{name}]", weight, "a finite number above 0")
+        return replace(self, resource_weights=weights)
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """The pods of one node: those that may leave, those that are selected but may not, and how soon."""
+
+    node: Node
+    eligible: Sequence[Pod]
+    skipped: Sequence[Pod]
+    score: float
+
+
+class ScaleDownBinPack(BalancePlugin):
+    name = "ScaleDownBinPack"
+    args_type = ScaleDownBinPackArgs
+
+    def __init__(self, args: ScaleDownBinPackArgs, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._args = args
+        self._nodes = checked_selector(args.node_selector, "nodeSelector")
+        self._selection = PodSelection(args.evictable_namespaces, args.pod_selectors, self.name)
+
+    def balance(self, snapshot: Snapshot) -> Plan:
+        if self._args.paused:
+            yield Remark("ScaleDownBinPack is paused and will do nothing.")
+            return
+        nodes = [n for n in snapshot.nodes if self._nodes is None or self._nodes.matches(n.metadata.labels)]
+        found = [self._candidates(snapshot, node) for node in nodes]
+        chosen = sorted(
+            (each for each in found if each.eligible),
+            key=lambda each: (each.score, len(each.eligible), each.node.metadata.name),
+        )
+        ranked = [pod for each in chosen for pod in self._ordered(each)]
+        if self._args.strategy == EVICT_DIRECTLY:
+            yield from self._evict(ranked)
+        else:
+            yield from self._mark(ranked, [pod for each in found for pod in each.skipped])
+
+    def _evict(self, ranked: Iterable[Pod]) -> Plan:
+        evicted = 0
+        for pod in ranked:
+            if evicted >= (self._args.max_pods_to_evict or 0):
+                return
+            evicted += bool((yield Eviction(pod, "scale-down binpack")))
+
+    def _mark(self, ranked: Iterable[Pod], skipped: Iterable[Pod]) -> Plan:
+        """Only what is not marked so already; skipped pods only if they have been asked for by a selector."""
+        costs = [(pod, rank) for rank, pod in enumerate(ranked)]
+        if self._selection.is_selective:
+            costs += [(pod, LAST) for pod in skipped]
+        failed = 0
+        for pod, cost in costs:
+            if pod.metadata.annotations.get(annotation_keys.POD_DELETION_COST) != str(cost):
+                failed += not (yield DeletionCost(pod, cost, "scale-down binpack"))
+        if failed:
+            yield Remark(f"failed to patch {failed} pods")
+
+    def _candidates(self, snapshot: Snapshot, node: Node) -> _Candidates:
+        eligible: list[Pod] = []
+        skipped: list[Pod] = []
+        others: list[Pod] = []
+        for pod in snapshot.pods_on(node.metadata.name):
+            if not self._selection.matches(pod):
+                others.append(pod)
+            elif self.handle.evictor.filter(pod):
+                skipped.append(pod)
+            else:
+                eligible.append(pod)
+        weights = self._args.resource_weights
+        taxed = sum(_size(pod, node, weights) for pod in (*others, *skipped))
+        gained = sum(_size(pod, node, weights) for pod in eligible)
+        score = taxed / gained if gained > 0 else inf if taxed > 0 else 0.0
+        return _Candidates(node, eligible, skipped, score)
+
+    def _ordered(self, candidates: _Candidates) -> list[Pod]:
+        """The largest first, then the youngest."""
+        weights = self._args.resource_weights
+
+        def key(pod: Pod) -> tuple[float, float, str, str]:
+            created = (pod.metadata.creation_timestamp or _BEGINNING).timestamp()
+            return -_size(pod, candidates.node, weights), -created, pod.metadata.namespace, pod.metadata.name
+
+        return sorted(candidates.eligible, key=key)
+
+
+def _size(pod: Pod, node: Node, weights: Mapping[str, float]) -> float:
+    """The weighted sum of the shares of the node that the pod requests."""
+    requests, offered = requests_of(pod), node.status.allocatable
+    return sum(
+        weight * requests.get(name, 0) / amount(name, offered[name])
+        for name, weight in weights.items()
+        if offered.get(name)
+    )

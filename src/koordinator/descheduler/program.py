@@ -1,0 +1,141 @@
+"""The descheduler put together: informers, profiles, and a cycle every interval while this instance leads."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from koordinator.api.kinds import NODE_METRICS, NODES, PODS
+from koordinator.api.pod import Pod
+from koordinator.base.logs import fields
+from koordinator.base.program import Process
+from koordinator.descheduler.configuration import Configuration, ProfileConfiguration
+from koordinator.descheduler.configuration.arguments import checked_selector
+from koordinator.descheduler.cycle import Cycle, CycleReport, is_ready
+from koordinator.descheduler.framework import Evictor, Handle, Snapshot
+from koordinator.descheduler.runtime import EvictionLimiter, build_profile
+from koordinator.kube.events import EventBroadcaster
+from koordinator.kube.informer_set import InformerSet
+from koordinator.kube.interface import Client
+from koordinator.model.transformers import node_as_seen, pod_as_seen
+
+logger = logging.getLogger(__name__)
+
+NODE_INDEX: Final = "node-name"
+
+
+class Descheduler:
+    """One descheduler process without its flags, leadership and HTTP surface."""
+
+    def __init__(
+        self,
+        client: Client,
+        events: EventBroadcaster,
+        configuration: Configuration,
+        process: Process,
+        gates: frozenset[str] = frozenset(),
+    ) -> None:
+        document = configuration.document
+        self._clock = process.clock
+        self._interval = document.descheduling_interval.total_seconds()
+        self._selector = checked_selector(document.node_selector, "nodeSelector")
+        self.informers = InformerSet(client, clock=process.clock, random=process.random)
+        self._nodes = self.informers.informer(NODES, transform=node_as_seen)
+        self._pods = self.informers.informer(PODS, transform=pod_as_seen, indexes={NODE_INDEX: _node_name})
+        self._metrics = self.informers.informer(NODE_METRICS, absent_is_empty=True)
+
+        def make_handle(profile: ProfileConfiguration, evictor: Evictor) -> Handle:
+            return Handle(
+                profile=profile.document.name,
+                client=client,
+                informers=self.informers,
+                evictor=evictor,
+                recorder=events.recorder(profile.document.name),
+                clock=process.clock,
+                random=process.random,
+                metrics=process.metrics,
+                dry_run=document.dry_run,
+                node_selector=profile.document.node_selector,
+                gates=gates,
+            )
+
+        limiter = EvictionLimiter(
+            document.max_no_of_pods_to_evict_per_node,
+            document.max_no_of_pods_to_evict_per_namespace,
+            document.max_no_of_pods_to_evict_total,
+        )
+        self._profiles = [
+            build_profile(profile, limiter, make_handle, dry_run=document.dry_run) for profile in configuration.profiles
+        ]
+        self._cycle = Cycle(client, self._profiles, limiter, self._snapshot, self._pods.get, dry_run=document.dry_run)
+        self.cycles = 0
+        """Since the start."""
+
+    @property
+    def synced(self) -> bool:
+        """Whether the initial lists are there."""
+        return not self.informers.not_synced
+
+    async def deschedule(self, stop: asyncio.Event) -> None:
+        """Work as a leader until ``stop``: plugins with controllers, and cycles, the first at once."""
+        await self.informers.wait_synced()
+        plugins = [plugin for profile in self._profiles for plugin in profile.plugins.values()]
+        for plugin in plugins:
+            await plugin.start()
+        async with asyncio.TaskGroup() as tasks:
+            beside = [tasks.create_task(plugin.run(), name=plugin.name) for plugin in plugins]
+            beside.append(tasks.create_task(self._run_cycles(), name="descheduling-cycles"))
+            await stop.wait()
+            for task in beside:
+                task.cancel()
+
+    async def run_cycle(self) -> CycleReport:
+        """One pass over the cluster."""
+        begun = self._clock.monotonic()
+        report = await self._cycle.run()
+        self.cycles += 1
+        logger.info(
+            "Descheduling cycle done",
+            extra=fields(
+                evicted=len(report.evicted),
+                refused=len(report.refused),
+                errors=len(report.errors),
+                seconds=round(self._clock.monotonic() - begun, 3),
+            ),
+        )
+        return report
+
+    async def _run_cycles(self) -> None:
+        """From start to start; a cycle that takes longer delays the next, so that no two overlap."""
+        while True:
+            begun = self._clock.monotonic()
+            await self.run_cycle()
+            if not self._interval:
+                logger.info("deschedulingInterval is 0: there was one cycle, and there will be no other")
+                return
+            await self._clock.sleep(max(0.0, begun + self._interval - self._clock.monotonic()))
+
+    def _snapshot(self) -> Snapshot:
+        """In the order of names, so that equal clusters are treated alike."""
+        nodes = [
+            node
+            for node in self._nodes.list()
+            if is_ready(node) and (self._selector is None or self._selector.matches(node.metadata.labels))
+        ]
+        nodes.sort(key=lambda node: node.metadata.name)
+        return Snapshot(
+            nodes=nodes,
+            pods_by_node={node.metadata.name: self._pods_of(node.metadata.name) for node in nodes},
+            now=self._clock.now(),
+            monotonic=self._clock.monotonic(),
+            node_metrics={metric.metadata.name: metric for metric in self._metrics.list()},
+        )
+
+    def _pods_of(self, node: str) -> Sequence[Pod]:
+        return sorted(self._pods.by_index(NODE_INDEX, node), key=lambda pod: pod.metadata.key)
+
+
+def _node_name(pod: Pod) -> Sequence[str]:
+    return [pod.spec.node_name] if pod.spec.node_name else []

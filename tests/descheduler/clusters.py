@@ -1,0 +1,167 @@
+"""Small snapshots for tests of the descheduler, and what is needed to run a plugin on one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any, TypeVar, cast
+
+from koordinator.api.codec import convert
+from koordinator.api.node import Node
+from koordinator.api.nodemetric import NodeMetric
+from koordinator.api.pod import Pod
+from koordinator.api.pod_migration_job import DeleteOptions
+from koordinator.api.timestamps import format_time
+from koordinator.base.clock import ManualClock
+from koordinator.base.metrics import Metrics
+from koordinator.descheduler.configuration.arguments import make_arguments
+from koordinator.descheduler.framework import Eviction, EvictionResult, Evictor, Handle, Plan, Plugin, Snapshot, Step
+from koordinator.descheduler.plugins.table import DECIDING
+from koordinator.kube.informer_set import InformerSet
+from koordinator.kube.interface import Client
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+P = TypeVar("P", bound=Plugin)
+
+
+def make_node(name: str, *, cpu: str = "4", memory: str = "16Gi", pods: str = "110", **fields: Any) -> Node:
+    """``labels``, ``annotations``, ``taints`` and ``unschedulable`` go where they belong."""
+    metadata = {"name": name, "labels": fields.get("labels", {}), "annotations": fields.get("annotations", {})}
+    spec = {"unschedulable": fields.get("unschedulable", False), "taints": fields.get("taints", [])}
+    status = {"allocatable": {"cpu": cpu, "memory": memory, "pods": pods}, "conditions": fields.get("conditions", [])}
+    return convert({"metadata": metadata, "spec": spec, "status": status}, Node)
+
+
+def make_pod(
+    name: str,
+    node: str,
+    *,
+    requests: Mapping[str, str] | None = None,
+    owner: str | None = "web",
+    age: float = 3600,
+    spec: Mapping[str, Any] | None = None,
+    status: Mapping[str, Any] | None = None,
+    **metadata: Any,
+) -> Pod:
+    """A running pod of ReplicaSet ``owner``, ``age`` seconds old."""
+    owners = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": owner, "uid": f"uid-{owner}", "controller": True}]
+    document = {
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-{name}",
+            "creationTimestamp": format_time(NOW - timedelta(seconds=age)),
+            "ownerReferences": owners if owner else [],
+            **metadata,
+        },
+        "spec": {
+            "nodeName": node,
+            "containers": [{"name": "main", "image": "web", "resources": {"requests": dict(requests or {})}}],
+            **(spec or {}),
+        },
+        "status": {"phase": "Running", **(status or {})},
+    }
+    return convert(document, Pod)
+
+
+def make_metric(
+    node: str, usages: Mapping[str, str], *, system: str = "0", age: float = 0, memory: Mapping[str, str] | None = None
+) -> NodeMetric:
+    """``usages`` of CPU by the name of the pod; ``memory`` likewise."""
+    reported = [
+        {
+            "name": pod,
+            "namespace": "default",
+            "podUsage": {"resources": {"cpu": cpu, "memory": (memory or {}).get(pod, "0")}},
+        }
+        for pod, cpu in usages.items()
+    ]
+    status = {
+        "updateTime": format_time(NOW - timedelta(seconds=age)),
+        "nodeMetric": {"systemUsage": {"resources": {"cpu": system, "memory": "0"}}},
+        "podsMetric": reported,
+    }
+    return convert({"metadata": {"name": node}, "status": status}, NodeMetric)
+
+
+def make_snapshot(
+    nodes: Iterable[Node], pods: Iterable[Pod] = (), metrics: Iterable[NodeMetric] = (), *, monotonic: float = 0
+) -> Snapshot:
+    by_node: dict[str, list[Pod]] = {}
+    for pod in pods:
+        by_node.setdefault(pod.spec.node_name, []).append(pod)
+    return Snapshot(
+        nodes=list(nodes),
+        pods_by_node=by_node,
+        now=NOW,
+        monotonic=monotonic,
+        node_metrics={metric.metadata.name: metric for metric in metrics},
+    )
+
+
+class FakeEvictor(Evictor):
+    """Refuses pods by name, with a reason."""
+
+    def __init__(self, refused: Mapping[str, str] | None = None, refused_late: Mapping[str, str] | None = None) -> None:
+        self._refused = refused or {}
+        self._refused_late = refused_late or {}
+
+    def filter(self, pod: Pod) -> Sequence[str]:
+        return [self._refused[pod.metadata.name]] if pod.metadata.name in self._refused else []
+
+    def pre_eviction_filter(self, pod: Pod) -> Sequence[str]:
+        return [self._refused_late[pod.metadata.name]] if pod.metadata.name in self._refused_late else []
+
+    async def evict(self, pod: Pod, plugin: str, reason: str, options: DeleteOptions | None) -> EvictionResult:
+        raise AssertionError("plugins propose evictions, they do not carry them out")
+
+
+class RecordedEvents:
+    """In the place of an event recorder."""
+
+    def __init__(self) -> None:
+        self.notes: list[tuple[str, str, str]] = []
+        """The name of the object, the reason and the note."""
+
+    def event(self, regarding: Any, type_: str, reason: str, action: str, note: str) -> None:
+        self.notes.append((regarding.name, reason, note))
+
+
+def make_handle(evictor: Evictor | None = None, client: object = None, recorder: object = None) -> Handle:
+    clock = ManualClock(start=NOW)
+    api = cast("Client", client)
+    return Handle(
+        profile="test",
+        client=api,
+        informers=InformerSet(api, clock=clock, random=Random(1)),
+        evictor=evictor or FakeEvictor(),
+        recorder=cast("Any", recorder or RecordedEvents()),
+        clock=clock,
+        random=Random(1),
+        metrics=Metrics(),
+    )
+
+
+def make_plugin(name: str, args: Mapping[str, Any], evictor: Evictor | None = None) -> Any:
+    """A built-in plugin with arguments as they are written in a file."""
+    plugin = DECIDING[name]
+    made, _ = make_arguments(name, plugin.args_type, args, "args")
+    return plugin(made, make_handle(evictor))
+
+
+def steps(plan: Plan, answer: Callable[[Step], bool] = lambda step: True) -> list[Step]:
+    """All steps of a plan, each answered by ``answer``."""
+    found: list[Step] = []
+    try:
+        step = next(plan)
+        while True:
+            found.append(step)
+            step = plan.send(answer(step))
+    except StopIteration:
+        return found
+
+
+def evicted(plan: Plan, answer: Callable[[Step], bool] = lambda step: True) -> list[str]:
+    """The names of the pods that are evicted, in order."""
+    return [step.pod.metadata.name for step in steps(plan, answer) if isinstance(step, Eviction) and answer(step)]

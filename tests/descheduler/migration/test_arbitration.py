@@ -1,0 +1,171 @@
+"""Which waiting jobs are let through, and in which order."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from koordinator.api.codec import convert
+from koordinator.api.document import Document, copied
+from koordinator.api.kinds import DEPLOYMENTS, POD_MIGRATION_JOBS, PODS
+from koordinator.api.pod import Pod
+from koordinator.api.pod_migration_job import PodMigrationJob
+from koordinator.descheduler.migration.arbitration import in_order
+from koordinator.descheduler.migration.arguments import MigrationControllerArgs
+from tests.descheduler.migration import scene
+from tests.descheduler.migration.simulated_cluster import SimulatedCluster
+
+_PASSED = "descheduler.koordinator.sh/passed-arbitration"
+
+
+class Bench:
+    """A Deployment of some pods on node-1, each with a job that waits."""
+
+    def __init__(self, pods: int, replicas: int = 20, **args: Any) -> None:
+        self.cluster = SimulatedCluster()
+        scene.deployment(self.cluster, replicas)
+        self.names = [f"web-{index}" for index in range(pods)]
+        for name in self.names:
+            scene.pod(self.cluster, name)
+            scene.job(self.cluster, name, name, passed=False)
+        self.plugin = self.cluster.start(convert(args, MigrationControllerArgs))
+
+    def arbitrate(self, *, deliver: bool = True) -> list[str]:
+        """The names of the jobs that have been let through so far."""
+        if deliver:
+            self.cluster.deliver()
+        asyncio.run(self.plugin.arbitrator.arbitrate())
+        jobs = self.cluster.objects[POD_MIGRATION_JOBS.plural].values()
+        return [job["metadata"]["name"] for job in jobs if job["metadata"]["annotations"].get(_PASSED) == "true"]
+
+    def end(self, name: str) -> None:
+        self.cluster.change(POD_MIGRATION_JOBS, name, phase="Succeeded")
+
+
+def test_a_third_job_of_a_node_waits_until_one_ends() -> None:
+    bench = Bench(3, maxMigratingPerNode=2, maxMigratingPerWorkload=10, maxUnavailablePerWorkload=10)
+    first = bench.arbitrate()
+    assert len(first) == 2
+    assert bench.arbitrate() == first
+    bench.end(first[0])
+    assert len(bench.arbitrate()) == 3
+
+
+@pytest.mark.parametrize(
+    ("args", "passed"),
+    [
+        ({"maxMigratingGlobally": 1}, 1),
+        ({"maxMigratingPerNamespace": 3}, 3),
+        ({"maxMigratingPerNode": 0}, 4),
+        ({"maxMigratingPerWorkload": "15%"}, 3),
+        ({"maxUnavailablePerWorkload": "15%"}, 3),
+        ({"maxMigratingGlobally": 1, "skipEvictionGates": ["MaxMigratingGlobally"]}, 4),
+    ],
+)
+def test_each_limit_holds_within_one_round(args: dict[str, Any], passed: int) -> None:
+    generous = {"maxMigratingPerNode": 9, "maxMigratingPerWorkload": 9, "maxUnavailablePerWorkload": 9}
+    bench = Bench(4, **{**generous, **args})
+    assert len(bench.arbitrate()) == passed
+
+
+def test_limits_count_what_informers_have_not_seen_yet() -> None:
+    bench = Bench(3, maxMigratingPerNode=1)
+    bench.arbitrate()
+    assert len(bench.arbitrate(deliver=False)) == 1
+
+
+def test_a_pod_that_must_not_be_moved_fails_its_job() -> None:
+    bench = Bench(1, replicas=1)
+    bench.arbitrate()
+    status = bench.cluster.status("web-0")
+    assert (status["phase"], status["reason"]) == ("Failed", "ForbiddenMigratePod")
+    assert status["message"] == (
+        'Pod "default/web-0" is forbidden to migrate because it does not meet the requirements'
+    )
+
+
+def test_gates_let_the_pod_of_a_single_replica_go() -> None:
+    bench = Bench(1, replicas=1, skipEvictionGates=["ExpectedReplicas", "MaxUnavailablePerWorkload"])
+    assert bench.arbitrate() == ["web-0"]
+
+
+def test_a_workload_that_is_not_ready_waits() -> None:
+    bench = Bench(1, replicas=4)
+    for name in ("web-8", "web-9"):
+        scene.pod(bench.cluster, name, "node-2")
+        bench.cluster.change(PODS, f"default/{name}", conditions=[scene.NOT_READY])
+    assert bench.arbitrate() == []
+    bench.cluster.change(PODS, "default/web-9", conditions=[scene.READY])
+    assert bench.arbitrate() == ["web-0"]
+
+
+def test_a_job_without_a_pod_passes_so_that_it_can_say_so() -> None:
+    bench = Bench(1)
+    bench.cluster.remove(PODS, "default/web-0")
+    assert bench.arbitrate() == ["web-0"]
+
+
+def test_paused_and_ended_jobs_are_left_alone() -> None:
+    bench = Bench(2, replicas=1)
+    paused = copied(bench.cluster.job("web-0"))
+    paused["spec"]["paused"] = True
+    bench.cluster.put(POD_MIGRATION_JOBS, paused)
+    bench.end("web-1")
+    writes = len(bench.cluster.writes)
+    assert bench.arbitrate() == []
+    assert len(bench.cluster.writes) == writes
+
+
+def test_a_forced_pod_passes_every_limit() -> None:
+    bench = Bench(1, replicas=1, maxMigratingGlobally=1)
+    scene.pod(bench.cluster, "forced", annotations={"descheduler.alpha.kubernetes.io/evict": ""})
+    scene.job(bench.cluster, "forced", "forced", passed=False)
+    assert bench.arbitrate() == ["forced"]
+
+
+def test_the_workload_that_is_gone_forbids() -> None:
+    bench = Bench(1)
+    bench.cluster.remove(DEPLOYMENTS, "default/web")
+    bench.arbitrate()
+    assert bench.cluster.status("web-0")["reason"] == "ForbiddenMigratePod"
+
+
+def _job(name: str, second: int) -> PodMigrationJob:
+    return convert({"metadata": {"name": name, "creationTimestamp": f"2026-01-01T00:00:{second:02}Z"}}, PodMigrationJob)
+
+
+def _pod(name: str, *, owner: str = "", priority: int = 0) -> Pod:
+    owners = [{"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": owner, "controller": True}]
+    metadata: Document = {"namespace": "default", "name": name, "ownerReferences": owners if owner else []}
+    return convert({"metadata": metadata, "spec": {"priority": priority}}, Pod)
+
+
+def test_newer_jobs_come_first_and_those_without_a_pod_before_them() -> None:
+    waiting = [_job("old", 1), _job("new", 2), _job("lost", 0)]
+    pods = {"old": _pod("same"), "new": _pod("same")}
+    assert [job.metadata.name for job in in_order(waiting, pods, lambda owner: 0)] == ["lost", "new", "old"]
+
+
+def test_pods_decide_before_the_age_of_jobs() -> None:
+    waiting = [_job("important", 2), _job("unimportant", 1)]
+    pods = {"important": _pod("a", priority=9), "unimportant": _pod("b", priority=1)}
+    assert [job.metadata.name for job in in_order(waiting, pods, lambda owner: 0)] == ["unimportant", "important"]
+
+
+def test_jobs_of_one_batch_job_stay_together() -> None:
+    waiting = [_job(name, 1) for name in ("a1", "b1", "a2")]
+    pods = {
+        "a1": _pod("1", owner="a", priority=1),
+        "b1": _pod("2", owner="b", priority=2),
+        "a2": _pod("3", owner="a", priority=3),
+    }
+    assert [job.metadata.name for job in in_order(waiting, pods, lambda owner: 0)] == ["a1", "a2", "b1"]
+
+
+def test_a_batch_job_that_is_migrating_already_comes_first() -> None:
+    waiting = [_job(name, 1) for name in ("a1", "b1")]
+    pods = {"a1": _pod("1", owner="a", priority=1), "b1": _pod("2", owner="b", priority=2)}
+    ordered = in_order(waiting, pods, lambda owner: 3 if owner == "b" else 1)
+    assert [job.metadata.name for job in ordered] == ["b1", "a1"]

@@ -1,0 +1,249 @@
+"""LowNodeLoad: which nodes are hot, which pods leave them, and how far the room on the others goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koordinator.api.node import Node
+from koordinator.api.nodemetric import NodeMetric
+from koordinator.api.pod import Pod
+from koordinator.base.errors import ConfigurationError
+from koordinator.descheduler.framework import Eviction, Remark, Step
+from tests.descheduler.clusters import (
+    FakeEvictor,
+    evicted,
+    make_metric,
+    make_node,
+    make_plugin,
+    make_pod,
+    make_snapshot,
+    steps,
+)
+
+AT_ONCE = {"consecutiveAbnormalities": 1}
+CPU = {"lowThresholds": {"cpu": 30}, "highThresholds": {"cpu": 50}, "anomalyCondition": AT_ONCE}
+
+
+def hot_and_cool(
+    count: int = 7, usage: str = "400m", cool: str = "400m", cpu: str = "4"
+) -> tuple[list[Node], list[Pod], list[NodeMetric]]:
+    """The example of the documentation: a node with many pods, one that is nearly idle, one that is cordoned."""
+    pods = [make_pod(f"web-{number}", "hot", age=number) for number in range(count)]
+    return (
+        [make_node("hot"), make_node("cool", cpu=cpu), make_node("closed", unschedulable=True)],
+        pods,
+        [
+            make_metric("hot", {pod.metadata.name: usage for pod in pods}, system="200m"),
+            make_metric("cool", {}, system=cool),
+            make_metric("closed", {}),
+        ],
+    )
+
+
+def test_pods_leave_until_the_node_is_below_its_threshold() -> None:
+    plugin = make_plugin("LowNodeLoad", CPU)
+    assert evicted(plugin.balance(make_snapshot(*hot_and_cool()))) == ["web-0", "web-1", "web-2"]
+
+
+def test_reason_names_usage_and_threshold() -> None:
+    plan = make_plugin("LowNodeLoad", CPU).balance(make_snapshot(*hot_and_cool()))
+    reasons = [step.reason for step in steps(plan) if isinstance(step, Eviction)]
+    assert reasons[0] == "node is overutilized, node cpu usage(75.00%)>threshold(50.00%)"
+    assert reasons[2] == "node is overutilized, node cpu usage(55.00%)>threshold(50.00%)"
+
+
+def test_a_pod_that_was_not_evicted_frees_nothing() -> None:
+    plan = make_plugin("LowNodeLoad", CPU).balance(make_snapshot(*hot_and_cool()))
+
+    def refuses_first(step: Step) -> bool:
+        return not isinstance(step, Eviction) or step.pod.metadata.name != "web-0"
+
+    assert evicted(plan, refuses_first) == ["web-1", "web-2", "web-3"]
+
+
+def test_targets_take_no_more_than_they_have_room_for() -> None:
+    # 2000m - 1100m: room for two pods of 400m, and a little of a third.
+    plan = make_plugin("LowNodeLoad", {**CPU, "nodeFit": False}).balance(make_snapshot(*hot_and_cool(cool="1100m")))
+    assert len(evicted(plan)) == 3
+
+
+def test_with_node_fit_every_candidate_has_a_place_of_its_own() -> None:
+    plan = make_plugin("LowNodeLoad", CPU).balance(make_snapshot(*hot_and_cool(cool="1100m")))
+    assert len(evicted(plan)) == 2
+
+
+def test_two_evicted_pods_never_count_on_the_same_requests() -> None:
+    nodes, _, metrics = hot_and_cool()
+    pods = [make_pod(f"web-{number}", "hot", requests={"cpu": "3"}, age=number) for number in range(7)]
+    assert len(evicted(make_plugin("LowNodeLoad", CPU).balance(make_snapshot(nodes, pods, metrics)))) == 1
+
+
+@pytest.mark.parametrize("broken", ["absent", "old", "never"])
+def test_a_node_without_a_report_is_neither_source_nor_target(broken: str) -> None:
+    nodes, pods, metrics = hot_and_cool()
+    metric = {"old": make_metric("cool", {}, age=200), "never": NodeMetric(metadata=metrics[1].metadata)}.get(broken)
+    snapshot = make_snapshot(nodes, pods, [metrics[0], *([metric] if metric else [])])
+    plan = steps(make_plugin("LowNodeLoad", CPU).balance(snapshot))
+    assert not [step for step in plan if isinstance(step, Eviction)]
+    assert any(isinstance(step, Remark) and "cool is left out" in step.text for step in plan)
+
+
+def test_a_hot_node_is_believed_at_the_sixth_cycle() -> None:
+    plugin = make_plugin("LowNodeLoad", {**CPU, "anomalyCondition": {}})
+    counts = [len(evicted(plugin.balance(make_snapshot(*hot_and_cool(), monotonic=10 * n)))) for n in range(6)]
+    assert counts == [0, 0, 0, 0, 0, 3]
+
+
+def test_a_cool_cycle_breaks_the_run() -> None:
+    plugin = make_plugin("LowNodeLoad", {**CPU, "anomalyCondition": {}})
+    for cycle in range(10):
+        nodes, pods, metrics = hot_and_cool()
+        if cycle == 4:
+            metrics[0] = make_metric("hot", {}, system="1700m")
+        found = evicted(plugin.balance(make_snapshot(nodes, pods, metrics, monotonic=10 * cycle)))
+        assert not found, cycle
+
+
+def test_detectors_that_were_not_used_for_long_start_anew() -> None:
+    plugin = make_plugin("LowNodeLoad", {**CPU, "anomalyCondition": {}})
+    for cycle in range(12):
+        assert not evicted(plugin.balance(make_snapshot(*hot_and_cool(), monotonic=400 * cycle)))
+
+
+def test_pods_of_class_prod_leave_a_node_that_is_fine_as_a_whole() -> None:
+    nodes = [make_node("hot", cpu="10"), make_node("cool", cpu="10")]
+    pods = [
+        make_pod("batch", "hot", spec={"priority": 5500}),
+        *(make_pod(f"prod-{n}", "hot", spec={"priority": 9000 + n}) for n in range(3)),
+    ]
+    metrics = [
+        make_metric("hot", {"batch": "1", "prod-0": "1", "prod-1": "1", "prod-2": "1"}),
+        make_metric("cool", {}, system="1"),
+    ]
+    args = {
+        "lowThresholds": {"cpu": 30},
+        "highThresholds": {"cpu": 70},
+        "prodLowThresholds": {"cpu": 10},
+        "prodHighThresholds": {"cpu": 25},
+        "anomalyCondition": AT_ONCE,
+    }
+    found = steps(make_plugin("LowNodeLoad", args).balance(make_snapshot(nodes, pods, metrics)))
+    reasons = [(step.pod.metadata.name, step.reason) for step in found if isinstance(step, Eviction)]
+    assert reasons == [("prod-0", "node is overutilized, prod cpu usage(30.00%)>threshold(25.00%)")]
+
+
+def test_usage_that_just_covers_the_excess_leaves_first() -> None:
+    nodes = [make_node("hot"), make_node("cool", cpu="16")]
+    usages = {"small": "300m", "fitting": "650m", "large": "1500m"}
+    metrics = [make_metric("hot", usages, system="150m"), make_metric("cool", {})]
+    pods = [make_pod(name, "hot") for name in usages]
+    assert evicted(make_plugin("LowNodeLoad", CPU).balance(make_snapshot(nodes, pods, metrics))) == ["fitting"]
+
+
+def test_deviation_thresholds_are_around_the_mean() -> None:
+    nodes = [make_node(name) for name in ("hot", "mean", "cool")]
+    usages = {f"web-{n}": "500m" for n in range(6)}
+    metrics = [make_metric("hot", usages), make_metric("mean", {}, system="2"), make_metric("cool", {}, system="1")]
+    args = {
+        "useDeviationThresholds": True,
+        "lowThresholds": {"cpu": 10},
+        "highThresholds": {"cpu": 10},
+        "anomalyCondition": AT_ONCE,
+    }
+    # The mean is 50 %: hot is above 60 %, cool below 40 % and may be filled up to 60 %.
+    pods = [make_pod(name, "hot") for name in usages]
+    assert len(evicted(make_plugin("LowNodeLoad", args).balance(make_snapshot(nodes, pods, metrics)))) == 2
+
+
+def test_raw_allocatable_counts_where_the_annotation_names_the_resource() -> None:
+    nodes, pods, metrics = hot_and_cool()
+    nodes[0] = make_node("hot", cpu="8", annotations={"node.koordinator.sh/raw-allocatable": '{"cpu":"4"}'})
+    assert len(evicted(make_plugin("LowNodeLoad", CPU).balance(make_snapshot(nodes, pods, metrics)))) == 3
+
+
+def test_a_pool_leaves_alone_what_an_earlier_one_has_relieved() -> None:
+    nodes, pods, metrics = hot_and_cool(cpu="16")
+    pool = {"name": "again", "nodeSelector": {}, "lowThresholds": {"cpu": 30}, "highThresholds": {"cpu": 40}}
+    args = {**CPU, "nodePools": [{**pool, "anomalyCondition": AT_ONCE}]}
+    assert len(evicted(make_plugin("LowNodeLoad", args).balance(make_snapshot(nodes, pods, metrics)))) == 3
+
+
+def test_number_of_nodes_that_must_be_low() -> None:
+    args = {**CPU, "numberOfNodes": 1}
+    assert not evicted(make_plugin("LowNodeLoad", args).balance(make_snapshot(*hot_and_cool())))
+
+
+def test_pods_that_filters_refuse_stay() -> None:
+    evictor = FakeEvictor({f"web-{n}": "protected" for n in range(6)})
+    plan = make_plugin("LowNodeLoad", CPU, evictor).balance(make_snapshot(*hot_and_cool()))
+    assert evicted(plan) == ["web-6"]
+
+
+def test_paused_does_nothing() -> None:
+    plan = make_plugin("LowNodeLoad", {**CPU, "paused": True}).balance(make_snapshot(*hot_and_cool()))
+    assert steps(plan) == [Remark("LowNodeLoad is paused and will do nothing.")]
+
+
+def test_dry_run_proposes_without_evicting() -> None:
+    plan = make_plugin("LowNodeLoad", {**CPU, "dryRun": True}).balance(make_snapshot(*hot_and_cool()))
+    found = [step for step in steps(plan) if isinstance(step, Eviction)]
+    assert len(found) == 3
+    assert all(step.dry_run for step in found)
+
+
+@pytest.mark.parametrize(
+    ("args", "field"),
+    [
+        ({"numberOfNodes": -1}, "args.numberOfNodes"),
+        ({"nodeMetricExpirationSeconds": 0}, "args.nodeMetricExpirationSeconds"),
+        ({"lowThresholds": {"cpu": -1}}, "args.lowThresholds[cpu]"),
+        ({"lowThresholds": {"cpu": 60}, "highThresholds": {"cpu": 50}}, "args.lowThresholds[cpu]"),
+        ({"highThresholds": {"cpu": 50}, "prodHighThresholds": {"cpu": 60}}, "args.prodHighThresholds[cpu]"),
+        ({"prodLowThresholds": {"cpu": 9}, "prodHighThresholds": {"cpu": 5}}, "args.prodLowThresholds[cpu]"),
+        ({"evictableNamespaces": {"include": ["a"], "exclude": ["b"]}}, "args.evictableNamespaces"),
+        ({"nodePools": [{"lowThresholds": {"cpu": -1}}]}, "args.nodePools[0].lowThresholds[cpu]"),
+        ({"anomalyCondition": {"consecutiveNormalities": -1}}, "args.anomalyCondition.consecutiveNormalities"),
+        ({"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}}, "args.nodeSelector"),
+        ({"tresholds": {}}, "args.tresholds"),
+    ],
+)
+def test_arguments_that_cannot_be_used(args: dict[str, Any], field: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        make_plugin("LowNodeLoad", args)
+    assert caught.value.field == field
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    usages=st.lists(st.integers(50, 1500), min_size=1, max_size=12),
+    cool=st.lists(st.integers(0, 1100), min_size=1, max_size=4),
+    refused=st.sets(st.integers(0, 11)),
+    fit=st.booleans(),
+)
+def test_no_target_is_filled_beyond_its_threshold_and_no_source_is_emptied_for_nothing(
+    usages: list[int], cool: list[int], refused: set[int], fit: bool
+) -> None:
+    """The sum of what is moved fits into the sum of the room but for the last pod, and each pod was moved off a node
+    that was over its threshold."""
+    nodes = [make_node("hot"), *(make_node(f"cool-{n}") for n in range(len(cool)))]
+    pods = [make_pod(f"web-{n}", "hot") for n in range(len(usages))]
+    metrics = [
+        make_metric("hot", {f"web-{n}": f"{usage}m" for n, usage in enumerate(usages)}),
+        *(make_metric(f"cool-{n}", {}, system=f"{used}m") for n, used in enumerate(cool)),
+    ]
+    plan = make_plugin("LowNodeLoad", {**CPU, "nodeFit": fit}).balance(make_snapshot(nodes, pods, metrics))
+    names = {f"web-{n}" for n in refused}
+    found = evicted(plan, lambda step: not isinstance(step, Eviction) or step.pod.metadata.name not in names)
+    moved = [usages[int(name.removeprefix("web-"))] for name in found]
+    load, room = sum(usages), sum(2000 - used for used in cool)
+    for amount in moved:
+        assert load > 2000
+        assert room > 0
+        load, room = load - amount, room - amount
+    if fit:
+        assert room >= 0
+    assert names.isdisjoint(found)

@@ -1,0 +1,128 @@
+"""Runs either descheduler until its cycles have done what they will, and tells what that was."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from tests.free_ports import free_ports
+from tests.real.control_plane import ControlPlane
+from tests.real.descheduling.cluster import Cluster, NodeCase, PodCase
+from tests.real.installation import program
+from tests.real.programs import RealPrograms
+
+_OURS: Final = Path(sys.executable).parent / "koord-descheduler"
+_SECONDS: Final = 30.0
+_QUIET_SECONDS: Final = 1.5
+_EVICTED: Final = re.compile(
+    r'Evicted pod"? pod="?default/(?P<pod>[a-z0-9-]+)"? (?:.*?)reason="(?P<reason>[^"]*)" strategy="?(?P<plugin>\w+)'
+)
+_EVICTED_HERE: Final = re.compile(
+    r'Evicted pod pod=default/(?P<pod>[a-z0-9-]+) node=\S+ strategy=(?P<plugin>\w+) reason="?(?P<reason>.*?)"?$'
+)
+_DONE: Final = ("Successfully processed nodePool", "Descheduling cycle done", "Error descheduling pods")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Pods that left, each with the plugin and the reason, in the order in which they did."""
+
+    evicted: Mapping[str, tuple[str, str]]
+    left: frozenset[str]
+    """Pods that are not there any more, by the API server."""
+    log: str
+
+
+def configuration(plugins: Mapping[str, Any], arguments: Mapping[str, Any], **settings: Any) -> dict[str, Any]:
+    """One profile that evicts directly."""
+    points = {
+        "evict": {"enabled": [{"name": "DefaultEvictor"}], "disabled": [{"name": "*"}]},
+        "filter": {"enabled": [{"name": "DefaultEvictor"}], "disabled": [{"name": "*"}]},
+        **{point: {"enabled": [{"name": name} for name in names]} for point, names in plugins.items()},
+    }
+    (port,) = free_ports(1)
+    return {
+        "apiVersion": "descheduler/v1alpha2",
+        "kind": "DeschedulerConfiguration",
+        "leaderElection": {"leaderElect": False},
+        "healthzBindAddress": f"127.0.0.1:{port}",
+        "metricsBindAddress": f"127.0.0.1:{port}",
+        **settings,
+        "profiles": [
+            {
+                "name": "koord-descheduler",
+                "plugins": points,
+                "pluginConfig": [
+                    {
+                        "name": name,
+                        "args": {"apiVersion": "descheduler/v1alpha2", "kind": f"{name}Args", **given},
+                    }
+                    for name, given in arguments.items()
+                ],
+            }
+        ],
+    }
+
+
+def run_both(
+    programs: RealPrograms,
+    plane: ControlPlane,
+    folder: Path,
+    nodes: Sequence[NodeCase],
+    pods: Sequence[PodCase],
+    settings: Mapping[str, Any],
+) -> tuple[Outcome, Outcome]:
+    """Ours and the original's, on the same cluster."""
+    cluster = Cluster(plane)
+    cluster.install()
+    original = programs.original / "koord-descheduler"
+    return (
+        _run([str(_OURS), "-v=5"], _EVICTED_HERE, cluster, folder / "ours", nodes, pods, settings),
+        _run([str(original), "-v=5", "--secure-port=0"], _EVICTED, cluster, folder / "original", nodes, pods, settings),
+    )
+
+
+def _run(
+    command: Sequence[str],
+    pattern: re.Pattern[str],
+    cluster: Cluster,
+    folder: Path,
+    nodes: Sequence[NodeCase],
+    pods: Sequence[PodCase],
+    settings: Mapping[str, Any],
+) -> Outcome:
+    cluster.set_up(nodes, pods)
+    folder.mkdir(parents=True)
+    written, log = folder / "configuration.yaml", folder / "log"
+    connection = {"kubeconfig": str(cluster.plane.kubeconfig), "qps": 200, "burst": 400}
+    written.write_text(yaml.safe_dump({**settings, "clientConnection": connection}))
+    with program([*command, f"--config={written}"], log) as process:
+        _wait_until_quiet(log, cluster)
+        assert process.poll() is None, log.read_text()[-3000:]
+    text = log.read_text(errors="replace")
+    evicted = {
+        found["pod"]: (found["plugin"], found["reason"]) for found in map(pattern.search, text.splitlines()) if found
+    }
+    return Outcome(evicted, frozenset({pod.name for pod in pods} - cluster.pods()), text)
+
+
+def _wait_until_quiet(log: Path, cluster: Cluster) -> None:
+    """Until a cycle is over, and for a while no pod has left any more."""
+    deadline = time.monotonic() + _SECONDS
+    seen, since = cluster.pods(), time.monotonic()
+    while time.monotonic() < deadline:
+        time.sleep(0.2)
+        text = log.read_text(errors="replace")
+        now = cluster.pods()
+        if now != seen or not any(done in text for done in _DONE):
+            seen, since = now, time.monotonic()
+        if time.monotonic() - since > _QUIET_SECONDS:
+            return
+    raise AssertionError(f"no cycle in {_SECONDS:.0f}s: {log.read_text(errors='replace')[-3000:]}")

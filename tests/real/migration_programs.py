@@ -1,0 +1,157 @@
+"""A cluster in which pods can move: the original's koord-scheduler, simulated nodes, Kubernetes' controllers, and a
+descheduler, ours or the original's."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from koordinator.api.document import Document
+from koordinator.api.manifests import custom_resource_definitions
+from tests.real.control_plane import ControlPlane
+from tests.real.programs import RealPrograms
+from tests.real.scheduler_configuration import PLAIN, write_configuration
+
+_RESERVATION: Final = {"name": "Reservation"}
+_ENABLED: Final = {"enabled": [_RESERVATION]}
+_SCHEDULER_PLUGINS: Final = {
+    "preFilter": _ENABLED,
+    "filter": _ENABLED,
+    "postFilter": {"disabled": [{"name": "*"}], "enabled": [_RESERVATION, {"name": "DefaultPreemption"}]},
+    "preScore": _ENABLED,
+    "score": {"enabled": [{**_RESERVATION, "weight": 5000}]},
+    "reserve": _ENABLED,
+    "preBind": {"enabled": [_RESERVATION, {"name": "DefaultPreBind"}]},
+    "bind": {"disabled": [{"name": "*"}], "enabled": [_RESERVATION, {"name": "DefaultBinder"}]},
+}
+_NODES: Final = 4
+_READY_SECONDS: Final = 60.0
+
+
+@contextmanager
+def cluster_of_moving_pods(programs: RealPrograms, folder: Path) -> Iterator[ControlPlane]:
+    """Without a descheduler; a few nodes are ready."""
+    plane = ControlPlane(programs.kubernetes, folder / "cluster")
+    plane.start()
+    with ExitStack() as stack:
+        stack.callback(plane.stop)
+        for definition in custom_resource_definitions():
+            created(plane, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+        created(plane, "/api/v1/namespaces", {"metadata": {"name": "koordinator-system"}})
+        key = folder / "cluster/service-account.key"
+        for name, command in (
+            (
+                "controller-manager",
+                [
+                    str(programs.kubernetes / "kube-controller-manager"),
+                    f"--kubeconfig={plane.kubeconfig}",
+                    "--leader-elect=false",
+                    "--secure-port=0",
+                    f"--service-account-private-key-file={key}",
+                ],
+            ),
+            ("nodes", [sys.executable, "-m", "koordinator.cluster.nodes", f"--kubeconfig={plane.kubeconfig}"]),
+            ("scheduler", _scheduler(programs, plane.kubeconfig, folder)),
+        ):
+            extra = ["--nodes", str(_NODES)] if name == "nodes" else []
+            stack.enter_context(running([*command, *extra], folder / f"{name}.log"))
+        until(lambda: len(_ready_nodes(plane)) == _NODES, "nodes to be ready")
+        yield plane
+
+
+@contextmanager
+def descheduler(
+    programs: RealPrograms,
+    kubeconfig: Path,
+    folder: Path,
+    args: Mapping[str, Any],
+    *,
+    ours: bool,
+    flags: Sequence[str] = (),
+) -> Iterator[None]:
+    """A descheduler with MigrationController alone."""
+    enabled = {"enabled": [{"name": "MigrationController"}]}
+    document = {
+        "apiVersion": "descheduler/v1alpha2",
+        "kind": "DeschedulerConfiguration",
+        "leaderElection": {"leaderElect": False},
+        "clientConnection": {"kubeconfig": str(kubeconfig)},
+        "healthzBindAddress": "127.0.0.1:0",
+        "metricsBindAddress": "127.0.0.1:0",
+        "profiles": [
+            {
+                "name": "koord-descheduler",
+                "plugins": {"evict": enabled, "filter": enabled},
+                "pluginConfig": [{"name": "MigrationController", "args": dict(args)}],
+            }
+        ],
+    }
+    path = folder / "descheduler.yaml"
+    path.write_text(yaml.safe_dump(document))
+    own = [sys.executable, "-m", "koordinator.descheduler"]
+    command = own if ours else [str(programs.original / "koord-descheduler")]
+    name = "descheduler" if ours else "original-descheduler"
+    with running([*command, f"--config={path}", "--secure-port=0", "-v=4", *flags], folder / f"{name}.log"):
+        yield
+
+
+@contextmanager
+def running(command: Sequence[str], log: Path) -> Iterator[None]:
+    """A program around a block, in which it must not end."""
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+        try:
+            yield
+            assert process.poll() is None, f"{command[0]} ended with {process.returncode}: {log.read_text()[-2000:]}"
+        finally:
+            process.kill()
+            process.wait()
+
+
+def created(plane: ControlPlane, path: str, document: Mapping[str, Any]) -> Document:
+    status, answer = plane.request("POST", path, dict(document))
+    assert status == 201, answer
+    return answer
+
+
+def items(plane: ControlPlane, path: str) -> list[Document]:
+    status, answer = plane.request("GET", path)
+    assert status == 200, answer
+    found: list[Document] = answer["items"]
+    return found
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = _READY_SECONDS) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain for {what}"
+        time.sleep(0.1)
+
+
+def is_ready(obj: Document) -> bool:
+    conditions = obj.get("status", {}).get("conditions", [])
+    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def _ready_nodes(plane: ControlPlane) -> list[Document]:
+    return [node for node in items(plane, "/api/v1/nodes") if is_ready(node)]
+
+
+def _scheduler(programs: RealPrograms, kubeconfig: Path, folder: Path) -> list[str]:
+    profile = {**PLAIN, "plugins": _SCHEDULER_PLUGINS}
+    configuration = write_configuration(folder / "scheduler.yaml", kubeconfig=kubeconfig, profile=profile)
+    return [
+        str(programs.original / "koord-scheduler"),
+        f"--config={configuration}",
+        f"--authentication-kubeconfig={kubeconfig}",
+        f"--authorization-kubeconfig={kubeconfig}",
+        "--secure-port=0",
+        "--port=0",
+    ]
