@@ -9,7 +9,9 @@ import pytest
 from koordinator.descheduler.node_fit import TargetNodes
 from tests.descheduler.clusters import make_node, make_pod, make_snapshot
 
-SELECTOR: dict[str, Any] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}}
+SELECTOR: dict[str, Any] = {
+    "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": []}}
+}
 AWAY = {
     "podAntiAffinity": {
         "requiredDuringSchedulingIgnoredDuringExecution": [
