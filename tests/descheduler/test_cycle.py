@@ -210,6 +210,20 @@ def test_a_plugin_that_fails_is_reported() -> None:
     assert len(recorder.evicted) == 1
 
 
+class Hasty(DeschedulePlugin):
+    """No generator: it fails when it is called."""
+
+    name = "Hasty"
+
+    def deschedule(self, snapshot: Snapshot) -> Plan:
+        raise ValueError("hasty")
+
+
+def test_a_plugin_that_is_no_generator_is_reported() -> None:
+    report, _ = run(Hasty(None, make_handle()))
+    assert report.errors == ["Hasty: hasty"]
+
+
 def test_a_cluster_of_one_node_is_left_alone() -> None:
     report, recorder = run(Proposing(evictions()), nodes=1)
     assert report.errors == [TOO_SMALL]

@@ -167,13 +167,13 @@ def spread(count: int, node: str, **constraint: Any) -> list[Pod]:
     ]
 
 
-def test_domains_are_evened_from_the_least_important_pods() -> None:
+def test_domains_are_evened_from_the_most_important_pods() -> None:
     name = "RemovePodsViolatingTopologySpreadConstraint"
-    assert leaving(name, {}, spread(5, "a")) == ["a-1", "a-0"]
+    assert leaving(name, {}, spread(5, "a")) == ["a-3", "a-4"]
     assert leaving(name, {}, [*spread(3, "a"), *spread(2, "b")]) == []
     soft = spread(5, "a", whenUnsatisfiable="ScheduleAnyway")
     assert leaving(name, {}, soft) == []
-    assert leaving(name, {"constraints": ["ScheduleAnyway"]}, soft) == ["a-1", "a-0"]
+    assert leaving(name, {"constraints": ["ScheduleAnyway"]}, soft) == ["a-3", "a-4"]
 
 
 def test_domains_without_room_get_nothing_unless_that_is_asked_for() -> None:

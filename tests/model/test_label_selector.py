@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordinator.api.meta import LabelSelector, LabelSelectorRequirement
-from koordinator.model.label_selector import EVERYTHING, NOTHING, SelectorError, compile_selector, required_labels
+from koordinator.model.label_selector import (
+    EVERYTHING,
+    NOTHING,
+    SelectorError,
+    compile_selector,
+    parse_selector,
+    required_labels,
+)
 
 _KEYS = st.sampled_from(["a", "b", "c"])
 _VALUES = st.sampled_from(["", "x", "y"])
@@ -115,3 +122,29 @@ def test_selectors_that_ask_for_the_same_are_equal() -> None:
 def test_keys_are_equal_when_selectors_are(left: LabelSelector, right: LabelSelector) -> None:
     one, other = compile_selector(left), compile_selector(right)
     assert (one.key == other.key) == (one == other)
+
+
+@pytest.mark.parametrize(
+    ("text", "labels", "matches"),
+    [
+        ("", {}, True),
+        ("a=x", {"a": "x"}, True),
+        ("a==x", {"a": "y"}, False),
+        ("a!=x", {}, True),
+        ("a in (x, y)", {"a": "y"}, True),
+        ("a notin (x,y)", {"a": "y"}, False),
+        ("a", {"a": ""}, True),
+        ("!a", {"a": ""}, False),
+        ("a=x, b", {"a": "x"}, False),
+        ("in in (in)", {"in": "in"}, True),
+        ("kubernetes.io/os=linux,!b", {"kubernetes.io/os": "linux"}, True),
+    ],
+)
+def test_selectors_as_command_lines_write_them(text: str, labels: dict[str, str], matches: bool) -> None:
+    assert parse_selector(text).matches(labels) is matches
+
+
+@pytest.mark.parametrize("text", ["a b", "a in x", "!a=x", "=x", "a=(x)", "a,,b"])
+def test_texts_that_are_no_selectors(text: str) -> None:
+    with pytest.raises(SelectorError):
+        parse_selector(text)

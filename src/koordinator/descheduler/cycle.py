@@ -7,6 +7,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 from koordinator.api import annotations as annotation_keys
@@ -79,14 +80,14 @@ class Cycle:
                 await self._guarded(plugin, report, plugin.prepare(snapshot))
         for profile in self._profiles:
             for deschedule in profile.deschedule:
-                plan = deschedule.deschedule(_of_profile(snapshot, profile))
-                await self._guarded(deschedule, report, self._run(profile, deschedule, plan, report))
+                begin = partial(deschedule.deschedule, _of_profile(snapshot, profile))
+                await self._guarded(deschedule, report, self._run(profile, deschedule, begin, report))
         if report.evicted:
             snapshot = _without(snapshot, report.evicted)
         for profile in self._profiles:
             for balance in profile.balance:
-                plan = balance.balance(_of_profile(snapshot, profile))
-                await self._guarded(balance, report, self._run(profile, balance, plan, report))
+                begin = partial(balance.balance, _of_profile(snapshot, profile))
+                await self._guarded(balance, report, self._run(profile, balance, begin, report))
         return report
 
     async def _guarded(self, plugin: Plugin, report: CycleReport, work: Awaitable[None]) -> None:
@@ -99,7 +100,8 @@ class Cycle:
             report.errors.append(f"{plugin.name}: {error}")
             logger.exception("Error descheduling pods: %s", plugin.name)
 
-    async def _run(self, profile: Profile, plugin: Plugin, plan: Plan, report: CycleReport) -> None:
+    async def _run(self, profile: Profile, plugin: Plugin, begin: Callable[[], Plan], report: CycleReport) -> None:
+        plan = begin()
         try:
             step = next(plan)
             while True:

@@ -70,12 +70,6 @@ class TargetNodes:
         )
         self._sum_requests()
 
-    def __len__(self) -> int:
-        return len(self._nodes)
-
-    def node(self, index: int) -> Node:
-        return self._nodes[index]
-
     def fitting(self, pod: Pod, *, own_node: bool = False) -> Mask:
         """Nodes x 1: where the pod would find room. Its own node is among them only with ``own_node``."""
         mask = self._static_mask(pod) & self.with_room(pod)

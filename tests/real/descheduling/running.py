@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,15 +19,19 @@ from tests.real.installation import program
 from tests.real.programs import RealPrograms
 
 _OURS: Final = Path(sys.executable).parent / "koord-descheduler"
-_SECONDS: Final = 30.0
-_QUIET_SECONDS: Final = 1.5
+_SECONDS: Final = 120.0
 _EVICTED: Final = re.compile(
     r'Evicted pod"? pod="?default/(?P<pod>[a-z0-9-]+)"? (?:.*?)reason="(?P<reason>[^"]*)" strategy="?(?P<plugin>\w+)'
 )
 _EVICTED_HERE: Final = re.compile(
     r'Evicted pod pod=default/(?P<pod>[a-z0-9-]+) node=\S+ strategy=(?P<plugin>\w+) reason="?(?P<reason>.*?)"?$'
 )
-_DONE: Final = ("Successfully processed nodePool", "Descheduling cycle done", "Error descheduling pods")
+_DONE: Final = (
+    "Successfully processed nodePool",
+    "LowNodeLoad is paused",
+    "Descheduling cycle done",
+    "Error descheduling pods",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,42 +82,52 @@ def run_both(
     nodes: Sequence[NodeCase],
     pods: Sequence[PodCase],
     settings: Mapping[str, Any],
+    *,
+    prepare: Callable[[], None] = lambda: None,
+    quiet: float = 1.5,
 ) -> tuple[Outcome, Outcome]:
-    """Ours and the original's, on the same cluster."""
+    """Ours and the original's, on the same cluster; ``prepare`` adds to it. They run until no pod has left for
+    ``quiet`` seconds."""
     cluster = Cluster(plane)
     cluster.install()
-    original = programs.original / "koord-descheduler"
+    started = _Started(cluster, nodes, pods, settings, prepare, quiet)
+    original = str(programs.original / "koord-descheduler")
     return (
-        _run([str(_OURS), "-v=5"], _EVICTED_HERE, cluster, folder / "ours", nodes, pods, settings),
-        _run([str(original), "-v=5", "--secure-port=0"], _EVICTED, cluster, folder / "original", nodes, pods, settings),
+        _run([str(_OURS), "-v=5"], _EVICTED_HERE, started, folder / "ours"),
+        _run([original, "-v=5", "--secure-port=0"], _EVICTED, started, folder / "original"),
     )
 
 
-def _run(
-    command: Sequence[str],
-    pattern: re.Pattern[str],
-    cluster: Cluster,
-    folder: Path,
-    nodes: Sequence[NodeCase],
-    pods: Sequence[PodCase],
-    settings: Mapping[str, Any],
-) -> Outcome:
-    cluster.set_up(nodes, pods)
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """What a program finds."""
+
+    cluster: Cluster
+    nodes: Sequence[NodeCase]
+    pods: Sequence[PodCase]
+    settings: Mapping[str, Any]
+    prepare: Callable[[], None]
+    quiet: float
+
+
+def _run(command: Sequence[str], pattern: re.Pattern[str], started: _Started, folder: Path) -> Outcome:
+    cluster = started.cluster
+    cluster.set_up(started.nodes, started.pods)
+    started.prepare()
     folder.mkdir(parents=True)
     written, log = folder / "configuration.yaml", folder / "log"
     connection = {"kubeconfig": str(cluster.plane.kubeconfig), "qps": 200, "burst": 400}
-    written.write_text(yaml.safe_dump({**settings, "clientConnection": connection}))
+    written.write_text(yaml.safe_dump({**started.settings, "clientConnection": connection}))
     with program([*command, f"--config={written}"], log) as process:
-        _wait_until_quiet(log, cluster)
+        _wait_until_quiet(log, cluster, started.quiet)
         assert process.poll() is None, log.read_text()[-3000:]
     text = log.read_text(errors="replace")
-    evicted = {
-        found["pod"]: (found["plugin"], found["reason"]) for found in map(pattern.search, text.splitlines()) if found
-    }
-    return Outcome(evicted, frozenset({pod.name for pod in pods} - cluster.pods()), text)
+    lines = [found for line in text.splitlines() if (found := pattern.search(line))]
+    evicted = {found["pod"]: (found["plugin"], found["reason"]) for found in lines}
+    return Outcome(evicted, frozenset({pod.name for pod in started.pods} - cluster.pods()), text)
 
 
-def _wait_until_quiet(log: Path, cluster: Cluster) -> None:
+def _wait_until_quiet(log: Path, cluster: Cluster, quiet: float) -> None:
     """Until a cycle is over, and for a while no pod has left any more."""
     deadline = time.monotonic() + _SECONDS
     seen, since = cluster.pods(), time.monotonic()
@@ -123,6 +137,6 @@ def _wait_until_quiet(log: Path, cluster: Cluster) -> None:
         now = cluster.pods()
         if now != seen or not any(done in text for done in _DONE):
             seen, since = now, time.monotonic()
-        if time.monotonic() - since > _QUIET_SECONDS:
+        if time.monotonic() - since > quiet:
             return
     raise AssertionError(f"no cycle in {_SECONDS:.0f}s: {log.read_text(errors='replace')[-3000:]}")

@@ -63,9 +63,6 @@ class Detectors:
         self._cache_timeout = cache_timeout
         self._detectors: dict[str, tuple[Detector, float]] = {}
 
-    def __len__(self) -> int:
-        return len(self._detectors)
-
     def forget_expired(self, now: float) -> None:
         """Those of nodes that have been relieved long ago, or are gone."""
         self._detectors = {name: found for name, found in self._detectors.items() if found[1] >= now}

@@ -71,10 +71,8 @@ class LowNodeLoad(BalancePlugin):
         if idle:
             yield Remark(f"node pool {pool.name}: {idle}")
             return
-        for row in (*groups.low, *groups.both_low):
-            detectors.reset(columns.nodes[row].metadata.name, now)
-        for row in groups.prod_low:
-            prod_detectors.reset(columns.nodes[row].metadata.name, now)
+        _reset(columns, (*groups.low, *groups.both_low), detectors, now)
+        _reset(columns, groups.prod_low, prod_detectors, now)
         rules = Rules(
             dry_run=self._args.dry_run,
             node_fit=self._args.node_fit,
@@ -82,17 +80,14 @@ class LowNodeLoad(BalancePlugin):
             selection=self._selection,
             evictor=self.handle.evictor,
         )
-        balance = PoolBalance(snapshot, columns, thresholds, percentages, groups, rules)
-        yield from balance.run(
+        yield from PoolBalance(snapshot, columns, thresholds, percentages, groups, rules).run(
             abnormal,
             abnormal_prod,
-            lambda row: detectors.reset(columns.nodes[row].metadata.name, now),
-            lambda row: prod_detectors.reset(columns.nodes[row].metadata.name, now),
+            lambda row: _reset(columns, (row,), detectors, now),
+            lambda row: _reset(columns, (row,), prod_detectors, now),
         )
-        for row in abnormal:
-            detectors.mark_normal(columns.nodes[row].metadata.name, now)
-        for row in abnormal_prod:
-            prod_detectors.mark_normal(columns.nodes[row].metadata.name, now)
+        _mark_normal(columns, abnormal, detectors, now)
+        _mark_normal(columns, abnormal_prod, prod_detectors, now)
         processed.update(columns.nodes[row].metadata.name for row in groups.source)
 
 
@@ -108,13 +103,19 @@ def _confirmed(
     columns: LoadColumns, hot: Sequence[int], detectors: Detectors, condition: AnomalyCondition, now: float
 ) -> list[int]:
     """Those of the hot nodes that have been hot for long enough; a node that is not hot ends its run."""
-    names = [node.metadata.name for node in columns.nodes]
     detectors.forget_expired(now)
-    rows = set(hot)
-    for row, name in enumerate(names):
-        if row not in rows:
-            detectors.mark_normal(name, now)
-    return [row for row in hot if detectors.mark_hot(names[row], condition, now)]
+    _mark_normal(columns, sorted(set(range(len(columns.nodes))).difference(hot)), detectors, now)
+    return [row for row in hot if detectors.mark_hot(columns.nodes[row].metadata.name, condition, now)]
+
+
+def _mark_normal(columns: LoadColumns, rows: Sequence[int], detectors: Detectors, now: float) -> None:
+    for row in rows:
+        detectors.mark_normal(columns.nodes[row].metadata.name, now)
+
+
+def _reset(columns: LoadColumns, rows: Sequence[int], detectors: Detectors, now: float) -> None:
+    for row in rows:
+        detectors.reset(columns.nodes[row].metadata.name, now)
 
 
 def _why_idle(groups: Groups, abnormal: Sequence[int], abnormal_prod: Sequence[int], number_of_nodes: int) -> str:

@@ -162,6 +162,6 @@ def _domains(constraint: _Constraint, pods: Iterable[Pod], nodes: Mapping[str, N
 
 
 def _keep_order(pod: Pod) -> tuple[bool, bool, int]:
-    """The last ones leave first: those that may go anywhere, and of these the least important."""
+    """The last ones leave first: those that may go anywhere, and of these, as upstream has it, the most important."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-    return not (pod.spec.node_selector or affinity), pod.spec.priority is None, -(pod.spec.priority or 0)
+    return not (pod.spec.node_selector or affinity), pod.spec.priority is not None, pod.spec.priority or 0
