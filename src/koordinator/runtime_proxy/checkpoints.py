@@ -35,6 +35,11 @@ class Checkpoints:
         self.pods = CheckpointTable(folder / "pods", PodSandboxHookRequest)
         self.containers = CheckpointTable(folder / "containers", ContainerResourceHookRequest)
 
+    def load(self) -> None:
+        """Read what an earlier run has left; what is damaged or unfinished is removed."""
+        self.pods.load()
+        self.containers.load()
+
 
 class CheckpointTable(Generic[T]):
     """One kind of entry. What is given out is a copy: to change an entry, put the changed copy."""
@@ -85,7 +90,7 @@ class CheckpointTable(Generic[T]):
             self._remove(identifier)
 
     def load(self) -> None:
-        """Read what an earlier run has left; what is damaged or unfinished is removed."""
+        """As ``Checkpoints.load``."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             names = sorted(os.listdir(self._folder))

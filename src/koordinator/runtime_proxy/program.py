@@ -49,7 +49,7 @@ class RuntimeProxy:
         self._runtime = RuntimeClient(options.runtime)
         self._checkpoints = Checkpoints(options.checkpoint_folder)
         self._folder = HookServerFolder(options.hook_folder)
-        self._hooks = HookDispatcher(self._folder, options.hook_timeout, given.clock, _Metrics(given.metrics))
+        self._hooks = HookDispatcher(self._folder, options.hook_timeout, given.clock, HookRequestMetrics(given.metrics))
         self._interceptor = CriInterceptor(
             self._hooks, self._checkpoints, self._runtime, SkipLabel(options.skip_key, options.skip_value)
         )
@@ -113,8 +113,7 @@ class RuntimeProxy:
                 logger.warning("the container runtime at %s: %s; again in %.0fs", self._options.runtime, error, pause)
                 await self._given.clock.sleep(pause)
         logger.info("the container runtime is %s %s", version.runtime_name, version.runtime_version)
-        self._checkpoints.pods.load()
-        self._checkpoints.containers.load()
+        self._checkpoints.load()
         # Before kubelet is served, so that its first calls find the hook servers.
         await self._scan()
         give_up_at = self._given.clock.monotonic() + _RECOVERY
@@ -141,7 +140,7 @@ class RuntimeProxy:
         return True
 
 
-class _Metrics:
+class HookRequestMetrics:
     """The requests to hook servers."""
 
     def __init__(self, metrics: Metrics) -> None:
