@@ -97,7 +97,7 @@ def merge_container_answer(container: ContainerResourceHookRequest, answer: Cont
     """
     container.container_annotations.update(answer.container_annotations)
     if answer.HasField("container_resources") and container.HasField("container_resources"):
-        _merge_answered_resources(container.container_resources, answer.container_resources)
+        merge_answered_resources(container.container_resources, answer.container_resources)
     if answer.pod_cgroup_parent:
         container.pod_cgroup_parent = answer.pod_cgroup_parent
     if answer.container_envs:
@@ -143,7 +143,8 @@ def _merge_amounts(stored: LinuxContainerResources, given: LinuxContainerResourc
     stored.unified.update(given.unified)
 
 
-def _merge_answered_resources(stored: LinuxContainerResources, answer: LinuxContainerResources) -> None:
+def merge_answered_resources(stored: LinuxContainerResources, answer: LinuxContainerResources) -> None:
+    """Take over the resources of an answer."""
     _merge_amounts(stored, answer)
     if _LEAST_OOM_SCORE_ADJ <= answer.oom_score_adj <= _MOST_OOM_SCORE_ADJ:
         stored.oom_score_adj = answer.oom_score_adj

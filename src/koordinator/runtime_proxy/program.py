@@ -13,15 +13,13 @@ from koordinator.base.clock import Clock
 from koordinator.base.deadline import unless
 from koordinator.base.loops import Loop, LoopSupervisor
 from koordinator.base.metrics import Metrics
-from koordinator.node.grpc_messages import GrpcError
 from koordinator.runtime_proxy.checkpoints import Checkpoints
-from koordinator.runtime_proxy.command_line import Options
+from koordinator.runtime_proxy.command_line import Backend, Options
+from koordinator.runtime_proxy.engines import CriEngine, DockerEngine, Engine, EngineError
 from koordinator.runtime_proxy.hook_dispatcher import HookDispatcher
 from koordinator.runtime_proxy.hook_points import HookPoint
 from koordinator.runtime_proxy.hook_servers import POLL_SECONDS, HookServer, HookServerFolder
-from koordinator.runtime_proxy.interceptor import CriInterceptor, SkipLabel
-from koordinator.runtime_proxy.runtime_client import RuntimeClient
-from koordinator.runtime_proxy.server import RelayServer
+from koordinator.runtime_proxy.interceptor import SkipLabel
 
 logger = logging.getLogger(__name__)
 
@@ -41,18 +39,17 @@ class Dependencies:
 
 
 class RuntimeProxy:
-    """Between kubelet and a runtime that speaks the Container Runtime Interface."""
+    """Between kubelet and a container runtime."""
 
     def __init__(self, options: Options, given: Dependencies) -> None:
         self._options = options
         self._given = given
-        self._runtime = RuntimeClient(options.runtime)
         self._checkpoints = Checkpoints(options.checkpoint_folder)
         self._folder = HookServerFolder(options.hook_folder)
         self._hooks = HookDispatcher(self._folder, options.hook_timeout, given.clock, HookRequestMetrics(given.metrics))
-        self._interceptor = CriInterceptor(
-            self._hooks, self._checkpoints, self._runtime, SkipLabel(options.skip_key, options.skip_value)
-        )
+        engine = DockerEngine if options.backend is Backend.DOCKER else CriEngine
+        skip_label = SkipLabel(options.skip_key, options.skip_value)
+        self._engine: Engine = engine(options.runtime, self._hooks, self._checkpoints, skip_label)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set. ListenError or OSError if a socket or an address cannot be had."""
@@ -64,11 +61,11 @@ class RuntimeProxy:
                 background.cancel()
         finally:
             self._hooks.close()
-            self._runtime.close()
+            self._engine.close()
 
     async def _serve(self, stop: asyncio.Event) -> None:
         async with asyncio.TaskGroup() as calls:
-            server = RelayServer(self._interceptor, self._options.runtime, calls)
+            server = self._engine.server(calls)
             await server.start(self._options.endpoint)
             await stop.wait()
             logger.info("koordinator runtime-proxy shutting down")
@@ -97,22 +94,21 @@ class RuntimeProxy:
             self._hooks.close_unused()
 
     async def _runtime_check(self) -> str:
-        await self._runtime.version()
+        await self._engine.version()
         return ""
 
     async def _recover(self) -> None:
-        """Wait for the runtime, and remember what it runs: what an earlier run has kept, else what lists say."""
+        """Wait for the runtime, and remember what it runs: what an earlier run has kept, else what the runtime says."""
         policy = BackoffPolicy(initial=1.0, maximum=30.0, jitter=0.1)
         backoff = Backoff(policy, self._given.clock, self._given.random)
         while True:
             try:
-                version = await self._runtime.version()
+                logger.info("the container runtime is %s", await self._engine.version())
                 break
-            except GrpcError as error:
+            except EngineError as error:
                 pause = backoff.next()
-                logger.warning("the container runtime at %s: %s; again in %.0fs", self._options.runtime, error, pause)
+                logger.warning("%s; again in %.0fs", error, pause)
                 await self._given.clock.sleep(pause)
-        logger.info("the container runtime is %s %s", version.runtime_name, version.runtime_version)
         self._checkpoints.load()
         # Before kubelet is served, so that its first calls find the hook servers.
         await self._scan()
@@ -121,22 +117,13 @@ class RuntimeProxy:
             await self._given.clock.sleep(1.0)
 
     async def _remember(self) -> bool:
-        pods, containers = self._checkpoints.pods, self._checkpoints.containers
         try:
-            listed = await self._runtime.pods()
-            for identifier, pod in listed.items():
-                if identifier not in pods:
-                    pods.put(identifier, pod, partial=True)
-            found = await self._runtime.containers({each: pods.get(each) or pod for each, pod in listed.items()})
-        except GrpcError as error:
-            logger.warning("what the container runtime runs is not known: %s", error)
+            await self._engine.remember()
+        except EngineError as error:
+            logger.warning("%s", error)
             return False
-        for identifier, container in found.items():
-            if identifier not in containers:
-                containers.put(identifier, container, partial=True)
-        pods.keep_only(listed)
-        containers.keep_only(found)
-        logger.info("%d pods and %d containers are remembered", len(pods), len(containers))
+        pods, containers = len(self._checkpoints.pods), len(self._checkpoints.containers)
+        logger.info("%d pods and %d containers are remembered", pods, containers)
         return True
 
 
