@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -21,14 +21,6 @@ from koordinator.api.protobuf.runtime_hooks_pb2 import (
 )
 
 UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-
-
-class Context(Protocol):
-    """What is used of grpcio's context of a call."""
-
-    async def abort(self, code: grpc.StatusCode, details: str, trailing_metadata: Any = ()) -> None: ...
-
-    def time_remaining(self) -> float | None: ...
 
 
 Answer = Callable[[bytes, Any], Awaitable[bytes]]

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordinator.runtime_proxy.hook_points import HookPoint
-from koordinator.runtime_proxy.hook_servers import HookFileError, HookServerFolder, parse_hook_file
+from koordinator.runtime_proxy.hook_servers import HookFileError, HookPoint, HookServerFolder, parse_hook_file
 
 _KOORDLET = """{
 \t"remote-endpoint": "/var/run/koordlet/koordlet.sock",

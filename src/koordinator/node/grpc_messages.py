@@ -8,8 +8,6 @@ from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from koordinator.node.errors import NodeError
 
-OK: Final = 0
-CANCELLED: Final = 1
 UNKNOWN: Final = 2
 DEADLINE_EXCEEDED: Final = 4
 RESOURCE_EXHAUSTED: Final = 8

@@ -17,10 +17,8 @@ PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 DATA: Final = 0
 HEADERS: Final = 1
-PRIORITY: Final = 2
 RST_STREAM: Final = 3
 SETTINGS: Final = 4
-PUSH_PROMISE: Final = 5
 PING: Final = 6
 GOAWAY: Final = 7
 WINDOW_UPDATE: Final = 8
@@ -38,7 +36,6 @@ MAX_FRAME_SIZE: Final = 5
 
 NO_ERROR: Final = 0
 PROTOCOL_ERROR: Final = 1
-REFUSED_STREAM: Final = 7
 CANCEL: Final = 8
 
 DEFAULT_WINDOW: Final = 65535

@@ -19,7 +19,7 @@ from koordinator.api.protobuf.runtime_hooks_pb2 import (
 from koordinator.runtime_proxy import docker_messages, merging
 from koordinator.runtime_proxy.checkpoints import Checkpoints
 from koordinator.runtime_proxy.hook_dispatcher import HookDispatcher
-from koordinator.runtime_proxy.hook_points import HookPoint
+from koordinator.runtime_proxy.hook_servers import HookPoint
 from koordinator.runtime_proxy.interceptor import SkipLabel
 
 logger = logging.getLogger(__name__)

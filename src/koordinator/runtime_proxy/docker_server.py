@@ -118,6 +118,9 @@ class _Connection:
                 self.is_busy = False
         except (HttpError, OSError) as error:
             logger.info("a connection of a docker client is closed: %s", error)
+        except Exception:
+            # One request must not end the others.
+            logger.exception("a connection of a docker client is closed")
         finally:
             self._writer.close()
 

@@ -13,8 +13,7 @@ from koordinator.base.clock import Clock
 from koordinator.node.grpc_client import GrpcClient
 from koordinator.node.grpc_messages import GrpcError
 from koordinator.runtime_proxy.errors import RuntimeProxyError
-from koordinator.runtime_proxy.hook_points import HookPoint
-from koordinator.runtime_proxy.hook_servers import HookServer, HookServerFolder
+from koordinator.runtime_proxy.hook_servers import HookPoint, HookServer, HookServerFolder
 
 logger = logging.getLogger(__name__)
 

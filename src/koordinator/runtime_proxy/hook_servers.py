@@ -10,18 +10,36 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from koordinator.runtime_proxy.hook_points import HookPoint
+from koordinator.runtime_proxy.errors import RuntimeProxyError
 
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS: Final = 0.5
 _LONGEST_FILE: Final = 1 << 20
 _LONGEST_SOCKET_PATH: Final = 107
+
+
+class HookPoint(StrEnum):
+    """A moment around a call of the container runtime."""
+
+    PRE_RUN_POD_SANDBOX = "PreRunPodSandbox"
+    POST_STOP_POD_SANDBOX = "PostStopPodSandbox"
+    PRE_CREATE_CONTAINER = "PreCreateContainer"
+    PRE_START_CONTAINER = "PreStartContainer"
+    POST_START_CONTAINER = "PostStartContainer"
+    PRE_UPDATE_CONTAINER_RESOURCES = "PreUpdateContainerResources"
+    POST_STOP_CONTAINER = "PostStopContainer"
+
+    @property
+    def method(self) -> str:
+        """The gRPC method of hook servers."""
+        return f"/runtime.v1alpha1.RuntimeHookService/{self.value}Hook"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +60,7 @@ class _File(msgspec.Struct, rename="kebab"):
     runtime_hooks: list[str] | None = None
 
 
-class HookFileError(ValueError):
+class HookFileError(RuntimeProxyError):
     """A file that registers nothing; the text says why."""
 
 

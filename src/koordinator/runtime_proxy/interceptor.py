@@ -24,7 +24,7 @@ from koordinator.node.grpc_messages import UNKNOWN
 from koordinator.runtime_proxy import merging
 from koordinator.runtime_proxy.checkpoints import Checkpoints
 from koordinator.runtime_proxy.hook_dispatcher import HookDispatcher, HookError
-from koordinator.runtime_proxy.hook_points import HookPoint
+from koordinator.runtime_proxy.hook_servers import HookPoint
 from koordinator.runtime_proxy.intercepted_call import CallHandler, Forward, Reject
 from koordinator.runtime_proxy.runtime_client import VERSIONS, RuntimeClient
 

@@ -17,8 +17,7 @@ from koordinator.runtime_proxy.checkpoints import Checkpoints
 from koordinator.runtime_proxy.command_line import Backend, Options
 from koordinator.runtime_proxy.engines import CriEngine, DockerEngine, Engine, EngineError
 from koordinator.runtime_proxy.hook_dispatcher import HookDispatcher
-from koordinator.runtime_proxy.hook_points import HookPoint
-from koordinator.runtime_proxy.hook_servers import POLL_SECONDS, HookServer, HookServerFolder
+from koordinator.runtime_proxy.hook_servers import POLL_SECONDS, HookPoint, HookServer, HookServerFolder
 from koordinator.runtime_proxy.interceptor import SkipLabel
 
 logger = logging.getLogger(__name__)

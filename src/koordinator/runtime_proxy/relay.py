@@ -171,6 +171,7 @@ class Relay:
         headers = dict(self._headers.decode(http2.header_block(data, frame), raw=True))
         stream = frame.stream
         if stream <= self._last_stream:
+            # Its block could not wait for what is held back of the request.
             raise http2.Http2Error("a request with trailers, which gRPC does not have")
         if self._draining:
             return _DROP
