@@ -144,11 +144,15 @@ class ProxyProcess:
         ]
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
-        """Start it, and wait until it serves."""
+    def launch(self) -> None:
+        """Start it; it waits for the runtime."""
         self.socket.unlink(missing_ok=True)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+
+    def start(self) -> None:
+        """Start it, and wait until it serves."""
+        self.launch()
         until(self.socket.exists, 30, f"the proxy serves (see {self.log})")
 
     def kill(self) -> None:
