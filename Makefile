@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 TEST_JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-real check format bench bench-scheduler bench-scheduler-perf manifests picture lock clean
+.PHONY: help setup demo up test test-real check format protobuf bench bench-scheduler bench-scheduler-perf manifests picture lock clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 24
@@ -41,6 +41,9 @@ check: $(STAMP) ## format, lint, strict types, layers, generated files
 
 manifests: $(STAMP) ## write config/, which `koord manifests` prints
 	$(BIN)/python -m koordinator.api.manifests
+
+protobuf: $(STAMP) ## generate the modules of the .proto files
+	$(BIN)/python -m grpc_tools.protoc -Isrc --python_out=src --pyi_out=src src/koordinator/api/protobuf/*.proto
 
 format: $(STAMP) ## rewrite the sources in the project's format
 	$(BIN)/ruff format .

@@ -24,7 +24,8 @@ _SHELLS: Final = frozenset({"sh", "bash", "shell", "console"})
 _ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*=\S*")
 _DRAWING: Final = re.compile("[\u2500-\u257f\u25b2-\u25c4]")
 _PROGRAMS: Final = frozenset(
-    """kubectl koord koord-scheduler koord-manager make pip pipx uv python python3 curl go export cd cp mv mkdir rm cat
+    """kubectl koord koord-scheduler koord-manager koord-runtime-proxy
+    make pip pipx uv python python3 curl go export cd cp mv mkdir rm cat
     openssl git sudo systemctl helm docker kind minikube k3s kubeadm crictl ctr apt apt-get dnf source""".split()  # noqa: SIM905
 )
 """What begins a block without a language that is made of commands; other such blocks are output, files or drawings."""

@@ -6,13 +6,15 @@ Upstream writes ``<subsystem>_<name>`` and starts the help text with the metric'
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, metrics
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from koordinator.base.tallies import Distribution, Tally
+if TYPE_CHECKING:
+    # numpy, with its 13 MiB, is for those who count very often; koord-runtime-proxy does not.
+    from koordinator.base.tallies import Distribution, Tally
 
 # Upstream exports no _created series; they would double the size of every scrape.
 metrics.disable_created_metrics()  # type: ignore[no-untyped-call]
@@ -20,7 +22,7 @@ metrics.disable_created_metrics()  # type: ignore[no-untyped-call]
 Stability = Literal["INTERNAL", "ALPHA", "BETA", "STABLE"]
 
 M = TypeVar("M", Counter, Gauge, Histogram)
-Own = TypeVar("Own", Tally, Distribution)
+Own = TypeVar("Own", "Tally", "Distribution")
 
 DEFAULT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -65,6 +67,8 @@ class Metrics:
         """As ``counter``, for what one event loop counts very often."""
         if not name.endswith("_total"):
             raise ValueError(f"{name}: a counter's name ends in _total")
+        from koordinator.base.tallies import Tally
+
         return self._own(Tally, name, labels, lambda: Tally(name, f"[{stability}] {help_text}", tuple(labels)))
 
     def distribution(
@@ -77,6 +81,8 @@ class Metrics:
         stability: Stability = "ALPHA",
     ) -> Distribution:
         """As ``histogram``, for what one event loop measures very often."""
+        from koordinator.base.tallies import Distribution
+
         text = f"[{stability}] {help_text}"
         return self._own(Distribution, name, labels, lambda: Distribution(name, text, tuple(labels), tuple(buckets)))
 

@@ -1,0 +1,99 @@
+"""Asks hook servers: all that are registered for a hook, in order, each with what the ones before have changed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from google.protobuf.message import DecodeError, Message
+
+from koordinator.base.clock import Clock
+from koordinator.node.grpc_client import GrpcClient
+from koordinator.node.grpc_messages import GrpcError
+from koordinator.runtime_proxy.errors import RuntimeProxyError
+from koordinator.runtime_proxy.hook_servers import HookPoint, HookServer, HookServerFolder
+
+logger = logging.getLogger(__name__)
+
+Q = TypeVar("Q", bound=Message)
+A = TypeVar("A", bound=Message)
+
+
+class HookError(RuntimeProxyError):
+    """A hook server whose errors count has failed: the call must not reach the runtime."""
+
+
+class HookMetrics(Protocol):
+    """Where each request to a hook server is counted."""
+
+    def asked(self, hook: HookPoint, server: HookServer, *, success: bool, seconds: float) -> None:
+        """One request has ended."""
+        ...
+
+
+class HookDispatcher:
+    """Keeps one connection to each registered server."""
+
+    def __init__(self, folder: HookServerFolder, timeout: float, clock: Clock, metrics: HookMetrics) -> None:
+        """``timeout`` is in seconds, for each request to a server."""
+        self._folder = folder
+        self._timeout = timeout
+        self._clock = clock
+        self._metrics = metrics
+        self._clients: dict[Path, GrpcClient] = {}
+
+    def wants(self, hook: HookPoint) -> bool:
+        """Whether any server is registered for a hook."""
+        return bool(self._folder.servers(hook))
+
+    async def before(self, hook: HookPoint, request: Q, answer: type[A], merge: Callable[[Q, A], None]) -> bool:
+        """Ask before a call; ``merge`` takes each answer over into ``request``. Whether any server has answered.
+
+        HookError if a server fails that was registered with the policy Fail.
+        """
+        answered = False
+        for server in self._folder.servers(hook):
+            try:
+                given = answer.FromString(await self._ask(hook, server, request))
+            except (GrpcError, DecodeError) as error:
+                logger.warning("hook server %s, %s: %s", server.name, hook, error)
+                if server.fails:
+                    raise HookError(f"hook server err: {error}") from error
+                continue
+            merge(request, given)
+            answered = True
+        return answered
+
+    async def after(self, hook: HookPoint, request: Message) -> None:
+        """Ask after a call; what is answered changes nothing."""
+        for server in self._folder.servers(hook):
+            try:
+                await self._ask(hook, server, request)
+            except GrpcError as error:
+                logger.warning("hook server %s, %s: %s", server.name, hook, error)
+
+    def close_unused(self) -> None:
+        """Close the connections to servers that are not registered any more."""
+        for path in self._clients.keys() - self._folder.endpoints:
+            self._clients.pop(path).close()
+
+    def close(self) -> None:
+        """Close all connections."""
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
+
+    async def _ask(self, hook: HookPoint, server: HookServer, request: Message) -> bytes:
+        client = self._clients.get(server.endpoint)
+        if client is None:
+            client = self._clients[server.endpoint] = GrpcClient(server.endpoint)
+        started = self._clock.monotonic()
+        success = False
+        try:
+            answer = await client.unary(hook.method, request.SerializeToString(), self._timeout)
+            success = True
+            return answer
+        finally:
+            self._metrics.asked(hook, server, success=success, seconds=self._clock.monotonic() - started)

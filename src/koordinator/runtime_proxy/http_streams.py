@@ -1,0 +1,174 @@
+"""HTTP/1.1 messages on streams, passed on as they are: nothing is collected, each piece goes on when it arrives."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from koordinator.runtime_proxy.errors import RuntimeProxyError
+
+LONGEST_HEAD: Final = 64 << 10
+_PIECE: Final = 64 << 10
+_END: Final = b"\r\n\r\n"
+_BODYLESS: Final = (204, 304)
+
+
+class HttpError(RuntimeProxyError):
+    """A peer does not speak HTTP/1.1 as it should, or has gone in the middle of a message."""
+
+
+class Sink(Protocol):
+    """Where a message goes."""
+
+    def write(self, data: bytes) -> None: ...
+
+    async def drain(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The first line and the headers of a message."""
+
+    line: str
+    headers: tuple[tuple[str, str], ...]
+
+    def get(self, name: str) -> str:
+        """A header's value; "" if there is none."""
+        return next((value for key, value in self.headers if key.lower() == name), "")
+
+    def words(self) -> list[str]:
+        """Those of the first line: method and target, or version and status."""
+        return self.line.split(" ")
+
+    @property
+    def is_chunked(self) -> bool:
+        return "chunked" in self.get("transfer-encoding").lower()
+
+    @property
+    def length(self) -> int | None:
+        """Bytes of the body; None if the head does not say. HttpError if it is not a number."""
+        text = self.get("content-length")
+        if not text:
+            return None
+        if not text.isascii() or not text.isdigit():
+            raise HttpError(f"Content-Length {text!r} is not a number")
+        return int(text)
+
+    def with_body(self, length: int) -> Head:
+        """This head for a body of a known length, which is there already."""
+        dropped = ("content-length", "transfer-encoding", "expect")
+        kept = tuple(header for header in self.headers if header[0].lower() not in dropped)
+        return Head(self.line, (*kept, ("Content-Length", str(length))))
+
+    def encode(self) -> bytes:
+        """As it goes over the wire."""
+        lines = [self.line, *(f"{name}: {value}" for name, value in self.headers), "", ""]
+        return "\r\n".join(lines).encode("latin-1")
+
+
+async def read_head(reader: asyncio.StreamReader) -> Head | None:
+    """The next head; None if the peer has closed the connection before it. HttpError if it is none."""
+    try:
+        data = await reader.readuntil(_END)
+    except asyncio.IncompleteReadError as error:
+        if not error.partial:
+            return None
+        raise HttpError("the connection has ended within the head of a message") from error
+    except asyncio.LimitOverrunError as error:
+        raise HttpError(f"the head of a message is longer than {LONGEST_HEAD} bytes") from error
+    line, *rest = data.removesuffix(_END).decode("latin-1").split("\r\n")
+    headers = [header.partition(":") for header in rest]
+    if len(line.split(" ")) < 2 or any(not colon or not name for name, colon, _ in headers):
+        raise HttpError("not the head of an HTTP message")
+    return Head(line, tuple((name, value.strip()) for name, _, value in headers))
+
+
+def answer_has_no_body(method: str, status: int) -> bool:
+    """Whatever its head says."""
+    return method == "HEAD" or status in _BODYLESS or 100 <= status < 200
+
+
+async def copy_body(head: Head, reader: asyncio.StreamReader, sink: Sink) -> None:
+    """Pass the body on, encoded as it comes; one without a length goes on to the end of its connection."""
+    if head.is_chunked:
+        await _copy_chunks(reader, sink)
+    elif head.length is not None:
+        await _copy_bytes(reader, sink, head.length)
+    else:
+        await copy_all(reader, sink)
+
+
+async def copy_all(reader: asyncio.StreamReader, sink: Sink) -> None:
+    """Pass on what comes until the peer has said all."""
+    while data := await reader.read(_PIECE):
+        sink.write(data)
+        await sink.drain()
+
+
+async def read_body(head: Head, reader: asyncio.StreamReader, longest: int) -> bytes:
+    """All of a body, decoded. HttpError if it is longer than allowed."""
+    collected = _Collected(longest)
+    if head.is_chunked:
+        await _copy_chunks(reader, collected, decoded=True)
+    else:
+        await _copy_bytes(reader, collected, head.length or 0)
+    return bytes(collected.content)
+
+
+class _Collected:
+    def __init__(self, longest: int) -> None:
+        self.content = bytearray()
+        self._longest = longest
+
+    def write(self, data: bytes) -> None:
+        self.content += data
+        if len(self.content) > self._longest:
+            raise HttpError(f"a body of more than {self._longest} bytes")
+
+    async def drain(self) -> None:
+        return
+
+
+async def _copy_bytes(reader: asyncio.StreamReader, sink: Sink, length: int) -> None:
+    while length:
+        data = await reader.read(min(length, _PIECE))
+        if not data:
+            raise HttpError("the connection has ended within a body")
+        length -= len(data)
+        sink.write(data)
+        await sink.drain()
+
+
+async def _copy_chunks(reader: asyncio.StreamReader, sink: Sink, *, decoded: bool = False) -> None:
+    while True:
+        line = await _line(reader)
+        try:
+            size = int(line.partition(b";")[0].strip(), 16)
+        except ValueError as error:
+            raise HttpError(f"{line[:20]!r} is not the size of a chunk") from error
+        if size < 0:
+            raise HttpError("the size of a chunk is below 0")
+        if not decoded:
+            sink.write(line)
+        await _copy_bytes(reader, sink, size)
+        if size:
+            end = await _line(reader)
+        else:
+            # Headers may follow the last chunk; an empty line ends them.
+            end = b""
+            while (trailer := await _line(reader)) != b"\r\n":
+                end += trailer
+            end += trailer
+        if not decoded:
+            sink.write(end)
+            await sink.drain()
+        if not size:
+            return
+
+
+async def _line(reader: asyncio.StreamReader) -> bytes:
+    try:
+        return await reader.readuntil(b"\r\n")
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+        raise HttpError("the connection has ended within a body") from error

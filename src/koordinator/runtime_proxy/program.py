@@ -1,0 +1,144 @@
+"""The running proxy: waits for the container runtime, remembers what it runs, serves kubelet."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from random import Random
+from typing import Final
+
+from koordinator.base.backoff import Backoff, BackoffPolicy
+from koordinator.base.clock import Clock
+from koordinator.base.deadline import unless
+from koordinator.base.loops import Loop, LoopSupervisor
+from koordinator.base.metrics import Metrics
+from koordinator.runtime_proxy.checkpoints import Checkpoints
+from koordinator.runtime_proxy.command_line import Backend, Options
+from koordinator.runtime_proxy.engines import CriEngine, DockerEngine, Engine, EngineError
+from koordinator.runtime_proxy.hook_dispatcher import HookDispatcher
+from koordinator.runtime_proxy.hook_servers import POLL_SECONDS, HookPoint, HookServer, HookServerFolder
+from koordinator.runtime_proxy.interceptor import SkipLabel
+
+logger = logging.getLogger(__name__)
+
+_GRACE: Final = 5.0
+"""Seconds that calls in flight get at the end."""
+_RECOVERY: Final = 10.0
+"""Seconds after which kubelet is served even if the runtime does not list what it runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dependencies:
+    """What a proxy is given."""
+
+    clock: Clock
+    random: Random
+    metrics: Metrics
+
+
+class RuntimeProxy:
+    """Between kubelet and a container runtime."""
+
+    def __init__(self, options: Options, given: Dependencies) -> None:
+        self._options = options
+        self._given = given
+        self._checkpoints = Checkpoints(options.checkpoint_folder)
+        self._folder = HookServerFolder(options.hook_folder)
+        self._hooks = HookDispatcher(self._folder, options.hook_timeout, given.clock, HookRequestMetrics(given.metrics))
+        engine = DockerEngine if options.backend is Backend.DOCKER else CriEngine
+        skip_label = SkipLabel(options.skip_key, options.skip_value)
+        self._engine: Engine = engine(options.runtime, self._hooks, self._checkpoints, skip_label)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Run until ``stop`` is set. ListenError or OSError if a socket or an address cannot be had."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                background = tasks.create_task(self._background(), name="background")
+                if await unless(stop, self._recover()):
+                    await self._serve(stop)
+                background.cancel()
+        finally:
+            self._hooks.close()
+            self._engine.close()
+
+    async def _serve(self, stop: asyncio.Event) -> None:
+        async with asyncio.TaskGroup() as calls:
+            server = self._engine.server(calls)
+            await server.start(self._options.endpoint)
+            await stop.wait()
+            logger.info("koordinator runtime-proxy shutting down")
+            await server.stop(self._options.endpoint, _GRACE)
+
+    async def _background(self) -> None:
+        loops = LoopSupervisor(clock=self._given.clock, random=self._given.random, metrics=self._given.metrics)
+        loops.add(Loop("hook servers", self._scan, POLL_SECONDS, 30.0))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(loops.run(), name="loops")
+            if self._options.metrics.port:
+                tasks.create_task(self._serve_metrics(loops), name="health and metrics")
+
+    async def _serve_metrics(self, loops: LoopSupervisor) -> None:
+        # Its 10 MiB are for those nodes only that ask for it.
+        from koordinator.kube.serving import HealthServer
+
+        listen = self._options.metrics
+        server = HealthServer(self._given.metrics, host=listen.host, port=listen.port)
+        server.health.add("hook-servers", loops.check)
+        server.health.add("container-runtime", self._runtime_check, "readyz", "healthz")
+        await server.run()
+
+    async def _scan(self) -> None:
+        if self._folder.scan():
+            self._hooks.close_unused()
+
+    async def _runtime_check(self) -> str:
+        await self._engine.version()
+        return ""
+
+    async def _recover(self) -> None:
+        """Wait for the runtime, and remember what it runs: what an earlier run has kept, else what the runtime says."""
+        policy = BackoffPolicy(initial=1.0, maximum=30.0, jitter=0.1)
+        backoff = Backoff(policy, self._given.clock, self._given.random)
+        while True:
+            try:
+                logger.info("the container runtime is %s", await self._engine.version())
+                break
+            except EngineError as error:
+                pause = backoff.next()
+                logger.warning("%s; again in %.0fs", error, pause)
+                await self._given.clock.sleep(pause)
+        self._checkpoints.load()
+        # Before kubelet is served, so that its first calls find the hook servers.
+        await self._scan()
+        give_up_at = self._given.clock.monotonic() + _RECOVERY
+        while not await self._remember() and self._given.clock.monotonic() < give_up_at:
+            await self._given.clock.sleep(1.0)
+
+    async def _remember(self) -> bool:
+        try:
+            await self._engine.remember()
+        except EngineError as error:
+            logger.warning("%s", error)
+            return False
+        pods, containers = len(self._checkpoints.pods), len(self._checkpoints.containers)
+        logger.info("%d pods and %d containers are remembered", pods, containers)
+        return True
+
+
+class HookRequestMetrics:
+    """The requests to hook servers."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._requests = metrics.counter(
+            "koord_runtime_proxy_hook_requests_total",
+            "Requests to hook servers",
+            ("hook", "server", "result"),
+        )
+        self._duration = metrics.histogram(
+            "koord_runtime_proxy_hook_duration_seconds", "How long hook servers take for an answer", ("hook",)
+        )
+
+    def asked(self, hook: HookPoint, server: HookServer, *, success: bool, seconds: float) -> None:
+        self._requests.labels(hook.value, server.name, "success" if success else "error").inc()
+        self._duration.labels(hook.value).observe(seconds)

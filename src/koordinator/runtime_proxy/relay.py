@@ -1,0 +1,324 @@
+"""One connection of a client, usually kubelet, and the connection to the container runtime that belongs to it.
+
+Frames pass as they are, so whatever HTTP/2 and gRPC can do (any method, metadata, deadlines, streams, trailers with
+details of a status, pings, windows) works through the relay as it works without. It looks into the header blocks of
+requests for their paths, and takes the requests of a few methods out of the stream to let hooks change them.
+
+Two things make that possible. The stream of an intercepted call is opened at the runtime at once, only its DATA waits:
+the compression of headers is stateful, so their blocks cannot be held back. And the runtime is told to compress headers
+without a table, so that the end of an answer can wait for a hook, and the relay can answer a call by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from hpack import Decoder
+from hpack.exceptions import HPACKError
+
+from koordinator.node import grpc_messages, http2
+from koordinator.runtime_proxy.flow_control import RuntimeWindows
+from koordinator.runtime_proxy.intercepted_call import LONGEST_MESSAGE, CallHandler, InterceptedCall
+
+logger = logging.getLogger(__name__)
+
+_REMEMBERED_REJECTIONS: Final = 1000
+_DROP: Final = b""
+_TOO_LONG: Final = f"koord-runtime-proxy: received message larger than max ({LONGEST_MESSAGE} bytes)"
+
+
+class Interceptor(Protocol):
+    """Decides which calls are intercepted."""
+
+    def handler(self, path: str) -> CallHandler | None:
+        """Who handles one call of a method; None for calls that pass."""
+        ...
+
+
+class Relay:
+    """What arrives on either connection goes into ``from_client`` and ``from_runtime``."""
+
+    def __init__(
+        self,
+        client: asyncio.WriteTransport,
+        runtime: asyncio.WriteTransport,
+        interceptor: Interceptor,
+        tasks: asyncio.TaskGroup,
+        on_idle: Callable[[], None],
+    ) -> None:
+        """``tasks`` outlives the relay: hooks after a call run on when its connection is gone. ``on_idle`` is called
+        after ``drain`` when no stream is open any more."""
+        self._client, self._runtime = client, runtime
+        self._interceptor = interceptor
+        self._tasks = tasks
+        self._on_idle = on_idle
+        self._client_frames = http2.FrameSplitter(preface=True)
+        self._runtime_frames = http2.FrameSplitter(preface=False)
+        self._windows = RuntimeWindows()
+        self._headers = Decoder(max_header_list_size=http2.LONGEST_HEADER_BLOCK)
+        self._answer_headers = Decoder(max_header_list_size=http2.LONGEST_HEADER_BLOCK)
+        self._compression_agreed = False
+        self._calls: dict[int, InterceptedCall] = {}
+        self._rejected: dict[int, None] = {}
+        self._open: set[int] = set()
+        self._last_stream = 0
+        self._draining = False
+
+    # What the two connections call.
+
+    def from_client(self, arrived: bytes) -> None:
+        """Bytes of the client."""
+        self._pass_on(arrived, self._client_frames, self._client_frame, self._runtime)
+
+    def from_runtime(self, arrived: bytes) -> None:
+        """Bytes of the runtime."""
+        self._pass_on(arrived, self._runtime_frames, self._runtime_frame, self._client)
+        if self._draining and self.is_idle:
+            self._on_idle()
+
+    def drain(self) -> None:
+        """Tell the client to open no more streams; those that are open go on."""
+        self._draining = True
+        self._client.write(http2.go_away(self._last_stream, http2.NO_ERROR))
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no stream is open."""
+        return not self._open and not self._calls
+
+    def lost(self) -> None:
+        """One of the connections is gone, so the other is closed when it has got what was written to it."""
+        self._client.close()
+        self._runtime.close()
+        for call in self._calls.values():
+            call.abandoned()
+        self._calls.clear()
+        self._open.clear()
+
+    # What intercepted calls use (``CallStream``).
+
+    def forward(self, stream: int, content: bytes) -> None:
+        if stream in self._calls:
+            self._windows.send(stream, content)
+            self._send_waiting()
+            self._give_credit(all_of_it=True)
+
+    def reject(self, stream: int, code: int, text: str) -> None:
+        if self._calls.pop(stream, None) is None:
+            return
+        block = http2.literal_headers(
+            (
+                (b":status", b"200"),
+                (b"content-type", b"application/grpc"),
+                (b"grpc-status", b"%d" % code),
+                (b"grpc-message", grpc_messages.escape_text(text)),
+            )
+        )
+        self._client.write(http2.frame(http2.HEADERS, http2.END_HEADERS | http2.END_STREAM, stream, block))
+        self._runtime.write(http2.reset(stream, http2.CANCEL))
+        self._forget(stream)
+        self._rejected[stream] = None
+        if len(self._rejected) > _REMEMBERED_REJECTIONS:
+            del self._rejected[next(iter(self._rejected))]
+
+    def release(self, stream: int) -> None:
+        call = self._calls.pop(stream, None)
+        if call is not None:
+            self._client.write(b"".join(call.held))
+            self._forget(stream)
+
+    # Frames.
+
+    def _pass_on(
+        self,
+        arrived: bytes,
+        splitter: http2.FrameSplitter,
+        replacement: Callable[[bytes, http2.Frame], bytes | None],
+        to: asyncio.WriteTransport,
+    ) -> None:
+        """Send on what arrived, with a replacement for some of its frames; None leaves a frame as it is."""
+        try:
+            data, frames = splitter.split(arrived)
+            parts: list[bytes] = []
+            passed = 0
+            for frame in frames:
+                instead = replacement(data, frame)
+                if instead is not None:
+                    parts += (data[passed : frame.start], instead)
+                    passed = frame.end
+        except (http2.Http2Error, HPACKError) as error:
+            self._break(error)
+            return
+        rest = data[passed:] if passed else data
+        to.write(b"".join((*parts, rest)) if parts else rest)
+
+    def _client_frame(self, data: bytes, frame: http2.Frame) -> bytes | None:
+        kind = frame.kind
+        if kind == http2.DATA:
+            return self._request_data(data, frame)
+        if kind == http2.HEADERS:
+            return self._request_headers(data, frame)
+        if kind == http2.RST_STREAM:
+            return self._reset_by_client(frame.stream)
+        if kind == http2.SETTINGS and not frame.flags & http2.ACK:
+            return self._client_settings(data, frame)
+        return None
+
+    def _request_headers(self, data: bytes, frame: http2.Frame) -> bytes | None:
+        headers = dict(self._headers.decode(http2.header_block(data, frame), raw=True))
+        stream = frame.stream
+        if stream <= self._last_stream:
+            # Its block could not wait for what is held back of the request.
+            raise http2.Http2Error("a request with trailers, which gRPC does not have")
+        if self._draining:
+            return _DROP
+        self._last_stream = stream
+        self._open.add(stream)
+        if frame.flags & http2.END_STREAM:
+            return None
+        handler = self._interceptor.handler(headers.get(b":path", b"").decode("latin-1"))
+        if handler is not None:
+            self._calls[stream] = InterceptedCall(stream, handler, self)
+            self._windows.open(stream)
+        return None
+
+    def _request_data(self, data: bytes, frame: http2.Frame) -> bytes | None:
+        stream = frame.stream
+        if stream > self._last_stream:
+            # It came while the relay drains, or is an error that the runtime never gets to see.
+            return _DROP
+        call = self._calls.get(stream)
+        length = http2.payload_length(frame)
+        if call is None and stream not in self._rejected:
+            return None if self._windows.pass_on(length) else self._delay(data, frame)
+        self._windows.take(length)
+        if call is not None:
+            self._collect(call, data, frame)
+        self._give_credit(all_of_it=call is None)
+        return _DROP
+
+    def _collect(self, call: InterceptedCall, data: bytes, frame: http2.Frame) -> None:
+        if not call.add_request(http2.payload(data, frame)):
+            self.reject(frame.stream, grpc_messages.RESOURCE_EXHAUSTED, _TOO_LONG)
+        elif frame.flags & http2.END_STREAM:
+            call.start(self._tasks)
+        elif length := http2.payload_length(frame):
+            self._client.write(http2.window_update(frame.stream, length))
+
+    def _delay(self, data: bytes, frame: http2.Frame) -> bytes:
+        content = http2.payload(data, frame)
+        self._windows.take(http2.payload_length(frame) - len(content))
+        self._windows.delay(frame.stream, content, end_stream=bool(frame.flags & http2.END_STREAM))
+        return _DROP
+
+    def _reset_by_client(self, stream: int) -> bytes | None:
+        call = self._calls.pop(stream, None)
+        self._forget(stream)
+        if call is not None:
+            call.abandoned()
+        return _DROP if stream in self._rejected or stream > self._last_stream else None
+
+    def _client_settings(self, data: bytes, frame: http2.Frame) -> bytes:
+        values = dict(http2.parse_settings(data, frame))
+        if http2.MAX_FRAME_SIZE in values:
+            values[http2.MAX_FRAME_SIZE] = http2.LONGEST_FRAME
+        if not self._compression_agreed or http2.HEADER_TABLE_SIZE in values:
+            values[http2.HEADER_TABLE_SIZE] = 0
+            self._compression_agreed = True
+        return http2.settings(values.items())
+
+    def _runtime_frame(self, data: bytes, frame: http2.Frame) -> bytes | None:
+        kind = frame.kind
+        if kind == http2.WINDOW_UPDATE:
+            return self._window_update(data, frame)
+        if kind == http2.SETTINGS:
+            return None if frame.flags & http2.ACK else self._runtime_settings(data, frame)
+        if kind not in (http2.DATA, http2.HEADERS, http2.RST_STREAM):
+            return None
+        stream = frame.stream
+        if stream in self._rejected:
+            if kind == http2.DATA and (length := http2.payload_length(frame)):
+                self._runtime.write(http2.window_update(0, length))
+            return _DROP
+        is_end = kind == http2.RST_STREAM or frame.flags & http2.END_STREAM
+        call = self._calls.get(stream)
+        if call is not None:
+            return self._answer(call, data, frame, is_end=bool(is_end))
+        if is_end:
+            self._open.discard(stream)
+        return None
+
+    def _answer(self, call: InterceptedCall, data: bytes, frame: http2.Frame, *, is_end: bool) -> bytes | None:
+        """A frame of the answer of an intercepted call; the one that ends it waits until the call releases it."""
+        if not call.is_forwarded:
+            # The runtime does not need the request for its answer: it may not know the method.
+            if is_end:
+                self._calls.pop(frame.stream)
+                call.abandoned()
+                self._forget(frame.stream)
+            return None
+        if frame.kind == http2.DATA:
+            call.add_response(http2.payload(data, frame))
+        if call.held:
+            call.held.append(data[frame.start : frame.end])
+            return _DROP
+        if not is_end:
+            return None
+        call.held.append(data[frame.start : frame.end])
+        call.answered(success=frame.kind == http2.HEADERS and self._is_success(data, frame))
+        return _DROP
+
+    def _is_success(self, data: bytes, frame: http2.Frame) -> bool:
+        trailers = dict(self._answer_headers.decode(http2.header_block(data, frame), raw=True))
+        return trailers.get(b"grpc-status") == b"0"
+
+    def _window_update(self, data: bytes, frame: http2.Frame) -> bytes | None:
+        increment = http2.window_increment(data, frame)
+        if frame.stream:
+            if not self._windows.update_stream(frame.stream, increment):
+                return None
+            self._send_waiting()
+            return _DROP
+        allowed = self._windows.update_connection(increment)
+        self._send_waiting()
+        if allowed == increment:
+            return None
+        return http2.window_update(0, allowed) if allowed else _DROP
+
+    def _runtime_settings(self, data: bytes, frame: http2.Frame) -> bytes:
+        values = dict(http2.parse_settings(data, frame))
+        if http2.MAX_FRAME_SIZE in values:
+            values[http2.MAX_FRAME_SIZE] = http2.LONGEST_FRAME
+        if http2.INITIAL_WINDOW_SIZE in values:
+            self._windows.change_initial(values[http2.INITIAL_WINDOW_SIZE])
+            self._send_waiting()
+        table = values.get(http2.HEADER_TABLE_SIZE, 0)
+        # Never smaller: blocks that the client compressed before it saw the new size may still be on their way.
+        self._headers.max_allowed_table_size = max(self._headers.max_allowed_table_size, table)
+        return http2.settings(values.items())
+
+    # Parts of the above.
+
+    def _send_waiting(self) -> None:
+        if frames := self._windows.sendable():
+            self._runtime.write(b"".join(frames))
+
+    def _give_credit(self, *, all_of_it: bool) -> None:
+        if credit := self._windows.credit(all_of_it=all_of_it):
+            self._client.write(http2.window_update(0, credit))
+
+    def _forget(self, stream: int) -> None:
+        self._open.discard(stream)
+        self._windows.close(stream)
+        self._give_credit(all_of_it=True)
+        if self._draining and self.is_idle:
+            self._on_idle()
+
+    def _break(self, error: Exception) -> None:
+        logger.warning("a connection is closed: %s", error)
+        for transport in (self._client, self._runtime):
+            transport.write(http2.go_away(self._last_stream, http2.PROTOCOL_ERROR))
+        self.lost()

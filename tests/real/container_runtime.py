@@ -1,0 +1,189 @@
+"""A real containerd with an image of busybox, and koord-runtime-proxy before it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+IMAGE = "docker.io/library/busybox:latest"
+NEEDED = ("containerd", "runc", "ctr", "busybox")
+HOW_TO_GET = "apt-get install containerd runc containernetworking-plugins busybox-static: {} is absent"
+
+
+def until(is_so: Callable[[], bool], seconds: float, what: str) -> None:
+    """Wait for a condition."""
+    end = time.monotonic() + seconds
+    while not is_so():
+        assert time.monotonic() < end, f"{what}: not within {seconds:.0f} s"
+        time.sleep(0.05)
+
+
+class ContainerRuntime:
+    """containerd with folders of its own; ``socket`` is where it is served."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.socket = folder / "containerd.sock"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and give it the image."""
+        (self._folder / "cni").mkdir()
+        ipam = {"type": "host-local", "subnet": "10.231.0.0/24", "dataDir": str(self._folder / "ipam")}
+        network = {"cniVersion": "0.4.0", "name": "proxy-test", "plugins": [{"type": "ptp", "ipam": ipam}]}
+        (self._folder / "cni/10.conflist").write_text(json.dumps(network))
+        (self._folder / "containerd.toml").write_text(self._configuration())
+        write_image(self._folder / "image.tar")
+        self._run()
+        subprocess.run(
+            ["ctr", "-a", str(self.socket), "-n", "k8s.io", "images", "import", str(self._folder / "image.tar")],
+            check=True,
+            capture_output=True,
+            timeout=60,
+        )
+
+    def restart(self) -> None:
+        """End it at once, as a crash does, and start it again; containers live on."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait(10)
+        self._run()
+
+    def stop(self) -> None:
+        """End it; containers must be gone by then."""
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait(20)
+        mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+        for mount in sorted((each for each in mounts if each.startswith(f"{self._folder}/")), reverse=True):
+            subprocess.run(["umount", "-l", mount], check=False)
+
+    def _run(self) -> None:
+        with (self._folder / "containerd.log").open("ab") as log:
+            command = ["containerd", "-c", str(self._folder / "containerd.toml")]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        until(self._answers, 30, "containerd answers")
+
+    def _answers(self) -> bool:
+        return (
+            subprocess.run(["ctr", "-a", str(self.socket), "version"], capture_output=True, check=False).returncode == 0
+        )
+
+    def _configuration(self) -> str:
+        return f"""
+version = 2
+root = "{self._folder}/root"
+state = "{self._folder}/state"
+[grpc]
+  address = "{self.socket}"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "registry.k8s.io/pause:3.10"
+  disable_tcp_service = true
+  stream_server_port = "0"
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/usr/lib/cni"
+    conf_dir = "{self._folder}/cni"
+"""
+
+
+def write_image(path: Path) -> None:
+    """An image with busybox and all its applets, under the names of busybox and of the sandboxes' image."""
+    busybox = shutil.which("busybox")
+    assert busybox is not None
+    applets = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split()
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as files:
+        files.add(os.path.realpath(busybox), "bin/busybox")
+        for applet in applets:
+            if applet != "busybox":
+                link = tarfile.TarInfo(f"bin/{applet}")
+                link.type, link.linkname = tarfile.SYMTYPE, "busybox"
+                files.addfile(link)
+    digest = hashlib.sha256(layer.getvalue()).hexdigest()
+    configuration = json.dumps(
+        {
+            "architecture": "amd64",
+            "os": "linux",
+            "config": {"Cmd": ["/bin/sleep", "1000000"], "Env": ["PATH=/bin"]},
+            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
+        }
+    ).encode()
+    name = f"{hashlib.sha256(configuration).hexdigest()}.json"
+    tags = ["registry.k8s.io/pause:3.10", "docker.io/library/pause:latest", IMAGE]
+    manifest = json.dumps([{"Config": name, "RepoTags": tags, "Layers": ["layer.tar"]}]).encode()
+    with tarfile.open(path, "w") as out:
+        for member, content in ((name, configuration), ("layer.tar", layer.getvalue()), ("manifest.json", manifest)):
+            entry = tarfile.TarInfo(member)
+            entry.size = len(content)
+            out.addfile(entry, io.BytesIO(content))
+
+
+class ProxyProcess:
+    """koord-runtime-proxy as a process of its own; ``hooks`` is the folder in which hook servers register."""
+
+    def __init__(self, folder: Path, runtime: Path) -> None:
+        self.socket = folder / "run/proxy.sock"
+        self.hooks = folder / "hooks"
+        self.hooks.mkdir(exist_ok=True)
+        self.log = folder / "proxy.log"
+        self._command = [
+            *(sys.executable, "-m", "koordinator.runtime_proxy.main", f"--koord-runtimeproxy-endpoint={self.socket}"),
+            *(f"--remote-runtime-service-endpoint={runtime}", f"--hook-server-dir={self.hooks}"),
+        ]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def launch(self) -> None:
+        """Start it; it waits for the runtime."""
+        self.socket.unlink(missing_ok=True)
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
+
+    def start(self) -> None:
+        """Start it, and wait until it serves."""
+        self.launch()
+        until(self.socket.exists, 30, f"the proxy serves (see {self.log})")
+
+    def kill(self) -> None:
+        """End it without a chance to do anything."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait(10)
+
+    def stop(self) -> int:
+        """End it with SIGTERM; its exit status."""
+        assert self._process is not None
+        self._process.terminate()
+        return self._process.wait(10)
+
+    def register(self, name: str, endpoint: Path, hooks: tuple[str, ...], policy: str = "Fail") -> None:
+        """Register a hook server."""
+        document = {"remote-endpoint": str(endpoint), "failure-policy": policy, "runtime-hooks": hooks}
+        (self.hooks / name).write_text(json.dumps(document))
+
+
+class CriClient:
+    """crictl on one socket."""
+
+    def __init__(self, crictl: Path, socket: Path) -> None:
+        self._command = [str(crictl), "--runtime-endpoint", f"unix://{socket}", "--timeout", "30s"]
+
+    def __call__(self, *arguments: str) -> str:
+        done = subprocess.run([*self._command, *arguments], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    def document(self, command: str, *arguments: str) -> Any:
+        """What it prints, as JSON."""
+        return json.loads(self(command, "-o", "json", *arguments))

@@ -1,0 +1,127 @@
+"""A real kubelet whose container runtime is koord-runtime-proxy."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.real.container_runtime import HOW_TO_GET, ProxyProcess, until
+from tests.real.hook_server_process import SHARES
+from tests.real.programs import RealPrograms
+
+_REPOSITORY = Path(__file__).resolve().parents[2]
+_NODE = "proxy-node"
+_NAMESPACE = "runtime-proxy"
+_PODS = 30
+_HOOKS = ("PreRunPodSandbox", "PreCreateContainer")
+_KUBELET = """#!/bin/sh
+while [ ! -S {socket} ]; do sleep 0.1; done
+exec {kubelet} "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Node:
+    kubeconfig: Path
+    proxy: ProxyProcess
+
+    def kubectl(self, *arguments: str, given: str = "") -> str:
+        command = ["kubectl", "--kubeconfig", str(self.kubeconfig), *arguments]
+        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=120, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def running(self) -> list[str]:
+        """The UIDs of pods that run."""
+        pods: list[Any] = json.loads(self.kubectl("get", "pods", "-n", _NAMESPACE, "-o", "json"))["items"]
+        return [str(pod["metadata"]["uid"]) for pod in pods if pod["status"]["phase"] == "Running"]
+
+
+@pytest.fixture
+def node(real_programs: RealPrograms, real_cluster: Path) -> Iterator[Node]:
+    """A node, with a hook server that gives each container CPU shares."""
+    shared = Path(os.environ.get("KOORDINATOR_SHARED") or _REPOSITORY.parent / "shared")
+    script = shared / "tools/real-node.sh"
+    if not script.is_file():
+        pytest.skip("there is no program that starts a real node")
+    if os.geteuid() != 0:
+        pytest.skip("a real node needs root")
+    if missing := [program for program in ("containerd", "runc", "gcc") if shutil.which(program) is None]:
+        pytest.skip(HOW_TO_GET.format(missing[0]))
+    with tempfile.TemporaryDirectory(prefix="krp", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        proxy = ProxyProcess(folder, folder / "node/containerd.sock")
+        _link_programs(real_programs.kubernetes, folder / "bin", proxy.socket)
+        environment = {**os.environ, "NODE": _NODE, "KBIN": str(folder / "bin"), "CRI_SOCKET": str(proxy.socket)}
+        hooks = [sys.executable, "-m", "tests.real.hook_server_process", str(folder / "hook.sock"), str(folder / "log")]
+        real = Node(real_cluster, proxy)
+        with subprocess.Popen(hooks, cwd=_REPOSITORY) as hook_server:
+            until((folder / "hook.sock").exists, 30, "the hook server serves")
+            proxy.register("a.json", folder / "hook.sock", _HOOKS)
+            try:
+                proxy.launch()
+                up = [str(script), "up", str(folder / "node"), str(real_cluster)]
+                subprocess.run(up, env=environment, check=True, timeout=120)
+                real.kubectl("create", "namespace", _NAMESPACE)
+                yield real
+            finally:
+                down = [str(script), "down", str(folder / "node")]
+                subprocess.run(down, env=environment, check=False, timeout=120)
+                real.kubectl("delete", "node", _NODE, "--ignore-not-found")
+                real.kubectl("delete", "namespace", _NAMESPACE, "--ignore-not-found", "--wait=false")
+                proxy.stop()
+                hook_server.terminate()
+
+
+def _link_programs(programs: Path, folder: Path, socket: Path) -> None:
+    """The programs of Kubernetes, but kubelet waits for the proxy, as its unit does."""
+    folder.mkdir()
+    for program in programs.iterdir():
+        if program.name != "kubelet":
+            (folder / program.name).symlink_to(program)
+    kubelet = folder / "kubelet"
+    kubelet.write_text(_KUBELET.format(socket=socket, kubelet=programs / "kubelet"))
+    kubelet.chmod(0o755)
+
+
+def _manifest(number: int) -> str:
+    container = {"name": "c", "image": "docker.io/library/pause:latest", "imagePullPolicy": "Never"}
+    return json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": f"p{number}", "namespace": _NAMESPACE},
+            "spec": {
+                "nodeName": _NODE,
+                "hostNetwork": True,
+                "automountServiceAccountToken": False,
+                "terminationGracePeriodSeconds": 0,
+                "containers": [container],
+            },
+        }
+    )
+
+
+def test_thirty_pods_start_while_the_proxy_is_killed(node: Node) -> None:
+    node.kubectl("apply", "-f", "-", given="\n".join(_manifest(number) for number in range(_PODS)))
+    until(lambda: len(node.running()) >= 8, 120, "the first pods run")
+    node.proxy.kill()
+    node.proxy.start()
+    until(lambda: len(node.running()) == _PODS, 120, "all pods run")
+    assert [_shares(uid) for uid in node.running()] == [SHARES] * _PODS
+
+
+def _shares(uid: str) -> int:
+    """Those of the pod's container: sandboxes have the least."""
+    files = Path("/sys/fs/cgroup/cpu/kubepods").glob(f"**/pod{uid}/*/cpu.shares")
+    return max(int(file.read_text()) for file in files)
