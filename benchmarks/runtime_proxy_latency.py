@@ -131,7 +131,7 @@ def _proxies(folder: Path, programs: RealPrograms | None) -> dict[str, list[str]
             f"--remote-runtime-service-endpoint={folder / 'direct'}",
         ]
 
-    ours = [sys.executable, "-m", "koordinator.runtime_proxy.main", f"--hook-server-dir={folder / 'hooks'}"]
+    ours = [sys.executable, "-m", "koordinator.runtime_proxy", f"--hook-server-dir={folder / 'hooks'}"]
     proxies = {"ours": [*ours, *sockets("ours")]}
     if programs is not None and os.geteuid() == 0 and (programs.original / "koord-runtime-proxy").is_file():
         command = " ".join([str(programs.original / "koord-runtime-proxy"), *sockets("original")])

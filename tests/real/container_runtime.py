@@ -139,7 +139,7 @@ class ProxyProcess:
         self.hooks.mkdir(exist_ok=True)
         self.log = folder / "proxy.log"
         self._command = [
-            *(sys.executable, "-m", "koordinator.runtime_proxy.main", f"--koord-runtimeproxy-endpoint={self.socket}"),
+            *(sys.executable, "-m", "koordinator.runtime_proxy", f"--koord-runtimeproxy-endpoint={self.socket}"),
             *(f"--remote-runtime-service-endpoint={runtime}", f"--hook-server-dir={self.hooks}"),
         ]
         self._process: subprocess.Popen[bytes] | None = None

@@ -16,11 +16,11 @@ import pytest
 from koordinator.api.protobuf import cri_pb2 as cri
 from koordinator.base.clock import ManualClock, SystemClock
 from koordinator.base.errors import ConfigurationError
-from koordinator.base.metrics import Metrics
+from koordinator.base.program import Process
 from koordinator.runtime_proxy.command_line import parse_options
 from koordinator.runtime_proxy.errors import ListenError
 from koordinator.runtime_proxy.main import main
-from koordinator.runtime_proxy.program import Dependencies, RuntimeProxy
+from koordinator.runtime_proxy.program import RuntimeProxy
 from koordinator.runtime_proxy.server import prepare_socket
 from tests.runtime_proxy.fake_servers import FakeHookServer, FakeRuntime, call, channel, serving
 from tests.runtime_proxy.proxied import ALL_HOOKS, run
@@ -39,12 +39,12 @@ async def running(folder: Path, clock: Any = None) -> AsyncIterator[asyncio.Even
             f"--hook-server-dir={folder}/hooks",
         ]
     )
-    stop = asyncio.Event()
-    proxy = RuntimeProxy(options, Dependencies(clock or SystemClock(), Random(1), Metrics()))
+    process = Process(clock=clock or SystemClock(), random=Random(1))
+    proxy = RuntimeProxy(options, process)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(proxy.run(stop))
-        yield stop
-        stop.set()
+        tasks.create_task(proxy.run())
+        yield process.stop
+        process.stop.set()
 
 
 async def served(folder: Path) -> Path:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
-from random import Random
 from typing import Final
 
 from koordinator.base.backoff import Backoff, BackoffPolicy
-from koordinator.base.clock import Clock
 from koordinator.base.deadline import unless
+from koordinator.base.lifecycle import Lifecycle
 from koordinator.base.loops import Loop, LoopSupervisor
 from koordinator.base.metrics import Metrics
+from koordinator.base.program import Process
+from koordinator.kube.health import HealthChecks
+from koordinator.kube.servers import Servers
 from koordinator.runtime_proxy.checkpoints import Checkpoints
 from koordinator.runtime_proxy.command_line import Backend, Options
 from koordinator.runtime_proxy.engines import CriEngine, DockerEngine, Engine, EngineError
@@ -28,21 +29,14 @@ _RECOVERY: Final = 10.0
 """Seconds after which kubelet is served even if the runtime does not list what it runs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Dependencies:
-    """What a proxy is given."""
-
-    clock: Clock
-    random: Random
-    metrics: Metrics
-
-
 class RuntimeProxy:
     """Between kubelet and a container runtime."""
 
-    def __init__(self, options: Options, given: Dependencies) -> None:
+    def __init__(self, options: Options, given: Process) -> None:
         self._options = options
         self._given = given
+        self._loops = LoopSupervisor(clock=given.clock, random=given.random, metrics=given.metrics)
+        self._loops.add(Loop("hook servers", self._scan, POLL_SECONDS, 30.0))
         self._checkpoints = Checkpoints(options.checkpoint_folder)
         self._folder = HookServerFolder(options.hook_folder)
         self._hooks = HookDispatcher(self._folder, options.hook_timeout, given.clock, HookRequestMetrics(given.metrics))
@@ -50,43 +44,33 @@ class RuntimeProxy:
         skip_label = SkipLabel(options.skip_key, options.skip_value)
         self._engine: Engine = engine(options.runtime, self._hooks, self._checkpoints, skip_label)
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Run until ``stop`` is set. ListenError or OSError if a socket or an address cannot be had."""
+    async def run(self) -> None:
+        """Run until the process has to end. ListenError or OSError if a socket or an address cannot be had."""
+        health = HealthChecks()
+        health.add("hook-servers", self._loops.check)
+        health.add("container-runtime", self._runtime_check, "readyz", "healthz")
+        servers = Servers(self._given.metrics, self._given.clock)
+        servers.add(self._options.metrics, health=health)
+        lifecycle = Lifecycle(self._given.clock)
+        lifecycle.serve(servers)
+        lifecycle.background("loops", self._loops.run)
+        lifecycle.work("calls", self._recover_and_serve, drain=lambda: _GRACE + 1.0)
         try:
-            async with asyncio.TaskGroup() as tasks:
-                background = tasks.create_task(self._background(), name="background")
-                if await unless(stop, self._recover()):
-                    await self._serve(stop)
-                background.cancel()
+            await lifecycle.run(self._given.stop)
         finally:
             self._hooks.close()
             self._engine.close()
 
-    async def _serve(self, stop: asyncio.Event) -> None:
+    async def _recover_and_serve(self) -> None:
+        stop = self._given.stop
+        if not await unless(stop, self._recover()):
+            return
         async with asyncio.TaskGroup() as calls:
             server = self._engine.server(calls)
             await server.start(self._options.endpoint)
             await stop.wait()
             logger.info("koordinator runtime-proxy shutting down")
             await server.stop(self._options.endpoint, _GRACE)
-
-    async def _background(self) -> None:
-        loops = LoopSupervisor(clock=self._given.clock, random=self._given.random, metrics=self._given.metrics)
-        loops.add(Loop("hook servers", self._scan, POLL_SECONDS, 30.0))
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(loops.run(), name="loops")
-            if self._options.metrics.port:
-                tasks.create_task(self._serve_metrics(loops), name="health and metrics")
-
-    async def _serve_metrics(self, loops: LoopSupervisor) -> None:
-        # Its 10 MiB are for those nodes only that ask for it.
-        from koordinator.kube.serving import HealthServer
-
-        listen = self._options.metrics
-        server = HealthServer(self._given.metrics, host=listen.host, port=listen.port)
-        server.health.add("hook-servers", loops.check)
-        server.health.add("container-runtime", self._runtime_check, "readyz", "healthz")
-        await server.run()
 
     async def _scan(self) -> None:
         if self._folder.scan():
