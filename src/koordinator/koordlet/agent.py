@@ -6,15 +6,14 @@ import asyncio
 import logging
 import os
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
 from random import Random
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.node import Node
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
@@ -39,20 +38,12 @@ from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
 from koordinator.koordlet.metric_cache.sqlite import SQLiteMetricCache
 from koordinator.koordlet.metrics_advisor import MetricsAdvisor
-from koordinator.koordlet.node_metric import (
-    NodeMetricInput,
-    as_merge_patch,
-    measured_pods,
-    node_metric_status,
-    with_forecast,
-)
+from koordinator.koordlet.node_metric_reporter import Measured, NodeMetricReporter
 from koordinator.koordlet.node_snapshot import RecentUsage, SnapshotSources
 from koordinator.koordlet.node_topology.reporter import TopologyReporter, TopologyReporting
 from koordinator.koordlet.periodic_collectors import Observed, PeriodicCollectors
 from koordinator.koordlet.pleg import PodLifecycleEvents
-from koordinator.koordlet.pods import NodePod
 from koordinator.koordlet.policy import EnforcedPolicy
-from koordinator.koordlet.prediction.forecast import Forecast
 from koordinator.koordlet.prediction.server import PredictionServer
 from koordinator.koordlet.qos_manager import COMPONENT, QoSManager, account_for_rounds
 from koordinator.koordlet.resource_metrics import (
@@ -61,13 +52,11 @@ from koordinator.koordlet.resource_metrics import (
     export_reading,
     export_resources,
     export_usage,
-    numa_usage_rows,
-    usage_rows,
 )
 from koordinator.koordlet.states import StatesInformer
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.events import EventBroadcaster
-from koordinator.kube.interface import Client, PatchType
+from koordinator.kube.interface import Client
 from koordinator.kube.servers import Servers
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, detect_driver, detect_version
 from koordinator.node.cgroup_meter import CgroupMeter
@@ -130,6 +119,15 @@ class Dependencies:
     metrics: Metrics
     open_nvml: Callable[[], NVML | Unavailable] = open_nvml
     """Asked for the GPUs of the node, where they are to be measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Observing:
+    """What the reports are made of, beside the metric cache."""
+
+    info: NodeInfo
+    periodic: PeriodicCollectors
+    gpus: Sequence[GPU]
 
 
 class Agent:
@@ -244,8 +242,27 @@ class Agent:
         return nvml
 
     def _add_loops(self, kubelet: Kubelet, layout: CgroupLayout, meter: CgroupMeter, nvml: NVML | None) -> None:
-        options = self._options
-        page_size = os.sysconf("SC_PAGESIZE")
+        observing = self._observe(kubelet, layout, meter, nvml)
+        if self._pages is not None:
+            self._loops.add(Loop("audit", self._keep_audit, _AUDIT_SECONDS, 30.0))
+        if isinstance(self._cache, SQLiteMetricCache):
+            self._loops.add(Loop("metric cache", self._keep_samples, _CACHE_SECONDS, 30.0))
+        timeout = self._options.kubelet.sync_timeout + 1
+        self._loops.add(Loop("kubelet configuration", self._cpu_manager_reader(kubelet), 60.0, timeout))
+        for loop in self._qos_manager(layout, observing.info).loops():
+            self._loops.add(loop)
+        if self._options.topology_interval > 0:
+            self._report_topology_and_devices(kubelet, observing.info, nvml)
+        prediction = PredictionServer(self._options.prediction, self._cache, self.states, self._given.clock)
+        prediction.export(self.metrics)
+        for loop in prediction.loops():
+            self._loops.add(loop)
+        if self._options.report:
+            self._report_node_metric(observing, prediction)
+
+    def _observe(self, kubelet: Kubelet, layout: CgroupLayout, meter: CgroupMeter, nvml: NVML | None) -> _Observing:
+        """Kubelet's pods, then what they use."""
+        options, page_size = self._options, os.sysconf("SC_PAGESIZE")
         gpus = None if nvml is None else GPUCollector(nvml, CgroupReader(layout, page_size))
         info = NodeInfo(options.host, self.metrics, with_huge_pages=options.features.enabled(features.HUGE_PAGE_REPORT))
         advisor = MetricsAdvisor(
@@ -272,40 +289,26 @@ class Agent:
             page_size=page_size,
         )
 
-        async def sync_pods() -> None:
-            await self.states.sync_pods(kubelet, layout)
-
         async def measure() -> None:
             advisor.measure()
 
-        timeout = options.kubelet.sync_timeout
         if options.kubelet.sync_interval > 0:
-            self._loops.add(Loop("pods", sync_pods, options.kubelet.sync_interval, timeout + 1))
+            sync_pods = partial(self.states.sync_pods, kubelet, layout)
+            self._loops.add(Loop("pods", sync_pods, options.kubelet.sync_interval, options.kubelet.sync_timeout + 1))
         for loop in periodic.loops():
             self._loops.add(loop)
-        if self._pages is not None:
-            self._loops.add(Loop("audit", self._keep_audit, _AUDIT_SECONDS, 30.0))
         self._loops.add(Loop("measure", measure, options.collect_interval, 30.0))
-        self._loops.add(Loop("kubelet configuration", self._cpu_manager_reader(kubelet), 60.0, timeout + 1))
-        for loop in self._qos_manager(layout, info).loops():
-            self._loops.add(loop)
-        if isinstance(self._cache, SQLiteMetricCache):
-            self._loops.add(Loop("metric cache", self._keep_samples, _CACHE_SECONDS, 30.0))
-        if options.topology_interval > 0:
-            topology = TopologyReporter(
-                TopologyReporting(
-                    writes=options.features.enabled(features.NODE_TOPOLOGY_REPORT),
-                    asks_kubelet=options.kubelet.query_configuration,
-                ),
-                self._given.client,
-                self.states,
-                info,
-                options.host,
-                kubelet,
-                self._given.clock,
-            )
-            self._loops.add(Loop("node topology", topology.report, options.topology_interval, 30.0))
-        if options.features.enabled(features.ACCELERATORS) and options.topology_interval > 0:
+        return _Observing(info, periodic, () if gpus is None else gpus.gpus)
+
+    def _report_topology_and_devices(self, kubelet: Kubelet, info: NodeInfo, nvml: NVML | None) -> None:
+        options, given = self._options, self._given
+        reporting = TopologyReporting(
+            writes=options.features.enabled(features.NODE_TOPOLOGY_REPORT),
+            asks_kubelet=options.kubelet.query_configuration,
+        )
+        topology = TopologyReporter(reporting, given.client, self.states, info, options.host, kubelet, given.clock)
+        self._loops.add(Loop("node topology", topology.report, options.topology_interval, 30.0))
+        if options.features.enabled(features.ACCELERATORS):
             sources = DeviceSources(
                 options.host,
                 XPUFiles(options.device_files),
@@ -313,28 +316,20 @@ class Agent:
                 with_rdma=options.features.enabled(features.RDMA_DEVICES),
                 only_files=options.only_device_files,
             )
-            devices = DeviceReporter(self._given.client, self.states, sources.take, self._given.clock)
+            devices = DeviceReporter(given.client, self.states, sources.take, given.clock)
             self._loops.add(Loop("devices", devices.report, options.topology_interval, 30.0))
-        prediction = PredictionServer(options.prediction, self._cache, self.states, self._given.clock)
-        prediction.export(self.metrics)
-        for loop in prediction.loops():
-            self._loops.add(loop)
-        if options.report:
-            reporter = NodeMetricReporter(
-                self._given.client,
-                self.states,
-                self._cache,
-                self._given.clock,
-                Measured(
-                    numa_nodes=lambda: [node.number for node in info.numa_memory or ()],
-                    gpus=() if gpus is None else gpus.gpus,
-                    has_cold_pages=lambda: periodic.has_cold_pages,
-                    forecast=prediction.forecast_prod,
-                ),
-            )
-            if options.features.enabled(features.NODE_METRIC_PROM_METRICS):
-                reporter.export(self.metrics)
-            self._loops.add(Loop("node metric", reporter.report_when_due, 1.0, 60.0))
+
+    def _report_node_metric(self, observing: _Observing, prediction: PredictionServer) -> None:
+        measured = Measured(
+            numa_nodes=lambda: [node.number for node in observing.info.numa_memory or ()],
+            gpus=observing.gpus,
+            has_cold_pages=lambda: observing.periodic.has_cold_pages,
+            forecast=prediction.forecast_prod,
+        )
+        reporter = NodeMetricReporter(self._given.client, self.states, self._cache, self._given.clock, measured)
+        if self._options.features.enabled(features.NODE_METRIC_PROM_METRICS):
+            reporter.export(self.metrics)
+        self._loops.add(Loop("node metric", reporter.report_when_due, 1.0, 60.0))
 
     async def _keep_samples(self) -> None:
         if isinstance(self._cache, SQLiteMetricCache):
@@ -454,89 +449,3 @@ def _retentions(options: Options) -> dict[str, Retention]:
         group: Retention(intervals.get(group, options.collect_interval), seconds)
         for group, seconds in _RETENTIONS.items()
     }
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What a report depends on beside the metric cache, as it is at the moment of asking."""
-
-    forecast: Callable[[Sequence[NodePod]], Forecast]
-    numa_nodes: Callable[[], Sequence[int]] = tuple
-    gpus: Sequence[GPU] = ()
-    has_cold_pages: Callable[[], bool] = bool
-
-
-class NodeMetricReporter:
-    """Writes the status of the NodeMetric that koord-manager has made; where there is none, it waits for one."""
-
-    def __init__(
-        self, client: Client, states: StatesInformer, cache: RingMetricCache, clock: Clock, measured: Measured
-    ) -> None:
-        self._client = client
-        self._states = states
-        self._cache = cache
-        self._clock = clock
-        self._measured = measured
-        self._latest: Mapping[str, Any] = {}
-        """The part nodeMetric of the last status that was made."""
-        self._said_absent = False
-        self._last = clock.monotonic()
-        """When the last report that succeeded was due; the first is due an interval after the start."""
-
-    async def report_when_due(self) -> None:
-        """Report if the interval that the NodeMetric asks for has passed since the last report that succeeded.
-
-        Errors are those of the API server; who calls this tries again soon.
-        """
-        now = self._clock.monotonic()
-        if now - self._last < self._states.collect_policy.report_seconds:
-            return
-        await self.report()
-        self._last = now
-
-    def export(self, metrics: AgentMetrics) -> None:
-        """Show what the last report said."""
-        for name, part in (("node", "nodeUsage"), ("system", "systemUsage")):
-            metrics.latest(
-                f"node_metric_{name}_usage",
-                f"the {name} usage reported in the NodeMetric",
-                ("resource", "unit"),
-                lambda part=part: usage_rows(self._latest.get(part, {})),  # type: ignore[misc]
-            )
-            metrics.latest(
-                f"node_metric_numa_{name}_usage",
-                f"the per-NUMA {name} usage reported in the NodeMetric",
-                ("numa_node_id", "resource", "unit"),
-                lambda part=part: numa_usage_rows(self._latest.get("numaUsages", ()), part),  # type: ignore[misc]
-            )
-
-    async def report(self) -> None:
-        """Write the status as of now."""
-        metric = self._states.node_metric
-        if metric is None:
-            if not self._said_absent:
-                logger.warning("nothing is reported: this node has no NodeMetric (koord-manager makes it)")
-                self._said_absent = True
-            return
-        self._said_absent = False
-        slo = self._states.node_slo_spec
-        given = NodeMetricInput(
-            policy=self._states.collect_policy,
-            pods=self._states.pods,
-            host_applications=slo.host_applications if slo else (),
-            numa_nodes=self._measured.numa_nodes(),
-            gpus=self._measured.gpus,
-            has_cold_pages=self._measured.has_cold_pages(),
-        )
-        now = self._clock.now()
-        given = with_forecast(given, self._measured.forecast(measured_pods(self._cache, given, now)))
-        status = node_metric_status(self._cache, given, now)
-        self._latest = status["nodeMetric"]
-        try:
-            await self._client.patch(
-                NODE_METRICS, metric.metadata.name, as_merge_patch(status), PatchType.MERGE, subresource="status"
-            )
-        except ApiStatusError as error:
-            if not error.is_not_found:
-                raise
-            logger.info("the NodeMetric was deleted: nothing to report to")
