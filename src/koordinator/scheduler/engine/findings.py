@@ -256,7 +256,11 @@ class ScoreFindings(Findings):
         return score * self.factor
 
     def judge_one(self, row: int) -> None:
-        score = self.score_of(row)
+        # ``score_of``, without its call: each decision comes by here for each plugin.
+        score = self.plugin.score_one(self.pod, self.state, row)
+        if not self.scales and not 0 <= score <= MAX_NODE_SCORE:
+            raise self._out_of_range(score)
+        score *= self.factor
         if self.values.item(row) != score:
             self.values[row] = score
             self.changed_at = self._columns.version
