@@ -49,7 +49,7 @@ class EnforcedNode:
 
     def start_koordlet(self, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
         environment = {**os.environ, "NODE_NAME": self.name, "agent_mode": "hostMode"}
-        command = [sys.executable, "-m", "koordinator.koordlet.main", f"--kubeconfig={self.kubeconfig}", "--addr=0"]
+        command = [sys.executable, "-m", "koordinator.koordlet", f"--kubeconfig={self.kubeconfig}", "--addr=0"]
         with log.open("ab") as stderr:
             return subprocess.Popen([*command, *arguments], env=environment, stderr=stderr)
 

@@ -115,7 +115,7 @@ def _until(condition: Any, seconds: float) -> None:
 
 def _start(real: RealNode, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "NODE_NAME": _NODE, "agent_mode": "hostMode"}
-    command = [sys.executable, "-m", "koordinator.koordlet.main", f"--kubeconfig={real.kubeconfig}", *arguments]
+    command = [sys.executable, "-m", "koordinator.koordlet", f"--kubeconfig={real.kubeconfig}", *arguments]
     with log.open("wb") as stderr:
         return subprocess.Popen(command, env=environment, stderr=stderr)
 
