@@ -31,6 +31,7 @@ class Migration(EvictPlugin, FilterPlugin):
     """Stands for the plugin that profiles have by default."""
 
     name = "MigrationController"
+    has_controllers = True
 
 
 class OldBatchPods(DeschedulePlugin):
@@ -141,6 +142,16 @@ def test_arguments_of_plugins_that_take_no_part_are_not_completed() -> None:
         ({"nodeSelector": {"matchExpressions": [{"key": "a", "operator": "Is"}]}}, "nodeSelector", "operator"),
         ({"profiles": [{}, {}]}, "profiles[0].name", "descheduler name is needed"),
         ({"profiles": [{"name": "a"}, {"name": "a"}]}, "profiles[1].name", "duplicate profile"),
+        (
+            {"profiles": [{"name": "a"}, {"name": "b"}]},
+            "profiles[1].plugins.evict.enabled[MigrationController]",
+            'profile "a" has it already',
+        ),
+        (
+            {"profiles": [{"name": "a"}, {"name": "b", "plugins": {"evict": DIRECT["evict"]}}]},
+            "profiles[1].plugins.filter.enabled[MigrationController]",
+            'profile "a" has it already',
+        ),
         (
             {"profiles": [{"plugins": {"evict": {"disabled": [{"name": "*"}]}}}]},
             "profiles[0].plugins.evict.enabled",

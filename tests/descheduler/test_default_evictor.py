@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from koordinator.api.codec import convert
+from koordinator.api.pod_migration_job import DeleteOptions
 from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.descheduler.configuration.arguments import make_arguments
 from koordinator.descheduler.default_evictor import DefaultEvictor, DefaultEvictorArgs
@@ -109,8 +111,19 @@ def test_an_eviction_is_bound_to_the_pod_and_told_in_an_event() -> None:
     assert result.evicted
     ((path, body),) = client.evictions
     assert path == "pods/default/web/eviction"
-    assert body["deleteOptions"] == {"preconditions": {"uid": "uid-web"}}
+    assert body["deleteOptions"]["preconditions"] == {"uid": "uid-web"}
     assert events.notes == [("web", "Descheduled", "pod evicted by too hot")]
+
+
+def test_options_of_another_pod_do_not_take_the_eviction_there() -> None:
+    client = EvictingClient()
+    options = convert({"gracePeriodSeconds": 5, "preconditions": {"uid": "uid-other"}}, DeleteOptions)
+    asyncio.run(make_evictor(client, RecordedEvents()).evict(make_pod("web", "a"), "LowNodeLoad", "too hot", options))
+    ((_, body),) = client.evictions
+    assert (body["deleteOptions"]["preconditions"], body["deleteOptions"]["gracePeriodSeconds"]) == (
+        {"uid": "uid-web"},
+        5,
+    )
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from koordinator.api.codec import to_document
 from koordinator.api.component_configuration import Strict
@@ -51,6 +51,7 @@ from koordinator.descheduler.pod_predicates import (
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.event_series import reference_to
 from koordinator.kube.informer import Informer
+from koordinator.kube.pod_eviction import evict
 from koordinator.model.label_selector import SelectorError, compile_selector, parse_selector
 
 logger = logging.getLogger(__name__)
@@ -66,7 +67,6 @@ _DEFAULT_PROTECTIONS: Final = (LOCAL_STORAGE, SYSTEM_CRITICAL, FAILED_BARE, DAEM
 _EXTRA_PROTECTIONS: Final = (CLAIMS, WITHOUT_BUDGET, RESOURCE_CLAIMS)
 _MANDATORY: Final = "Mandatory"
 _OWNER_INDEX: Final = "owner-uid"
-_EVICTION: Final = {"apiVersion": "policy/v1", "kind": "Eviction"}
 
 _Check = Callable[[Pod], str]
 """Returns why the pod may not be evicted, "" when it may."""
@@ -250,11 +250,9 @@ class DefaultEvictor(EvictPlugin, FilterPlugin):
         return refusals
 
     async def evict(self, pod: Pod, plugin: str, reason: str, options: DeleteOptions | None) -> EvictionResult:
-        metadata = pod.metadata
+        given = to_document(options) if options is not None else {}
         try:
-            await self.handle.client.create(
-                PODS, _eviction(pod, options), metadata.namespace, name=metadata.name, subresource="eviction"
-            )
+            await evict(self.handle.client, pod.metadata, given)
         except KubeError as error:
             self._metrics.count("error", plugin, pod)
             return EvictionResult(False, _failure(pod, error))
@@ -373,17 +371,6 @@ def _is_covered(pod: Pod, budgets: Informer[PodDisruptionBudget]) -> bool:
         if selector.matches(pod.metadata.labels):
             return True
     return False
-
-
-def _eviction(pod: Pod, options: DeleteOptions | None) -> dict[str, Any]:
-    """Bound to the uid, so that it cannot hit another pod of that name."""
-    given = to_document(options) if options is not None else {}
-    preconditions = {"uid": pod.metadata.uid, **given.get("preconditions", {})}
-    return {
-        **_EVICTION,
-        "metadata": {"name": pod.metadata.name, "namespace": pod.metadata.namespace},
-        "deleteOptions": {**given, "preconditions": preconditions},
-    }
 
 
 def _failure(pod: Pod, error: KubeError) -> str:

@@ -155,6 +155,9 @@ class Plugin:
 
     name: ClassVar[str] = ""
     args_type: ClassVar[type[Any] | None] = None
+    has_controllers: ClassVar[bool] = False
+    """Whether ``run`` works on objects of the whole cluster: only one profile may have such a plugin, since those of
+    two would carry out the same work."""
 
     def __init__(self, args: Any, handle: Handle) -> None:
         self.args = args

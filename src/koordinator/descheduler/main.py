@@ -139,11 +139,5 @@ def _servers(
 
 def _add_configuration(configuration: Configuration, server: HealthServer) -> None:
     """``/configz``: the configuration in force, as the original serves it."""
-    from aiohttp import web
-
-    document = {"componentconfig": yaml.safe_load(write_configuration(configuration))}
-
-    async def handle(request: web.Request) -> web.StreamResponse:
-        return web.json_response(document)
-
-    server.add_route("/configz", handle)
+    document = yaml.safe_load(write_configuration(configuration))
+    server.add_configuration(lambda: document)

@@ -1,8 +1,10 @@
-"""Makes a pod leave: tells it why by a condition, deletes it, and tries again for a while where that fails."""
+"""Makes a pod leave: by the Eviction API, or by its deletion, which tells it why by a condition and is tried again for
+a while where that fails."""
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from random import Random
 from typing import Any, Final
 
@@ -18,6 +20,24 @@ logger = logging.getLogger(__name__)
 
 _RETRY: Final = BackoffPolicy(initial=0.2, maximum=5.0)
 _TRIES: Final = 8
+
+
+def delete_options(pod: ObjectMeta, options: Mapping[str, Any]) -> dict[str, Any]:
+    """DeleteOptions (meta/v1) for this very pod: no namesake is hit, whatever uid ``options`` name."""
+    preconditions = {**(options.get("preconditions") or {}), "uid": pod.uid}
+    return {**options, "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+
+
+async def evict(client: Client, pod: ObjectMeta, options: Mapping[str, Any]) -> None:
+    """Ask for the pod's eviction, which heeds disruption budgets; ``options`` are those of the deletion. Raises what
+    the client raises: 429 for a budget that allows none."""
+    eviction = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod.name, "namespace": pod.namespace},
+        "deleteOptions": delete_options(pod, options),
+    }
+    await client.create(PODS, eviction, pod.namespace, name=pod.name, subresource="eviction")
 
 
 class PodDeleter:

@@ -321,3 +321,16 @@ def test_the_third_failure_of_a_pod_stands() -> None:
 def _fail_jobs(bench: Bench) -> None:
     for name in list(bench.cluster.objects[POD_MIGRATION_JOBS.plural]):
         bench.cluster.change(POD_MIGRATION_JOBS, name, phase="Failed", reason="Unschedulable", message="no room")
+
+
+def test_a_selector_that_cannot_be_read_does_not_keep_a_node_cordoned() -> None:
+    bench = Bench()
+    bench.create(confirmState="WaitForConfirm")
+    bench.play(4)
+    bench.edit(podSelector={"matchExpressions": [{"key": "app", "operator": "Like", "values": ["web"]}]})
+    bench.play(1)
+    assert bench.node["spec"].get("unschedulable")
+    bench.edit(confirmState="Aborted")
+    bench.play(2)
+    assert bench.status()["phase"] == "Aborted"
+    assert not bench.node["spec"].get("unschedulable")

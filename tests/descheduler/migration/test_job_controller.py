@@ -410,3 +410,45 @@ def test_a_job_that_is_deleted_while_it_is_carried_out_is_let_go() -> None:
 
 def _reference(name: str) -> dict[str, str]:
     return {"namespace": "default", "name": name}
+
+
+@pytest.mark.parametrize(
+    ("template", "field"),
+    [
+        ({"metadata": "mine"}, "metadata"),
+        ({"metadata": {"name": 5}}, "metadata.name"),
+        ({"metadata": {"labels": []}}, "metadata.labels"),
+        ({"spec": []}, "spec"),
+        ({"spec": {"template": "pod"}}, "spec.template"),
+        ({"spec": {"template": {"spec": 1}}}, "spec.template.spec"),
+        ({"spec": {"template": {"spec": {"affinity": "none"}}}}, "spec.template.spec.affinity"),
+    ],
+)
+def test_a_template_of_another_shape_fails_the_job_and_names_the_field(template: Any, field: str) -> None:
+    bench = Bench()
+    scene.job(bench.cluster, "web-a", reservationOptions={"template": template})
+    bench.reconcile()
+    assert bench.at == ("Failed", "", "FailedCreateReservation")
+    assert f"spec.reservationOptions.template.{field} is" in bench.cluster.status()["message"]
+
+
+@pytest.mark.parametrize(
+    "template", [{"metadata": None, "spec": None}, {"spec": {"template": {"spec": None}}}, {"metadata": {"name": None}}]
+)
+def test_nulls_in_a_template_are_what_is_absent(template: Any) -> None:
+    bench = Bench()
+    scene.job(bench.cluster, "web-a", reservationOptions={"template": template})
+    bench.reconcile()
+    assert bench.at == ("Running", "ReservationCreated", "")
+
+
+def test_a_grace_period_beyond_all_time_is_waited_for() -> None:
+    bench = Bench()
+    bench.pod["spec"]["terminationGracePeriodSeconds"] = 2**63 - 1
+    bench.cluster.put(PODS, bench.pod)
+    scene.job(bench.cluster, "web-a")
+    bench.evict_after_scheduling()
+    bench.reconcile()
+    bench.advance(100)
+    assert bench.reconcile() is not None
+    assert len(bench.cluster.evicted) == 1

@@ -222,3 +222,64 @@ def test_a_deployment_of_another_uid_is_not_the_workload() -> None:
     spec = {"replicas": 4}
     bench.cluster.put(DEPLOYMENTS, {"metadata": {"namespace": "default", "name": "web", "uid": "new"}, "spec": spec})
     assert "expectedReplicas" in bench.refusals()
+
+
+@pytest.mark.parametrize(
+    ("listed", "scale"),
+    [
+        (None, {"metadata": {"uid": "c"}, "spec": {"replicas": 3}}),
+        ({"resources": "many"}, {"metadata": {"uid": "c"}, "spec": {"replicas": 3}}),
+        ({"resources": [{"kind": "Rollout"}]}, {"metadata": {"uid": "c"}, "spec": {"replicas": 3}}),
+        ({"resources": [{"name": "rollouts", "kind": "Rollout"}]}, None),
+        ({"resources": [{"name": "rollouts", "kind": "Rollout"}]}, {"metadata": {"uid": "c"}, "spec": None}),
+        (
+            {"resources": [{"name": "rollouts", "kind": "Rollout"}]},
+            {"metadata": {"uid": "c"}, "spec": {"replicas": "three"}},
+        ),
+    ],
+)
+def test_a_scale_of_another_shape_ends_no_round_of_arbitration(listed: Any, scale: Any) -> None:
+    bench = Bench()
+    owner = {"apiVersion": "example.com/v1", "kind": "Rollout", "name": "c", "uid": "c", "controller": True}
+    bench.change(metadata={"ownerReferences": [owner]})
+    root = "/apis/example.com/v1"
+    bench.cluster.scales[root] = listed
+    bench.cluster.scales[f"{root}/namespaces/default/rollouts/c/scale"] = scale
+    scene.job(bench.cluster, "web-a", "of another kind", passed=False)
+    scene.job(bench.cluster, "web-b", "of a Deployment", passed=False)
+    bench.cluster.deliver()
+    asyncio.run(bench.plugin.arbitrator.arbitrate())
+    passed = "descheduler.koordinator.sh/passed-arbitration"
+    assert passed in bench.cluster.job("of a Deployment")["metadata"]["annotations"]
+
+
+def test_what_was_written_and_never_seen_is_forgotten() -> None:
+    bench = Bench(maxMigratingPerNode=0)
+    assert bench.evict("web-a").evicted
+    asyncio.run(bench.cluster.clock.advance(61))
+    assert bench.evict("web-b").evicted
+    (latest,) = bench.plugin.controller._cluster._written
+    assert latest == bench.jobs[-1]["metadata"]["name"]
+
+
+def test_a_job_that_fails_unexpectedly_does_not_keep_others_from_being_let_through() -> None:
+    bench = Bench()
+    bench.cluster.fault = lambda verb, path, done: RuntimeError("unexpected") if path.endswith("/first") else None
+    scene.job(bench.cluster, "web-a", "first", passed=False)
+    scene.job(bench.cluster, "web-b", "second", passed=False)
+    bench.cluster.deliver()
+    asyncio.run(bench.plugin.arbitrator.arbitrate())
+    assert "descheduler.koordinator.sh/passed-arbitration" in bench.cluster.job("second")["metadata"]["annotations"]
+
+
+def test_a_job_of_a_date_beyond_all_time_does_not_keep_others_from_being_scavenged() -> None:
+    bench = Bench()
+    for name in ("first", "second"):
+        scene.job(bench.cluster, "web-a", name, ttl="1s")
+    odd = bench.cluster.job("first")
+    odd["metadata"]["creationTimestamp"] = "9999-12-31T23:59:59Z"
+    bench.cluster.put(POD_MIGRATION_JOBS, odd)
+    bench.cluster.deliver()
+    asyncio.run(bench.cluster.clock.advance(400))
+    asyncio.run(bench.plugin.scavenger.scavenge())
+    assert [job["metadata"]["name"] for job in bench.jobs] == ["first"]

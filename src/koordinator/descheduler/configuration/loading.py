@@ -94,6 +94,7 @@ def resolve(document: Mapping[str, Any], root: str, catalogue: Catalogue) -> Con
         resolved, remarks = _profile(profile, decoded, f"{root}profiles[{index}]", catalogue)
         profiles.append(resolved)
         warnings += remarks
+    _check_controllers(profiles, root)
     return Configuration(
         decoded,
         tuple(profiles),
@@ -187,6 +188,24 @@ def _profile(
         raise ConfigurationError(f"{path}.plugins.evict.enabled", list(points["evict"]), text)
     arguments, remarks = _arguments(profile, plugins, document, path, catalogue)
     return ProfileConfiguration(profile, points, plugins, arguments), remarks
+
+
+def _check_controllers(profiles: Sequence[ProfileConfiguration], root: str) -> None:
+    """A plugin with controllers is in one profile at most; by default all profiles have MigrationController."""
+    owners: dict[str, str] = {}
+    for index, profile in enumerate(profiles):
+        for name, plugin in profile.plugins.items():
+            if not plugin.has_controllers:
+                continue
+            if name in owners:
+                point = next(point for point, names in profile.points.items() if name in names)
+                where = f"{root}profiles[{index}].plugins.{point}.enabled[{name}]"
+                text = (
+                    f'only one profile can have plugin "{name}", and profile "{owners[name]}" has it already: '
+                    f"both would do the same work; disable it at {point} and name another one"
+                )
+                raise ConfigurationError(where, name, text)
+            owners[name] = profile.document.name
 
 
 def _merged(point: str, plugins: Plugins | None) -> tuple[str, ...]:

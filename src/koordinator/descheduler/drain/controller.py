@@ -51,6 +51,8 @@ logger = logging.getLogger(__name__)
 
 _PERIOD: Final = 3.0
 _DEADLINE: Final = 120.0
+_UNREADABLE: Final = 60.0
+"""Seconds until a DrainNode whose selector cannot be read is looked at again: its time to live may have passed."""
 _DAY: Final = 24 * 3600.0
 _BY_DRAIN_NODE: Final = "drain node"
 _ACTIVE: Final = ("", drains.PENDING, drains.RUNNING, drains.COMPLETE)
@@ -106,14 +108,14 @@ class DrainController:
         if drain is None:
             return None
         facts = self._facts(drain)
+        rules = PodRules(drain.spec, self._scheduler_names, self._refuse)
         try:
-            rules = PodRules(drain.spec, self._scheduler_names, self._refuse)
+            plan = decide(drain, facts, rules, self._clock.now())
         except SelectorError as error:
             self._recorder.event(
                 reference_to(DRAIN_NODES, drain), "Warning", "InvalidPodSelector", "Drain", f"spec.podSelector: {error}"
             )
-            return None
-        plan = decide(drain, facts, rules, self._clock.now())
+            return _UNREADABLE
         await self._carry_out(drain, plan)
         is_over = plan.status.phase == drains.ABORTED and not drain.spec.ttl
         return None if is_over and not plan.actions else _PERIOD

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import cached_property
 from typing import Final
 
 from koordinator.api.codec import DecodeError, decode
@@ -13,7 +14,7 @@ from koordinator.api.pod import Pod, is_finished
 from koordinator.api.pod_migration_job import RESERVATION_FIRST
 from koordinator.descheduler.drain.plan import MIGRATION_POLICY
 from koordinator.descheduler.pod_predicates import is_mirror, is_of_daemon_set, is_static
-from koordinator.model.label_selector import compile_selector
+from koordinator.model.label_selector import CompiledSelector, compile_selector
 
 _MODES: Final = (MIGRATE_DIRECTLY, WAIT_FIRST)
 Refuse = Callable[[Pod, DrainNodeSpec], Sequence[str]]
@@ -24,14 +25,17 @@ class PodRules:
     """The rules of one DrainNode."""
 
     def __init__(self, spec: DrainNodeSpec, scheduler_names: Sequence[str], refuse: Refuse) -> None:
-        """Raises SelectorError for a pod selector that cannot be used."""
         self._spec = spec
         self._scheduler_names = scheduler_names
         self._refuse = refuse
-        self._selector = compile_selector(spec.pod_selector) if spec.pod_selector is not None else None
+
+    @cached_property
+    def _selector(self) -> CompiledSelector | None:
+        return compile_selector(self._spec.pod_selector) if self._spec.pod_selector is not None else None
 
     def concerns(self, pod: Pod) -> bool:
-        """Whether the drain has anything to do with the pod."""
+        """Whether the drain has anything to do with the pod. Raises SelectorError for a pod selector that cannot be
+        used; only this does, so that a drain with one can still be given up."""
         if is_mirror(pod) or is_static(pod) or is_of_daemon_set(pod) or is_finished(pod):
             return False
         return self._selector is None or self._selector.matches(pod.metadata.labels)

@@ -73,6 +73,9 @@ class Arbitrator:
                 await self._treat(job, pods.get(job.metadata.name))
             except KubeError as error:
                 logger.warning("migration job %s waits on: %s", job.metadata.name, error)
+            except Exception:
+                # One job that nobody has thought of must not keep all others from going on.
+                logger.exception("migration job %s waits on", job.metadata.name)
 
     async def _next_arrival(self) -> None:
         """Wait for a new job, or for the next round over those that were not let through."""

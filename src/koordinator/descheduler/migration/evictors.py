@@ -21,6 +21,7 @@ from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.event_series import reference_to
 from koordinator.kube.events import EventRecorder
 from koordinator.kube.interface import Client, PatchType
+from koordinator.kube.pod_eviction import delete_options, evict
 
 _DEADLINE: Final = 20.0
 """Seconds for one request: the client waits by itself where a server says for how long."""
@@ -99,17 +100,12 @@ class PodEvictor:
             await self._annotate(pod, _soft_eviction(self._clock.now(), options, trigger, reason))
             return
         metadata = pod.metadata
-        body = _options_for(pod, options)
+        given: dict[str, Any] = to_document(options) if options is not None else {}
         if policy == DELETE:
-            await self._client.raw("DELETE", PODS.path(metadata.namespace, metadata.name), encode(body))
-            return
-        eviction = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"namespace": metadata.namespace, "name": metadata.name},
-            "deleteOptions": body,
-        }
-        await self._client.create(PODS, eviction, metadata.namespace, name=metadata.name, subresource="eviction")
+            body = encode(delete_options(metadata, given))
+            await self._client.raw("DELETE", PODS.path(metadata.namespace, metadata.name), body)
+        else:
+            await evict(self._client, metadata, given)
 
     async def _annotate(self, pod: Pod, value: str) -> None:
         patch = {"metadata": {"uid": pod.metadata.uid, "annotations": {annotation_keys.SOFT_EVICTION: value}}}
@@ -121,13 +117,6 @@ class PodEvictor:
                     raise
             else:
                 return
-
-
-def _options_for(pod: Pod, options: DeleteOptions | None) -> dict[str, Any]:
-    """The delete options, with the uid of the pod as a precondition."""
-    document: dict[str, Any] = to_document(options) if options is not None else {}
-    preconditions = {**document.get("preconditions", {}), "uid": pod.metadata.uid}
-    return {**document, "apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
 
 
 def _soft_eviction(now: datetime, options: DeleteOptions | None, trigger: str, reason: str) -> str:

@@ -73,6 +73,10 @@ class KnownCluster:
 
     def remember(self, job: PodMigrationJob) -> None:
         """The job as the API server has answered it to a write."""
+        oldest = self._clock.monotonic() - _LONGEST_LAG
+        gone = [name for name, (_, at) in self._written.items() if at <= oldest and self.job_informer.get(name) is None]
+        for name in gone:
+            self.forget(name)
         cached = self.job_informer.get(job.metadata.name)
         if cached is None or is_older(cached.metadata.resource_version, job.metadata.resource_version):
             self._written[job.metadata.name] = job, self._clock.monotonic()

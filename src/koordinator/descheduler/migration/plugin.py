@@ -48,6 +48,7 @@ class MigrationController(FilterPlugin, EvictPlugin):
 
     name: ClassVar[str] = "MigrationController"
     args_type: ClassVar[type[Any] | None] = MigrationControllerArgs
+    has_controllers: ClassVar[bool] = True
 
     def __init__(self, args: MigrationControllerArgs, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -15,6 +16,24 @@ from koordinator.base.durations import format_duration
 from koordinator.descheduler.migration.job_facts import CREATED_BY, is_unschedulable
 
 _CLAIMS: Final = ("persistentVolumeClaim", "ephemeral")
+_AFFINITY: Final = "spec.template.spec.affinity"
+_REQUIRED: Final = f"{_AFFINITY}.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
+_SHAPES: Final[Mapping[str, tuple[type, str]]] = {
+    "metadata": (dict, "an object"),
+    "metadata.name": (str, "a text"),
+    "metadata.labels": (dict, "an object"),
+    "spec": (dict, "an object"),
+    "spec.template": (dict, "an object"),
+    "spec.template.spec": (dict, "an object"),
+    "spec.template.spec.volumes": (list, "a list"),
+    _AFFINITY: (dict, "an object"),
+    f"{_AFFINITY}.nodeAffinity": (dict, "an object"),
+    _REQUIRED: (dict, "an object"),
+    f"{_REQUIRED}.nodeSelectorTerms": (list, "a list"),
+}
+"""What is read of a template, parents first; the API server has no schema for it."""
+_SHOWN: Final = 100
+"""Characters of a value that is refused."""
 
 
 def reservation_name(job: PodMigrationJob) -> str:
@@ -23,20 +42,53 @@ def reservation_name(job: PodMigrationJob) -> str:
     if options is not None and options.reservation_ref is not None and options.reservation_ref.name:
         return options.reservation_ref.name
     template = options.template if options is not None else None
-    named: str = (template or {}).get("metadata", {}).get("name", "")
-    return named or job.metadata.uid
+    metadata = (template or {}).get("metadata")
+    named = metadata.get("name") if isinstance(metadata, dict) else None
+    return named if named and isinstance(named, str) else job.metadata.uid
+
+
+def template_problem(job: PodMigrationJob) -> str:
+    """Why no Reservation can be made of the job's template; "" if one can, or if it has none."""
+    options = job.spec.reservation_options
+    template = (options.template if options is not None else None) or {}
+    for path, (expected, allowed) in _SHAPES.items():
+        value = _at(template, path)
+        if value is not None and not isinstance(value, expected):
+            return _refused(path, value, allowed)
+    for path in ("spec.template.spec.volumes", f"{_REQUIRED}.nodeSelectorTerms"):
+        for index, each in enumerate(_at(template, path) or []):
+            if not isinstance(each, dict):
+                return _refused(f"{path}[{index}]", each, "an object")
+            fields = each.get("matchFields")
+            if fields is not None and not isinstance(fields, list):
+                return _refused(f"{path}[{index}].matchFields", fields, "a list")
+    return ""
+
+
+def _refused(path: str, value: Any, allowed: str) -> str:
+    return f"spec.reservationOptions.template.{path} is {repr(value)[:_SHOWN]}; expected is {allowed}"
+
+
+def _at(template: Document, path: str) -> Any:
+    """What is there; None if it or a parent is absent or null."""
+    value: Any = template
+    for name in path.split("."):
+        if value is None:
+            return None
+        value = value.get(name)
+    return value
 
 
 def reservation_for(
     job: PodMigrationJob, pod: Pod, document: Document, now: datetime, *, without_claims: bool = False
 ) -> Document:
-    """The Reservation to create: the job's template, completed by the pod.
+    """The Reservation to create: the job's template, in which there is no ``template_problem``, completed by the pod.
 
     ``document`` is all of ``pod``, also what we do not know of it. ``without_claims`` leaves out volumes that would
     have to be claimed (the feature gate DisablePVCReservation)."""
     options = job.spec.reservation_options
     made: Document = copied(options.template) if options is not None and options.template else {}
-    metadata, spec = made.setdefault("metadata", {}), made.setdefault("spec", {})
+    metadata, spec = affinity_member(made, "metadata"), affinity_member(made, "spec")
     metadata["name"] = reservation_name(job)
     metadata["labels"] = {
         **(metadata.get("labels") or {}),
@@ -48,7 +100,7 @@ def reservation_for(
     spec["allocateOnce"] = True
     if spec.get("ttl") is None and spec.get("expires") is None and job.spec.ttl:
         spec["ttl"] = format_duration(job.spec.ttl)
-    _keep_off(pod.spec.node_name, spec["template"].setdefault("spec", {}), without_claims=without_claims)
+    _keep_off(pod.spec.node_name, affinity_member(spec["template"], "spec"), without_claims=without_claims)
     return {"apiVersion": RESERVATIONS.api_version, "kind": RESERVATIONS.name, "metadata": metadata, "spec": spec}
 
 

@@ -56,12 +56,13 @@ class Scavenger:
         """One pass; what fails is tried again in the next."""
         now = self._clock.now()
         for job in self._cluster.jobs():
-            if not is_over(job, now):
-                continue
             try:
-                await self._remove(job)
+                if is_over(job, now):
+                    await self._remove(job)
             except KubeError as error:
                 logger.warning("migration job %s could not be scavenged: %s", job.metadata.name, error)
+            except Exception:
+                logger.exception("migration job %s could not be scavenged", job.metadata.name)
 
     async def _remove(self, job: PodMigrationJob) -> None:
         options = job.spec.reservation_options

@@ -60,10 +60,13 @@ from koordinator.descheduler.migration.plan import (
     Snapshot,
     WriteStatus,
 )
+from koordinator.descheduler.migration.reservation_template import template_problem
 
 REQUEUE: Final = 3.0
 """Seconds between two looks at a job that waits for somebody else."""
 _DEFAULT_GRACE: Final = 30
+_LONGEST_GRACE: Final = 100 * 365 * 86400
+"""Seconds; the API server takes grace periods that no point in time is as far away as."""
 _EVICTION_MARGIN: Final = timedelta(seconds=30)
 """So long after its grace period a pod that is still there, and not on its way out, is evicted again."""
 
@@ -180,8 +183,10 @@ def _create_reservation(migration: _Migration) -> Plan:
         return Plan((PatchJob({"spec": {"reservationOptions": {"reservationRef": reference}}}),), (event,))
     if pod is None:
         return _missing_pod(job)
-    if not _has_owners(job, pod):
+    problem = template_problem(job)
+    if not problem and not _has_owners(job, pod):
         problem = "the Pod has no controller that room could be kept for; use the mode EvictDirectly"
+    if problem:
         return _failed(job, jobs.FAILED_CREATE_RESERVATION, f"Failed to create Reservation caused by {problem}")
     return Plan((CreateReservation(),))
 
@@ -189,7 +194,7 @@ def _create_reservation(migration: _Migration) -> Plan:
 def _has_owners(job: PodMigrationJob, pod: Pod) -> bool:
     options = job.spec.reservation_options
     template = options.template if options is not None else None
-    given = template.get("spec", {}).get("owners") if template else None
+    given = (template.get("spec") or {}).get("owners") if template else None
     return bool(given) or is_unschedulable(pod) or controller_of(pod.metadata) is not None
 
 
@@ -289,7 +294,7 @@ def _must_evict_again(migration: _Migration, pod: Pod, policy: str, last: PodMig
     else:
         grace = _grace_period(migration, pod)
     since = max((each for each in (last.last_probe_time, last.last_transition_time) if each), default=None)
-    return since is None or migration.now - since >= timedelta(seconds=grace) + _EVICTION_MARGIN
+    return since is None or migration.now - since >= timedelta(seconds=min(grace, _LONGEST_GRACE)) + _EVICTION_MARGIN
 
 
 def _grace_period(migration: _Migration, pod: Pod) -> int:

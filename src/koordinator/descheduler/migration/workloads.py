@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from koordinator.api.codec import decode_any
-from koordinator.api.meta import OwnerReference, controller_of
+from koordinator.api.codec import DecodeError, decode
+from koordinator.api.meta import Object, OwnerReference, WireStruct, controller_of
 from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
@@ -22,6 +22,23 @@ from koordinator.kube.interface import Client
 FRESH: Final = 30.0
 """Seconds for which an answer about a scale is good enough for a filter; the arbitrator asks more often."""
 _FORGET: Final = 600.0
+
+
+class _ScaleSpec(WireStruct):
+    replicas: int = 0
+
+
+class _Scale(Object):
+    spec: _ScaleSpec = _ScaleSpec()
+
+
+class _Resource(WireStruct):
+    name: str = ""
+    kind: str = ""
+
+
+class _ResourceList(WireStruct):
+    resources: list[_Resource] = []
 
 
 class WorkloadUnknownError(KoordinatorError):
@@ -125,7 +142,7 @@ class Workloads:
             workload = await self._scale(controller, namespace)
         except ApiStatusError as error:
             workload, problem = (_NONE, "") if error.is_not_found else (None, str(error))
-        except (KubeError, WorkloadUnknownError) as error:
+        except (KubeError, WorkloadUnknownError, DecodeError) as error:
             problem = str(error)
         return _Answer(workload, problem, self._clock.monotonic())
 
@@ -133,21 +150,20 @@ class Workloads:
         plural = await self._plural(controller)
         root = _root(controller.api_version)
         path = f"{root}/namespaces/{namespace}/{plural}/{controller.name}/scale"
-        scale = decode_any(await self._client.raw("GET", path))
-        metadata = scale.get("metadata", {})
-        if metadata.get("uid") != controller.uid:
+        scale = decode(await self._client.raw("GET", path), _Scale)
+        metadata = scale.metadata
+        if metadata.uid != controller.uid:
             return _NONE
-        replicas = scale.get("spec", {}).get("replicas", 0)
-        return Workload(int(replicas), (controller.uid,), bool(metadata.get("deletionTimestamp")))
+        return Workload(scale.spec.replicas, (controller.uid,), metadata.deletion_timestamp is not None)
 
     async def _plural(self, controller: OwnerReference) -> str:
         """The name of the kind in paths, from the server's discovery."""
         key = (controller.api_version, controller.kind)
         if key not in self._plurals:
-            listed = decode_any(await self._client.raw("GET", _root(controller.api_version)))
-            for each in listed.get("resources") or []:
-                if "/" not in each["name"]:
-                    self._plurals[controller.api_version, each["kind"]] = each["name"]
+            listed = decode(await self._client.raw("GET", _root(controller.api_version)), _ResourceList)
+            for each in listed.resources:
+                if each.name and "/" not in each.name:
+                    self._plurals[controller.api_version, each.kind] = each.name
         if key not in self._plurals:
             raise WorkloadUnknownError(f"the API server has no kind {controller.kind} in {controller.api_version}")
         return self._plurals[key]
