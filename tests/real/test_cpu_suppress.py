@@ -152,13 +152,11 @@ def test_a_batch_pod_is_held_down_within_two_seconds_and_released(
         before = _quota()
         _signal(online, signal.SIGCONT)
         seconds = until(lambda: _quota() <= before - 30_000, 10)
-        held = _READER.cpu_usage(_BEST_EFFORT)
         _signal(online, signal.SIGSTOP)
         print(f"{before} -> {_quota()} us after {seconds:.2f} s")  # noqa: T201
         low = _quota()
         until(lambda: _quota() > low, 10)
         assert seconds <= 2.0
-        assert _READER.cpu_usage(_BEST_EFFORT) >= held
         _set_policy(node, enable=False)
         until(lambda: _quota() == NO_LIMIT, 5)
     finally:

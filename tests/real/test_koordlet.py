@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,8 +19,8 @@ import pytest
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.cgroup_reader import CgroupReader
 from tests.free_ports import free_ports
+from tests.real.real_node import EnforcedNode, real_node
 
-_REPOSITORY = Path(__file__).resolve().parents[2]
 _NODE = "koordlet-node"
 _PODS = 5
 _BEST_EFFORT = Path("/sys/fs/cgroup/cpu/kubepods/besteffort/cpu.cfs_quota_us")
@@ -30,48 +28,16 @@ _WINDOW = 60
 """Seconds that a report averages over."""
 
 
-@dataclass(frozen=True)
-class RealNode:
-    kubeconfig: Path
-
-    def kubectl(self, *arguments: str, given: str = "") -> str:
-        command = ["kubectl", "--kubeconfig", str(self.kubeconfig), *arguments]
-        done = subprocess.run(command, input=given, capture_output=True, text=True, timeout=60, check=False)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def get(self, *arguments: str) -> Any:
-        return json.loads(self.kubectl("get", *arguments, "-o", "json"))
-
-
 @pytest.fixture(scope="module")
-def node(real_cluster: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealNode]:
+def node(real_cluster: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnforcedNode]:
     """A node with pods, of which one burns as much CPU as its quota of a tenth of a CPU gives it."""
-    shared = Path(os.environ.get("KOORDINATOR_SHARED") or _REPOSITORY.parent / "shared")
-    script = shared / "tools/real-node.sh"
-    if not script.is_file():
-        pytest.skip("there is no program that starts a real node")
-    if os.geteuid() != 0:
-        pytest.skip("a real node needs root")
-    if missing := [program for program in ("containerd", "runc", "gcc") if shutil.which(program) is None]:
-        pytest.skip(f"apt-get install containerd runc containernetworking-plugins gcc: {missing[0]} is absent")
-    folder = tmp_path_factory.mktemp("node")
-    environment = {**os.environ, "NODE": _NODE}
-    real = RealNode(real_cluster)
-    try:
-        subprocess.run([str(script), "up", str(folder), str(real_cluster)], env=environment, check=True, timeout=120)
-        real.kubectl("apply", "-f", str(_REPOSITORY / "config/crd"))
-        real.kubectl("create", "namespace", "koordlet-test")
+    with real_node(real_cluster, tmp_path_factory.mktemp("node"), _NODE, "koordlet-test") as real:
         real.kubectl("apply", "-f", "-", given="\n".join(_manifest(number) for number in range(_PODS)))
         # What suppression by quota writes.
         _until(_BEST_EFFORT.is_file, 60)
         _BEST_EFFORT.write_text("10000")
         _until(lambda: len(_running(real)) == _PODS, 60)
         yield real
-    finally:
-        subprocess.run([str(script), "down", str(folder)], env=environment, check=False, timeout=120)
-        real.kubectl("delete", "node", _NODE, "--ignore-not-found")
-        real.kubectl("delete", "namespace", "koordlet-test", "--ignore-not-found", "--wait=false")
 
 
 def _manifest(number: int) -> str:
@@ -101,7 +67,7 @@ def _manifest(number: int) -> str:
     )
 
 
-def _running(real: RealNode) -> list[dict[str, Any]]:
+def _running(real: EnforcedNode) -> list[dict[str, Any]]:
     pods = real.get("pods", "-n", "koordlet-test")["items"]
     return [pod for pod in pods if pod["status"]["phase"] == "Running"]
 
@@ -113,14 +79,14 @@ def _until(condition: Any, seconds: float) -> None:
         time.sleep(0.5)
 
 
-def _start(real: RealNode, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
+def _start(real: EnforcedNode, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "NODE_NAME": _NODE, "agent_mode": "hostMode"}
     command = [sys.executable, "-m", "koordinator.koordlet", f"--kubeconfig={real.kubeconfig}", *arguments]
     with log.open("wb") as stderr:
         return subprocess.Popen(command, env=environment, stderr=stderr)
 
 
-def test_the_report_agrees_with_the_kernels_counters(node: RealNode, tmp_path: Path) -> None:
+def test_the_report_agrees_with_the_kernels_counters(node: EnforcedNode, tmp_path: Path) -> None:
     metric = {
         "apiVersion": "slo.koordinator.sh/v1alpha1",
         "kind": "NodeMetric",
@@ -181,7 +147,7 @@ def host_application() -> Iterator[str]:
 
 
 def test_metrics_of_best_effort_pods_and_host_applications(
-    node: RealNode, host_application: str, tmp_path: Path
+    node: EnforcedNode, host_application: str, tmp_path: Path
 ) -> None:
     applications = [{"name": host_application, "qos": "LS", "priority": "koord-prod"}]
     slo = {
@@ -229,7 +195,7 @@ def _scraped(port: int, path: str, seen: list[dict[str, float]]) -> list[dict[st
     return seen
 
 
-def test_a_new_pod_is_noticed_though_kubelet_would_be_asked_in_an_hour(node: RealNode, tmp_path: Path) -> None:
+def test_a_new_pod_is_noticed_though_kubelet_would_be_asked_in_an_hour(node: EnforcedNode, tmp_path: Path) -> None:
     (port,) = free_ports(1)
     log = tmp_path / "koordlet.log"
     agent = _start(node, log, f"--addr=127.0.0.1:{port}", "--kubelet-sync-interval=1h")
@@ -251,7 +217,7 @@ def test_a_new_pod_is_noticed_though_kubelet_would_be_asked_in_an_hour(node: Rea
         assert agent.wait(10) == 0, log.read_text()
 
 
-def test_the_audit_log_over_http(node: RealNode, tmp_path: Path) -> None:
+def test_the_audit_log_over_http(node: EnforcedNode, tmp_path: Path) -> None:
     """What is recorded, tests of the parts that record it say; here, that it is served."""
     (tmp_path / "audit.log").write_text('{"type":"node","reason":"first"}\n{"type":"node","reason":"second"}\n')
     (port,) = free_ports(1)

@@ -13,6 +13,7 @@ from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
 from koordinator.koordlet.audit.log import AuditEvent, AuditLog
 from koordinator.koordlet.qos.eviction import EvictionPlan, EvictionRound, Victim
+from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.events import EventRecorder
 from koordinator.kube.interface import Client
 
@@ -52,19 +53,33 @@ class Evictor:
         round_ = EvictionRound(plan.tasks, self.evicted(present))
         gone: list[Victim] = []
         while (victim := round_.next_victim()) is not None:
-            if await self._evict(victim):
+            if victim.usage.pod.uid in self._evicted_at:
+                # Another feature's loop has evicted it since this round began.
                 round_.evicted(victim)
+                continue
+            try:
+                await self._evict(victim)
                 gone.append(victim)
+            except ApiStatusError as error:
+                # 429: a disruption budget allows no more of its pods to go; the next candidate is asked instead.
+                if not (error.is_not_found or error.is_conflict):
+                    continue
+            except KoordinatorError:
+                # Nobody answered: nobody would for the next candidate, and this eviction may have happened.
+                break
+            # It goes, or has gone by itself: a pod made anew under its name has used nothing of what was measured.
+            round_.evicted(victim)
         return gone
 
-    async def _evict(self, victim: Victim) -> bool:
+    async def _evict(self, victim: Victim) -> None:
+        """Raises what the client raises, once it is told on the pod."""
         pod = victim.usage.pod.pod.metadata
         reason = f"trigger by koordlet feature {victim.feature}"
         message = f"evict Pod:{pod.namespace}/{pod.name}, reason: evicted, message: {reason}, kill pod: {pod.name}"
         self._evicted_at[pod.uid] = self._given.clock.monotonic()
         if self._observe_only:
             logger.info("observe only: %s (%s)", message, victim.reason)
-            return True
+            return
         body = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -75,15 +90,14 @@ class Evictor:
         try:
             await self._given.client.create(PODS, body, pod.namespace, name=pod.name, subresource="eviction")
         except KoordinatorError as error:
-            # 429: a disruption budget allows no more of its pods to go; the next candidate is asked instead.
-            del self._evicted_at[pod.uid]
+            # The other loop may have forgotten it, if its snapshot did not have the pod any more.
+            self._evicted_at.pop(pod.uid, None)
             logger.warning("%s: %s", message, error)
             self._given.events.event(regarding, "Warning", "evictPodFail", "Evicting", f"{message}, error {error}")
-            return False
+            raise
         logger.info("%s (%s)", message, victim.reason)
         self._given.events.event(regarding, "Warning", "evictPodSuccess", "Evicting", message)
         if self._given.audit is not None:
             event = AuditEvent(type="pod", namespace=pod.namespace, name=pod.name, reason="evicted", message=message)
             self._given.audit.record(event, 0)
         self._given.on_evicted(victim)
-        return True

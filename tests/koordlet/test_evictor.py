@@ -1,0 +1,136 @@
+"""The evictor: what it asks of the API server, and what it does with each answer."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+
+from koordinator.base.clock import ManualClock
+from koordinator.koordlet.evictor import Evictor, EvictorDependencies
+from koordinator.koordlet.qos.eviction import EvictionPlan, Feature, Inputs, Victim, plan
+from koordinator.kube.errors import ApiStatusError, TransportError
+from koordinator.kube.events import EventRecorder
+from tests.koordlet.qos.qos_fixtures import GIB, pod_usage, snapshot, suppression
+from tests.kube.fake_client import MemoryClient, as_client, conflict, not_found
+
+PRESENT = frozenset({"uid-a", "uid-b"})
+
+
+@dataclass
+class Recorded:
+    """The events of pods, as (reason, UID)."""
+
+    events: list[tuple[str, str]] = field(default_factory=list)
+
+    def event(self, regarding: Any, type_: str, reason: str, action: str, note: str) -> None:
+        self.events.append((reason, regarding.uid))
+
+
+class Bench:
+    """An evictor whose client fails for the names in ``failures``."""
+
+    def __init__(self, *, observe_only: bool = False) -> None:
+        self.client, self.clock, self.recorded = MemoryClient(), ManualClock(), Recorded()
+        self.failures: dict[str, Exception] = {}
+        self.counted: list[Victim] = []
+        self.client.before = self._before
+        events = cast("EventRecorder", self.recorded)
+        given = EvictorDependencies(as_client(self.client), self.clock, events, None, self.counted.append)
+        self.evictor = Evictor(given, observe_only=observe_only)
+
+    async def _before(self, verb: str, name: str) -> None:
+        await asyncio.sleep(0)
+        if name in self.failures:
+            raise self.failures[name]
+
+    @property
+    def asked(self) -> list[str]:
+        return [name for _, name, _ in self.client.calls]
+
+    def carry_out(self) -> list[str]:
+        return _names(asyncio.run(self.evictor.carry_out(_plan(), PRESENT)))
+
+
+def _names(victims: list[Victim]) -> list[str]:
+    return [victim.usage.pod.pod.metadata.name for victim in victims]
+
+
+def _plan(used: float = 48.0) -> EvictionPlan:
+    """At 48 GiB one of the two pods is enough, the larger one is ``a``; at 54 GiB both have to go."""
+    pods = (pod_usage("a", "BE", memory=6.0 * GIB), pod_usage("b", "BE", memory=5.0 * GIB))
+    policy = suppression(memoryEvictThresholdPercent=70)
+    return plan(Inputs(snapshot(policy=policy, pods=pods, node_memory=used * GIB)), [Feature.BE_MEMORY])
+
+
+def _refused() -> ApiStatusError:
+    return ApiStatusError(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")
+
+
+def test_what_a_budget_refuses_is_followed_by_the_next_candidate_and_told_on_the_pod() -> None:
+    bench = Bench()
+    bench.failures["a"] = _refused()
+    assert bench.carry_out() == ["b"]
+    assert bench.recorded.events == [("evictPodFail", "uid-a"), ("evictPodSuccess", "uid-b")]
+
+
+def test_an_eviction_names_the_pods_uid() -> None:
+    bench = Bench()
+    bench.carry_out()
+    assert [body["deleteOptions"] for _, _, body in bench.client.calls] == [{"preconditions": {"uid": "uid-a"}}]
+
+
+def test_an_evicted_pod_that_is_still_there_is_not_evicted_again_and_counts() -> None:
+    bench = Bench()
+    assert bench.carry_out() == ["a"]
+    assert bench.carry_out() == []
+    assert bench.asked == ["a"]
+
+
+def test_two_rounds_at_a_time_evict_a_pod_once() -> None:
+    bench = Bench()
+
+    async def both() -> list[list[Victim]]:
+        return await asyncio.gather(*(bench.evictor.carry_out(_plan(54.0), PRESENT) for _ in range(2)))
+
+    assert [_names(gone) for gone in asyncio.run(both())] == [["a"], ["b"]]
+    assert bench.asked == ["a", "b"]
+
+
+def test_a_pod_that_vanishes_while_its_eviction_fails_ends_no_round() -> None:
+    bench = Bench()
+    bench.failures["a"] = _refused()
+
+    async def both() -> list[Victim]:
+        round_ = asyncio.create_task(bench.evictor.carry_out(_plan(), PRESENT))
+        await asyncio.sleep(0)
+        bench.evictor.evicted(())
+        return await round_
+
+    assert _names(asyncio.run(both())) == ["b"]
+
+
+@pytest.mark.parametrize("error", [not_found("a"), conflict("a")], ids=["gone", "made anew"])
+def test_no_other_pod_pays_for_one_that_has_gone_by_itself(error: ApiStatusError) -> None:
+    bench = Bench()
+    bench.failures["a"] = error
+    assert bench.carry_out() == []
+    assert bench.asked == ["a"]
+    assert bench.counted == []
+
+
+def test_a_server_that_does_not_answer_is_asked_once_in_a_round() -> None:
+    bench = Bench()
+    bench.failures = {name: TransportError("refused") for name in "ab"}
+    assert bench.carry_out() == []
+    assert bench.asked == ["a"]
+    bench.failures = {}
+    assert bench.carry_out() == ["a"]
+
+
+def test_who_only_observes_evicts_nobody() -> None:
+    bench = Bench(observe_only=True)
+    bench.carry_out()
+    assert (bench.asked, bench.recorded.events, bench.counted) == ([], [], [])
