@@ -351,7 +351,7 @@ class Agent:
             given.clock,
             reassert_seconds=options.enforcement.reassert_interval,
             observe_only=options.enforcement.observe_only,
-            on_round=account_for_rounds(self.metrics, self.audit),
+            on_round=account_for_rounds(self.metrics, self.audit, observe_only=options.enforcement.observe_only),
         )
         sources = SnapshotSources(
             states=self.states,

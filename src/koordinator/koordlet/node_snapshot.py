@@ -16,7 +16,7 @@ from koordinator.koordlet.metric_cache.kinds import MetricKind
 from koordinator.koordlet.metric_cache.samples import MetricCache, NoSamplesError, Samples
 from koordinator.koordlet.pods import NodePod
 from koordinator.koordlet.policy import EnforcedPolicy
-from koordinator.koordlet.qos.class_resctrl import Resctrl
+from koordinator.koordlet.qos.class_resctrl import GROUP_NAMES, Resctrl
 from koordinator.koordlet.qos.eviction import BestEffortCPU
 from koordinator.koordlet.qos.snapshot import BestEffortCgroups, ContainerUsage, PodUsage, Snapshot
 from koordinator.koordlet.states import StatesInformer
@@ -25,7 +25,7 @@ from koordinator.node.cgroup_layout import CgroupLayout
 from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.cpu_topology import CPUTopology, read_basic_info
 from koordinator.node.errors import FileError, Unavailable
-from koordinator.node.host import Host, exists, read_text
+from koordinator.node.host import Host, exists, list_folder, read_text
 from koordinator.node.kernel_files import CPU_QUOTA, CPUSET, Target
 
 _LATEST_INTERVALS = 2
@@ -176,6 +176,7 @@ def read_resctrl(host: Host, layout: CgroupLayout, snapshot: Snapshot) -> Resctr
     try:
         mask = int(read_text(f"{host.sys_fs}/resctrl/info/L3/cbm_mask"), 16)
         caches = tuple(resctrl.read_schemata(host).l3_masks)
+        groups = GROUP_NAMES & set(list_folder(f"{host.sys_fs}/resctrl"))
     except (FileError, ValueError):
         return None
     reader = CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
@@ -187,4 +188,4 @@ def read_resctrl(host: Host, layout: CgroupLayout, snapshot: Snapshot) -> Resctr
             with suppress(FileError):
                 found.update(reader.tasks(container.cgroup))
         tasks[usage.pod.uid] = frozenset(found)
-    return Resctrl(mask, caches, read_basic_info(host, None).vendor, tasks)
+    return Resctrl(mask, caches, read_basic_info(host, None).vendor, tasks, groups)

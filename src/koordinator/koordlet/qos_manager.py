@@ -189,8 +189,11 @@ def _suppressed(figures: Mapping[str, float]) -> list[tuple[tuple[str, ...], flo
     return [(("cpuset",), figures["cpus"])] if "cpus" in figures else []
 
 
-def account_for_rounds(metrics: AgentMetrics, audit: AuditLog | None) -> Callable[[Round], None]:
-    """What records every write of an executor: in the audit log, and how long it took in the metrics."""
+def account_for_rounds(
+    metrics: AgentMetrics, audit: AuditLog | None, *, observe_only: bool = False
+) -> Callable[[Round], None]:
+    """What records every write of an executor: in the audit log, and how long it took in the metrics. What would have
+    been written is none."""
     durations = metrics.internal.distribution(
         f"{PREFIX}resource_update_duration_milliseconds",
         "time duration of resource update, in milliseconds",
@@ -199,6 +202,8 @@ def account_for_rounds(metrics: AgentMetrics, audit: AuditLog | None) -> Callabl
     )
 
     def account(finished: Round) -> None:
+        if observe_only:
+            return
         for written in finished.written:
             kind = written.verdict.target.file.root.value
             durations.labels(kind, "success").observe(written.seconds * 1000)

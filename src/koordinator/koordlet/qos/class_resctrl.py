@@ -29,31 +29,38 @@ _GROUPS: Final = {
     QoSClass.LS: "LS",
     QoSClass.BE: "BE",
 }
+GROUP_NAMES: Final = frozenset(_GROUPS.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Resctrl:
-    """What the machine has: the mask of all ways, its caches by number, the CPU's vendor, and tasks by pod UID."""
+    """What the machine has: the mask of all ways, its caches by number, the CPU's vendor, tasks by pod UID, and which
+    groups there are."""
 
     ways_mask: int
     caches: tuple[int, ...]
     vendor: str
     tasks: Mapping[str, frozenset[int]]
+    groups: frozenset[str] = frozenset()
 
 
 def decide(snapshot: Snapshot, resctrl: Resctrl | None, *, is_enabled: bool = True) -> Decision:
-    """Schemata of the groups, and which tasks belong to each. ``resctrl`` is None where the machine has none."""
+    """Schemata of the groups, and which tasks belong to each. ``resctrl`` is None where the machine has none. With the
+    gate off, groups that are there get the whole of both, and none is made."""
     strategy = snapshot.policy.resource_qos_strategy if snapshot.policy is not None else None
     if strategy is None or resctrl is None:
         return Decision(None, "the NodeSLO is not known, or the machine has no resctrl")
+    if not is_enabled:
+        released = [wish for group in sorted(GROUP_NAMES & resctrl.groups) for wish in _schemata(group, None, resctrl)]
+        return Decision(tuple(released), "the gate RdtResctrl is off")
     classes = {"LSR": strategy.lsr_class, "LS": strategy.ls_class, "BE": strategy.be_class}
     wishes: list[Wish] = []
     switched_on: set[str] = set()
     for group, class_ in classes.items():
         config = class_.resctrl_qos if class_ is not None else None
-        if config is not None and config.enable and is_enabled:
+        if config is not None and config.enable:
             switched_on.add(group)
-        wishes += _schemata(group, config if is_enabled else None, resctrl)
+        wishes += _schemata(group, config, resctrl)
     for group in sorted(switched_on):
         tasks = frozenset(
             task
@@ -73,12 +80,13 @@ def _schemata(group: str, config: ResctrlQoS | None, resctrl: Resctrl) -> list[W
         start = config.cat_range_start_percent or 0
         end = 100 if config.cat_range_end_percent is None else config.cat_range_end_percent
         percent = 100 if config.mba_percent is None else config.mba_percent
+    priority = Priority.RELEASE if config is None else Priority.POLICY
     reason = f"{start} to {end} percent of the cache, {percent} percent of the bandwidth"
     wishes: list[Wish] = []
     for part, share in (("L3", ways(resctrl.ways_mask, start, end)), ("MB", bandwidth(percent, resctrl.vendor))):
         if share is not None:
             value = tuple((cache, share) for cache in sorted(resctrl.caches))
-            wishes.append(Wish(OWNER, Target(RESCTRL_SCHEMATA, group, part), value, reason, Priority.POLICY))
+            wishes.append(Wish(OWNER, Target(RESCTRL_SCHEMATA, group, part), value, reason, priority))
     return wishes
 
 
@@ -95,5 +103,5 @@ def bandwidth(percent: int, vendor: str) -> int | None:
     if not 0 < percent <= 100:
         return None
     if vendor == AMD:
-        return _AMD_UNLIMITED if percent == 100 else _AMD_SCALE * percent // 100 or 1
+        return _AMD_UNLIMITED if percent == 100 else max(_AMD_SCALE * percent // 100, 1)
     return -(-percent // 10) * 10

@@ -21,6 +21,7 @@ from koordinator.koordlet.executor.wishes import Priority, Wish
 from koordinator.koordlet.qos.eviction import request
 from koordinator.koordlet.qos.snapshot import Decision, PodUsage, Snapshot
 from koordinator.model.pod_requests import pod_limits, pod_requests
+from koordinator.model.slo_configuration.field_ranges import range_errors
 from koordinator.model.slo_configuration.quality_of_service_defaults import NEUTRAL_MEMORY_QOS, RECOMMENDED_MEMORY_QOS
 from koordinator.node.cgroup_layout import CgroupLayout
 from koordinator.node.kernel_files import (
@@ -84,6 +85,9 @@ def pod_config(pod: Pod, strategy: ResourceQoSStrategy) -> tuple[MemoryQoS | Non
     try:
         given = decode(text, _PodMemoryQoS)
     except DecodeError:
+        return base, Priority.POLICY
+    if range_errors(given, given, ""):
+        # The sums of the classes above are made of these numbers: one pod must not spoil them for others.
         return base, Priority.POLICY
     if given.policy == "none":
         return NEUTRAL_MEMORY_QOS, Priority.POD
@@ -195,7 +199,8 @@ def _page_cache(config: MemoryQoS, limit: int) -> tuple[tuple[KernelFile, int | 
     if size is None and config.page_cache_limit_percent is not None and limit:
         size = limit * config.page_cache_limit_percent // 100
     if size is None:
-        return ()
+        return () if config.page_cache_enable is None else ((PAGE_CACHE_ENABLE, int(config.page_cache_enable)),)
+    # The kernel takes no more than the limit of all memory.
     size = min(size, limit) if limit else size
     enabled = size > 0 if config.page_cache_enable is None else config.page_cache_enable
     return (

@@ -1,0 +1,149 @@
+"""Memory QoS: what each file gets, and from where."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from koordinator.koordlet.executor.wishes import Priority, Wish
+from koordinator.koordlet.qos.memory_qos import decide
+from koordinator.koordlet.qos.snapshot import PodUsage
+from koordinator.node.kernel_files import (
+    MEMORY_HIGH,
+    MEMORY_LOW,
+    MEMORY_MIN,
+    MEMORY_OOM_GROUP,
+    MEMORY_PRIORITY,
+    MEMORY_USE_PRIORITY_OOM,
+    MEMORY_WATERMARK_MIN_ADJUSTMENT,
+    MEMORY_WATERMARK_RATIO,
+    MEMORY_WATERMARK_SCALE,
+    PAGE_CACHE_ENABLE,
+    PAGE_CACHE_SIZE,
+    PAGE_CACHE_SYNC,
+    UNLIMITED,
+    KernelFile,
+)
+from tests.koordlet.qos.qos_fixtures import GIB, LAYOUT, node, pod_usage, policy, snapshot
+
+
+def pod(name: str = "web", qos: str = "LS", **given: Any) -> PodUsage:
+    defaults: dict[str, Any] = {"requests": {"memory": "1Gi"}, "limits": {"memory": "2Gi"}}
+    return pod_usage(name, qos, **(defaults | given))
+
+
+def annotated(**fields: Any) -> PodUsage:
+    return pod(annotations={"koordinator.sh/memoryQOS": json.dumps(fields)})
+
+
+def wishes(*pods: PodUsage, **memory: Any) -> list[Wish]:
+    strategy = {"lsClass": {"memoryQOS": {"enable": True, **memory}}}
+    decided = decide(
+        snapshot(policy=policy(resourceQOSStrategy=strategy), pods=pods, node=node(memory=8 * GIB)), LAYOUT
+    )
+    assert decided.wishes is not None
+    return list(decided.wishes)
+
+
+def values(found: list[Wish], file: KernelFile, folder: str) -> list[Any]:
+    return [wish.value for wish in found if wish.target.file is file and wish.target.folder == folder]
+
+
+def of(found: list[Wish], file: KernelFile, usage: PodUsage) -> tuple[list[Any], list[Any]]:
+    """The pod's values, and those of its container."""
+    return values(found, file, usage.pod.cgroup), values(found, file, usage.pod.containers[0].cgroup)
+
+
+def test_protection_is_a_part_of_the_request_and_low_never_less_than_min() -> None:
+    web = pod()
+    found = wishes(web, minLimitPercent=50, lowLimitPercent=25)
+    assert of(found, MEMORY_MIN, web) == ([GIB // 2], [GIB // 2])
+    assert of(found, MEMORY_LOW, web) == ([GIB // 2], [GIB // 2])
+
+
+@pytest.mark.parametrize(
+    ("limits", "percent", "expected"),
+    [
+        ({"memory": "2Gi"}, 80, GIB + GIB * 80 // 100),
+        ({}, 50, GIB + 7 * GIB * 50 // 100),
+        ({"memory": "2Gi"}, 0, UNLIMITED),
+    ],
+    ids=["limit", "allocatable", "off"],
+)
+def test_throttling_begins_between_request_and_limit(limits: dict[str, str], percent: int, expected: int) -> None:
+    web = pod(limits=limits)
+    assert of(wishes(web, throttlingPercent=percent), MEMORY_HIGH, web) == ([], [expected])
+
+
+def test_early_reclaim_and_the_order_of_kills() -> None:
+    web = pod()
+    found = wishes(
+        web, wmarkRatio=95, wmarkScalePermill=20, wmarkMinAdj=-25, priorityEnable=1, priority=12, oomKillGroup=1
+    )
+    expected = {
+        MEMORY_WATERMARK_RATIO: 95,
+        MEMORY_WATERMARK_SCALE: 20,
+        MEMORY_WATERMARK_MIN_ADJUSTMENT: -25,
+        MEMORY_USE_PRIORITY_OOM: 1,
+        MEMORY_PRIORITY: 12,
+        MEMORY_OOM_GROUP: 1,
+    }
+    for file, value in expected.items():
+        assert of(found, file, web) == ([value], [value]), file
+
+
+@pytest.mark.parametrize(
+    ("memory", "expected"),
+    [
+        ({"pageCacheLimitPercent": 10}, (2 * GIB // 10, 0, 1)),
+        ({"pageCacheLimitSize": GIB, "pageCacheReclaimSync": True}, (GIB, 1, 1)),
+        ({"pageCacheLimitSize": 3 * GIB}, (2 * GIB, 0, 1)),
+        ({"pageCacheLimitSize": 0}, (0, None, 0)),
+        ({"pageCacheLimitSize": GIB, "pageCacheEnable": False}, (GIB, 0, 0)),
+        ({"pageCacheEnable": True}, (None, None, 1)),
+        ({"pageCacheEnable": False}, (None, None, 0)),
+        ({}, (None, None, None)),
+    ],
+)
+def test_the_page_cache(memory: dict[str, Any], expected: tuple[int | None, ...]) -> None:
+    web = pod()
+    found = wishes(web, **memory)
+    sizes = [of(found, file, web)[0] for file in (PAGE_CACHE_SIZE, PAGE_CACHE_SYNC, PAGE_CACHE_ENABLE)]
+    assert sizes == [[] if value is None else [value] for value in expected]
+
+
+def test_what_the_annotation_says_goes_before_the_class() -> None:
+    web = annotated(minLimitPercent=10)
+    found = wishes(web, minLimitPercent=50, lowLimitPercent=50)
+    assert of(found, MEMORY_MIN, web)[0] == [GIB // 10]
+    assert of(found, MEMORY_LOW, web)[0] == [GIB // 2]
+    assert {wish.priority for wish in found if wish.target.folder == web.pod.cgroup} == {Priority.POD}
+
+
+def test_policy_none_takes_everything_back() -> None:
+    web = annotated(policy="none")
+    assert of(wishes(web, minLimitPercent=50), MEMORY_MIN, web) == ([0], [0])
+
+
+def test_policy_auto_is_what_is_recommended() -> None:
+    web = annotated(policy="auto")
+    assert of(wishes(web), MEMORY_WATERMARK_RATIO, web) == ([95], [95])
+
+
+@pytest.mark.parametrize("text", ["{", '{"minLimitPercent": -50}', '{"priority": 99}', '{"wmarkRatio": 101}'])
+def test_an_annotation_that_cannot_be_used_is_as_none(text: str) -> None:
+    web = pod(annotations={"koordinator.sh/memoryQOS": text})
+    assert of(wishes(web, minLimitPercent=50), MEMORY_MIN, web)[0] == [GIB // 2]
+
+
+def test_a_class_of_kubernetes_is_protected_as_far_as_its_pods_are_and_all_pods_together() -> None:
+    found = wishes(pod("a"), pod("b"), minLimitPercent=50)
+    assert values(found, MEMORY_MIN, LAYOUT.qos("Burstable")) == [GIB]
+    assert values(found, MEMORY_MIN, LAYOUT.qos("Guaranteed")) == [GIB]
+
+
+def test_without_the_nodes_memory_nothing_is_decided() -> None:
+    given = snapshot(policy=policy(), pods=(pod(),), node=None)
+    assert decide(given, LAYOUT).wishes is None
