@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any, ClassVar, Final
 
-from koordinator.api.kinds import ELASTIC_QUOTAS
+from koordinator.api.kinds import ELASTIC_QUOTAS, POD_DISRUPTION_BUDGETS
 from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import Observer, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, AccountSettings
 from koordinator.scheduler.plugins.elastic_quota.admission import AdmissionRules, why_not
 from koordinator.scheduler.plugins.elastic_quota.amounts import from_wire
 from koordinator.scheduler.plugins.elastic_quota.following import QuotaObserver, is_non_preemptible, request_of
+from koordinator.scheduler.plugins.elastic_quota.preemption import QuotaPreemption
 
 SHARES_CHANGED: Final = "ElasticQuota/SharesChanged"
 """The kind of event of a quota that may admit more, other than by a pod that leaves its node."""
@@ -29,15 +31,18 @@ IGNORE_LEAVING: Final = "ElasticQuotaImmediateIgnoreTerminatingPod"
 GATES: Final = (MULTI_QUOTA_TREE, DISABLE_DEFAULT_QUOTA, GUARANTEE_USAGE, IGNORE_LEAVING)
 
 
-class ElasticQuota(CyclePreFilterPlugin, Observer):
+class ElasticQuota(CyclePreFilterPlugin, PostFilterPlugin, Observer):
     name = "ElasticQuota"
-    watches: ClassVar = (ELASTIC_QUOTAS,)
+    watches: ClassVar = (ELASTIC_QUOTAS, POD_DISRUPTION_BUDGETS)
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
         self._rules = AdmissionRules(args.enable_runtime_quota, args.enable_check_parent_quota)
         self._observer = _shared_observer(args, view)
         self._observer.told_of_relief.append(self._announce)
+        self._preemption = QuotaPreemption(
+            self.name, view, self.accounts, self.refusal, spares_default=args.disable_default_quota_preemption
+        )
 
     @property
     def told(self) -> Observer:
@@ -68,6 +73,9 @@ class ElasticQuota(CyclePreFilterPlugin, Observer):
             is_counted=self.accounts.pod(pod.uid) is not None,
             rules=self._rules,
         )
+
+    def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
+        return self._preemption.plan(pod, attempt)
 
     def waits_as(self, pod: PodInfo) -> Hashable:
         node = self.accounts.node_of(pod.pod.metadata)
