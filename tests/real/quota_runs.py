@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from koordinator.api.codec import decode
+from koordinator.api.codec import encode
 from koordinator.api.elastic_quota import ElasticQuota
 from koordinator.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, ELASTIC_QUOTAS, NAMESPACES, NODES, PODS
 from koordinator.api.manifests import custom_resource_definitions
@@ -25,7 +25,8 @@ from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import PatchType
-from koordinator.scheduler.failure_report import scheduled_condition
+from koordinator.model.quota_tree.annotation_values import read_amounts
+from koordinator.scheduler.cycle.failure_report import scheduled_condition
 from tests.real.control_plane import ControlPlane
 from tests.real.programs import RealPrograms
 from tests.real.scheduler_configuration import write_configuration
@@ -200,7 +201,7 @@ async def prepare(client: KubeClient, nodes: int = 2, cpu: str = "50", memory: s
     for value in (0, 5, 10):
         body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": value}
         await client.raw(
-            "POST", "/apis/scheduling.k8s.io/v1/priorityclasses", _encoded({**body, "metadata": {"name": f"p{value}"}})
+            "POST", "/apis/scheduling.k8s.io/v1/priorityclasses", encode({**body, "metadata": {"name": f"p{value}"}})
         )
     await client.create(NAMESPACES, {"metadata": {"name": "koordinator-system"}})
     resources = {"cpu": cpu, "memory": memory, "pods": "110"}
@@ -210,12 +211,6 @@ async def prepare(client: KubeClient, nodes: int = 2, cpu: str = "50", memory: s
         status = {"status": {"capacity": resources, "allocatable": resources}}
         await client.patch(NODES, name, status, PatchType.MERGE, subresource="status")
     await _until_served(client)
-
-
-def _encoded(document: Mapping[str, Any]) -> bytes:
-    from koordinator.api.codec import encode
-
-    return encode(document)
 
 
 async def _until_served(client: KubeClient) -> None:
@@ -233,26 +228,25 @@ async def _until_served(client: KubeClient) -> None:
 
 async def take(client: KubeClient, step: Step) -> None:
     """Take the step, and wait for what the scheduler makes of it."""
-    match step:
-        case Create(document) if document.get("kind") == "ElasticQuota":
-            await client.create(ELASTIC_QUOTAS, dict(document), document["metadata"]["namespace"])
-            await asyncio.sleep(0.3)
-        case Create(document):
-            await client.create(PODS, dict(document), "default")
-            await _until_decided(client, document["metadata"]["name"])
-        case Delete(name, "Pod"):
-            await client.delete(PODS, name, "default", grace_period_seconds=0)
-            await asyncio.sleep(0.3)
-        case Delete(name, _):
-            await client.delete(ELASTIC_QUOTAS, name, "default")
-            await asyncio.sleep(0.3)
-        case Change(name, patch):
-            await client.patch(ELASTIC_QUOTAS, name, patch, PatchType.MERGE, "default")
-            await asyncio.sleep(0.3)
-        case Await(name):
-            async with asyncio.timeout(_DECIDED):
-                while not (await client.get(PODS, name, "default")).spec.node_name:
-                    await asyncio.sleep(0.05)
+    if isinstance(step, Await):
+        async with asyncio.timeout(_DECIDED):
+            while not (await client.get(PODS, step.name, "default")).spec.node_name:
+                await asyncio.sleep(0.05)
+        return
+    if isinstance(step, Create) and step.document.get("kind") != "ElasticQuota":
+        await client.create(PODS, dict(step.document), "default")
+        await _until_decided(client, step.document["metadata"]["name"])
+        return
+    if isinstance(step, Create):
+        await client.create(ELASTIC_QUOTAS, dict(step.document), step.document["metadata"]["namespace"])
+    elif isinstance(step, Delete) and step.kind == "Pod":
+        await client.delete(PODS, step.name, "default", grace_period_seconds=0)
+    elif isinstance(step, Delete):
+        await client.delete(ELASTIC_QUOTAS, step.name, "default")
+    else:
+        await client.patch(ELASTIC_QUOTAS, step.name, step.patch, PatchType.MERGE, "default")
+    # The scheduler hears of it by its watch, and nothing shows that it has.
+    await asyncio.sleep(0.3)
 
 
 async def _until_decided(client: KubeClient, name: str) -> None:
@@ -272,16 +266,15 @@ async def outcome(client: KubeClient) -> Outcome:
         condition = scheduled_condition(each)
         message = condition.message if condition is not None else "not decided"
         found.pods[each.metadata.name] = "" if each.spec.node_name else message
-    for each in (await client.list(ELASTIC_QUOTAS)).items:
-        assert isinstance(each, ElasticQuota)
-        if each.metadata.name not in BUILT_IN:
-            found.quotas[each.metadata.name] = {key: _written(each, key) for key in (*WRITTEN, "used")}
+    for other in (await client.list(ELASTIC_QUOTAS)).items:
+        if other.metadata.name not in BUILT_IN:
+            found.quotas[other.metadata.name] = {key: _written(other, key) for key in (*WRITTEN, "used")}
     return found
 
 
 def _written(each: ElasticQuota, key: str) -> ResourceList:
     text = each.metadata.annotations.get(f"{PREFIX}/{key}", "{}")
-    amounts = each.status.used if key == "used" else decode(text, ResourceList | None) or {}
+    amounts = each.status.used if key == "used" else read_amounts(text)
     return {name: amount for name, amount in amounts.items() if amount}
 
 
@@ -305,9 +298,9 @@ async def clean(client: KubeClient) -> None:
     """Remove what a scenario has left, children before their parents."""
     for each in (await client.list(PODS, "default")).items:
         await client.delete(PODS, each.metadata.name, "default", grace_period_seconds=0)
-    for each in reversed((await client.list(ELASTIC_QUOTAS)).items):
-        if each.metadata.name not in BUILT_IN:
-            await client.delete(ELASTIC_QUOTAS, each.metadata.name, each.metadata.namespace)
+    for other in reversed((await client.list(ELASTIC_QUOTAS)).items):
+        if other.metadata.name not in BUILT_IN:
+            await client.delete(ELASTIC_QUOTAS, other.metadata.name, other.metadata.namespace)
     await asyncio.sleep(0.5)
 
 

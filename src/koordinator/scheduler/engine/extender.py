@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol
 from koordinator.api.kinds import RESERVATIONS, Kind
 from koordinator.api.reservation import Reservation
 from koordinator.scheduler.engine.adjustment import Adjustment
-from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges
+from koordinator.scheduler.engine.binding_points import ClusterWriter, ControllerWriter, PodChanges
 from koordinator.scheduler.engine.columns import NodeReference, Rows
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.decision import Rejection
@@ -198,7 +198,7 @@ class Controller(Protocol):
 
 class ControllerProvider(Plugin):
     @abstractmethod
-    def controllers(self, writer: ClusterWriter) -> Sequence[Controller]:
+    def controllers(self, writer: ControllerWriter) -> Sequence[Controller]:
         """The plugin's controllers; asked of one profile's instance only."""
 
 
