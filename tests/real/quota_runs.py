@@ -36,8 +36,8 @@ PREFIX: Final = "quota.scheduling.koordinator.sh"
 WRITTEN: Final = ("runtime", "request", "child-request", "non-preemptible-request", "non-preemptible-used")
 """The annotations that say what the scheduler has counted."""
 BUILT_IN: Final = ("koordinator-root-quota", "koordinator-system-quota", "koordinator-default-quota")
-_DECIDED: Final = 20.0
-_SETTLED: Final = 25.0
+_DECIDED: Final = 60.0
+_SETTLED: Final = 40.0
 
 
 def profile(**args: Any) -> dict[str, Any]:

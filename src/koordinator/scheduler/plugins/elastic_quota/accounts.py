@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from koordinator.api.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOTA, ElasticQuota
-from koordinator.api.labels import QUOTA_NAME
+from koordinator.api.labels import QUOTA_NAME, QUOTA_PARENT
 from koordinator.api.meta import ObjectMeta
 from koordinator.model.quota_tree.pod_quota import namespace_quota
 from koordinator.model.quota_tree.quota import Quota
@@ -287,6 +287,17 @@ class Accounts:
         """The object that counts for the name."""
         quota = self._tree.get(name)
         return self._objects[quota.key] if quota is not None else None
+
+    def faults(self, quota: ElasticQuota) -> tuple[str, ...]:
+        """What is wrong with the object: each names a field, its value and what counts instead."""
+        specification, counting = self._specifications[quota.metadata.key], self.object(quota.metadata.name)
+        if counting is not None and counting.metadata.key != quota.metadata.key:
+            return (f"metadata.name: the older quota {counting.metadata.key} has this name, too, and counts instead",)
+        node = self.forest.nodes.get(quota.metadata.name)
+        if node is None or not node.detached:
+            return specification.faults
+        label = f"metadata.labels[{QUOTA_PARENT}]: {specification.parent!r}: {node.detached}"
+        return (*specification.faults, f"{label}: no pod of this quota is admitted")
 
     def limit(self, node: QuotaNode, asked: Mapping[str, int] = NOTHING) -> Amounts:
         """What the quota may use at present. With ``asked``, as if a pod that is not counted requested that, too."""

@@ -70,7 +70,8 @@ class QuotaNode:
     """The resources that its children share."""
     detached: str = ""
     """Why the quota belongs to no tree."""
-    _version: int = 0
+    version: int = 0
+    """Goes up whenever the shares of its children may be others."""
     _shares: tuple[int, Mapping[str, int], dict[str, Amounts]] | None = None
 
     @property
@@ -100,7 +101,7 @@ class QuotaNode:
 
     def touch(self) -> None:
         """Something that the shares of its children follow from has changed."""
-        self._version += 1
+        self.version += 1
 
 
 class Forest:
@@ -300,10 +301,10 @@ class Forest:
         if self._guarantees_usage:
             self._refresh_guarantees()
         known = parent._shares
-        if known is not None and known[0] == parent._version and known[1] == available:
+        if known is not None and known[0] == parent.version and known[1] == available:
             return known[2]
         shares = self._share(parent, available)
-        parent._shares = parent._version, available, shares
+        parent._shares = parent.version, available, shares
         return shares
 
     def _share(self, parent: QuotaNode, available: Mapping[str, int]) -> dict[str, Amounts]:

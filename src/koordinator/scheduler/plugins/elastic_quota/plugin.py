@@ -6,12 +6,16 @@ from the moment at which a node is chosen for them, so that no two pods are admi
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
+from koordinator.api.elastic_quota import ElasticQuota as ElasticQuotaObject
 from koordinator.api.kinds import ELASTIC_QUOTAS, POD_DISRUPTION_BUDGETS
+from koordinator.base.services import Service, ServiceError
+from koordinator.scheduler.engine.binding_points import ControllerWriter
 from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
+from koordinator.scheduler.engine.extender import Controller, ControllerProvider
 from koordinator.scheduler.engine.framework import Observer, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import FailedAttempt, PostFilterPlugin, PostFilterResult
@@ -21,6 +25,10 @@ from koordinator.scheduler.plugins.elastic_quota.admission import AdmissionRules
 from koordinator.scheduler.plugins.elastic_quota.amounts import from_wire
 from koordinator.scheduler.plugins.elastic_quota.following import QuotaObserver, is_non_preemptible, request_of
 from koordinator.scheduler.plugins.elastic_quota.preemption import QuotaPreemption
+from koordinator.scheduler.plugins.elastic_quota.revoke import RevokeController
+from koordinator.scheduler.plugins.elastic_quota.status import StatusController
+from koordinator.scheduler.plugins.elastic_quota.summary import document_of, summarize
+from koordinator.scheduler.services.provider import ServiceProvider
 
 SHARES_CHANGED: Final = "ElasticQuota/SharesChanged"
 """The kind of event of a quota that may admit more, other than by a pod that leaves its node."""
@@ -31,7 +39,7 @@ IGNORE_LEAVING: Final = "ElasticQuotaImmediateIgnoreTerminatingPod"
 GATES: Final = (MULTI_QUOTA_TREE, DISABLE_DEFAULT_QUOTA, GUARANTEE_USAGE, IGNORE_LEAVING)
 
 
-class ElasticQuota(CyclePreFilterPlugin, PostFilterPlugin, Observer):
+class ElasticQuota(CyclePreFilterPlugin, PostFilterPlugin, ControllerProvider, ServiceProvider, Observer):
     name = "ElasticQuota"
     watches: ClassVar = (ELASTIC_QUOTAS, POD_DISRUPTION_BUDGETS)
 
@@ -88,6 +96,30 @@ class ElasticQuota(CyclePreFilterPlugin, PostFilterPlugin, Observer):
     def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """Whether the quota would admit the pod now."""
         return self.refusal(pod) is None
+
+    def controllers(self, writer: ControllerWriter) -> Sequence[Controller]:
+        args = self.args
+        found: list[Controller] = [StatusController(self.accounts, writer, args.quota_group_namespace, self._warn)]
+        if args.monitor_all_quotas and args.enable_runtime_quota:
+            delay, interval = args.delay_evict_time.total_seconds(), args.revoke_pod_interval.total_seconds()
+            found.append(RevokeController(self.accounts, self.view, writer, delay, interval))
+        return found
+
+    def services(self) -> Mapping[str, Service]:
+        return {"/quotas/:name": self._one, "/quotas": self._all}
+
+    def _one(self, parameters: Mapping[str, str]) -> Any:
+        name = parameters["name"]
+        node, summary = self.accounts.forest.nodes.get(name), summarize(self.accounts, name)
+        if node is None or summary is None:
+            raise ServiceError(404, f"cannot find quota {name}")
+        return document_of(self.accounts, node, summary)
+
+    def _all(self, parameters: Mapping[str, str]) -> Any:
+        return {name: self._one({"name": name}) for name in self.accounts.forest.nodes}
+
+    def _warn(self, quota: ElasticQuotaObject, fault: str) -> None:
+        self.handle.object_event(ELASTIC_QUOTAS, quota, "Warning", "InvalidQuota", "Reconcile", fault)
 
     def _announce(self) -> None:
         if hasattr(self, "handle"):

@@ -1,0 +1,103 @@
+"""Takes back what quotas use beyond their present share, if that lasts: their least important pods are evicted."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from koordinator.api.elastic_quota import SYSTEM_QUOTA
+from koordinator.base.errors import KoordinatorError
+from koordinator.scheduler.engine.binding_points import ControllerWriter
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.default_preemption.victims import importance
+from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts
+from koordinator.scheduler.plugins.elastic_quota.amounts import Amounts, add, exceeding, masked
+from koordinator.scheduler.plugins.elastic_quota.following import is_non_preemptible, request_of
+
+logger = logging.getLogger(__name__)
+
+Asking = tuple[PodInfo, Mapping[str, int]]
+"""A pod with what it requests of what its quota counts."""
+
+
+def to_revoke(used: Mapping[str, int], limit: Mapping[str, int], pods: Sequence[Asking]) -> list[PodInfo]:
+    """Who has to leave so that no more than ``limit`` is used, as few as possible of the least important.
+
+    ``pods`` may be preempted, the most important first. When not even all of them are enough, all of them leave, as
+    the original does.
+    """
+    left: Amounts = dict(used)
+    taken: list[Asking] = []
+    for pod, request in reversed(pods):
+        if not exceeding(left, limit):
+            break
+        add(left, request, -1)
+        taken.append((pod, request))
+    if exceeding(left, limit):
+        return [pod for pod, _ in taken]
+    revoked: list[PodInfo] = []
+    for pod, request in reversed(taken):
+        add(left, request)
+        if exceeding(left, limit):
+            add(left, request, -1)
+            revoked.append(pod)
+    return revoked
+
+
+class RevokeController:
+    """A quota that has used too much for more than ``delay`` seconds is due; it is looked at every ``interval``."""
+
+    name = "QuotaOverUsedRevokeController"
+
+    def __init__(
+        self, accounts: Accounts, view: ClusterView, writer: ControllerWriter, delay: float, interval: float
+    ) -> None:
+        self._accounts = accounts
+        self._view = view
+        self._writer = writer
+        self._delay = delay
+        self._interval = interval
+        self._since: dict[str, float] = {}
+        """When a quota was last seen to use no more than it may."""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            for pod in self._due(self._writer.monotonic()):
+                await self._evict(pod)
+            await self._writer.sleep(self._interval)
+
+    def _due(self, now: float) -> list[PodInfo]:
+        """The pods that have to leave now. After that a quota has its time again."""
+        found: list[PodInfo] = []
+        forest = self._accounts.forest
+        self._since = {name: since for name, since in self._since.items() if name in forest.nodes}
+        for name, node in forest.nodes.items():
+            if name == SYSTEM_QUOTA or node.detached:
+                continue
+            since = self._since.setdefault(name, now)
+            limit = forest.limit(node)
+            if not exceeding(node.total.used, limit):
+                self._since[name] = now
+            elif now - since > self._delay:
+                self._since[name] = now
+                found += to_revoke(node.total.used, limit, self._pods_of(name, node.specification.max))
+        return found
+
+    def _pods_of(self, quota: str, counted: Mapping[str, int]) -> list[Asking]:
+        uids = {pod.uid for pod in self._accounts.pods_of(quota) if pod.is_assigned and not pod.is_non_preemptible}
+        placed = (pod for pods in self._view.pods_on.values() for pod in pods.values() if pod.uid in uids)
+        return [
+            (pod, masked(request_of(pod, self._view), counted))
+            for pod in sorted(placed, key=importance)
+            if not is_non_preemptible(pod.pod) and pod.pod.metadata.deletion_timestamp is None
+        ]
+
+    async def _evict(self, pod: PodInfo) -> None:
+        try:
+            await self._writer.evict(pod.pod.metadata)
+        except KoordinatorError as error:
+            logger.warning("pod %s is to leave, as its quota uses more than it may: %s", pod.key, error)
+        else:
+            logger.info("pod %s was evicted: its quota used more than it may", pod.key)

@@ -1,0 +1,140 @@
+"""The controller that writes what has been counted to the quotas, and creates the built-in ones where they are missing.
+
+Only values that have changed are written, each quota by one patch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+from koordinator.api import labels as label_keys
+from koordinator.api.annotations import QUOTA_RUNTIME
+from koordinator.api.codec import DecodeError
+from koordinator.api.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOTA, ElasticQuota
+from koordinator.api.kinds import ELASTIC_QUOTAS
+from koordinator.base.errors import KoordinatorError
+from koordinator.model.quota_tree.annotation_values import read_amounts, write_amounts
+from koordinator.scheduler.engine.binding_points import ControllerWriter
+from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts
+from koordinator.scheduler.plugins.elastic_quota.amounts import from_wire, to_wire, without_zeros
+from koordinator.scheduler.plugins.elastic_quota.summary import QuotaSummary, published, summarize
+
+logger = logging.getLogger(__name__)
+
+_PREFIX: Final = QUOTA_RUNTIME.rpartition("/")[0]
+_PERIOD: Final = 1.0
+_AT_ONCE: Final = 8
+"""Requests at a time."""
+Warn = Callable[[ElasticQuota, str], None]
+"""Tells the author of a quota what is wrong with it."""
+
+
+class StatusController:
+    """``namespace`` is where the built-in quotas are created."""
+
+    name = "ElasticQuotaController"
+
+    def __init__(self, accounts: Accounts, writer: ControllerWriter, namespace: str, warn: Warn) -> None:
+        self._accounts = accounts
+        self._writer = writer
+        self._namespace = namespace
+        self._warn = warn
+        self._warned: dict[str, tuple[str, ...]] = {}
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        await self._create_built_in()
+        while True:
+            self._tell_faults()
+            await self._write(self._changes())
+            await self._writer.sleep(_PERIOD)
+
+    async def _create_built_in(self) -> None:
+        """The root, the system and the default quota are objects only to be seen: without them all works the same."""
+        settings = self._accounts.settings
+        for name, maximum in (
+            (ROOT_QUOTA, None),
+            (SYSTEM_QUOTA, settings.system_max),
+            (DEFAULT_QUOTA, settings.default_max),
+        ):
+            if self._accounts.object(name) is None:
+                body = _built_in(name, self._namespace, maximum)
+                try:
+                    await self._writer.create(ELASTIC_QUOTAS, body, self._namespace)
+                except KoordinatorError as error:
+                    logger.warning("quota %s could not be created: %s", name, error)
+
+    def _changes(self) -> Iterator[tuple[ElasticQuota, Mapping[str, Any]]]:
+        for quota in list(self._accounts.objects()):
+            if self._accounts.object(quota.metadata.name) is quota:
+                summary = summarize(self._accounts, quota.metadata.name)
+                patch = patch_of(quota, summary) if summary is not None else None
+                if patch is not None:
+                    yield quota, patch
+
+    async def _write(self, changes: Iterator[tuple[ElasticQuota, Mapping[str, Any]]]) -> None:
+        async def work() -> None:
+            for quota, patch in changes:
+                metadata = quota.metadata
+                try:
+                    await self._writer.patch(ELASTIC_QUOTAS, metadata.name, metadata.namespace, patch)
+                except KoordinatorError as error:
+                    logger.warning("the status of quota %s could not be written: %s", metadata.key, error)
+                    return
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(_AT_ONCE):
+                tasks.create_task(work(), name=f"quota-status-{number}")
+
+    def _tell_faults(self) -> None:
+        """Each fault once, until it is another one or this program starts again."""
+        quotas = {quota.metadata.uid: quota for quota in self._accounts.objects()}
+        for uid in self._warned.keys() - quotas:
+            del self._warned[uid]
+        for uid, quota in quotas.items():
+            faults = self._accounts.faults(quota)
+            if faults != self._warned.get(uid, ()):
+                for fault in faults:
+                    self._warn(quota, fault)
+                self._warned[uid] = faults
+
+
+def _built_in(name: str, namespace: str, maximum: Mapping[str, int] | None) -> dict[str, Any]:
+    root = {
+        label_keys.QUOTA_IS_PARENT: "true",
+        label_keys.QUOTA_ALLOW_LENT_RESOURCE: "false",
+        label_keys.QUOTA_PARENT: "",
+    }
+    spec = {"max": {key: str(amount) for key, amount in to_wire(maximum).items()}} if maximum is not None else {}
+    labels = root if maximum is None else {}
+    return {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "spec": spec,
+    }
+
+
+def patch_of(quota: ElasticQuota, summary: QuotaSummary) -> dict[str, Any] | None:
+    """A merge patch of what the object does not say yet; None if it says all. Amounts of 0 are as good as none, and an
+    annotation that cannot be read counts as absent."""
+    annotations: dict[str, str] = {}
+    for key, amounts in published(summary).items():
+        if _read(quota.metadata.annotations.get(f"{_PREFIX}/{key}", "")) != without_zeros(amounts):
+            annotations[f"{_PREFIX}/{key}"] = write_amounts(to_wire(amounts))
+    patch: dict[str, Any] = {"metadata": {"annotations": annotations}} if annotations else {}
+    if without_zeros(from_wire(quota.status.used)) != without_zeros(summary.used):
+        gone = {name: None for name in quota.status.used if name not in summary.used}
+        used = {name: str(amount) for name, amount in to_wire(summary.used).items()}
+        patch["status"] = {"used": {**gone, **used}}
+    return patch or None
+
+
+def _read(text: str) -> Mapping[str, int] | None:
+    try:
+        return without_zeros(from_wire(read_amounts(text)))
+    except DecodeError:
+        return None

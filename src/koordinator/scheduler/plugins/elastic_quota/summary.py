@@ -1,0 +1,122 @@
+"""The numbers of one quota, as the status, the metrics, the HTTP API and the explanation show them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from koordinator.api.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOTA
+from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts
+from koordinator.scheduler.plugins.elastic_quota.amounts import NOTHING, to_wire
+from koordinator.scheduler.plugins.elastic_quota.forest import QuotaNode
+
+_NO_SHARE: Final = (ROOT_QUOTA, DEFAULT_QUOTA, SYSTEM_QUOTA)
+"""Built-in quotas have no share of anything, and so no runtime."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaSummary:
+    """Amounts by resource; the names are the original's."""
+
+    name: str
+    parent_name: str
+    is_parent: bool
+    allow_lent_resource: bool
+    tree: str
+    max: Mapping[str, int]
+    min: Mapping[str, int]
+    auto_scale_min: Mapping[str, int]
+    """The min that counts while the parent has less than its children are to keep."""
+    shared_weight: Mapping[str, int]
+    runtime: Mapping[str, int]
+    request: Mapping[str, int]
+    child_request: Mapping[str, int]
+    used: Mapping[str, int]
+    non_preemptible_request: Mapping[str, int]
+    non_preemptible_used: Mapping[str, int]
+    guaranteed: Mapping[str, int]
+    allocated: Mapping[str, int]
+    self_request: Mapping[str, int]
+    self_used: Mapping[str, int]
+    self_non_preemptible_request: Mapping[str, int]
+    self_non_preemptible_used: Mapping[str, int]
+
+
+def summarize(accounts: Accounts, name: str) -> QuotaSummary | None:
+    """The numbers of the quota of this name, as they are now; None if there is none."""
+    forest = accounts.forest
+    node = forest.roots[""] if name == ROOT_QUOTA else forest.nodes.get(name)
+    if node is None:
+        return None
+    specification = node.specification
+    shares = name not in _NO_SHARE
+    return QuotaSummary(
+        name=name,
+        parent_name=specification.parent,
+        is_parent=specification.is_parent,
+        allow_lent_resource=forest.lends(node),
+        tree=forest.tree_of(specification),
+        max=specification.max,
+        min=specification.min,
+        auto_scale_min=forest.floor(node) if shares else NOTHING,
+        shared_weight=specification.weight,
+        runtime=forest.runtime(node) if shares else NOTHING,
+        request=node.request,
+        child_request=node.child_request,
+        used=node.total.used,
+        non_preemptible_request=node.total.non_preemptible_request,
+        non_preemptible_used=node.total.non_preemptible_used,
+        guaranteed=forest.guaranteed(node),
+        allocated=forest.allocated(node),
+        self_request=node.own.request,
+        self_used=node.own.used,
+        self_non_preemptible_request=node.own.non_preemptible_request,
+        self_non_preemptible_used=node.own.non_preemptible_used,
+    )
+
+
+def published(summary: QuotaSummary) -> dict[str, Mapping[str, int]]:
+    """What is written to the annotations of the quota, by the last part of their names."""
+    return {
+        "runtime": summary.runtime,
+        "request": summary.request,
+        "child-request": summary.child_request,
+        "guaranteed": summary.guaranteed,
+        "allocated": summary.allocated,
+        "non-preemptible-request": summary.non_preemptible_request,
+        "non-preemptible-used": summary.non_preemptible_used,
+    }
+
+
+def document_of(accounts: Accounts, node: QuotaNode, summary: QuotaSummary) -> dict[str, Any]:
+    """As the original's API shows it, with the pods that count against the quota itself."""
+    amounts = {
+        "max": summary.max,
+        "min": summary.min,
+        "autoScaleMin": summary.auto_scale_min,
+        "used": summary.used,
+        "nonPreemptibleUsed": summary.non_preemptible_used,
+        "request": summary.request,
+        "nonPreemptibleRequest": summary.non_preemptible_request,
+        "sharedWeight": summary.shared_weight,
+        "runtime": summary.runtime,
+        "childRequest": summary.child_request,
+        "allocated": summary.allocated,
+        "guaranteed": summary.guaranteed,
+        "selfUsed": summary.self_used,
+        "selfNonPreemptibleUsed": summary.self_non_preemptible_used,
+        "selfRequest": summary.self_request,
+        "selfNonPreemptibleRequest": summary.self_non_preemptible_request,
+    }
+    pods = sorted(accounts.pods_of(node.name), key=lambda each: each.key)
+    return {
+        "name": summary.name,
+        "parentName": summary.parent_name,
+        "isParent": summary.is_parent,
+        "runtimeVersion": node.version,
+        "allowLentResource": summary.allow_lent_resource,
+        "tree": summary.tree,
+        **{key: to_wire(value) for key, value in amounts.items()},
+        "podCache": {each.key: {"isAssigned": each.is_assigned, "resource": to_wire(each.request)} for each in pods},
+    }
