@@ -100,6 +100,8 @@ class Accounts:
         self._groups: dict[GroupKey, _Group] = {}
         self._allocatable: dict[str, Amounts] = {}
         self._available: Amounts = {}
+        self._offering: Counter[str] = Counter()
+        """How many nodes name a resource."""
         self._forest: Forest | None = None
         self._members: dict[str, list[_Group]] = {}
         """The groups of each quota, valid as long as the forest."""
@@ -138,14 +140,22 @@ class Accounts:
         if before == allocatable:
             return False
         self._allocatable[name] = dict(allocatable)
-        add(self._available, before, -1)
-        add(self._available, allocatable)
-        self._forget_total()
+        self._offer(before, -1)
+        self._offer(allocatable, 1)
+        self._refresh_total()
         return True
 
     def remove_node(self, name: str) -> None:
-        add(self._available, self._allocatable.pop(name, {}), -1)
-        self._forget_total()
+        self._offer(self._allocatable.pop(name, {}), -1)
+        self._refresh_total()
+
+    def _offer(self, allocatable: Mapping[str, int], times: int) -> None:
+        """A resource that no node names any more is unknown, which is not the same as that there is none of it."""
+        add(self._available, allocatable, times)
+        for name in allocatable:
+            self._offering[name] += times
+            if not self._offering[name]:
+                del self._offering[name], self._available[name]
 
     def set_pod(self, pod: CountedPod) -> None:
         """A pod is new, or counts otherwise than before."""
@@ -201,7 +211,7 @@ class Accounts:
         if self._forest is not None and group.quota:
             self._members[group.quota].remove(group)
 
-    def _forget_total(self) -> None:
+    def _refresh_total(self) -> None:
         if self._forest is not None:
             self._forest.available = dict(self._available)
 

@@ -139,6 +139,9 @@ class Forest:
             node.own = counts.masked(node.specification.max)
         for root in self.roots.values():
             self._sum_up(root, [node for node in self.nodes.values() if node.parent is root and node.is_outside])
+        for node in self.nodes.values():
+            if node.detached:
+                self._sum_up(node)
 
     # Structure.
 
@@ -263,10 +266,10 @@ class Forest:
         if self._by_tree:
             for node in self._tree_roots():
                 if node.specification.tree and node.specification.takes_from_default:
-                    add(total, node.specification.tree_total or {}, -1)
+                    add(total, without_zeros(node.specification.tree_total or {}), -1)
         for name in OUTSIDE:
             if name in self.nodes:
-                add(total, self.nodes[name].total.used, -1)
+                add(total, without_zeros(self.nodes[name].total.used), -1)
         return total
 
     def _tree_roots(self) -> Iterator[QuotaNode]:
