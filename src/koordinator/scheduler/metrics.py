@@ -13,6 +13,8 @@ from koordinator.base.clock import Clock
 from koordinator.base.loops import LoopMetrics
 from koordinator.base.metrics import Metrics, exponential_buckets
 from koordinator.base.tallies import Count, Samples
+from koordinator.scheduler.engine.extender import MetricsProvider
+from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
 
 _RESULTS: Final = {"Unschedulable": "unschedulable", "SchedulerError": "error"}
@@ -197,6 +199,16 @@ class SchedulerMetrics:
     def observe_incoming(self, counts: Mapping[tuple[Pool, str], int]) -> None:
         """What the queue counts, read at each scrape: how often a pod came into a pool because of what."""
         self.registered.register(_Incoming(counts))
+
+    def observe_plugins(self, profiles: Iterable[Profile]) -> None:
+        """Export what plugins measure themselves; of several instances of a plugin the first one's."""
+        providers: dict[str, MetricsProvider] = {}
+        for profile in profiles:
+            for provider in profile.all(MetricsProvider):
+                providers.setdefault(provider.name, provider)
+        for provider in providers.values():
+            for collector in provider.collectors():
+                self.registered.register(collector)
 
     def loops(self, clock: Clock) -> LoopMetrics:
         """The heartbeats of the program's loops."""

@@ -176,6 +176,7 @@ class Scheduler:
         metrics.observe_sizes(self.queue.size, self._cache_sizes)
         metrics.observe_parked(self.queue.pods)
         metrics.observe_incoming(self.queue.incoming)
+        metrics.observe_plugins(profiles)
         self.informers = InformerSet(client, clock=clock, random=random, metrics=metrics.registered)
         plugins = [plugin for profile in profiles for plugin in profile.plugins.values()]
         add_informers(self.informers, self.feed, plugins, metrics.malformed)

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+from prometheus_client.registry import Collector
+
 from koordinator.api.kinds import RESERVATIONS, Kind
 from koordinator.api.reservation import Reservation
 from koordinator.scheduler.engine.adjustment import Adjustment
@@ -200,6 +202,12 @@ class ControllerProvider(Plugin):
     @abstractmethod
     def controllers(self, writer: ControllerWriter) -> Sequence[Controller]:
         """The plugin's controllers; asked of one profile's instance only."""
+
+
+class MetricsProvider(Plugin):
+    @abstractmethod
+    def collectors(self) -> Sequence[Collector]:
+        """What makes the plugin's metrics when they are scraped; asked of one profile's instance only."""
 
 
 class ForgetHandler(Plugin):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -84,7 +85,7 @@ def test_a_pod_that_only_gets_its_node_changes_no_share() -> None:
 
 @pytest.mark.parametrize("gates", [{}, {"guarantees_usage": True}, {"scales_min": False}, {"by_tree": True}])
 @given(seed=st.integers(0, 2**32))
-def test_any_sequence_of_events_ends_as_if_all_had_been_known_at_once(gates: dict[str, bool], seed: int) -> None:
+def test_any_sequence_of_events_ends_as_if_all_had_been_known_at_once(gates: dict[str, Any], seed: int) -> None:
     random, model = Random(seed), Model()
     settings = replace(SETTINGS, **gates)
     accounts = Accounts(settings)

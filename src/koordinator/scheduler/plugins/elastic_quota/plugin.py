@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
+from prometheus_client.registry import Collector
+
 from koordinator.api.elastic_quota import ElasticQuota as ElasticQuotaObject
 from koordinator.api.kinds import ELASTIC_QUOTAS, POD_DISRUPTION_BUDGETS
 from koordinator.base.services import Service, ServiceError
 from koordinator.scheduler.engine.binding_points import ControllerWriter
 from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
-from koordinator.scheduler.engine.extender import Controller, ControllerProvider
+from koordinator.scheduler.engine.extender import Controller, ControllerProvider, MetricsProvider
 from koordinator.scheduler.engine.framework import Observer, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import FailedAttempt, PostFilterPlugin, PostFilterResult
@@ -23,7 +25,9 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, AccountSettings
 from koordinator.scheduler.plugins.elastic_quota.admission import AdmissionRules, why_not
 from koordinator.scheduler.plugins.elastic_quota.amounts import from_wire
+from koordinator.scheduler.plugins.elastic_quota.explanation import explain_quota
 from koordinator.scheduler.plugins.elastic_quota.following import QuotaObserver, is_non_preemptible, request_of
+from koordinator.scheduler.plugins.elastic_quota.metrics import QuotaGauges
 from koordinator.scheduler.plugins.elastic_quota.preemption import QuotaPreemption
 from koordinator.scheduler.plugins.elastic_quota.revoke import RevokeController
 from koordinator.scheduler.plugins.elastic_quota.status import StatusController
@@ -39,7 +43,9 @@ IGNORE_LEAVING: Final = "ElasticQuotaImmediateIgnoreTerminatingPod"
 GATES: Final = (MULTI_QUOTA_TREE, DISABLE_DEFAULT_QUOTA, GUARANTEE_USAGE, IGNORE_LEAVING)
 
 
-class ElasticQuota(CyclePreFilterPlugin, PostFilterPlugin, ControllerProvider, ServiceProvider, Observer):
+class ElasticQuota(
+    CyclePreFilterPlugin, PostFilterPlugin, ControllerProvider, ServiceProvider, MetricsProvider, Observer
+):
     name = "ElasticQuota"
     watches: ClassVar = (ELASTIC_QUOTAS, POD_DISRUPTION_BUDGETS)
 
@@ -106,7 +112,16 @@ class ElasticQuota(CyclePreFilterPlugin, PostFilterPlugin, ControllerProvider, S
         return found
 
     def services(self) -> Mapping[str, Service]:
-        return {"/quotas/:name": self._one, "/quotas": self._all}
+        return {"/quotas/:name/explanation": self._explanation, "/quotas/:name": self._one, "/quotas": self._all}
+
+    def collectors(self) -> Sequence[Collector]:
+        return (QuotaGauges(lambda: self.accounts),)
+
+    def _explanation(self, parameters: Mapping[str, str]) -> Any:
+        document = explain_quota(self.accounts, parameters["name"], self._rules)
+        if document is None:
+            raise ServiceError(404, f"cannot find quota {parameters['name']}")
+        return document
 
     def _one(self, parameters: Mapping[str, str]) -> Any:
         name = parameters["name"]

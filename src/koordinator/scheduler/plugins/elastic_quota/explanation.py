@@ -1,0 +1,112 @@
+"""What ``koord explain quota`` shows: where each number of a quota comes from, who lends to whom, and who is next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, CountedPod
+from koordinator.scheduler.plugins.elastic_quota.admission import AdmissionRules, limit_of, why_not
+from koordinator.scheduler.plugins.elastic_quota.amounts import NOTHING, masked, printed, to_wire
+from koordinator.scheduler.plugins.elastic_quota.forest import Forest, QuotaNode
+
+_WAITING_SHOWN: Final = 10
+
+
+def explain_quota(accounts: Accounts, name: str, rules: AdmissionRules) -> dict[str, Any] | None:
+    """A document for people and programs; None for a quota that nobody knows."""
+    forest = accounts.forest
+    node = forest.nodes.get(name)
+    if node is None:
+        return None
+    quota, limit = accounts.object(name), limit_of(accounts, node, NOTHING, rules)
+    waiting = sorted(
+        (pod for pod in accounts.pods_of(name) if not pod.is_assigned), key=lambda pod: (-pod.priority, pod.key)
+    )
+    return {
+        "quota": name,
+        "parents": [each.name for each in node.ancestors()],
+        "faults": list(accounts.faults(quota)) if quota is not None else [],
+        "resources": [_resource(forest, node, limit, key) for key in sorted({*limit, *node.total.used})],
+        "siblings": _siblings(forest, node),
+        "pods": {"assigned": sum(1 for pod in accounts.pods_of(name) if pod.is_assigned), "waiting": len(waiting)},
+        "next": _next(accounts, node, waiting, rules),
+        "waiting": [_waiting(accounts, node, pod, rules) for pod in waiting[:_WAITING_SHOWN]],
+    }
+
+
+def _resource(forest: Forest, node: QuotaNode, limit: Mapping[str, int], key: str) -> dict[str, Any]:
+    used, allowed = node.total.used.get(key, 0), limit.get(key)
+    amounts: dict[str, int | None] = {
+        "min": node.specification.min.get(key, 0),
+        "max": node.specification.max.get(key),
+        "request": node.request.get(key, 0),
+        "used": used,
+        "runtime": allowed,
+        "free": None if allowed is None else max(allowed - used, 0),
+    }
+    shown = {name: _shown(key, amount) if amount is not None else "unlimited" for name, amount in amounts.items()}
+    return {"name": key, **shown, "why": _why(forest, node, key)}
+
+
+def _why(forest: Forest, node: QuotaNode, key: str) -> str:
+    """Where the present share comes from, in a sentence."""
+    if node.detached:
+        return f"no pod is admitted: {node.detached}"
+    parent = node.parent
+    if node.is_outside or parent is None or key not in parent.keys:
+        return "its max: it shares this with nobody"
+    share, floor = forest.runtime(node).get(key, 0), forest.floor(node).get(key, 0)
+    request, least = node.limited_request.get(key, 0), node.specification.min.get(key, 0)
+    available = forest.runtime(parent).get(key, 0)
+    of_parent = f"the {_shown(key, available)} that {parent.name} has"
+    kept = "its min" if floor == least else f"its min, scaled to {_shown(key, floor)} as {parent.name} has too little"
+    if request <= floor:
+        if forest.lends(node) and share < floor:
+            return f"all that it requests; {_shown(key, floor - share)} of {kept} is lent"
+        return f"{kept}, of {of_parent}"
+    borrowed = f"{kept} and {_shown(key, share - floor)} more by its weight" if share > floor else f"{kept} and no more"
+    return f"{borrowed}, of {of_parent}; it requests {_shown(key, request)}"
+
+
+def _siblings(forest: Forest, node: QuotaNode) -> list[dict[str, Any]]:
+    """What those that share with the quota lend, and use beyond their mins."""
+    if node.parent is None or node.is_outside:
+        return []
+    found = []
+    for each in node.parent.children:
+        share, floor = forest.runtime(each), forest.floor(each)
+        keys = [key for key in sorted(share) if key in each.specification.max]
+        lent = {key: floor[key] - share[key] for key in keys if share[key] < floor.get(key, 0)}
+        borrowed = {key: share[key] - floor.get(key, 0) for key in keys if share[key] > floor.get(key, 0)}
+        found.append({"quota": each.name, "lends": _list(lent), "borrows": _list(borrowed)})
+    return found
+
+
+def _next(accounts: Accounts, node: QuotaNode, waiting: Iterable[CountedPod], rules: AdmissionRules) -> str:
+    """The pod that the quota would admit now: the most important first, among equals by name."""
+    for pod in waiting:
+        if _refusal(accounts, node, pod, rules) is None:
+            return pod.key
+    return ""
+
+
+def _waiting(accounts: Accounts, node: QuotaNode, pod: CountedPod, rules: AdmissionRules) -> dict[str, Any]:
+    return {
+        "pod": pod.key,
+        "priority": pod.priority,
+        "request": _list(masked(pod.request, node.specification.max)),
+        "reason": _refusal(accounts, node, pod, rules) or "",
+    }
+
+
+def _refusal(accounts: Accounts, node: QuotaNode, pod: CountedPod, rules: AdmissionRules) -> str | None:
+    return why_not(accounts, node, pod.request, is_non_preemptible=pod.is_non_preemptible, is_counted=True, rules=rules)
+
+
+def _shown(key: str, amount: int) -> str:
+    return str(to_wire({key: amount})[key])
+
+
+def _list(amounts: Mapping[str, int]) -> str:
+    return printed(to_wire(amounts)) if amounts else ""

@@ -1,0 +1,73 @@
+"""Elastic quotas with our scheduler and with the Go original's, on the same API server: equal verdicts, messages,
+annotations and statuses."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.real.control_plane import ControlPlane
+from tests.real.programs import RealPrograms
+from tests.real.quota_runs import Outcome, Scenario, clean, connected, play, prepare, running
+from tests.real.quota_scenarios import BY_MAX, SCENARIOS, WITH_PARENTS
+
+
+async def run(plane: ControlPlane, scenarios: Sequence[Scenario], known: Mapping[str, Outcome]) -> dict[str, Outcome]:
+    async with connected(plane) as client:
+        if not known:
+            await prepare(client)
+        await clean(client)
+        return {each.name: await play(client, each, known.get(each.name)) for each in scenarios}
+
+
+def differences(scenario: Scenario, ours: Outcome, theirs: Outcome) -> list[str]:
+    """Where the two disagree, in words."""
+    found = []
+    for name in sorted({*ours.pods, *theirs.pods}):
+        one, other = _comparable(ours.pods.get(name)), _comparable(theirs.pods.get(name))
+        if one != other:
+            found.append(f"{scenario.name}: pod {name}: ours {one!r}, original {other!r}")
+    for name in sorted({*ours.quotas, *theirs.quotas}):
+        for field in scenario.compared:
+            mine, original = ours.quotas[name][field], theirs.quotas[name][field]
+            if mine != original:
+                found.append(f"{scenario.name}: {field} of {name}: ours {mine}, original {original}")
+    return found
+
+
+def _comparable(message: str | None) -> str | None:
+    """The names of exceeded resources come in the order of a Go map."""
+    if message is None:
+        return None
+    return re.sub(
+        r"exceedDimensions: \[([^\]]*)\]", lambda found: f"exceedDimensions: {sorted(found[1].split())}", message
+    )
+
+
+@pytest.mark.parametrize(
+    ("scenarios", "args"),
+    [
+        (SCENARIOS, {}),
+        (BY_MAX, {"enableRuntimeQuota": False}),
+        (WITH_PARENTS, {"enableRuntimeQuota": False, "enableCheckParentQuota": True}),
+    ],
+    ids=["by runtime", "by max", "with parents"],
+)
+def test_pods_and_quotas_end_as_with_the_original(
+    scenarios: Sequence[Scenario],
+    args: dict[str, Any],
+    plane: ControlPlane,
+    real_programs: RealPrograms,
+    tmp_path: Path,
+) -> None:
+    with running("ours", real_programs, plane, tmp_path, **args):
+        ours = asyncio.run(run(plane, scenarios, {}))
+    with running("original", real_programs, plane, tmp_path, **args):
+        theirs = asyncio.run(run(plane, scenarios, ours))
+    wrong = [line for each in scenarios for line in differences(each, ours[each.name], theirs[each.name])]
+    assert not wrong, "\n".join(wrong)
