@@ -16,13 +16,22 @@ import pytest
 from tests.real.audited import NAMESPACE, Audited, audited
 from tests.real.manager_cluster import prepare
 from tests.real.programs import RealPrograms
-from tests.real.scheduler_configuration import LOAD_AWARE, write_configuration
+from tests.real.scheduler_configuration import API_VERSION, LOAD_AWARE, write_configuration
 
 CORE = "/api/v1"
 PODS = f"{CORE}/namespaces/default/pods"
 ELECTION = {"leaderElect": True, "resourceNamespace": NAMESPACE, "resourceName": "koord-scheduler"}
 ALONE = {"accessModes": ["ReadWriteOnce"]}
 SECONDS = 60.0
+_QUOTA = {"name": "ElasticQuota"}
+_REVOKING = {"monitorAllQuotas": True, "delayEvictTime": "0s", "revokePodInterval": "1s"}
+_ARGS = {"apiVersion": API_VERSION, "kind": "ElasticQuotaArgs", "quotaGroupNamespace": "default", **_REVOKING}
+PROFILE = {
+    **LOAD_AWARE,
+    "plugins": {**LOAD_AWARE["plugins"], "preFilter": {"enabled": [_QUOTA]}, "postFilter": {"enabled": [_QUOTA]}},
+    "pluginConfig": [{**_QUOTA, "args": _ARGS}],
+}
+QUOTAS = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/default/elasticquotas"
 LOST_ANSWER = ("get", "", "pods")
 """Asked when the answer to a binding is lost or says conflict, which tests of faults bring about."""
 
@@ -38,7 +47,7 @@ def scheduler(books: Audited, folder: Path) -> Iterator[subprocess.Popen[bytes]]
     configuration = write_configuration(
         folder / "scheduler.yaml",
         leader_election=ELECTION,
-        profile=LOAD_AWARE,
+        profile=PROFILE,
         podInitialBackoffSeconds=1,
         podMaxBackoffSeconds=1,
     )
@@ -71,6 +80,10 @@ def give_it_work(books: Audited) -> None:
     create_claims(books)
     create(PODS, pod("unimportant", "3"))
     create(PODS, pod("impossible", "100"))
+    create(QUOTAS, {"metadata": {"name": "shrinks"}, "spec": {"max": {"cpu": "1"}}})
+    in_quota = pod("revoked", "100m")
+    in_quota["metadata"]["labels"] = {"quota.scheduling.koordinator.sh/name": "shrinks"}
+    create(PODS, in_quota)
     for name in ("found", "made"):
         claim = {"name": "data", "persistentVolumeClaim": {"claimName": name}}
         create(PODS, pod(f"with-{name}", "100m", volumes=[claim]))
@@ -119,6 +132,8 @@ def test_every_right_is_used_and_none_is_missing(books: Audited, tmp_path: Path)
 
     with scheduler(books, tmp_path) as process:
         until(lambda: not_bound("unimportant"), process, log)
+        until(lambda: not_bound("revoked"), process, log)
+        books.plane.request("PATCH", f"{QUOTAS}/shrinks", {"spec": {"max": {"cpu": "0"}}})
         books.create(PODS, pod("important", "3", priorityClassName="important"))
         until(lambda: not_bound("important"), process, log)
         until(lambda: books.idle() - {LOST_ANSWER}, process, log)

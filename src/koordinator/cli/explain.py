@@ -1,4 +1,4 @@
-"""``koord explain``: why a pod is pending or where it is, and why a node takes pods or does not."""
+"""``koord explain``: why a pod is pending or where it is, why a node takes pods or not, and what a quota may use."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ from koordinator.cli.explain_failure import (
 )
 from koordinator.cli.explain_node import print_node
 from koordinator.cli.explain_pod import print_pod
+from koordinator.cli.explain_quota import print_quota
 from koordinator.cli.explain_source import SECONDS, Place
 from koordinator.cli.explain_table import escape, print_text
 from koordinator.cli.explain_target import parse_target
 from koordinator.cli.explain_terminal import Terminal, close_quietly, output, text_of, write
 
 _DESCRIPTION = """\
-Ask a running koord-scheduler why a pod is pending, why it is where it is, or why a node takes pods or does not; and
-koord-manager why a node offers as much batch and mid capacity as it does. Without options it asks the cluster that
-kubectl would ask (KUBECONFIG, else ~/.kube/config), else that of the `koord up` which runs on this machine. What the
-scheduler does not know, the API is asked about.
+Ask a running koord-scheduler why a pod is pending, why it is where it is, why a node takes pods or does not, or what an
+elastic quota may use; and koord-manager why a node offers as much batch and mid capacity as it does. Without options it
+asks the cluster that kubectl would ask (KUBECONFIG, else ~/.kube/config), else that of the `koord up` which runs on
+this machine. What the scheduler does not know, the API is asked about.
 """
 _EPILOG = """\
 examples:
@@ -47,13 +48,14 @@ examples:
   koord explain pod job-17 -n team-a           in another namespace (also: koord explain pod team-a/job-17)
   koord explain node node-3                    what is on the node, its thresholds, who keeps pods off it, and what
                                                its batch and mid capacity is the sum of
+  koord explain quota team-a                   what the quota may use now and why, who lends to whom, who is next
   koord explain pod web --context production   in another cluster of the kubeconfig
   koord explain pod web -o json | jq .closestNodes
   koord explain pod web --scheduler http://127.0.0.1:10251
                                                after kubectl port-forward to the scheduler's pod
 
 exit status:
-  0 explained                        3 there is no such pod or node    5 the scheduler could not be asked: what is
+  0 explained                        3 there is no such object         5 the scheduler could not be asked: what is
   1 nobody could be asked            4 not signed in, or not allowed     said is from the API alone
   2 a wrong command or kubeconfig    130 interrupted, 141 the reader of the output is gone, 70 a defect of this command
 """
@@ -69,7 +71,10 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "what", nargs="*", metavar="pod NAME | node NAME", help="what to explain; also pod/NAME, po NAME, no NAME"
+        "what",
+        nargs="*",
+        metavar="pod NAME | node NAME | quota NAME",
+        help="what to explain; also pod/NAME, po NAME, no NAME",
     )
     parser.add_argument(
         "-n", "--namespace", metavar="NAME", help="the pod's namespace (default: that of the context, else default)"
@@ -197,11 +202,13 @@ def _json(answer: Answer, cluster: Cluster | None, terminal: Terminal) -> str:
 def _text(answer: Answer, cluster: Cluster | None, terminal: Terminal) -> str:
     console = terminal.console()
     document: Mapping[str, Any] = terminal.readable(answer.document)
-    kind = "pod" if "pod" in document else "node"
+    kind = next(kind for kind in ("pod", "node", "quota") if kind in document)
     if "api" in document and "attempts" not in document:
         print_api(document["api"], console)
     elif kind == "node":
         print_node(document, console)
+    elif kind == "quota":
+        print_quota(document, console)
     else:
         if "api" in document:
             print_state(document["api"], console)

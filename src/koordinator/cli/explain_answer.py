@@ -1,4 +1,4 @@
-"""Puts together what the scheduler knows and what the API has, so that each pod and node gets an answer."""
+"""Puts together what the scheduler knows and what the API has, so that each question gets an answer."""
 
 from __future__ import annotations
 
@@ -42,6 +42,9 @@ async def explain(target: Target, sources: Sources) -> Answer:
     """Everything about the target. Raises NoAnswerError when nothing at all is to be had."""
     if target.kind == "node":
         return await _node(target.name, sources)
+    if target.kind == "quota":
+        path = f"/apis/v1/plugins/ElasticQuota/quotas/{target.name}/explanation"
+        return Answer(_checked(await ask(sources.scheduler, path), "quota", sources))
     namespace = target.namespace or (sources.cluster.namespace if sources.cluster is not None else "default")
     try:
         answer = await _pod(namespace, target.name, sources)

@@ -1,4 +1,4 @@
-"""What is asked about: a pod or a node, in each of the forms that kubectl takes."""
+"""What is asked about: a pod, a node or a quota, in each of the forms that kubectl takes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from koordinator.cli.explain_failure import UnusableError
 
-Kind = Literal["pod", "node"]
+Kind = Literal["pod", "node", "quota"]
 
 _KINDS: Final[dict[str, Kind]] = {
     "pod": "pod",
@@ -18,6 +18,12 @@ _KINDS: Final[dict[str, Kind]] = {
     "node": "node",
     "nodes": "node",
     "no": "node",
+    "quota": "quota",
+    "quotas": "quota",
+    "elasticquota": "quota",
+    "elasticquotas": "quota",
+    "eq": "quota",
+    "eqs": "quota",
 }
 _OF_PODS: Final = frozenset(
     {"deployment", "deploy", "replicaset", "rs", "statefulset", "sts", "daemonset", "ds", "job", "cronjob", "cj"}
@@ -25,7 +31,9 @@ _OF_PODS: Final = frozenset(
 )
 """Kinds that a user may well name, because their pods are what is pending."""
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-_FORMS: Final = "koord explain pod NAME, koord explain pod/NAME -n NAMESPACE, koord explain node NAME"
+_FORMS: Final = (
+    "koord explain pod NAME, koord explain pod/NAME -n NAMESPACE, koord explain node NAME, koord explain quota NAME"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +51,11 @@ def parse_target(words: Sequence[str], namespace: str | None) -> Target:
     if not words:
         raise UnusableError(f"what is to be explained? {_FORMS}")
     if len(words) > 2:
-        raise UnusableError(f"one pod or node at a time, not {' '.join(words)!r}: {_FORMS}")
+        raise UnusableError(f"one pod, node or quota at a time, not {' '.join(words)!r}: {_FORMS}")
     kind, name, guessed = _split(words)
-    if kind == "node":
-        # As with kubectl, a namespace says nothing about a node.
-        return Target(kind, _checked("node", name))
+    if kind in ("node", "quota"):
+        # As with kubectl, a namespace says nothing about a node; and names of quotas are global.
+        return Target(kind, _checked(kind, name))
     within, slash, short = name.rpartition("/")
     if slash and namespace and within != namespace:
         raise UnusableError(f"--namespace: {namespace!r} is not usable: the pod is named {name} already")
@@ -84,7 +92,7 @@ def _unknown(kind: str, name: str) -> UnusableError:
             f"{kind} {name} is not scheduled itself, its pods are: find one with kubectl get pods, then koord explain "
             "pod NAME"
         )
-    return UnusableError(f"{kind!r} cannot be explained, pods and nodes can: {_FORMS}")
+    return UnusableError(f"{kind!r} cannot be explained, pods, nodes and quotas can: {_FORMS}")
 
 
 def _has_pods(kind: str) -> bool:

@@ -38,7 +38,7 @@ from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.metrics import SchedulerMetrics
-from koordinator.scheduler.options import CROSS_SCHEDULER_NOMINATION, Options, parse_options
+from koordinator.scheduler.options import CROSS_SCHEDULER_NOMINATION, PLUGIN_FEATURES, Options, parse_options
 from koordinator.scheduler.plugins.not_built import STAND_INS
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.profiles import build_profiles
@@ -144,7 +144,8 @@ def _scheduler(
     configuration: SchedulerConfiguration,
     process: Process,
 ) -> Scheduler:
-    view = ClusterView(NodeColumns())
+    gates = frozenset(name for name in PLUGIN_FEATURES if options.features.enabled(name))
+    view = ClusterView(NodeColumns(), gates=gates)
     resources = view.columns.resources
     queue = QueueOptions(
         initial_backoff=configuration.pod_initial_backoff_seconds,

@@ -20,6 +20,7 @@ from koordinator.base.listen_address import ListenAddress
 from koordinator.base.unused_flags import LOG_FLAGS, LOG_SWITCHES, TO_STDERR, UnusedFlags
 from koordinator.kube.component_options import ClientFlags, LeaderElectionFlags
 from koordinator.scheduler.configuration.document import SchedulerLeaderElection
+from koordinator.scheduler.plugins.elastic_quota import gates as elastic_quota_gates
 
 _NO_SECURE_PORT: Final = "only the plain port (--address, --port) is served"
 _NO_MUTEXES: Final = "one thread does all the work, so that there is no contention to profile"
@@ -113,7 +114,9 @@ SWITCHES: Final = LOG_SWITCHES | {
 
 
 CROSS_SCHEDULER_NOMINATION: Final = "CrossSchedulerNomination"
-_FEATURES: Final = {CROSS_SCHEDULER_NOMINATION: Feature(default=False)}
+PLUGIN_FEATURES: Final = elastic_quota_gates.GATES
+"""Those that plugins read from the view."""
+_FEATURES: Final = {name: Feature(default=False) for name in (CROSS_SCHEDULER_NOMINATION, *PLUGIN_FEATURES)}
 
 _DESCRIPTION: Final = """\
 Places pods that ask for it by spec.schedulerName, in place of kube-scheduler or of the Go koord-scheduler: it reads the
@@ -196,8 +199,10 @@ class _Flags:
         self.feature_gates = group.string(
             "feature-gates",
             "",
-            "Features to switch on or off: NAME=true,NAME=false. One has an effect: "
-            "CrossSchedulerNomination leaves alone the room that other schedulers have promised to their pods.",
+            "Features to switch on or off: NAME=true,NAME=false. These have an effect: "
+            "CrossSchedulerNomination leaves alone the room that other schedulers have promised to their pods; "
+            "MultiQuotaTree, DisableDefaultQuota, ElasticQuotaGuaranteeUsage and "
+            "ElasticQuotaImmediateIgnoreTerminatingPod change how elastic quotas count.",
         )
 
     def _serving(self, group: FlagGroup) -> None:

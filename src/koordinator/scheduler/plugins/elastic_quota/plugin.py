@@ -27,6 +27,12 @@ from koordinator.scheduler.plugins.elastic_quota.admission import AdmissionRules
 from koordinator.scheduler.plugins.elastic_quota.amounts import from_wire
 from koordinator.scheduler.plugins.elastic_quota.explanation import explain_quota
 from koordinator.scheduler.plugins.elastic_quota.following import QuotaObserver, is_non_preemptible, request_of
+from koordinator.scheduler.plugins.elastic_quota.gates import (
+    DISABLE_DEFAULT_QUOTA,
+    GUARANTEE_USAGE,
+    IGNORE_TERMINATING,
+    MULTI_QUOTA_TREE,
+)
 from koordinator.scheduler.plugins.elastic_quota.metrics import QuotaGauges
 from koordinator.scheduler.plugins.elastic_quota.preemption import QuotaPreemption
 from koordinator.scheduler.plugins.elastic_quota.revoke import RevokeController
@@ -36,11 +42,6 @@ from koordinator.scheduler.services.provider import ServiceProvider
 
 SHARES_CHANGED: Final = "ElasticQuota/SharesChanged"
 """The kind of event of a quota that may admit more, other than by a pod that leaves its node."""
-MULTI_QUOTA_TREE: Final = "MultiQuotaTree"
-DISABLE_DEFAULT_QUOTA: Final = "DisableDefaultQuota"
-GUARANTEE_USAGE: Final = "ElasticQuotaGuaranteeUsage"
-IGNORE_LEAVING: Final = "ElasticQuotaImmediateIgnoreTerminatingPod"
-GATES: Final = (MULTI_QUOTA_TREE, DISABLE_DEFAULT_QUOTA, GUARANTEE_USAGE, IGNORE_LEAVING)
 
 
 class ElasticQuota(
@@ -105,7 +106,14 @@ class ElasticQuota(
 
     def controllers(self, writer: ControllerWriter) -> Sequence[Controller]:
         args = self.args
-        found: list[Controller] = [StatusController(self.accounts, writer, args.quota_group_namespace, self._warn)]
+        status = StatusController(
+            self.accounts,
+            writer,
+            args.quota_group_namespace,
+            self._warn,
+            publishes_runtime=args.enable_runtime_quota,
+        )
+        found: list[Controller] = [status]
         if args.monitor_all_quotas and args.enable_runtime_quota:
             delay, interval = args.delay_evict_time.total_seconds(), args.revoke_pod_interval.total_seconds()
             found.append(RevokeController(self.accounts, self.view, writer, delay, interval))
@@ -155,6 +163,6 @@ def _shared_observer(args: Any, view: ClusterView) -> QuotaObserver:
     for each, observer in known:
         if each == settings:
             return observer
-    observer = QuotaObserver(view, settings, counts_leaving=IGNORE_LEAVING not in view.gates)
+    observer = QuotaObserver(view, settings, counts_leaving=IGNORE_TERMINATING not in view.gates)
     known.append((settings, observer))
     return observer

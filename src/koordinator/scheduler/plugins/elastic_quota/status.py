@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from koordinator.api import labels as label_keys
@@ -33,14 +34,23 @@ Warn = Callable[[ElasticQuota, str], None]
 
 
 class StatusController:
-    """``namespace`` is where the built-in quotas are created."""
+    """``namespace`` is where the built-in quotas are created. ``publishes_runtime``: present shares are what limits."""
 
     name = "ElasticQuotaController"
 
-    def __init__(self, accounts: Accounts, writer: ControllerWriter, namespace: str, warn: Warn) -> None:
+    def __init__(
+        self,
+        accounts: Accounts,
+        writer: ControllerWriter,
+        namespace: str,
+        warn: Warn,
+        *,
+        publishes_runtime: bool = True,
+    ) -> None:
         self._accounts = accounts
         self._writer = writer
         self._namespace = namespace
+        self._publishes_runtime = publishes_runtime
         self._warn = warn
         self._warned: dict[str, tuple[str, ...]] = {}
 
@@ -71,9 +81,12 @@ class StatusController:
         for quota in list(self._accounts.objects()):
             if self._accounts.object(quota.metadata.name) is quota:
                 summary = summarize(self._accounts, quota.metadata.name)
-                patch = patch_of(quota, summary) if summary is not None else None
+                patch = self._patch(quota, summary) if summary is not None else None
                 if patch is not None:
                     yield quota, patch
+
+    def _patch(self, quota: ElasticQuota, summary: QuotaSummary) -> Mapping[str, Any] | None:
+        return patch_of(quota, summary if self._publishes_runtime else replace(summary, runtime={}))
 
     async def _write(self, changes: Iterator[tuple[ElasticQuota, Mapping[str, Any]]]) -> None:
         async def work() -> None:

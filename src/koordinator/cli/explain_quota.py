@@ -1,0 +1,57 @@
+"""The explanation of an elastic quota on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from koordinator.cli.explain_table import escape, print_list, print_table, print_text
+
+
+def print_quota(document: Mapping[str, Any], console: Console) -> None:
+    """Write it, the verdict first."""
+    pods, parents = document["pods"], document["parents"]
+    print_text(console, f"[bold]{escape(document['quota'])}[/bold]  {_verdict(document)}")
+    if parents:
+        print_text(console, f"below {escape(' below '.join(parents))}", indent=2)
+    print_text(console, f"{pods['assigned']} pods have a node, {pods['waiting']} wait", indent=2)
+    for fault in document["faults"]:
+        print_text(console, escape(fault), indent=2)
+    _print_resources(document, console)
+    _print_siblings(document, console)
+    print_list(
+        console,
+        "Waiting, the most important first:",
+        [f"{each['pod']} ({each['request']}): {each['reason'] or 'would be admitted'}" for each in document["waiting"]],
+    )
+
+
+def _verdict(document: Mapping[str, Any]) -> str:
+    if document["next"]:
+        return f"admits {escape(document['next'])} next"
+    return "admits none of the pods that wait" if document["pods"]["waiting"] else "no pod waits"
+
+
+def _print_resources(document: Mapping[str, Any], console: Console) -> None:
+    table = Table("resource", "min", "max", "request", "used", "runtime", "free")
+    for each in document["resources"]:
+        table.add_row(*(escape(str(each[key])) for key in ("name", "min", "max", "request", "used", "runtime", "free")))
+    print_table(console, "", table)
+    print_list(
+        console,
+        "Where runtime, what it may use at present, comes from:",
+        [f"{each['name']}: {each['runtime']} is {each['why']}" for each in document["resources"]],
+    )
+
+
+def _print_siblings(document: Mapping[str, Any], console: Console) -> None:
+    lines = []
+    for each in document["siblings"]:
+        parts = [f"lends {each['lends']}"] if each["lends"] else []
+        parts += [f"uses up to {each['borrows']} beyond its min"] if each["borrows"] else []
+        if parts:
+            lines.append(f"{each['quota']} {' and '.join(parts)}")
+    print_list(console, "Who shares with it:", lines)
