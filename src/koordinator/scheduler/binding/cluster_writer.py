@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -10,11 +11,17 @@ from koordinator.api.kinds import Kind
 from koordinator.api.meta import ObjectMeta
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
+from koordinator.base.errors import KoordinatorError
 from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.pod_eviction import evict
+from koordinator.scheduler.engine.binding_points import ObjectPatch
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.pod_info import PodInfo
 
+logger = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 8
+"""Requests of one controller at a time."""
 _ANY: Final = ("", "")
 """In place of an object, for those who do not say what they wait for."""
 _PAUSE: Final = 0.1
@@ -59,6 +66,25 @@ class ApiWriter:
     async def create(self, kind: Kind[Any], body: Mapping[str, Any], namespace: str) -> None:
         """See ClusterWriter."""
         await self._client.create(kind, body, namespace)
+
+    async def patch_each(self, kind: Kind[Any], patches: Iterable[ObjectPatch]) -> None:
+        """See ControllerWriter."""
+        waiting = iter(patches)
+
+        async def work() -> None:
+            for name, namespace, patch in waiting:
+                try:
+                    await self.patch(kind, name, namespace, patch)
+                except KoordinatorError as error:
+                    self.warn(f"{kind.name} {namespace}/{name} could not be patched: {error}")
+
+        async with asyncio.TaskGroup() as tasks:
+            for number in range(_AT_ONCE):
+                tasks.create_task(work(), name=f"patch-{kind.plural}-{number}")
+
+    def warn(self, text: str) -> None:
+        """See ControllerWriter."""
+        logger.warning("%s", text)
 
     async def evict(self, pod: ObjectMeta) -> None:
         """See ClusterWriter."""

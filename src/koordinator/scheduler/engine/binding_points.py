@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from koordinator.api.kinds import Kind
 from koordinator.api.meta import ObjectMeta
@@ -98,14 +98,29 @@ class ClusterWriter(Protocol):
         nodes, pods and what plugins watch; without them after any event, ten times a second at most."""
 
 
+class ObjectPatch(NamedTuple):
+    """A JSON merge patch of one object."""
+
+    name: str
+    namespace: str
+    patch: Mapping[str, Any]
+
+
 class ControllerWriter(ClusterWriter, Protocol):
     """The same and more for plugins' controllers."""
 
     async def create(self, kind: Kind[Any], body: Mapping[str, Any], namespace: str) -> None:
         """Create an object."""
 
+    async def patch_each(self, kind: Kind[Any], patches: Iterable[ObjectPatch]) -> None:
+        """Several at a time, each taken from ``patches`` when its turn comes. What fails is logged; a controller that
+        looks again later needs to know no more."""
+
     async def evict(self, pod: ObjectMeta) -> None:
         """Ask for the pod's eviction, which heeds disruption budgets."""
+
+    def warn(self, text: str) -> None:
+        """Log what went wrong."""
 
     async def sleep(self, seconds: float) -> None:
         """Let time pass."""

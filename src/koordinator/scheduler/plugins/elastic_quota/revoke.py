@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 
 from koordinator.api.elastic_quota import SYSTEM_QUOTA
@@ -14,8 +13,6 @@ from koordinator.scheduler.plugins.default_preemption.victims import importance
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts
 from koordinator.scheduler.plugins.elastic_quota.amounts import Amounts, add, exceeding, masked
 from koordinator.scheduler.plugins.elastic_quota.following import is_non_preemptible, request_of
-
-logger = logging.getLogger(__name__)
 
 Asking = tuple[PodInfo, Mapping[str, int]]
 """A pod with what it requests of what its quota counts."""
@@ -98,6 +95,4 @@ class RevokeController:
         try:
             await self._writer.evict(pod.pod.metadata)
         except KoordinatorError as error:
-            logger.warning("pod %s is to leave, as its quota uses more than it may: %s", pod.key, error)
-        else:
-            logger.info("pod %s was evicted: its quota used more than it may", pod.key)
+            self._writer.warn(f"pod {pod.key} is to leave, as its quota uses more than it may: {error}")

@@ -5,8 +5,6 @@ Only values that have changed are written, each quota by one patch.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -18,17 +16,13 @@ from koordinator.api.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOT
 from koordinator.api.kinds import ELASTIC_QUOTAS
 from koordinator.base.errors import KoordinatorError
 from koordinator.model.quota_tree.annotation_values import read_amounts, write_amounts
-from koordinator.scheduler.engine.binding_points import ControllerWriter
+from koordinator.scheduler.engine.binding_points import ControllerWriter, ObjectPatch
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts
 from koordinator.scheduler.plugins.elastic_quota.amounts import from_wire, to_wire, without_zeros
 from koordinator.scheduler.plugins.elastic_quota.summary import QuotaSummary, published, summarize
 
-logger = logging.getLogger(__name__)
-
 _PREFIX: Final = QUOTA_RUNTIME.rpartition("/")[0]
 _PERIOD: Final = 1.0
-_AT_ONCE: Final = 8
-"""Requests at a time."""
 Warn = Callable[[ElasticQuota, str], None]
 """Tells the author of a quota what is wrong with it."""
 
@@ -59,7 +53,7 @@ class StatusController:
         await self._create_built_in()
         while True:
             self._tell_faults()
-            await self._write(self._changes())
+            await self._writer.patch_each(ELASTIC_QUOTAS, self._changes())
             await self._writer.sleep(_PERIOD)
 
     async def _create_built_in(self) -> None:
@@ -75,32 +69,18 @@ class StatusController:
                 try:
                     await self._writer.create(ELASTIC_QUOTAS, body, self._namespace)
                 except KoordinatorError as error:
-                    logger.warning("quota %s could not be created: %s", name, error)
+                    self._writer.warn(f"quota {name} could not be created: {error}")
 
-    def _changes(self) -> Iterator[tuple[ElasticQuota, Mapping[str, Any]]]:
+    def _changes(self) -> Iterator[ObjectPatch]:
         for quota in list(self._accounts.objects()):
             if self._accounts.object(quota.metadata.name) is quota:
                 summary = summarize(self._accounts, quota.metadata.name)
                 patch = self._patch(quota, summary) if summary is not None else None
                 if patch is not None:
-                    yield quota, patch
+                    yield ObjectPatch(quota.metadata.name, quota.metadata.namespace, patch)
 
     def _patch(self, quota: ElasticQuota, summary: QuotaSummary) -> Mapping[str, Any] | None:
         return patch_of(quota, summary if self._publishes_runtime else replace(summary, runtime={}))
-
-    async def _write(self, changes: Iterator[tuple[ElasticQuota, Mapping[str, Any]]]) -> None:
-        async def work() -> None:
-            for quota, patch in changes:
-                metadata = quota.metadata
-                try:
-                    await self._writer.patch(ELASTIC_QUOTAS, metadata.name, metadata.namespace, patch)
-                except KoordinatorError as error:
-                    logger.warning("the status of quota %s could not be written: %s", metadata.key, error)
-                    return
-
-        async with asyncio.TaskGroup() as tasks:
-            for number in range(_AT_ONCE):
-                tasks.create_task(work(), name=f"quota-status-{number}")
 
     def _tell_faults(self) -> None:
         """Each fault once, until it is another one or this program starts again."""
