@@ -80,7 +80,8 @@ def give_it_work(books: Audited) -> None:
     create_claims(books)
     create(PODS, pod("unimportant", "3"))
     create(PODS, pod("impossible", "100"))
-    create(QUOTAS, {"metadata": {"name": "shrinks"}, "spec": {"max": {"cpu": "1"}}})
+    kind = {"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "ElasticQuota"}
+    create(QUOTAS, {**kind, "metadata": {"name": "shrinks"}, "spec": {"max": {"cpu": "1"}}})
     in_quota = pod("revoked", "100m")
     in_quota["metadata"]["labels"] = {"quota.scheduling.koordinator.sh/name": "shrinks"}
     create(PODS, in_quota)

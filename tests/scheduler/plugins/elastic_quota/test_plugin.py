@@ -10,6 +10,8 @@ from msgspec.structs import replace
 
 from koordinator.api.elastic_quota import ElasticQuota as ElasticQuotaObject
 from koordinator.api.kinds import ELASTIC_QUOTAS
+from koordinator.base.errors import ConfigurationError
+from koordinator.scheduler.configuration.koordinator_arguments import HookPlugin
 from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.plugins.elastic_quota.gates import DISABLE_DEFAULT_QUOTA, IGNORE_TERMINATING
@@ -217,3 +219,8 @@ def test_quotas_are_read_from_objects_that_come_and_go() -> None:
     cluster.reject(of_quota("p"))
     cluster.state.set_object(ELASTIC_QUOTAS, "kube-system/a", None)
     cluster.place(of_quota("p"))
+
+
+def test_hook_plugins_are_refused_rather_than_left_out() -> None:
+    with pytest.raises(ConfigurationError, match=r"hookPlugins: \['mine'\].*not built yet"):
+        QuotaCluster(hook_plugins=[HookPlugin(key="mine", factory_key="f")])

@@ -13,6 +13,7 @@ from prometheus_client.registry import Collector
 
 from koordinator.api.elastic_quota import ElasticQuota as ElasticQuotaObject
 from koordinator.api.kinds import ELASTIC_QUOTAS, POD_DISRUPTION_BUDGETS
+from koordinator.base.errors import ConfigurationError
 from koordinator.base.services import Service, ServiceError
 from koordinator.scheduler.engine.binding_points import ControllerWriter
 from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
@@ -52,6 +53,9 @@ class ElasticQuota(
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
+        if args.hook_plugins:
+            keys = [hook.key for hook in args.hook_plugins]
+            raise ConfigurationError("ElasticQuotaArgs.hookPlugins", keys, "none: hook plugins are not built yet")
         self._rules = AdmissionRules(args.enable_runtime_quota, args.enable_check_parent_quota)
         self._observer = _shared_observer(args, view)
         self._observer.told_of_relief.append(self._announce)
