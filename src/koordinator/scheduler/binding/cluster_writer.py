@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from typing import Any, Final
 
 from koordinator.api.kinds import Kind
@@ -12,6 +13,7 @@ from koordinator.api.meta import ObjectMeta
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.errors import KoordinatorError
+from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.pod_eviction import evict
 from koordinator.scheduler.engine.binding_points import ObjectPatch
@@ -38,9 +40,11 @@ class ApiWriter:
         self.waiting: dict[_Key, set[asyncio.Event]] = {}
         """By kind and key of the object that they wait for; nothing is kept of those who do not wait any more."""
 
-    async def patch(self, kind: Kind[Any], name: str, namespace: str, patch: Mapping[str, Any]) -> None:
+    async def patch(
+        self, kind: Kind[Any], name: str, namespace: str, patch: Mapping[str, Any], subresource: str = ""
+    ) -> None:
         """See ClusterWriter."""
-        await self._client.patch(kind, name, patch, PatchType.MERGE, namespace)
+        await self._client.patch(kind, name, patch, PatchType.MERGE, namespace, subresource=subresource)
 
     async def until(
         self,
@@ -66,6 +70,14 @@ class ApiWriter:
     async def create(self, kind: Kind[Any], body: Mapping[str, Any], namespace: str) -> None:
         """See ClusterWriter."""
         await self._client.create(kind, body, namespace)
+
+    async def delete(self, kind: Kind[Any], obj: ObjectMeta) -> None:
+        """See ControllerWriter."""
+        try:
+            await self._client.delete(kind, obj.name, obj.namespace, uid=obj.uid)
+        except ApiStatusError as error:
+            if not error.is_not_found and not error.is_conflict:
+                raise
 
     async def patch_each(self, kind: Kind[Any], patches: Iterable[ObjectPatch]) -> None:
         """See ControllerWriter."""
@@ -97,6 +109,10 @@ class ApiWriter:
     def monotonic(self) -> float:
         """See ClusterWriter."""
         return self._clock.monotonic()
+
+    def now(self) -> datetime:
+        """See ControllerWriter."""
+        return self._clock.now()
 
     async def _happened(self, keys: Iterable[_Key], seconds: float) -> None:
         """Wait for the next event about one of these objects; raises TimeoutError."""

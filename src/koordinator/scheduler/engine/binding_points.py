@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
 from typing import Any, NamedTuple, Protocol
 
@@ -84,7 +85,9 @@ class PodChanges:
 class ClusterWriter(Protocol):
     """I/O for the plugins that work while a pod is being bound. Raises KoordinatorError with what the server said."""
 
-    async def patch(self, kind: Kind[Any], name: str, namespace: str, patch: Mapping[str, Any]) -> None:
+    async def patch(
+        self, kind: Kind[Any], name: str, namespace: str, patch: Mapping[str, Any], subresource: str = ""
+    ) -> None:
         """A JSON merge patch; with ``metadata.resourceVersion`` in it, only of that version."""
 
     async def until(
@@ -96,6 +99,9 @@ class ClusterWriter(Protocol):
         """Wait until ``condition`` holds; False when the time is up first. It is asked after each event about one of
         ``objects`` (kind and ``namespace/name``; asked for anew whenever ``condition`` does not hold), which may be
         nodes, pods and what plugins watch; without them after any event, ten times a second at most."""
+
+    def now(self) -> datetime:
+        """The wall time."""
 
 
 class ObjectPatch(NamedTuple):
@@ -111,6 +117,9 @@ class ControllerWriter(ClusterWriter, Protocol):
 
     async def create(self, kind: Kind[Any], body: Mapping[str, Any], namespace: str) -> None:
         """Create an object."""
+
+    async def delete(self, kind: Kind[Any], obj: ObjectMeta) -> None:
+        """Delete this very object; that it is gone, or another one by now, is as good."""
 
     async def patch_each(self, kind: Kind[Any], patches: Iterable[ObjectPatch]) -> None:
         """Several at a time, each taken from ``patches`` when its turn comes. What fails is logged; a controller that

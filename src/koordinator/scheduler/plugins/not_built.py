@@ -42,15 +42,10 @@ def _is_in_a_gang(pod: Pod) -> bool:
     return bool(in_group or pod.metadata.annotations.get(annotation_keys.GANG_NAME))
 
 
-def _requires_a_reservation(pod: Pod) -> bool:
-    return annotation_keys.RESERVATION_AFFINITY in pod.metadata.annotations
-
-
 _NEEDS: Final[Mapping[str, tuple[str, Callable[[Pod], bool]]]] = MappingProxyType(
     {
         "DeviceShare": ("shared devices", _asks_for_shared_devices),
         "Coscheduling": ("gangs", _is_in_a_gang),
-        "Reservation": ("reservation affinity", _requires_a_reservation),
     }
 )
 

@@ -24,6 +24,7 @@ from koordinator.scheduler.plugins.node_resources.fit_plus import NodeResourcesF
 from koordinator.scheduler.plugins.node_unschedulable import NodeUnschedulable
 from koordinator.scheduler.plugins.pod_topology_spread.plugin import PodTopologySpread
 from koordinator.scheduler.plugins.priority_sort import PrioritySort
+from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from koordinator.scheduler.plugins.scarce_resource_avoidance import ScarceResourceAvoidance
 from koordinator.scheduler.plugins.scheduling_gates import SchedulingGates
 from koordinator.scheduler.plugins.scheduling_hint import SchedulingHint
@@ -59,6 +60,7 @@ BUILT_IN: Final[Mapping[str, type[Plugin]]] = MappingProxyType(
             ScarceResourceAvoidance,
             SchedulingHint,
             ElasticQuota,
+            ReservationPlugin,
             DefaultPreemption,
             DefaultPreBind,
             DefaultBinder,

@@ -1,0 +1,1 @@
+"""Reservation: room on a node that is kept for pods to come."""

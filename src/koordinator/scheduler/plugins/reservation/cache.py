@@ -1,0 +1,405 @@
+"""What is reserved where, and what of it has been taken: one for all profiles, kept current by the cluster's events.
+
+A reserve pod counts on its node with all that its Reservation holds, and each owner counts there, too. What owners take
+of a Reservation is therefore taken off its node's columns again, so that at any moment a node has requested what its
+pods request and what its Reservations still keep free. An owner that takes more than there is left takes the rest from
+the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api import labels as label_keys
+from koordinator.api.codec import DecodeError, decode
+from koordinator.api.kinds import RESERVATIONS, Kind
+from koordinator.api.meta import Object, WireStruct
+from koordinator.api.pod import Pod, ResourceList
+from koordinator.api.reservation import RESTRICTED, Reservation
+from koordinator.model.label_selector import SelectorError
+from koordinator.scheduler.engine.columns import NamedAspect
+from koordinator.scheduler.engine.framework import Observer
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.resource_index import PODS
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.reservation.matching import Mismatch, Owners, Wish, mismatch, pod_keys, wish_of
+from koordinator.scheduler.plugins.reservation.reserve_pod import (
+    is_available,
+    is_over,
+    problem,
+    reserve_pod,
+)
+
+Columns = Mapping[int, int]
+"""Column of NodeColumns -> amount."""
+_MEMO: Final = "Reservation"
+RESERVED: Final = NamedAspect("Reservation")
+"""What is said of the Reservations on a node, beside what they hold."""
+_NO_CREDIT: Final[tuple[Columns, tuple[int, int]]] = {}, (0, 0)
+
+
+class _Reserved(WireStruct):
+    resources: ResourceList = {}
+
+
+class _Options(WireStruct):
+    resources: Sequence[str] = ()
+
+
+@dataclass(slots=True)
+class Booking:
+    """A Reservation that has a node. Amounts are by columns."""
+
+    reservation: Reservation
+    pod: Pod
+    """The reserve pod."""
+    owners: Owners | None
+    """None: they cannot be read."""
+    allocatable: Columns
+    restricted: frozenset[int]
+    """The columns of which owners may not take more than is left here; empty unless the policy is Restricted."""
+    reserved: Columns
+    """What is kept back inside."""
+    order: int
+    """The label ``reservation-order``; 0 without one."""
+    users: dict[str, PodInfo] = field(default_factory=dict)
+    """The pods that take from it, by uid, assumed ones included."""
+    row: int = -1
+    """Of the node, while the reserve pod counts there."""
+    credit: tuple[Columns, tuple[int, int]] = _NO_CREDIT
+    """What owners take of it, and is therefore taken off the columns of ``row``."""
+
+    @property
+    def name(self) -> str:
+        return self.reservation.metadata.name
+
+    @property
+    def uid(self) -> str:
+        return self.reservation.metadata.uid
+
+    @property
+    def node_name(self) -> str:
+        return self.reservation.status.node_name
+
+    @property
+    def is_once(self) -> bool:
+        """Whether its first owner uses it up."""
+        return self.reservation.spec.allocate_once is not False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether another owner may take from it."""
+        return self.owners is not None and is_available(self.reservation) and not (self.is_once and self.users)
+
+    @property
+    def allocated(self) -> dict[int, int]:
+        """What owners request of what it holds; may be more than that."""
+        return {
+            column: sum(user.request.amounts.get(column, 0) for user in self.users.values())
+            for column in self.allocatable
+        }
+
+    @property
+    def remaining(self) -> dict[int, int]:
+        """What is kept free on the node."""
+        allocated = self.allocated
+        return {column: max(0, amount - allocated[column]) for column, amount in self.allocatable.items()}
+
+
+class Unmatched(NamedTuple):
+    """A Reservation that the pod owns and may not take from."""
+
+    uid: str
+    node_name: str
+    why: Mismatch
+    detail: str
+
+
+class Match(NamedTuple):
+    """What Reservations are to a pod. Pods with equal ones are alike."""
+
+    uids: tuple[str, ...] = ()
+    """What it may take from."""
+    unmatched: tuple[Unmatched, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the pod owns no Reservation."""
+        return not self.uids and not self.unmatched
+
+
+NO_MATCH: Final = Match()
+
+
+class ReservationCache(Observer):
+    """``show`` and ``hide`` are called with reserve pods that are new, have changed, or are there no more; ``on_freed``
+    when pods may find more than before."""
+
+    follows_status = False
+
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+        self._aspect = view.columns.aspect(RESERVED)
+        self.bookings: dict[str, Booking] = {}
+        """By uid of the Reservation; those that have a node."""
+        self.on_node_named: dict[str, dict[str, Booking]] = {}
+        """The same, by name of the node."""
+        self._index: dict[Hashable, dict[str, Booking]] = {}
+        self._users: dict[str, dict[str, PodInfo]] = {}
+        """Who takes from which Reservation, by its uid, also from those that are not known yet."""
+        self._shown: dict[str, Pod] = {}
+        self._generation = 0
+        self.show: Callable[[Pod], None] = lambda pod: None
+        self.hide: Callable[[Pod], None] = lambda pod: None
+
+    # Events.
+
+    def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
+        if kind is not RESERVATIONS:
+            return
+        if isinstance(old, Reservation) and (new is None or new.metadata.uid != old.metadata.uid):
+            self._forget(old)
+        if isinstance(new, Reservation):
+            self._set(new)
+
+    def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
+        booking = self.bookings.get(pod.uid)
+        if booking is not None and self._view.columns.names[row] == booking.node_name:
+            booking.row = row
+            self._settle(booking)
+
+    def on_pod_removed(self, row: int, pod: PodInfo) -> None:
+        booking = self.bookings.get(pod.uid)
+        if booking is not None and booking.row == row:
+            booking.row = -1
+            self._credit(row, booking, _NO_CREDIT)
+
+    def on_node_removed(self, row: int, name: str) -> None:
+        for booking in self.on_node_named.get(name, {}).values():
+            # The row's columns go with it.
+            booking.row, booking.credit = -1, _NO_CREDIT
+
+    def use(self, uid: str, pod: PodInfo) -> None:
+        """The pod takes from the Reservation from now on."""
+        self._users.setdefault(uid, {})[pod.uid] = pod
+        self._changed_users(uid)
+
+    def unuse(self, uid: str, pod: PodInfo) -> None:
+        """The opposite."""
+        users = self._users.get(uid, {})
+        if users.pop(pod.uid, None) is None:
+            return
+        if not users:
+            del self._users[uid]
+        self._changed_users(uid)
+
+    # Questions.
+
+    def match(self, pod: PodInfo) -> Match:
+        """What the pod may take from as things are; remembered until something about Reservations changes."""
+        known = pod.memo.get(_MEMO)
+        if known is not None and known[0] == self._generation:
+            found: Match = known[1]
+            return found
+        match = self._match(pod) if self.bookings else NO_MATCH
+        pod.memo[_MEMO] = self._generation, match
+        return match
+
+    def open_on(self, node_name: str, match: Match) -> list[Booking]:
+        """Those of ``match`` that are on the node, in the order of their uids."""
+        there = self.on_node_named.get(node_name)
+        return [there[uid] for uid in match.uids if uid in there] if there else []
+
+    def users_of(self, uid: str) -> Mapping[str, PodInfo]:
+        """The pods that take from a Reservation, by uid."""
+        return self._users.get(uid, {})
+
+    def _match(self, pod: PodInfo) -> Match:
+        wish = wish_of(pod.pod)
+        uids: list[str] = []
+        others: list[Unmatched] = []
+        for booking in self._candidates(pod.pod, wish):
+            found = self._mismatch(booking, pod, wish)
+            if found is None:
+                uids.append(booking.uid)
+            else:
+                others.append(Unmatched(booking.uid, booking.node_name, *found))
+        others.sort(key=lambda each: each.uid)
+        return Match(tuple(sorted(uids)), tuple(others)) if uids or others else NO_MATCH
+
+    def _candidates(self, pod: Pod, wish: Wish) -> Iterator[Booking]:
+        """The open Reservations that the pod owns; all open ones for a pod that ignores owners."""
+        if wish.ignored:
+            yield from (each for each in self.bookings.values() if each.is_open)
+            return
+        seen: set[str] = set()
+        for key in pod_keys(pod):
+            for uid, booking in self._index.get(key, {}).items():
+                if uid not in seen and booking.is_open:
+                    seen.add(uid)
+                    if booking.owners is not None and booking.owners.include(pod):
+                        yield booking
+
+    def _mismatch(self, booking: Booking, pod: PodInfo, wish: Wish) -> tuple[Mismatch, str] | None:
+        if wish.ignored:
+            return None
+        columns = self._view.columns
+        row = columns.row_of.get(booking.node_name)
+        node = columns.nodes[row] if row is not None else None
+        name = columns.resources.name
+        held = {name(column): amount for column, amount in booking.allocatable.items()}
+        requested = {name(column): amount for column, amount in pod.request.amounts.items()}
+        return mismatch(booking.reservation, pod.pod, wish, node, (held, requested))
+
+    # Changes.
+
+    def _set(self, reservation: Reservation) -> None:
+        uid = reservation.metadata.uid
+        if is_over(reservation) or problem(reservation):
+            self._forget(reservation)
+            return
+        pod = reserve_pod(reservation)
+        if reservation.status.node_name:
+            self._book(reservation, pod)
+        else:
+            self._unbook(uid)
+        self._shown[uid] = pod
+        self.show(pod)
+
+    def _forget(self, reservation: Reservation) -> None:
+        uid = reservation.metadata.uid
+        self._unbook(uid)
+        pod = self._shown.pop(uid, None)
+        if pod is not None:
+            self.hide(pod)
+
+    def _book(self, reservation: Reservation, pod: Pod) -> None:
+        uid = reservation.metadata.uid
+        old = self.bookings.get(uid)
+        row, credit = (old.row, old.credit) if old is not None else (-1, _NO_CREDIT)
+        if old is not None and old.node_name != reservation.status.node_name:
+            self._credit(row, old, _NO_CREDIT)
+            row, credit = -1, _NO_CREDIT
+        if old is not None:
+            self._take_out(old)
+        booking = self._booking(reservation, pod)
+        booking.row, booking.credit = self._row_of(booking) if row < 0 else row, credit
+        booking.users = dict(self._users.get(uid, {}))
+        self.bookings[uid] = booking
+        self.on_node_named.setdefault(booking.node_name, {})[uid] = booking
+        for key in booking.owners.keys if booking.owners is not None else ():
+            self._index.setdefault(key, {})[uid] = booking
+        self._settle(booking)
+        self._touch(booking)
+
+    def _touch(self, booking: Booking) -> None:
+        row = self._view.columns.row_of.get(booking.node_name)
+        if row is not None:
+            self._view.columns.touch(row, self._aspect)
+
+    def _row_of(self, booking: Booking) -> int:
+        """Where the reserve pod counts already; -1 where it does not."""
+        row = self._view.columns.row_of.get(booking.node_name, -1)
+        return row if booking.uid in self._view.pods_on.get(row, {}) else -1
+
+    def _unbook(self, uid: str) -> None:
+        booking = self.bookings.get(uid)
+        if booking is not None:
+            self._credit(booking.row, booking, _NO_CREDIT)
+            self._take_out(booking)
+            self._touch(booking)
+
+    def _take_out(self, booking: Booking) -> None:
+        uid = booking.uid
+        del self.bookings[uid]
+        there = self.on_node_named[booking.node_name]
+        del there[uid]
+        if not there:
+            del self.on_node_named[booking.node_name]
+        for key in booking.owners.keys if booking.owners is not None else ():
+            del self._index[key][uid]
+            if not self._index[key]:
+                del self._index[key]
+        self._generation += 1
+
+    def _booking(self, reservation: Reservation, pod: Pod) -> Booking:
+        vector = self._view.columns.resources.vector
+        try:
+            owners: Owners | None = Owners(reservation.spec.owners)
+        except SelectorError:
+            owners = None
+        allocatable = vector(reservation.status.allocatable)
+        return Booking(
+            reservation,
+            pod,
+            owners,
+            allocatable,
+            restricted=self._restricted(reservation, allocatable),
+            reserved=vector(_reserved(reservation)),
+            order=_order(reservation),
+        )
+
+    def _restricted(self, reservation: Reservation, allocatable: Columns) -> frozenset[int]:
+        if reservation.spec.allocate_policy != RESTRICTED:
+            return frozenset()
+        text = reservation.metadata.annotations.get(annotation_keys.RESERVATION_RESTRICTED_OPTIONS)
+        try:
+            named = decode(text.encode(), _Options).resources if text else ()
+        except DecodeError:
+            named = ()
+        chosen = {self._view.columns.resources.column(name) for name in named}
+        return frozenset(allocatable) & (chosen or set(allocatable))
+
+    def _changed_users(self, uid: str) -> None:
+        booking = self.bookings.get(uid)
+        if booking is not None:
+            booking.users = dict(self._users.get(uid, {}))
+            self._settle(booking)
+
+    def _settle(self, booking: Booking) -> None:
+        """Take off the columns what owners take of the Reservation, and nothing more."""
+        self._generation += 1
+        if booking.row >= 0:
+            self._credit(booking.row, booking, self._credit_of(booking))
+
+    def _credit_of(self, booking: Booking) -> tuple[Columns, tuple[int, int]]:
+        here = [user for user in booking.users.values() if user.uid in self._view.pods_on.get(booking.row, {})]
+        if not here:
+            return _NO_CREDIT
+        amounts: dict[int, int] = {}
+        for column, held in booking.allocatable.items():
+            taken = min(held, sum(user.request.amounts.get(column, 0) for user in here))
+            if taken and column != PODS:
+                amounts[column] = taken
+        counted = self._view.pods_on[booking.row].get(booking.uid)
+        most = counted.request.non_zero if counted is not None else (0, 0)
+        cpu, memory = (min(most[index], sum(user.request.non_zero[index] for user in here)) for index in (0, 1))
+        return amounts, (cpu, memory)
+
+    def _credit(self, row: int, booking: Booking, new: tuple[Columns, tuple[int, int]]) -> None:
+        old, booking.credit = booking.credit, new
+        if old == new or row < 0:
+            return
+        if old != _NO_CREDIT:
+            self._view.columns.add_request(row, *old, 1)
+        if new != _NO_CREDIT:
+            self._view.columns.add_request(row, *new, -1)
+
+
+def _reserved(reservation: Reservation) -> ResourceList:
+    text = reservation.metadata.annotations.get(annotation_keys.NODE_RESERVATION)
+    try:
+        return decode(text.encode(), _Reserved).resources if text else {}
+    except DecodeError:
+        return {}
+
+
+def _order(reservation: Reservation) -> int:
+    try:
+        order = int(reservation.metadata.labels.get(label_keys.RESERVATION_ORDER, ""))
+    except ValueError:
+        return 0
+    return order if -(2**63) <= order < 2**63 else 0

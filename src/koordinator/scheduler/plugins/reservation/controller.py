@@ -1,0 +1,81 @@
+"""The controller that writes what has become of Reservations, and deletes those that ended long ago."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from koordinator.api.kinds import RESERVATIONS
+from koordinator.api.pod import Pod
+from koordinator.api.reservation import Reservation
+from koordinator.base.errors import KoordinatorError
+from koordinator.scheduler.engine.binding_points import ControllerWriter
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.reservation.cache import ReservationCache
+from koordinator.scheduler.plugins.reservation.life_cycle import Facts, is_to_be_deleted, status_change
+from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_record
+
+_PERIOD: Final = 1.0
+
+
+class ReservationController:
+    """``failures``: the messages of failed attempts to place Reservations, by uid; each is gone once it is written."""
+
+    name = "reservationController"
+
+    def __init__(
+        self,
+        cache: ReservationCache,
+        view: ClusterView,
+        writer: ControllerWriter,
+        failures: dict[str, str],
+        *,
+        kept: timedelta | None,
+    ) -> None:
+        """``kept``: how long after its end a Reservation is deleted; None: never."""
+        self._cache = cache
+        self._view = view
+        self._writer = writer
+        self._failures = failures
+        self._kept = kept
+
+    async def run(self) -> None:
+        """Until cancelled: look at all Reservations each second."""
+        while True:
+            for reservation in list(self._view.objects_of(RESERVATIONS).values()):
+                if isinstance(reservation, Reservation):
+                    await self._look_at(reservation)
+            await self._writer.sleep(_PERIOD)
+
+    async def _look_at(self, reservation: Reservation) -> None:
+        metadata, now = reservation.metadata, self._writer.now()
+        if metadata.deletion_timestamp is not None:
+            return
+        message = self._failures.get(metadata.uid)
+        has_node = reservation.status.node_name in self._view.columns.row_of
+        facts = Facts(self._owners(reservation), has_node, message)
+        change = status_change(reservation, facts, now)
+        try:
+            if change is not None:
+                version = {"uid": metadata.uid, "resourceVersion": metadata.resource_version}
+                patch = {"metadata": version, "status": change}
+                await self._writer.patch(RESERVATIONS, metadata.name, "", patch, "status")
+                if self._failures.get(metadata.uid) is message:
+                    self._failures.pop(metadata.uid, None)
+            elif self._kept is not None and is_to_be_deleted(reservation, has_node, self._kept, now):
+                await self._writer.delete(RESERVATIONS, metadata)
+        except KoordinatorError as error:
+            # In a second it is looked at again, by then as it has become.
+            self._writer.warn(f"reservation {metadata.name} could not be written: {error}")
+
+    def _owners(self, reservation: Reservation) -> list[Pod]:
+        """The pods that the API has on the node with a record of the Reservation."""
+        uid, row = reservation.metadata.uid, self._view.columns.row_of.get(reservation.status.node_name, -1)
+        there = self._view.pods_on.get(row, {})
+        found = [there[each].pod for each in self._cache.users_of(uid) if each in there]
+        return [pod for pod in found if pod.spec.node_name and _is_recorded(pod, uid)]
+
+
+def _is_recorded(pod: Pod, uid: str) -> bool:
+    record = allocated_record(pod)
+    return record is not None and record.uid == uid

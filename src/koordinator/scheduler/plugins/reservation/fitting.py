@@ -1,0 +1,90 @@
+"""Whether a pod fits into a Reservation, which draws on its node where the policy lets it. Pure arithmetic on columns.
+
+The node has room for the pod by way of one Reservation if what is free on it, with what that Reservation still keeps,
+is enough; what other Reservations keep stays theirs. A Restricted Reservation must have enough by itself, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.engine.resource_index import PODS, ResourceIndex
+from koordinator.scheduler.plugins.reservation.cache import Booking, Columns
+
+NONE_MATCHES: Final = Reason("node(s) no reservations match reservation affinity", unresolvable=True)
+NONE_SUITS: Final = Reason("node(s) no reservation(s) to meet the requirements")
+POLICY_CONFLICT: Final = Reason("node(s) reservation allocate policy conflict", unresolvable=True)
+OTHER_NODE: Final = Reason("node(s) didn't match the nodeName specified by reservation", unresolvable=True)
+_TOO_MANY: Final = "Reservation(s) Too many pods"
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What is free on a node once what the pod may take from is thought gone, and what those still keep."""
+
+    free: Mapping[int, int]
+    """By column that the pod requests; may be below 0."""
+    matched: Sequence[Booking]
+
+    def reasons(
+        self, booking: Booking, request: Columns, resources: ResourceIndex, *, detailed: bool
+    ) -> tuple[Reason, ...]:
+        """Why the pod does not fit by way of ``booking``, one of ``matched``; empty if it does."""
+        others = [each for each in self.matched if each is not booking]
+        lacking = self.lacking(request, others, booking.reserved)
+        found = [Reason(f"Insufficient {resources.name(column)} by node") for column in lacking]
+        return (*found, *restricted_reasons(booking, request, resources, detailed=detailed))
+
+    def lacking(self, request: Columns, kept: Iterable[Booking], reserved: Columns) -> list[int]:
+        """The columns of which there is not enough when ``kept`` keep what they have; by their names."""
+        if not any(request.values()):
+            return []
+        remaining = [each.remaining for each in kept]
+        return [
+            column
+            for column, amount in request.items()
+            if amount > self.free[column] - sum(each.get(column, 0) for each in remaining) - reserved.get(column, 0)
+        ]
+
+
+def restricted_reasons(
+    booking: Booking, request: Columns, resources: ResourceIndex, *, detailed: bool
+) -> tuple[Reason, ...]:
+    """Why a Restricted Reservation does not have enough by itself; empty if it has, or is of another policy."""
+    found: list[Reason] = []
+    if PODS in booking.restricted:
+        used, capacity = len(booking.users), booking.allocatable[PODS]
+        if used + 1 > capacity:
+            text = f"{_TOO_MANY}, requested: 1, used: {used}, capacity: {capacity}" if detailed else _TOO_MANY
+            found.append(Reason(text))
+    allocated = booking.allocated if booking.restricted else {}
+    for column in sorted(booking.restricted - {PODS}, key=resources.name):
+        amount, capacity = request.get(column, 0), booking.allocatable[column]
+        used = max(0, allocated[column])
+        if amount and amount > capacity - booking.reserved.get(column, 0) - used:
+            text = f"Reservation(s) Insufficient {resources.name(column)}"
+            if detailed:
+                text += f", requested: {amount}, used: {used}, capacity: {capacity}"
+            found.append(Reason(text))
+    return tuple(found)
+
+
+def shares_a_resource(booking: Booking, request: Columns) -> bool:
+    """Whether the pod requests anything that the Reservation holds."""
+    return any(amount and booking.allocatable.get(column) for column, amount in request.items())
+
+
+def score(booking: Booking, request: Columns) -> int:
+    """How full the Reservation would be, 0..100: the mean over what it holds, as NodeResourcesFit's MostAllocated."""
+    allocated = booking.allocated
+    held = [(column, amount) for column, amount in booking.allocatable.items() if amount]
+    if not held:
+        return 0
+    shares = (
+        100 * wanted // capacity if (wanted := request.get(column, 0) + allocated[column]) <= capacity else 0
+        for column, capacity in held
+    )
+    return sum(shares) // len(held)

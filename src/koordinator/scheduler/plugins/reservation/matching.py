@@ -1,0 +1,213 @@
+"""Which Reservations a pod may take from: owners, affinity, taints, exact amounts.
+
+Each check that fails is counted, so that the pod's message can say what kept it from the Reservations that are its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from enum import Enum
+from typing import Final
+
+import msgspec
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api import labels as label_keys
+from koordinator.api.codec import DecodeError, decode
+from koordinator.api.meta import ObjectMeta, ObjectReference, WireStruct
+from koordinator.api.node import Node, Taint
+from koordinator.api.pod import NodeSelectorTerm, Pod, Toleration
+from koordinator.api.reservation import Reservation, ReservationControllerReference, ReservationOwner
+from koordinator.model.label_selector import compile_selector
+from koordinator.model.node_selector import term_predicate
+from koordinator.model.tolerations import NO_SCHEDULE, tolerated
+
+_UNSCHEDULABLE: Final = Taint(key="node.kubernetes.io/unschedulable", effect=NO_SCHEDULE)
+_Owns = Callable[[Pod], bool]
+
+
+class _RequiredTerms(WireStruct):
+    reservation_selector_terms: Sequence[NodeSelectorTerm] = ()
+
+
+class ReservationAffinity(WireStruct):
+    """The annotation ``reservation-affinity``: the pod takes from such a Reservation or waits."""
+
+    name: str = ""
+    required_during_scheduling_ignored_during_execution: _RequiredTerms | None = None
+    reservation_selector: dict[str, str] = {}
+    tolerations: Sequence[Toleration] = ()
+
+
+class _ExactMatch(WireStruct):
+    resource_names: Sequence[str] = ()
+
+
+class Mismatch(Enum):
+    """Why a Reservation is not for one of its owners; what is added up in the pod's message."""
+
+    NAME = "didn't match the requested reservation name"
+    AFFINITY = "didn't match affinity rules"
+    UNSCHEDULABLE = "is unschedulable"
+    NOT_EXACT = "is not exact matched"
+    TAINTS = "had untolerated taint"
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """What a pod says of Reservations. ``problem``: what of it cannot be read."""
+
+    affinity: ReservationAffinity | None = None
+    exact: tuple[str, ...] = ()
+    ignored: bool = False
+    problem: str = ""
+
+
+def wish_of(pod: Pod) -> Wish:
+    """By labels and annotations of the pod."""
+    annotations = pod.metadata.annotations
+    affinity: ReservationAffinity | None = None
+    exact: tuple[str, ...] = ()
+    key = annotation_keys.RESERVATION_AFFINITY
+    try:
+        if key in annotations:
+            affinity = decode(annotations[key].encode(), ReservationAffinity)
+        key = annotation_keys.EXACT_MATCH_RESERVATION
+        if annotations.get(key):
+            exact = tuple(decode(annotations[key].encode(), _ExactMatch).resource_names)
+    except DecodeError as error:
+        return Wish(problem=f"annotation {key}: {error}")
+    return Wish(affinity, exact, pod.metadata.labels.get(label_keys.RESERVATION_IGNORED) == "true")
+
+
+def wish_key(pod: Pod) -> Hashable:
+    """Equal for pods with equal wishes."""
+    annotations = pod.metadata.annotations
+    return (
+        annotations.get(annotation_keys.RESERVATION_AFFINITY),
+        annotations.get(annotation_keys.EXACT_MATCH_RESERVATION),
+        pod.metadata.labels.get(label_keys.RESERVATION_IGNORED) == "true",
+    )
+
+
+class Owners:
+    """The owners of a Reservation. Raises SelectorError for a selector that cannot be read."""
+
+    def __init__(self, owners: Sequence[ReservationOwner]) -> None:
+        self._entries = [_owns(each) for each in owners]
+        self.keys = frozenset(_index_key(each) for each in owners)
+        """A pod that owns the Reservation has one of these, see ``pod_keys``."""
+
+    def include(self, pod: Pod) -> bool:
+        return any(owns(pod) for owns in self._entries)
+
+
+def pod_keys(pod: Pod) -> list[Hashable]:
+    """Under which of the ``keys`` of owners a pod has to be looked for."""
+    metadata = pod.metadata
+    return [
+        None,
+        ("uid", metadata.uid),
+        ("name", metadata.name),
+        *(("controller", owner.uid) for owner in metadata.owner_references),
+        *(("label", *item) for item in metadata.labels.items()),
+    ]
+
+
+def mismatch(
+    reservation: Reservation,
+    pod: Pod,
+    wish: Wish,
+    node: Node | None,
+    amounts: tuple[Mapping[str, int], Mapping[str, int]],
+) -> tuple[Mismatch, str] | None:
+    """Why a Reservation is not for a pod that owns it, with the taint if it is that; None if it is.
+
+    ``node`` is that of the Reservation, whose labels count too, unless None. ``amounts``: what the Reservation holds,
+    and what the pod requests."""
+    affinity = wish.affinity
+    if affinity is not None and affinity.name:
+        if affinity.name != reservation.metadata.name:
+            return Mismatch.NAME, ""
+        return _inexact(wish, *amounts)
+    tolerations = affinity.tolerations if affinity is not None else ()
+    is_closed = reservation.spec.unschedulable or reservation.metadata.deletion_timestamp is not None
+    if is_closed and not tolerated(tolerations, _UNSCHEDULABLE):
+        return Mismatch.UNSCHEDULABLE, ""
+    if affinity is not None:
+        for taint in reservation.spec.taints:
+            if not tolerated(tolerations, taint):
+                return Mismatch.TAINTS, f"{{{taint.key}: {taint.value}}}"
+        if not _selects(affinity, reservation, node):
+            return Mismatch.AFFINITY, ""
+    return _inexact(wish, *amounts)
+
+
+def _inexact(wish: Wish, held: Mapping[str, int], requested: Mapping[str, int]) -> tuple[Mismatch, str] | None:
+    for name in wish.exact:
+        ours, theirs = requested.get(name), held.get(name)
+        if ours is None and theirs is None:
+            return None
+        if ours != theirs:
+            return Mismatch.NOT_EXACT, ""
+    return None
+
+
+def _selects(affinity: ReservationAffinity, reservation: Reservation, node: Node | None) -> bool:
+    labels = {**(node.metadata.labels if node is not None else {}), **reservation.metadata.labels}
+    if any(labels.get(key) != value for key, value in affinity.reservation_selector.items()):
+        return False
+    required = affinity.required_during_scheduling_ignored_during_execution
+    if required is None:
+        return True
+    # The terms are those of nodes, and a Reservation is matched as a node of its name would be.
+    seen = Node(metadata=ObjectMeta(name=reservation.metadata.name, labels=labels))
+    predicates = [term_predicate(term) for term in required.reservation_selector_terms]
+    return any(matches is not None and matches(seen) for matches in predicates)
+
+
+def _index_key(owner: ReservationOwner) -> Hashable:
+    """What a pod must have to match the entry; None where nothing that can be looked up is named."""
+    if owner.object is not None and owner.object.uid:
+        return "uid", owner.object.uid
+    if owner.object is not None and owner.object.name:
+        return "name", owner.object.name
+    if owner.controller is not None and owner.controller.uid:
+        return "controller", owner.controller.uid
+    labels = owner.label_selector.match_labels if owner.label_selector is not None else {}
+    return ("label", *min(labels.items())) if labels else None
+
+
+def _owns(owner: ReservationOwner) -> _Owns:
+    selector = compile_selector(owner.label_selector) if owner.label_selector is not None else None
+
+    def owns(pod: Pod) -> bool:
+        if owner.object is not None and not _is_object(owner.object, pod):
+            return False
+        if owner.controller is not None and not _is_controlled(owner.controller, pod):
+            return False
+        return selector is None or selector.matches(pod.metadata.labels)
+
+    return owns
+
+
+def _is_object(reference: ObjectReference, pod: Pod) -> bool:
+    metadata = pod.metadata
+    return (
+        reference.uid in ("", metadata.uid)
+        and reference.name in ("", metadata.name)
+        and reference.namespace in ("", metadata.namespace)
+        and reference.api_version in ("", "v1")
+    )
+
+
+def _is_controlled(reference: ReservationControllerReference, pod: Pod) -> bool:
+    if reference.namespace not in ("", pod.metadata.namespace):
+        return False
+    return any(
+        reference.controller in (None, owner.controller)
+        and reference.uid in ("", owner.uid)
+        and reference.name in ("", owner.name)
+        and reference.kind in ("", owner.kind)
+        and reference.api_version in ("", owner.api_version)
+        for owner in pod.metadata.owner_references
+    )

@@ -1,0 +1,435 @@
+"""Reservation: a Reservation is placed as a pod is, keeps its room free, and gives it to the pods that own it.
+
+The cache counts what is reserved and taken. Pods that may take from Reservations see the nodes of these without them
+(row overlays), so that every Filter plugin judges the room that they really have; then this plugin checks that one
+Reservation by itself lets the pod in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, ClassVar, Final, NamedTuple
+
+import numpy as np
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api.kinds import RESERVATIONS
+from koordinator.api.pod import Pod
+from koordinator.api.reservation import FAILED, Reservation
+from koordinator.scheduler.engine.adjustment import Adjustment
+from koordinator.scheduler.engine.binding_points import (
+    AllocatorPlugin,
+    BindOutcome,
+    BindPlugin,
+    ClusterWriter,
+    ControllerWriter,
+    PodChanges,
+    PreBindPlugin,
+)
+from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeReference, Rows
+from koordinator.scheduler.engine.cycle_state import CycleState
+from koordinator.scheduler.engine.events import EventKind, object_events
+from koordinator.scheduler.engine.extender import (
+    Controller,
+    ControllerProvider,
+    FailureHandler,
+    FilterTransformer,
+    ReservationPreBindPlugin,
+)
+from koordinator.scheduler.engine.framework import (
+    FEASIBLE,
+    SKIP_SCORE,
+    FilterPlugin,
+    Observer,
+    PluginError,
+    PreFilterPlugin,
+    PreFilterResult,
+    Reason,
+    ScorePlugin,
+    default_normalize,
+)
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import FailedAttempt, PostFilterPlugin, PostFilterResult
+from koordinator.scheduler.engine.reservation_points import reservation_of
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.reservation.cache import RESERVED, Booking, Match, ReservationCache
+from koordinator.scheduler.plugins.reservation.controller import ReservationController
+from koordinator.scheduler.plugins.reservation.fitting import (
+    NONE_MATCHES,
+    NONE_SUITS,
+    OTHER_NODE,
+    POLICY_CONFLICT,
+    Room,
+    score,
+    shares_a_resource,
+)
+from koordinator.scheduler.plugins.reservation.life_cycle import available_status
+from koordinator.scheduler.plugins.reservation.matching import Wish, wish_key, wish_of
+from koordinator.scheduler.plugins.reservation.messages import event_note, summary
+from koordinator.scheduler.plugins.reservation.reserve_pod import (
+    allocated_annotation,
+    allocated_record,
+    pinned_node,
+    stands_for_a_reservation,
+)
+from koordinator.scheduler.plugins.resources_key import resources_key
+
+_PREFERRED: Final = 1000
+"""The score of the node whose Reservation comes first by its label ``reservation-order``."""
+_OTHER_NODE: Final = 1
+_CONFLICT: Final = 2
+_FIRST_CODE: Final = 3
+
+
+class Use(NamedTuple):
+    """What a pod holds: the Reservation that it takes from."""
+
+    name: str
+    uid: str
+
+
+@dataclass(slots=True)
+class _Owner:
+    """A class of pods that own Reservations, or must use one."""
+
+    match: Match
+    wish: Wish
+    combinations: list[tuple[Reason, ...]] = field(default_factory=list)
+    """The reasons of the codes from _FIRST_CODE on."""
+
+    def code_of(self, reasons: tuple[Reason, ...]) -> int:
+        if reasons not in self.combinations:
+            self.combinations.append(reasons)
+        return self.combinations.index(reasons) + _FIRST_CODE
+
+
+@dataclass(frozen=True, slots=True)
+class _ReservePod:
+    """A class of reserve pods."""
+
+    pinned: str
+    policy: str
+
+
+class ReservationPlugin(
+    PreFilterPlugin,
+    FilterPlugin,
+    FilterTransformer,
+    PostFilterPlugin,
+    ScorePlugin,
+    AllocatorPlugin,
+    PreBindPlugin,
+    ReservationPreBindPlugin,
+    BindPlugin,
+    FailureHandler,
+    ControllerProvider,
+):
+    name = "Reservation"
+    watches: ClassVar = (RESERVATIONS,)
+    reads: ClassVar = (Aspect.NODE, Aspect.PODS, RESERVED)
+    score_reads: ClassVar = (Aspect.PODS, RESERVED)
+    scales_zeros_alike = True
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        shared = view.shared.setdefault(self.name, {})
+        self._cache: ReservationCache = shared.setdefault("cache", ReservationCache(view))
+        self._failures: dict[str, str] = shared.setdefault("failures", {})
+        self._cache.show, self._cache.hide = self._show, self._hide
+
+    @property
+    def told(self) -> Observer:
+        return self._cache
+
+    def class_key(self, pod: PodInfo) -> Hashable:
+        if stands_for_a_reservation(pod.pod):
+            reservation = self._reservation(pod)
+            return None if reservation is None else _reserve_class(reservation)
+        return wish_key(pod.pod), resources_key(pod)
+
+    def context_key(self, pod: PodInfo) -> Hashable:
+        return None if stands_for_a_reservation(pod.pod) else self._cache.match(pod)
+
+    def wakes_on(self) -> frozenset[str]:
+        return object_events(RESERVATIONS) | {
+            EventKind.NODE_ADD,
+            EventKind.NODE_ALLOCATABLE,
+            EventKind.NODE_LABEL,
+            EventKind.POD_DELETE,
+            EventKind.POD_SCALE_DOWN,
+        }
+
+    # PreFilter and Filter.
+
+    def pre_filter(self, pod: PodInfo) -> PreFilterResult:
+        if stands_for_a_reservation(pod.pod):
+            reservation = self._reservation(pod)
+            if reservation is None:
+                raise PluginError(
+                    f"reservation {pod.pod.metadata.annotations.get(annotation_keys.RESERVATION_NAME)!r} "
+                    "does not exist any more"
+                )
+            return PreFilterResult(_reserve_class(reservation))
+        wish, match = wish_of(pod.pod), self._cache.match(pod)
+        if wish.problem:
+            return PreFilterResult(skip=True, rejection=Reason(wish.problem, unresolvable=True))
+        if wish.affinity is not None and not match.uids:
+            return PreFilterResult(skip=True, rejection=NONE_MATCHES)
+        if not match.uids or wish.ignored:
+            return PreFilterResult(skip=True)
+        names = frozenset(self._cache.bookings[uid].node_name for uid in match.uids) if wish.affinity else None
+        return PreFilterResult(_Owner(match, wish), node_names=names)
+
+    def transforms(self, pod: PodInfo) -> bool:
+        return not stands_for_a_reservation(pod.pod) and bool(self._cache.match(pod).uids)
+
+    def before_filter(self, pod: PodInfo, rows: Rows) -> Mapping[int, Adjustment]:
+        """What the pod may take from is thought gone; what others have taken of it stays taken."""
+        found: dict[int, list[PodInfo]] = {}
+        wanted = set(rows.tolist())
+        for uid in self._cache.match(pod).uids:
+            booking = self._cache.bookings.get(uid)
+            if booking is not None and booking.row in wanted:
+                found.setdefault(booking.row, []).append(self.view.pods_on[booking.row][uid])
+        return {row: Adjustment(removed=tuple(pods)) for row, pods in found.items()}
+
+    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        codes = np.zeros(rows.shape[0], dtype=np.int64)
+        for index, row in enumerate(rows.tolist()):
+            code = self.filter_one(pod, state, row)
+            if code:
+                codes[index] = code
+        return codes
+
+    def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
+        if isinstance(state, _ReservePod):
+            return self._filter_reserve_pod(state, row)
+        owner: _Owner = state
+        there = self._cache.open_on(self.view.columns.names[row], owner.match)
+        reasons = self._why_not(pod, owner.wish, row, there)
+        return owner.code_of(reasons) if reasons else FEASIBLE
+
+    def _filter_reserve_pod(self, state: _ReservePod, row: int) -> int:
+        name = self.view.columns.names[row]
+        if state.pinned and state.pinned != name:
+            return _OTHER_NODE
+        for booking in self._cache.on_node_named.get(name, {}).values():
+            other = booking.reservation.spec.allocate_policy
+            # A Reservation of the default policy shares its node with none of another policy, and the other way round.
+            if booking.is_open and (not state.policy) != (not other):
+                return _CONFLICT
+        return FEASIBLE
+
+    def _why_not(self, pod: PodInfo, wish: Wish, row: int, matched: Sequence[Booking]) -> tuple[Reason, ...]:
+        """Why the pod can neither take from one of ``matched``, which are on the row, nor from the node alone."""
+        if not matched:
+            return (NONE_MATCHES,) if wish.affinity is not None else ()
+        room = self._room(pod, row, matched)
+        request, resources = pod.request.amounts, self.view.columns.resources
+        is_named = wish.affinity is not None and bool(wish.affinity.name)
+        found: list[Reason] = []
+        for booking in matched:
+            if wish.affinity is None and not shares_a_resource(booking, request):
+                continue
+            reasons = room.reasons(booking, request, resources, detailed=is_named)
+            if not reasons:
+                return ()
+            found += reasons
+        if wish.affinity is not None:
+            return tuple(found) or (NONE_SUITS,)
+        lacking = room.lacking(request, matched, {})
+        if not lacking:
+            return ()
+        return tuple(found) or tuple(Reason(f"Insufficient {resources.name(column)} by node") for column in lacking)
+
+    def _room(self, pod: PodInfo, row: int, matched: Sequence[Booking]) -> Room:
+        """The room on the row, whether the pod and the reserve pods of ``matched`` count there just now or not."""
+        there, unused = self.view.pods_on[row], self.view.columns.numbers[row].unused
+        counted = pod.uid in there
+        shown = [each.remaining for each in matched if each.uid in there]
+        free = {
+            column: unused[column] + counted * amount + sum(each.get(column, 0) for each in shown)
+            for column, amount in pod.request.amounts.items()
+        }
+        return Room(free, matched)
+
+    def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
+        if code == _OTHER_NODE:
+            return (OTHER_NODE,)
+        if code == _CONFLICT:
+            return (POLICY_CONFLICT,)
+        owner: _Owner = state
+        return owner.combinations[code - _FIRST_CODE]
+
+    # PostFilter.
+
+    def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
+        if stands_for_a_reservation(pod.pod):
+            return PostFilterResult()
+        match, wish = self._cache.match(pod), wish_of(pod.pod)
+        if match.is_empty and wish.affinity is None:
+            return PostFilterResult()
+        nodes = {uid: self._cache.bookings[uid].node_name for uid in match.uids}
+        return PostFilterResult(summary(match, wish, nodes, attempt.statuses, self.view.columns.names))
+
+    def result_key(self, pod: PodInfo) -> Hashable:
+        return self.name, self.context_key(pod)
+
+    # Score.
+
+    def pre_score(self, pod: PodInfo) -> Any:
+        wish, match = wish_of(pod.pod), self._cache.match(pod)
+        if stands_for_a_reservation(pod.pod) or wish.ignored or not match.uids:
+            return SKIP_SCORE
+        return _Owner(match, wish)
+
+    def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        owner: _Owner = state
+        scores = np.zeros(rows.shape[0], dtype=np.int64)
+        named = {self._cache.bookings[uid].row for uid in owner.match.uids if uid in self._cache.bookings}
+        for index, row in enumerate(rows.tolist()):
+            if row in named:
+                scores[index] = self.score_one(pod, state, row)
+        return scores
+
+    def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
+        owner: _Owner = state
+        booking = self._nominated(pod, row, owner.match, owner.wish)
+        if booking is None:
+            return 0
+        if booking.order and booking.uid == self._first_in_order(owner.match):
+            return _PREFERRED
+        return score(booking, pod.request.amounts)
+
+    def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
+        return default_normalize(raw, feasible, reverse=False)
+
+    def _first_in_order(self, match: Match) -> str:
+        """The uid of the Reservation with the smallest order that is not 0; "" if there is none."""
+        ordered = [
+            (booking.order, uid)
+            for uid in match.uids
+            if (booking := self._cache.bookings.get(uid)) is not None and booking.order
+        ]
+        return min(ordered)[1] if ordered else ""
+
+    def _nominated(self, pod: PodInfo, row: int, match: Match, wish: Wish) -> Booking | None:
+        """The Reservation that the pod would take from on the row; None if it would take from the node alone."""
+        matched = self._cache.open_on(self.view.columns.names[row], match)
+        if not matched:
+            return None
+        room, request, resources = self._room(pod, row, matched), pod.request.amounts, self.view.columns.resources
+        fitting = [
+            each
+            for each in matched
+            if (wish.affinity is not None or shares_a_resource(each, request))
+            and not room.reasons(each, request, resources, detailed=False)
+        ]
+        if not fitting:
+            return None
+        ordered = [each for each in fitting if each.order]
+        if ordered:
+            return min(ordered, key=lambda each: (each.order, each.uid))
+        return min(fitting, key=lambda each: (-score(each, request), each.uid))
+
+    # Reserve.
+
+    def allocate(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Use | Reason | None:
+        if stands_for_a_reservation(pod.pod):
+            return None
+        match, wish = self._cache.match(pod), wish_of(pod.pod)
+        if wish.ignored:
+            return None
+        booking = self._nominated(pod, node.index, match, wish)
+        if booking is None:
+            return NONE_MATCHES if wish.affinity is not None else None
+        return Use(booking.name, booking.uid)
+
+    def restore(self, pod: PodInfo, node: NodeReference) -> Use | None:
+        record = allocated_record(pod.pod)
+        return Use(record.name, record.uid) if record is not None else None
+
+    def on_allocated(self, row: int, pod: PodInfo, allocation: Use) -> None:
+        self._cache.use(allocation.uid, pod)
+
+    def on_released(self, row: int, pod: PodInfo, allocation: Use) -> None:
+        self._cache.unuse(allocation.uid, pod)
+
+    # Binding.
+
+    def pre_binds(self, state: CycleState, pod: PodInfo, node: NodeReference) -> bool:
+        recorded = annotation_keys.RESERVATION_ALLOCATED in pod.pod.metadata.annotations
+        return recorded or self.view.allocations.of(self.name, pod.uid) is not None
+
+    async def pre_bind(
+        self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter
+    ) -> None:
+        """The record on the pod; one of an earlier attempt is taken off."""
+        use: Use | None = self.view.allocations.of(self.name, pod.uid)
+        text = allocated_annotation(use.name, use.uid) if use is not None else None
+        changes.annotations[annotation_keys.RESERVATION_ALLOCATED] = text
+
+    async def pre_bind_reservation(
+        self,
+        state: CycleState,
+        reservation: Reservation,
+        node: NodeReference,
+        changes: PodChanges,
+        writer: ClusterWriter,
+    ) -> None:
+        """Nothing: there is no record of a Reservation on itself."""
+
+    async def bind(self, state: CycleState, pod: PodInfo, node: NodeReference, writer: ClusterWriter) -> BindOutcome:
+        if not stands_for_a_reservation(pod.pod):
+            return BindOutcome.SKIPPED
+        reservation = reservation_of(self.handle.profile, pod)
+        if reservation.status.phase == FAILED:
+            raise PluginError("reservation is not active")
+        metadata = reservation.metadata
+        status = available_status(reservation, node.name, writer.now())
+        patch = {"metadata": {"uid": metadata.uid, "resourceVersion": metadata.resource_version}, "status": status}
+        await writer.patch(RESERVATIONS, metadata.name, "", patch, "status")
+        note = f"Successfully assigned {metadata.name} to {node.name}"
+        self.handle.object_event(RESERVATIONS, reservation, "Normal", "Scheduled", "Binding", note)
+        self._failures.pop(metadata.uid, None)
+        return BindOutcome.BOUND
+
+    # Failures and controllers.
+
+    def before_failure(self, pod: PodInfo, message: str) -> bool:
+        reservation = self._reservation(pod) if stands_for_a_reservation(pod.pod) else None
+        if reservation is not None:
+            self._failures[reservation.metadata.uid] = message
+            self.handle.object_event(RESERVATIONS, reservation, "Warning", "FailedScheduling", "Scheduling", message)
+        return False
+
+    def after_failure(self, pod: PodInfo, message: str) -> None:
+        if annotation_keys.RESERVATION_AFFINITY in pod.pod.metadata.annotations:
+            note = event_note(message)
+            if note:
+                self.handle.pod_event(pod.pod, "Warning", "FailedScheduling-Reservation", "Scheduling", note)
+
+    def controllers(self, writer: ControllerWriter) -> Sequence[Controller]:
+        kept = None if self.args.disable_garbage_collection else timedelta(seconds=self.args.gc_duration_seconds)
+        return (ReservationController(self._cache, self.view, writer, self._failures, kept=kept),)
+
+    def _reservation(self, pod: PodInfo) -> Reservation | None:
+        """The Reservation that a reserve pod stands for, if it is there still."""
+        name = pod.pod.metadata.annotations.get(annotation_keys.RESERVATION_NAME, "")
+        found = self.view.objects_of(RESERVATIONS).get(name)
+        return found if isinstance(found, Reservation) and found.metadata.uid == pod.uid else None
+
+    def _show(self, pod: Pod) -> None:
+        if hasattr(self, "handle"):
+            self.handle.set_pseudo_pod(pod)
+
+    def _hide(self, pod: Pod) -> None:
+        self._failures.pop(pod.metadata.uid, None)
+        if hasattr(self, "handle"):
+            self.handle.remove_pseudo_pod(pod)
+
+
+def _reserve_class(reservation: Reservation) -> _ReservePod:
+    return _ReservePod(pinned_node(reservation), reservation.spec.allocate_policy)

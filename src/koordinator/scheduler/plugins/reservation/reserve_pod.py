@@ -1,0 +1,178 @@
+"""The reserve pod: what stands for a Reservation in the queue and on its node. No API server has it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api import labels as label_keys
+from koordinator.api.codec import DecodeError, decode
+from koordinator.api.meta import WireStruct
+from koordinator.api.pod import Container, Pod, PodSpec, ResourceList, ResourceRequirements
+from koordinator.api.quantity import Format, Quantity
+from koordinator.api.reservation import AVAILABLE, FAILED, SUCCEEDED, Reservation
+from koordinator.model.pod_requests import pod_requests
+
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+_HIGHEST_PRIORITY: Final = 2**31 - 1
+"""Of a Reservation that says nothing of it: pods do not push it aside."""
+_CONTAINER: Final = "__internal_fake_container__"
+"""Stands for all containers of a Reservation that holds something else than its template asks for."""
+
+
+class _ResizedAllocatable(WireStruct):
+    resources: ResourceList = {}
+
+
+def problem(reservation: Reservation) -> str:
+    """Why the Reservation cannot be placed, whatever the nodes; "" if it can."""
+    spec = reservation.spec
+    if spec.template is None:
+        return "spec.template is missing: it says what is to be reserved"
+    if not spec.owners:
+        return "spec.owners is empty: name at least one owner"
+    if spec.ttl is None and spec.expires is None:
+        return "neither spec.ttl nor spec.expires is set: give one of them; a ttl of 0s is for ever"
+    return ""
+
+
+def is_over(reservation: Reservation) -> bool:
+    """Whether it has ended, in whatever way."""
+    return reservation.status.phase in (SUCCEEDED, FAILED)
+
+
+def is_available(reservation: Reservation) -> bool:
+    """Whether it is on a node, and pods may take from it."""
+    return reservation.status.phase == AVAILABLE and bool(reservation.status.node_name)
+
+
+def scheduler_name(reservation: Reservation) -> str:
+    """The profile that places it."""
+    template = reservation.spec.template
+    return (template.spec.scheduler_name if template is not None else "") or DEFAULT_SCHEDULER
+
+
+def pinned_node(reservation: Reservation) -> str:
+    """The only node that the template allows, or ""."""
+    template = reservation.spec.template
+    return template.spec.node_name if template is not None else ""
+
+
+def reserve_pod(reservation: Reservation) -> Pod:
+    """The pod that stands for a Reservation in which there is no ``problem``; on its node, if it has one."""
+    template = reservation.spec.template
+    assert template is not None, "a Reservation without a template has a problem"
+    own = reservation.metadata
+    annotations = {
+        **template.metadata.annotations,
+        **own.annotations,
+        annotation_keys.RESERVE_POD: "true",
+        annotation_keys.RESERVATION_NAME: own.name,
+    }
+    if template.spec.node_name:
+        annotations[annotation_keys.RESERVATION_NODE] = template.spec.node_name
+    metadata = msgspec.structs.replace(
+        template.metadata,
+        name=own.uid,
+        uid=own.uid,
+        namespace=template.metadata.namespace or "default",
+        resource_version=own.resource_version,
+        creation_timestamp=own.creation_timestamp,
+        deletion_timestamp=None,
+        labels={**template.metadata.labels, **own.labels},
+        annotations=annotations,
+    )
+    spec = msgspec.structs.replace(
+        template.spec,
+        node_name=reservation.status.node_name,
+        priority=_priority(template.spec, own.labels),
+        scheduler_name=scheduler_name(reservation),
+    )
+    return _holding_what_is_allocatable(Pod(metadata=metadata, spec=spec), reservation)
+
+
+def stands_for_a_reservation(pod: Pod) -> bool:
+    """Whether it is a reserve pod."""
+    return pod.metadata.annotations.get(annotation_keys.RESERVE_POD) == "true"
+
+
+def wanted_allocatable(reservation: Reservation) -> dict[str, Quantity]:
+    """What is reserved once the Reservation is placed: what the template requests, or what the annotation
+    ``reservation-resize-allocatable`` puts in place of that. Raises DecodeError for an annotation that cannot be read.
+    """
+    template = reservation.spec.template
+    amounts = _requested(Pod(spec=template.spec)) if template is not None else {}
+    text = reservation.metadata.annotations.get(annotation_keys.RESERVATION_RESIZE_ALLOCATABLE)
+    return {**amounts, **decode(text.encode(), _ResizedAllocatable).resources} if text else amounts
+
+
+def allocated_annotation(name: str, uid: str) -> str:
+    """The record on a pod of the Reservation that it takes from."""
+    return json.dumps({"name": name, "uid": uid}, separators=(",", ":"))
+
+
+class AllocatedRecord(WireStruct):
+    """The annotation ``reservation-allocated`` of a pod."""
+
+    name: str = ""
+    uid: str = ""
+
+
+def allocated_record(pod: Pod) -> AllocatedRecord | None:
+    """The Reservation that the pod takes from by its annotation; None if it has none that can be read."""
+    text = pod.metadata.annotations.get(annotation_keys.RESERVATION_ALLOCATED)
+    if not text:
+        return None
+    try:
+        record = decode(text.encode(), AllocatedRecord)
+    except DecodeError:
+        return None
+    return record if record.uid else None
+
+
+def _priority(spec: PodSpec, labels: Mapping[str, str]) -> int:
+    if spec.priority is not None:
+        return spec.priority
+    try:
+        priority = int(labels.get(label_keys.PRIORITY, ""))
+    except ValueError:
+        return _HIGHEST_PRIORITY
+    return priority if -(2**31) <= priority < 2**31 else _HIGHEST_PRIORITY
+
+
+def _requested(pod: Pod) -> dict[str, Quantity]:
+    """What the pod requests, in the format of the first container that names the resource."""
+    written = {
+        name: amount.format
+        for each in reversed((*pod.spec.containers, *pod.spec.init_containers))
+        for name, amount in each.resources.requests.items()
+    }
+    return {name: Quantity(nanos, written.get(name, Format.DECIMAL_SI)) for name, nanos in pod_requests(pod).items()}
+
+
+def _holding_what_is_allocatable(pod: Pod, reservation: Reservation) -> Pod:
+    allocatable = reservation.status.allocatable
+    if not is_available(reservation) or not allocatable:
+        return pod
+    requested = _requested(pod)
+    amounts = {**requested, **allocatable}
+    if amounts == requested:
+        return pod
+    containers = tuple(_without_requests(each) for each in pod.spec.containers)
+    whole = Container(name=_CONTAINER, resources=ResourceRequirements(requests=amounts, limits=amounts))
+    spec = msgspec.structs.replace(
+        pod.spec,
+        containers=(*containers, whole),
+        init_containers=tuple(_without_requests(each) for each in pod.spec.init_containers),
+        overhead={},
+        resources=None,
+    )
+    return msgspec.structs.replace(pod, spec=spec)
+
+
+def _without_requests(container: Container) -> Container:
+    return msgspec.structs.replace(container, resources=ResourceRequirements())
