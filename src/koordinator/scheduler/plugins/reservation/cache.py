@@ -200,12 +200,16 @@ class ReservationCache(Observer):
 
     def match(self, pod: PodInfo) -> Match:
         """What the pod may take from as things are; remembered until something about Reservations changes."""
+        if not self.bookings:
+            return NO_MATCH
+        # Pods that are alike share their memo, and owners may be named one by one.
+        version = self._generation, pod.uid
         known = pod.memo.get(_MEMO)
-        if known is not None and known[0] == self._generation:
+        if known is not None and known[0] == version:
             found: Match = known[1]
             return found
-        match = self._match(pod) if self.bookings else NO_MATCH
-        pod.memo[_MEMO] = self._generation, match
+        match = self._match(pod)
+        pod.memo[_MEMO] = version, match
         return match
 
     def open_on(self, node_name: str, match: Match) -> list[Booking]:

@@ -18,6 +18,7 @@ NONE_MATCHES: Final = Reason("node(s) no reservations match reservation affinity
 NONE_SUITS: Final = Reason("node(s) no reservation(s) to meet the requirements")
 POLICY_CONFLICT: Final = Reason("node(s) reservation allocate policy conflict", unresolvable=True)
 OTHER_NODE: Final = Reason("node(s) didn't match the nodeName specified by reservation", unresolvable=True)
+BY_NODE: Final = " by node"
 _TOO_MANY: Final = "Reservation(s) Too many pods"
 
 
@@ -35,7 +36,7 @@ class Room:
         """Why the pod does not fit by way of ``booking``, one of ``matched``; empty if it does."""
         others = [each for each in self.matched if each is not booking]
         lacking = self.lacking(request, others, booking.reserved)
-        found = [Reason(f"Insufficient {resources.name(column)} by node") for column in lacking]
+        found = [Reason(f"Insufficient {resources.name(column)}{BY_NODE}") for column in lacking]
         return (*found, *restricted_reasons(booking, request, resources, detailed=detailed))
 
     def lacking(self, request: Columns, kept: Iterable[Booking], reserved: Columns) -> list[int]:

@@ -57,6 +57,7 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.reservation.cache import RESERVED, Booking, Match, ReservationCache
 from koordinator.scheduler.plugins.reservation.controller import ReservationController
 from koordinator.scheduler.plugins.reservation.fitting import (
+    BY_NODE,
     NONE_MATCHES,
     NONE_SUITS,
     OTHER_NODE,
@@ -236,13 +237,13 @@ class ReservationPlugin(
             reasons = room.reasons(booking, request, resources, detailed=is_named)
             if not reasons:
                 return ()
-            found += reasons
+            found += [each for each in reasons if not each.text.endswith(BY_NODE) or each not in found]
         if wish.affinity is not None:
             return tuple(found) or (NONE_SUITS,)
         lacking = room.lacking(request, matched, {})
         if not lacking:
             return ()
-        return tuple(found) or tuple(Reason(f"Insufficient {resources.name(column)} by node") for column in lacking)
+        return tuple(found) or tuple(Reason(f"Insufficient {resources.name(column)}{BY_NODE}") for column in lacking)
 
     def _room(self, pod: PodInfo, row: int, matched: Sequence[Booking]) -> Room:
         """The room on the row, whether the pod and the reserve pods of ``matched`` count there just now or not."""

@@ -1,0 +1,248 @@
+"""Scenarios of Reservations, run with a scheduler as a process on a real API server: what became of pods and of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from koordinator.api.annotations import (
+    EXACT_MATCH_RESERVATION,
+    RESERVATION_AFFINITY,
+    RESERVATION_ALLOCATED,
+)
+from koordinator.api.kinds import PODS, RESERVATIONS
+from koordinator.api.reservation import Reservation
+from koordinator.kube.client import KubeClient
+from koordinator.kube.interface import PatchType
+from koordinator.scheduler.cycle.failure_report import scheduled_condition
+from tests.real.control_plane import ControlPlane
+from tests.real.programs import RealPrograms
+from tests.real.quota_runs import our_scheduler
+from tests.real.scheduler_configuration import write_configuration
+from tests.real.verdicts.original import original_scheduler
+
+_DECIDED: Final = 60.0
+_SETTLED: Final = 40.0
+_QUIET: Final = 2.5
+
+
+def profile(**args: Any) -> dict[str, Any]:
+    """Reservation where Koordinator's own configuration has it."""
+    header = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "ReservationArgs"}
+    plugin = {"name": "Reservation"}
+    points = {point: {"enabled": [plugin]} for point in ("preFilter", "filter", "preScore", "reserve", "preBind")}
+    return {
+        "schedulerName": "koord-scheduler",
+        "plugins": {
+            **points,
+            "postFilter": {"disabled": [{"name": "*"}], "enabled": [plugin]},
+            "score": {"enabled": [{**plugin, "weight": 5000}]},
+            "bind": {"disabled": [{"name": "*"}], "enabled": [plugin, {"name": "DefaultBinder"}]},
+        },
+        "pluginConfig": [{"name": "Reservation", "args": {**header, **args}}],
+    }
+
+
+def _container(cpu: str, memory: str) -> dict[str, Any]:
+    return {"name": "main", "image": "pause", "resources": {"requests": {"cpu": cpu, "memory": memory}}}
+
+
+def reservation(
+    name: str,
+    cpu: str = "3",
+    memory: str = "1Gi",
+    *,
+    node: str = "",
+    owner: Mapping[str, Any] | None = None,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
+    """A Reservation for pods with the label app=web; ``node`` is the only one that its template selects."""
+    template: dict[str, Any] = {"schedulerName": "koord-scheduler", "containers": [_container(cpu, memory)]}
+    if node:
+        template["nodeSelector"] = {"kubernetes.io/hostname": node}
+    owners = [owner if owner is not None else {"labelSelector": {"matchLabels": {"app": "web"}}}]
+    return {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": name, "labels": dict(labels or {}), "annotations": dict(annotations or {})},
+        "spec": {"template": {"spec": template}, "owners": owners, **spec},
+    }
+
+
+def pod(
+    name: str,
+    cpu: str = "3",
+    memory: str = "512Mi",
+    *,
+    app: str = "web",
+    node: str = "",
+    affinity: Mapping[str, Any] | None = None,
+    exact: Sequence[str] = (),
+    **labels: str,
+) -> dict[str, Any]:
+    """A pod; ``affinity`` is its reservation affinity, ``node`` the only one that it selects."""
+    annotations = {}
+    if affinity is not None:
+        annotations[RESERVATION_AFFINITY] = json.dumps(affinity)
+    if exact:
+        annotations[EXACT_MATCH_RESERVATION] = json.dumps({"resourceNames": list(exact)})
+    known = {f"scheduling.koordinator.sh/{key.replace('_', '-')}": value for key, value in labels.items()}
+    spec: dict[str, Any] = {
+        "schedulerName": "koord-scheduler",
+        "containers": [_container(cpu, memory)],
+        "terminationGracePeriodSeconds": 0,
+    }
+    if node:
+        spec["nodeSelector"] = {"kubernetes.io/hostname": node}
+    return {
+        "metadata": {"name": name, "labels": {"app": app, **known}, "annotations": annotations},
+        "spec": spec,
+    }
+
+
+@dataclass(frozen=True)
+class Delete:
+    """A pod, or a Reservation if ``kind`` says so."""
+
+    name: str
+    kind: str = "Pod"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A merge patch of a Reservation."""
+
+    name: str
+    patch: Mapping[str, Any]
+
+
+Step = Mapping[str, Any] | Delete | Change
+"""A document is created and waited for until it is decided about."""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    name: str
+    steps: tuple[Step, ...]
+
+
+@dataclass
+class Outcome:
+    """``pods``: name -> (why it has no node, or "", the Reservation that it takes from). ``reservations``: name -> what
+    its status says, without times."""
+
+    pods: dict[str, tuple[str, str]] = field(default_factory=dict)
+    reservations: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+@contextmanager
+def running(who: str, programs: RealPrograms, plane: ControlPlane, folder: Path, **args: Any) -> Iterator[None]:
+    """The scheduler ``ours`` or ``original``, with arguments of the plugin."""
+    configuration = write_configuration(
+        folder / "scheduler.yaml",
+        kubeconfig=plane.kubeconfig,
+        profile=profile(**args),
+        podInitialBackoffSeconds=1,
+        podMaxBackoffSeconds=1,
+    )
+    if who == "ours":
+        with our_scheduler(plane, configuration, folder / "ours.log"):
+            yield
+    else:
+        with original_scheduler(programs, plane, configuration, folder / "original.log"):
+            yield
+
+
+async def play(client: KubeClient, scenario: Scenario) -> Outcome:
+    """Run the scenario and clean up behind it."""
+    try:
+        for step in scenario.steps:
+            await _take(client, step)
+        return await _settled(client)
+    finally:
+        await _clean(client)
+
+
+async def _take(client: KubeClient, step: Step) -> None:
+    if isinstance(step, Delete) and step.kind == "Pod":
+        await client.delete(PODS, step.name, "default", grace_period_seconds=0)
+    elif isinstance(step, Delete):
+        await client.delete(RESERVATIONS, step.name)
+    elif isinstance(step, Change):
+        await client.patch(RESERVATIONS, step.name, step.patch, PatchType.MERGE)
+    elif step.get("kind") == "Reservation":
+        await client.create(RESERVATIONS, dict(step))
+        await _until_reserved(client, step["metadata"]["name"])
+    else:
+        await client.create(PODS, dict(step), "default")
+        await _until_decided(client, step["metadata"]["name"])
+    # What follows from it is heard of by watches, and nothing shows that it has been; controllers look each second.
+    await asyncio.sleep(1.2)
+
+
+async def _until_reserved(client: KubeClient, name: str) -> None:
+    async with asyncio.timeout(_DECIDED):
+        while not (await client.get(RESERVATIONS, name)).status.conditions:
+            await asyncio.sleep(0.02)
+
+
+async def _until_decided(client: KubeClient, name: str) -> None:
+    async with asyncio.timeout(_DECIDED):
+        while True:
+            found = await client.get(PODS, name, "default")
+            condition = scheduled_condition(found)
+            if found.spec.node_name or (condition is not None and condition.status == "False"):
+                return
+            await asyncio.sleep(0.02)
+
+
+async def outcome(client: KubeClient) -> Outcome:
+    """How pods and Reservations look now."""
+    found = Outcome()
+    for each in (await client.list(PODS, "default")).items:
+        condition = scheduled_condition(each)
+        message = condition.message if condition is not None else "not decided"
+        record = json.loads(each.metadata.annotations.get(RESERVATION_ALLOCATED, "{}"))
+        found.pods[each.metadata.name] = "" if each.spec.node_name else message, record.get("name", "")
+    for other in (await client.list(RESERVATIONS)).items:
+        found.reservations[other.metadata.name] = _shown(other)
+    return found
+
+
+def _shown(found: Reservation) -> dict[str, Any]:
+    status = found.status
+    return {
+        "phase": status.phase,
+        "placed": bool(status.node_name),
+        "owners": sorted(each.name for each in status.current_owners),
+        "allocatable": {name: amount for name, amount in status.allocatable.items() if amount},
+        "allocated": {name: amount for name, amount in status.allocated.items() if amount},
+        "conditions": sorted((each.type, each.status, each.reason, each.message) for each in status.conditions),
+    }
+
+
+async def _settled(client: KubeClient) -> Outcome:
+    """The outcome when it has not changed for a while."""
+    last, since = await outcome(client), asyncio.get_running_loop().time()
+    end = since + _SETTLED
+    while (now := asyncio.get_running_loop().time()) < end and now - since <= _QUIET:
+        await asyncio.sleep(0.2)
+        found = await outcome(client)
+        if found != last:
+            last, since = found, now
+    return last
+
+
+async def _clean(client: KubeClient) -> None:
+    for each in (await client.list(PODS, "default")).items:
+        await client.delete(PODS, each.metadata.name, "default", grace_period_seconds=0)
+    for other in (await client.list(RESERVATIONS)).items:
+        await client.delete(RESERVATIONS, other.metadata.name)
+    await asyncio.sleep(1)

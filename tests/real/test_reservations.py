@@ -1,0 +1,213 @@
+"""Reservations with our scheduler and with the Go original's, on the same API server: equal verdicts, messages, records
+and statuses."""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from tests.real.control_plane import ControlPlane
+from tests.real.programs import RealPrograms
+from tests.real.quota_runs import connected, prepare
+from tests.real.reservation_runs import Change, Delete, Outcome, Scenario, play, pod, reservation, running
+
+_SHARED: Final = {"allocateOnce": False}
+_A, _B = "node-0", "node-1"
+
+
+def _selecting(**labels: str) -> dict[str, object]:
+    return {"reservationSelector": labels}
+
+
+SCENARIOS: Final = (
+    Scenario("an owner uses it up", (reservation("r", node=_A), pod("o", node=_A))),
+    Scenario("others are kept out", (reservation("r", node=_A), pod("p", node=_A, app="other"))),
+    Scenario("others take what is left", (reservation("r", node=_A), pod("p", "1", node=_A, app="other"))),
+    Scenario("it finds no node", (reservation("r", "9"),)),
+    Scenario(
+        "it finds no node, and then it does", (pod("p", app="other", node=_A), reservation("r", node=_A), Delete("p"))
+    ),
+    Scenario(
+        "several owners share it",
+        (
+            reservation("r", node=_A, **_SHARED),
+            pod("o1", "1", node=_A),
+            pod("o2", "2", node=_A),
+            pod("o3", "2", node=_A),
+        ),
+    ),
+    Scenario(
+        "an owner leaves",
+        (reservation("r", node=_A, **_SHARED), pod("o1", "2", node=_A), Delete("o1"), pod("o2", node=_A)),
+    ),
+    Scenario("more than reserved", (reservation("r", "2", node=_A, **_SHARED), pod("o", "4", node=_A))),
+    Scenario(
+        "restricted: no more than reserved",
+        (reservation("r", "2", node=_A, allocatePolicy="Restricted", **_SHARED), pod("o", "3", node=_A, affinity={})),
+    ),
+    Scenario(
+        "restricted: an owner without affinity goes to the node",
+        (reservation("r", "1", node=_A, allocatePolicy="Restricted", **_SHARED), pod("o", "3", node=_A)),
+    ),
+    Scenario("affinity without any", (pod("o", affinity={}),)),
+    Scenario(
+        "affinity that fits", (reservation("r", node=_A, labels={"k": "v"}), pod("o", affinity=_selecting(k="v")))
+    ),
+    Scenario(
+        "affinity that does not fit",
+        (reservation("r", node=_A, labels={"k": "v"}), pod("o", affinity=_selecting(k="w"))),
+    ),
+    Scenario(
+        "affinity by terms",
+        (
+            reservation("r1", "1", node=_A, labels={"k": "v"}),
+            reservation("r2", "1", node=_A, labels={"k": "w"}),
+            pod(
+                "o",
+                "1",
+                affinity={
+                    "requiredDuringSchedulingIgnoredDuringExecution": {
+                        "reservationSelectorTerms": [
+                            {"matchExpressions": [{"key": "k", "operator": "In", "values": ["w"]}]}
+                        ]
+                    }
+                },
+            ),
+        ),
+    ),
+    Scenario("by name", (reservation("r1", "1"), reservation("r2", "1"), pod("o", "1", affinity={"name": "r2"}))),
+    Scenario("by a name that is not", (reservation("r1", "1"), pod("o", "1", affinity={"name": "r2"}))),
+    Scenario("not an owner", (reservation("r", "1"), pod("o", "1", app="other", affinity={}))),
+    Scenario(
+        "the smaller order first",
+        (
+            reservation("r1", "1", node=_A, labels={"scheduling.koordinator.sh/reservation-order": "20"}),
+            reservation("r2", "1", node=_A, labels={"scheduling.koordinator.sh/reservation-order": "10"}),
+            pod("o", "1"),
+        ),
+    ),
+    Scenario("closed", (reservation("r", node=_A, unschedulable=True), pod("o", node=_A))),
+    Scenario(
+        "closed, and tolerated",
+        (
+            reservation("r", node=_A, unschedulable=True),
+            pod("o", affinity={"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]}),
+        ),
+    ),
+    Scenario(
+        "tainted",
+        (
+            reservation("r", node=_A, taints=[{"key": "t", "value": "v", "effect": "NoSchedule"}]),
+            pod("o", affinity={}),
+        ),
+    ),
+    Scenario(
+        "tainted, and tolerated",
+        (
+            reservation("r", node=_A, taints=[{"key": "t", "value": "v", "effect": "NoSchedule"}]),
+            pod("o", affinity={"tolerations": [{"key": "t", "operator": "Exists"}]}),
+        ),
+    ),
+    Scenario("exact match", (reservation("r", "2", node=_A), pod("o", "2", node=_A, exact=("cpu",)))),
+    Scenario("no exact match", (reservation("r", "2", node=_A), pod("o", "1", affinity={}, exact=("cpu",)))),
+    Scenario(
+        "for one pod",
+        (
+            reservation("r", node=_A, owner={"object": {"namespace": "default", "name": "o"}}),
+            pod("p", node=_A),
+            pod("o", node=_A),
+        ),
+    ),
+    Scenario(
+        "the first owner closes it", (reservation("r", "2", node=_A), pod("o1", "1", node=_A), pod("o2", "3", node=_A))
+    ),
+    Scenario(
+        "reserved by two",
+        (reservation("r1", "2", node=_A), reservation("r2", "2", node=_A), pod("p", "1", node=_A, app="other")),
+    ),
+    Scenario(
+        "the two have room for one",
+        (reservation("r1", "2", node=_A), reservation("r2", "2", node=_A), pod("o", "4", node=_A)),
+    ),
+    Scenario(
+        "deleted, its room is free",
+        (reservation("r", node=_A), pod("p", node=_A, app="other"), Delete("r", "Reservation")),
+    ),
+    Scenario(
+        "deleted in use",
+        (
+            reservation("r", node=_A, **_SHARED),
+            pod("o", "2", node=_A),
+            Delete("r", "Reservation"),
+            pod("p", "2", node=_A, app="other"),
+        ),
+    ),
+    Scenario(
+        "opened again",
+        (
+            reservation("r", node=_A, unschedulable=True),
+            pod("o", affinity={}),
+            Change("r", {"spec": {"unschedulable": False}}),
+        ),
+    ),
+    Scenario("it expires", (reservation("r", node=_A, ttl="3s"), pod("p", node=_A, app="other"))),
+)
+
+
+def _run(who: str, programs: RealPrograms, folder: Path) -> dict[str, Outcome]:
+    plane = ControlPlane(programs.kubernetes, folder / who)
+
+    async def run() -> dict[str, Outcome]:
+        async with connected(plane) as client:
+            await prepare(client, cpu="4", memory="8Gi")
+            return {each.name: await play(client, each) for each in SCENARIOS}
+
+    plane.start()
+    try:
+        with running(who, programs, plane, folder / who):
+            return asyncio.run(run())
+    finally:
+        plane.stop()
+
+
+_WOKEN: Final = frozenset({"deleted, its room is free", "it expires"})
+"""Where the original leaves pods waiting although the room of a Reservation that ended is free: see differences.md."""
+
+
+def _differences(name: str, ours: Outcome, theirs: Outcome) -> list[str]:
+    found = []
+    for kind in ("pods", "reservations"):
+        mine, original = getattr(ours, kind), getattr(theirs, kind)
+        found += [
+            f"{name}: {each}: ours {mine.get(each)!r}, original {original.get(each)!r}"
+            for each in sorted({*mine, *original})
+            if mine.get(each) != original.get(each)
+        ]
+    return found
+
+
+@pytest.fixture(scope="module")
+def both(
+    real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, Outcome], dict[str, Outcome]]:
+    folder = tmp_path_factory.mktemp("reservations")
+    with ThreadPoolExecutor(2) as threads:
+        ours, theirs = (threads.submit(_run, who, real_programs, folder) for who in ("ours", "original"))
+        return ours.result(), theirs.result()
+
+
+@pytest.mark.parametrize("name", [each.name for each in SCENARIOS])
+def test_pods_and_reservations_end_as_with_the_original(
+    both: tuple[dict[str, Outcome], dict[str, Outcome]], name: str
+) -> None:
+    ours, theirs = both
+    if name in _WOKEN:
+        assert ours[name].pods["p"] == ("", "")
+        assert ours[name].reservations == theirs[name].reservations
+        return
+    wrong = _differences(name, ours[name], theirs[name])
+    assert not wrong, "\n".join(wrong)
