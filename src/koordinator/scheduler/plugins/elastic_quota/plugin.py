@@ -58,7 +58,8 @@ class ElasticQuota(
             raise ConfigurationError("ElasticQuotaArgs.hookPlugins", keys, "none: hook plugins are not built yet")
         self._rules = AdmissionRules(args.enable_runtime_quota, args.enable_check_parent_quota)
         self._observer = _shared_observer(args, view)
-        self._observer.told_of_relief.append(self._announce)
+        # All profiles have the same queue: one of them announces what has happened.
+        self._observer.on_relief = self._announce
         self._preemption = QuotaPreemption(
             self.name, view, self.accounts, self.refusal, spares_default=args.disable_default_quota_preemption
         )
