@@ -169,6 +169,7 @@ SCENARIOS: Final = (
         chain(
             quota("a", {}, {"cpu": "2", "memory": "9Gi"}),
             pod("low", "a", cpu="2"),
+            Await("low"),
             pod("vip", "a", priority=10),
             Await("vip"),
         ),
@@ -178,6 +179,7 @@ SCENARIOS: Final = (
         chain(
             quota("a", {}, {"cpu": "2", "memory": "9Gi"}),
             pod("low", "a", cpu="2", priority=10),
+            Await("low"),
             pod("vip", "a", priority=10),
         ),
     ),
@@ -186,6 +188,7 @@ SCENARIOS: Final = (
         chain(
             quota("a", {"cpu": "2", "memory": "9Gi"}, {"cpu": "2", "memory": "9Gi"}),
             pod("low", "a", cpu="2", preemptible="false"),
+            Await("low"),
             pod("vip", "a", priority=10),
         ),
         compares_preemption=False,
@@ -196,7 +199,9 @@ SCENARIOS: Final = (
             quota("a", {}, {"cpu": "2", "memory": "9Gi"}),
             quota("b", {}, {"cpu": "20", "memory": "9Gi"}),
             pod("low", "b", cpu="2"),
+            Await("low"),
             pod("first", "a", cpu="2", priority=10),
+            Await("first"),
             pod("vip", "a", priority=10),
         ),
         compares_preemption=False,
