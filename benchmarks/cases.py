@@ -31,6 +31,8 @@ class Case:
     pods: Callable[[], list[Document]]
     requirement: Requirement
     running: int = 0
+    quotas: Callable[[], list[Document]] | None = None
+    """What is in the cluster before; the profile has ElasticQuota then."""
 
 
 def _table(rate: float, cpu: float) -> Requirement:
@@ -58,6 +60,14 @@ CASES: Final = {
             5000,
             lambda: pod_mixes.apart(2000),
             Requirement(1),
+        ),
+        Case(
+            "1000-quotas",
+            "1,000 nodes, 3,000 pods over 50 quotas in three levels",
+            1000,
+            lambda: pod_mixes.in_quotas(3000),
+            _table(5, 1 / 6),
+            quotas=pod_mixes.quotas,
         ),
     )
 }

@@ -18,6 +18,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, TypeVar
 
+import yaml
+
 from benchmarks import pod_mixes, workload
 from benchmarks.cases import Case
 from benchmarks.contenders import ROOT, Contender
@@ -59,11 +61,22 @@ async def measure(
 ) -> tuple[Figures, Faults]:
     async with clusters.started(case) as (plane, client):
         configuration = folder / "scheduler.yaml"
-        configuration.write_text(_PROFILE.read_text().replace("KUBECONFIG", str(plane.kubeconfig)))
+        configuration.write_text(_configuration(case, plane.kubeconfig))
         await _hold_lease(client)
         command = contender.command(programs, configuration, plane.kubeconfig)
         async with _running(command, folder / "scheduler.log") as scheduler:
             return await scheduler.unless_ended(_measure(contender, case, client, scheduler))
+
+
+def _configuration(case: Case, kubeconfig: Path) -> str:
+    text = _PROFILE.read_text().replace("KUBECONFIG", str(kubeconfig))
+    if case.quotas is None:
+        return text
+    document = yaml.safe_load(text)
+    plugins = document["profiles"][0]["plugins"]
+    for point in ("preFilter", "postFilter", "reserve"):
+        plugins.setdefault(point, {"enabled": []})["enabled"].append({"name": "ElasticQuota"})
+    return yaml.safe_dump(document)
 
 
 class Running:

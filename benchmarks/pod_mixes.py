@@ -6,7 +6,7 @@ from random import Random
 from typing import Any, Final
 
 from benchmarks import workload
-from koordinator.api.labels import QOS_CLASS
+from koordinator.api.labels import QOS_CLASS, QUOTA_IS_PARENT, QUOTA_NAME, QUOTA_PARENT
 from koordinator.api.priority import PriorityClass
 from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY
 
@@ -51,6 +51,33 @@ def apart(count: int) -> list[Document]:
         rule = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
         document["spec"]["affinity"] = {"podAntiAffinity": rule}
     return documents
+
+
+def in_quotas(count: int) -> list[Document]:
+    """Replicas that take turns in the leaves of ``quotas``."""
+    leaves = [quota["metadata"]["name"] for quota in quotas() if "leaf" in quota["metadata"]["name"]]
+    documents = equal(count)
+    for number, document in enumerate(documents):
+        document["metadata"]["labels"] = {"app": "equal", QUOTA_NAME: leaves[number % len(leaves)]}
+    return documents
+
+
+def quotas() -> list[Document]:
+    """50 in three levels: 5, 15 and 30. A leaf is guaranteed 20 CPUs and borrows what 100 pods of half a CPU need."""
+    documents = []
+    for top in range(5):
+        documents.append(_quota(f"top-{top}", "", 150, 3000))
+        for middle in range(3):
+            documents.append(_quota(f"middle-{top}-{middle}", f"top-{top}", 45, 1500))
+            for leaf in range(2):
+                documents.append(_quota(f"leaf-{top}-{middle}-{leaf}", f"middle-{top}-{middle}", 20, 200))
+    return documents
+
+
+def _quota(name: str, parent: str, least: int, most: int) -> Document:
+    labels = {QUOTA_IS_PARENT: str("leaf" not in name).lower(), **({QUOTA_PARENT: parent} if parent else {})}
+    spec = {key: {"cpu": str(cpu), "memory": f"{cpu}Gi"} for key, cpu in (("min", least), ("max", most))}
+    return {"metadata": {"name": name, "labels": labels}, "spec": spec}
 
 
 def running(count: int, nodes: int) -> list[Document]:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from benchmarks import pod_mixes, workload
 from benchmarks.cases import Case
 from benchmarks.control_planes import started
-from koordinator.api.kinds import NODE_METRICS
+from benchmarks.pod_mixes import Document
+from koordinator.api.kinds import ELASTIC_QUOTAS, NODE_METRICS
 from koordinator.api.priority import PriorityClass
 from koordinator.kube.interface import Client
 from tests.real.control_plane import ControlPlane
@@ -45,6 +46,9 @@ class StoredClusters:
 
     async def _with_running(self, case: Case) -> Path:
         nodes = await self._stored(f"{case.nodes}-nodes", None, lambda client: _fill(client, case.nodes))
+        quotas = case.quotas
+        if quotas is not None:
+            nodes = await self._stored(f"{case.name}-quotas", nodes, lambda client: _set_quotas(client, quotas()))
         if not case.running:
             return nodes
         name = f"{case.nodes}-nodes-{case.running}-pods"
@@ -82,3 +86,8 @@ async def _fill(client: Client, nodes: int) -> None:
 
 async def _run(client: Client, pods: int, nodes: int) -> None:
     await workload.create_pods(client, pod_mixes.running(pods, nodes), RUNNING_NAMESPACE)
+
+
+async def _set_quotas(client: Client, documents: Sequence[Document]) -> None:
+    for document in documents:
+        await workload.create(client, ELASTIC_QUOTAS, document, "default")

@@ -21,14 +21,14 @@ _MEMO: Final = "ElasticQuota"
 
 
 class QuotaObserver(Observer):
-    """``told_of_relief`` are called when a quota may admit more than before, other than by a pod that leaves its node,
-    of which everybody hears."""
+    """``on_relief`` is called when a quota may admit more than before, other than by a pod that leaves its node, of
+    which everybody hears."""
 
     follows_status = False
 
     def __init__(self, view: ClusterView, settings: AccountSettings, *, counts_leaving: bool = True) -> None:
         self.accounts = Accounts(settings)
-        self.told_of_relief: list[Callable[[], None]] = []
+        self.on_relief: Callable[[], None] | None = None
         self._view = view
         self._counts_leaving = counts_leaving
         self._unknown: set[str] = set()
@@ -44,7 +44,7 @@ class QuotaObserver(Observer):
     def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
         if kind is not ELASTIC_QUOTAS:
             return
-        if new is None or new.metadata.deletion_timestamp is not None:
+        if new is None:
             self.accounts.remove_quota(key)
             self._relieve()
         elif isinstance(new, ElasticQuota) and self.accounts.set_quota(new):
@@ -98,8 +98,8 @@ class QuotaObserver(Observer):
         )
 
     def _relieve(self) -> None:
-        for told in self.told_of_relief:
-            told()
+        if self.on_relief is not None:
+            self.on_relief()
 
 
 def request_of(pod: PodInfo, view: ClusterView) -> Amounts:

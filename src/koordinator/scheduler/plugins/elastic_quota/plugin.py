@@ -6,7 +6,7 @@ from the moment at which a node is chosen for them, so that no two pods are admi
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from prometheus_client.registry import Collector
@@ -23,7 +23,7 @@ from koordinator.scheduler.engine.framework import Observer, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, AccountSettings
+from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, AccountSettings, CountedPod
 from koordinator.scheduler.plugins.elastic_quota.admission import AdmissionRules, why_not
 from koordinator.scheduler.plugins.elastic_quota.amounts import from_wire
 from koordinator.scheduler.plugins.elastic_quota.explanation import explain_quota
@@ -58,7 +58,8 @@ class ElasticQuota(
             raise ConfigurationError("ElasticQuotaArgs.hookPlugins", keys, "none: hook plugins are not built yet")
         self._rules = AdmissionRules(args.enable_runtime_quota, args.enable_check_parent_quota)
         self._observer = _shared_observer(args, view)
-        self._observer.told_of_relief.append(self._announce)
+        # All profiles have the same queue: one of them announces what has happened.
+        self._observer.on_relief = self._announce
         self._preemption = QuotaPreemption(
             self.name, view, self.accounts, self.refusal, spares_default=args.disable_default_quota_preemption
         )
@@ -137,13 +138,16 @@ class ElasticQuota(
 
     def _one(self, parameters: Mapping[str, str]) -> Any:
         name = parameters["name"]
+        return self._document(name, self.accounts.pods_of(name))
+
+    def _all(self, parameters: Mapping[str, str]) -> Any:
+        return {name: self._document(name, ()) for name in self.accounts.forest.nodes}
+
+    def _document(self, name: str, pods: Iterable[CountedPod]) -> dict[str, Any]:
         node, summary = self.accounts.forest.nodes.get(name), summarize(self.accounts, name)
         if node is None or summary is None:
             raise ServiceError(404, f"cannot find quota {name}")
-        return document_of(self.accounts, node, summary)
-
-    def _all(self, parameters: Mapping[str, str]) -> Any:
-        return {name: self._one({"name": name}) for name in self.accounts.forest.nodes}
+        return document_of(node, summary, pods)
 
     def _warn(self, quota: ElasticQuotaObject, fault: str) -> None:
         self.handle.object_event(ELASTIC_QUOTAS, quota, "Warning", "InvalidQuota", "Reconcile", fault)

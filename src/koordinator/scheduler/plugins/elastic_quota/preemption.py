@@ -61,7 +61,7 @@ class QuotaPreemption:
             return PostFilterResult("", self._view.columns.names[best.row], best.victims, self._name)
         refusals.update(self._without_victims(pod, [row for row in hopeful if row not in victims_on]))
         nodes = len(self._view.columns.row_of)
-        return PostFilterResult(preemption_error(nodes, refusals, nodes - len(hopeful)))
+        return PostFilterResult(preemption_error(nodes, refusals, nodes - len(hopeful)), nominated_node="")
 
     def _potential(self, pod: PodInfo, quota: str) -> dict[int, list[PodInfo]]:
         """By row, who might have to go."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from koordinator.api.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOTA
-from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts
+from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, CountedPod
 from koordinator.scheduler.plugins.elastic_quota.amounts import NOTHING, to_wire
 from koordinator.scheduler.plugins.elastic_quota.forest import QuotaNode
 
@@ -89,8 +89,9 @@ def published(summary: QuotaSummary) -> dict[str, Mapping[str, int]]:
     }
 
 
-def document_of(accounts: Accounts, node: QuotaNode, summary: QuotaSummary) -> dict[str, Any]:
-    """As the original's API shows it, with the pods that count against the quota itself."""
+def document_of(node: QuotaNode, summary: QuotaSummary, pods: Iterable[CountedPod]) -> dict[str, Any]:
+    """As the original's API shows it; ``pods`` are those that count against the quota itself, as far as they are to be
+    shown."""
     amounts = {
         "max": summary.max,
         "min": summary.min,
@@ -109,7 +110,7 @@ def document_of(accounts: Accounts, node: QuotaNode, summary: QuotaSummary) -> d
         "selfRequest": summary.self_request,
         "selfNonPreemptibleRequest": summary.self_non_preemptible_request,
     }
-    pods = sorted(accounts.pods_of(node.name), key=lambda each: each.key)
+    shown = {each.key: {"isAssigned": each.is_assigned, "resource": to_wire(each.request)} for each in pods}
     return {
         "name": summary.name,
         "parentName": summary.parent_name,
@@ -118,5 +119,5 @@ def document_of(accounts: Accounts, node: QuotaNode, summary: QuotaSummary) -> d
         "allowLentResource": summary.allow_lent_resource,
         "tree": summary.tree,
         **{key: to_wire(value) for key, value in amounts.items()},
-        "podCache": {each.key: {"isAssigned": each.is_assigned, "resource": to_wire(each.request)} for each in pods},
+        **({"podCache": shown} if shown else {}),
     }
