@@ -73,9 +73,9 @@ class RejectedPods:
         return waiting.node_name if waiting is not None else pod.pod.spec.node_name
 
     def _park(self, entry: QueuedPod, rejection: Rejection, *, is_free: bool = False) -> None:
-        pod, number, plugins = entry.pod, rejection.pod_class, rejection.plugins
+        pod, plugins, like = entry.pod, rejection.plugins, rejection.pod_class or rejection.waits_as
         # Promises bind pods according to their priority.
-        group = (pod.pod.spec.scheduler_name, number, plugins, pod.priority) if number else None
+        group = (pod.pod.spec.scheduler_name, like, plugins, pod.priority) if like else None
         self._queue.park(entry, rejection.wakes_on, rejection.message, plugins=plugins, group=group, ready=is_free)
 
     def _promise(self, pod: PodInfo, node_name: str) -> None:

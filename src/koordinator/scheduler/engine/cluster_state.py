@@ -52,6 +52,8 @@ class ClusterState:
         self._without_node: dict[str, dict[str, PlacedPod]] = {}
         self._node_objects: dict[str, dict[str, Object]] = {}
         self._priorities: Counter[int] = Counter()
+        self._shown: dict[str, tuple[PodInfo, str]] = {}
+        """Pods that the API has, with the names of their nodes; kept only if somebody wants to be told of them."""
 
     def add_observers(self, observers: Iterable[Observer]) -> None:
         """Whom to tell; to be called before the first event."""
@@ -198,6 +200,30 @@ class ClusterState:
         self._remove(placed)
         return True
 
+    @property
+    def shows_pods(self) -> bool:
+        """Whether some plugin wants to know of pods that are on no node, too."""
+        return self._observers.has("on_pod") or self._observers.has("on_pod_gone")
+
+    def show_pod(self, pod: PodInfo, node_name: str) -> None:
+        """The API has the pod, which has not finished, on ``node_name``, or with "" on no node."""
+        if not self.shows_pods or pod.uid in self.view.pseudo_pods:
+            return
+        known = self._shown.get(pod.uid)
+        self._shown[pod.uid] = pod, node_name
+        if known is None or known[1] != node_name or not _is_unchanged(known[0], pod):
+            self._observers.tell("on_pod", pod, node_name)
+
+    def hide_pod(self, uid: str) -> None:
+        """The API does not have the pod any more, or it has finished."""
+        shown = self._shown.pop(uid, None)
+        if shown is not None:
+            self._observers.tell("on_pod_gone", shown[0])
+
+    def shown_pod(self, uid: str) -> tuple[PodInfo, str] | None:
+        """The pod with the name of its node, as the API last had it."""
+        return self._shown.get(uid)
+
     # For simulations, see ``Journal``.
 
     def placed(self, uid: str) -> PlacedPod | None:
@@ -310,6 +336,12 @@ class ClusterState:
             del self._priorities[old]
         if new is not None:
             self._priorities[new] += 1
+
+
+def _is_unchanged(old: PodInfo, new: PodInfo) -> bool:
+    """Whether at most the status differs."""
+    before, after = old.pod.metadata.deletion_timestamp, new.pod.metadata.deletion_timestamp
+    return old.memo is new.memo and before == after
 
 
 def _counts_otherwise(old: Pod, new: Pod) -> bool:

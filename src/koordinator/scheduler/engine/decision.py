@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -89,6 +89,8 @@ class Rejection:
     """The kinds of event that may change this."""
     pod_class: int = 0
     """The number of the class of pods that this holds for; 0 when it holds for this pod alone."""
+    waits_as: Hashable = None
+    """What pods of other classes, too, have in common that wait for the same, see CyclePreFilterPlugin.waits_as."""
     after: PostFilterResult = NO_PLAN
     """What PostFilter plugins made of it."""
 

@@ -14,7 +14,7 @@ from koordinator.scheduler.engine.binding_points import AllocatorPlugin, Reserve
 from koordinator.scheduler.engine.choice import Chooser, RandomSource
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import NodeReference
-from koordinator.scheduler.engine.cycle_state import CycleState
+from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.extender import (
@@ -285,6 +285,8 @@ class Engine:
             rejection = reject(self.profile, self._state, pod_class.evaluation, pod, attempt, self.times)
             if attempt.refusal is None:
                 rejection = replace(rejection, pod_class=pod_class.number)
+            else:
+                rejection = replace(rejection, waits_as=self._waits_as(attempt.refusal[0], pod))
             if alike and not rejection.after.found:
                 # Asking what if leaves the columns as they were, at a later version.
                 pod_class.evaluation.refresh()
@@ -293,6 +295,12 @@ class Engine:
         for transformer in self.profile.post_filter_transformers:
             transformer.after_post_filter(pod, rejection)
         return rejection
+
+    def _waits_as(self, plugin_name: str, pod: PodInfo) -> Hashable:
+        """With whom the pod waits that a plugin has rejected in this attempt."""
+        plugin = self.profile.plugins[plugin_name]
+        key = plugin.waits_as(pod) if isinstance(plugin, CyclePreFilterPlugin) else None
+        return (plugin_name, key) if key is not None else None
 
     def _placement(self, state: CycleState, evaluation: Evaluation, row: int) -> Placement:
         columns = self._state.view.columns

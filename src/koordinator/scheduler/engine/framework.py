@@ -127,6 +127,16 @@ class Observer:
         """The pod no longer counts on ``row``: deleted, finished, or its binding failed."""
         return
 
+    def on_pod(self, pod: PodInfo, node_name: str) -> None:
+        """The API has a pod that has not finished, on a node (known or not) or with "" on none, whoever schedules it:
+        it is new, has moved, or has changed in more than its status. What is only assumed is told by
+        ``on_pod_assigned`` alone."""
+        return
+
+    def on_pod_gone(self, pod: PodInfo) -> None:
+        """The pod of an ``on_pod`` is deleted or has finished; what is told of its node is told before."""
+        return
+
     def on_node_object(self, row: int, kind: str, obj: Object | None) -> None:
         """An object that bears the node's name (kind ``NodeMetric``, later ``Device``, ``NodeResourceTopology``) is
         new, changed or, with None, gone. Also called for a new node whose object was there first."""

@@ -15,7 +15,16 @@ OnError = Callable[[str, str, Exception], None]
 """(plugin, method, error)."""
 STATUS: Final = "on_pod_status"
 """Stands for ``on_pod_assigned`` when nothing but the status of a pod has changed."""
-_POINTS: Final = ("on_node", "on_node_removed", "on_pod_assigned", "on_pod_removed", "on_node_object", "on_object")
+_POINTS: Final = (
+    "on_node",
+    "on_node_removed",
+    "on_pod_assigned",
+    "on_pod_removed",
+    "on_pod",
+    "on_pod_gone",
+    "on_node_object",
+    "on_object",
+)
 
 
 @dataclass(slots=True)
@@ -68,6 +77,10 @@ class Observers:
             if observer.follows_status and type(observer).on_pod_assigned is not Observer.on_pod_assigned:
                 self._listeners[STATUS].append((name, observer, observer.on_pod_assigned))
 
+    def has(self, point: str) -> bool:
+        """Whether anybody wants to be told."""
+        return bool(self._listeners[point])
+
     def tell(self, point: str, *arguments: object) -> None:
         """Call the method ``point`` of all who have it."""
         for name, observer, listener in self._listeners[point]:
@@ -106,6 +119,8 @@ def _subject(point: str, arguments: tuple[object, ...]) -> Hashable:
             return point, row, name
         case "on_pod_assigned" | "on_pod_removed", (row, pod, *_):
             return "pod", row, getattr(pod, "uid", None)
+        case "on_pod" | "on_pod_gone", (pod, *_):
+            return "pod", getattr(pod, "uid", None)
         case "on_node_object", (row, kind, _):
             return point, row, kind
         case "on_allocated" | "on_released", (row, pod, _):

@@ -80,6 +80,12 @@ class Resync:
                     observer.on_pod_removed(row, pod)
                 else:
                     observer.on_pod_assigned(row, known, self._state.is_assumed(pod.uid))
+            case "on_pod" | "on_pod_gone", (PodInfo() as pod, *_):
+                shown = self._state.shown_pod(pod.uid)
+                if shown is None:
+                    observer.on_pod_gone(pod)
+                else:
+                    observer.on_pod(*shown)
             case "on_allocated" | "on_released", (int(row), PodInfo() as pod, allocation):
                 self._tell_allocation(observer, row, pod, allocation)
             case "restore", (PodInfo() as pod, _):

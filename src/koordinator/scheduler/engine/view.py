@@ -46,6 +46,8 @@ class ClusterView:
     """What plugins derive from all this for every profile at once, by names of their own."""
     what_if: Callable[[], Journal] = field(init=False)
     """Opens a block of changes that are all taken back. Set by the cluster state."""
+    gates: frozenset[str] = frozenset()
+    """The feature gates that are on, of those that plugins read."""
     now: datetime | None = None
     """The moment of the decision or the event, set before each one."""
 

@@ -82,6 +82,7 @@ class Feed:
         else:
             self._queue.remove(pod.metadata.uid)
             self._stop_waiting(pod.metadata.uid, "the pod is being deleted")
+            self._show(pod)
         promised = pod.status.nominated_node_name if self._foreign_nominations and not pod.spec.node_name else ""
         self._release(pod.metadata.uid, kept=pod.spec.node_name or promised)
         if promised:
@@ -95,6 +96,7 @@ class Feed:
         self._release(uid)
         self._stop_waiting(uid, "the pod was deleted")
         removed = self._state.remove_pod(uid)
+        self._state.hide_pod(uid)
         if removed is not None:
             self.announce(ClusterEvent(EventKind.POD_DELETE, removed))
         self._state.view.departures.seen(uid)
@@ -143,6 +145,7 @@ class Feed:
         moved = self._state.node_of(uid) != pod.spec.node_name
         info = self._facts.of(pod, known)
         self._state.set_pod(info, pod.spec.node_name)
+        self._state.show_pod(info, pod.spec.node_name)
         queued = self._queue.remove(uid)
         if moved or queued is not None:
             self.announce(ClusterEvent(EventKind.POD_ADD, None, info))
@@ -158,9 +161,16 @@ class Feed:
             # We know better: the pod has been bound, and this is how it looked before.
             return
         info = self._facts.of(pod, entry.pod if entry else None)
+        self._state.show_pod(info, "")
         self._keep_nomination(info, entry.pod.pod if entry else None)
         self._queue.add(info)
         self._wake()
+
+    def _show(self, pod: Pod) -> None:
+        """A pod on no node that is not ours to place: it is another scheduler's, or is being deleted."""
+        if self._state.shows_pods and self._state.node_of(pod.metadata.uid) is None:
+            shown = self._state.shown_pod(pod.metadata.uid)
+            self._state.show_pod(self._facts.of(pod, shown[0] if shown else None), "")
 
     def _keep_nomination(self, pod: PodInfo, before: Pod | None) -> None:
         """What the pod's status says of its nomination counts, unless that is older than what we have decided."""

@@ -1,0 +1,114 @@
+"""What plugins are told of pods that are on no node, and of those that they have rejected in one attempt alone."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
+from koordinator.scheduler.engine.events import ClusterEvent, EventKind
+from koordinator.scheduler.engine.framework import Observer, Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
+from tests.scheduler.fake_api import FakeApi
+from tests.scheduler.fakes import make_node, make_pod
+from tests.scheduler.ground.clusters import profile_with
+from tests.scheduler.world import World, simulate
+
+
+class Census(CyclePreFilterPlugin, Observer):
+    """Knows all pods; rejects every one that says so."""
+
+    name = "Census"
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        self.node_of: dict[str, str] = {}
+        self.broken = False
+        self.asked: list[str] = []
+
+    def class_key(self, pod: PodInfo) -> Hashable:
+        return None
+
+    def on_pod(self, pod: PodInfo, node_name: str) -> None:
+        if self.broken:
+            raise RuntimeError("disk full")
+        self.node_of[pod.key] = node_name
+
+    def on_pod_gone(self, pod: PodInfo) -> None:
+        del self.node_of[pod.key]
+
+    def pre_filter_cycle(self, state: CycleState, pod: PodInfo) -> Reason | None:
+        return Reason("not now") if "rejected" in pod.pod.metadata.labels else None
+
+    def waits_as(self, pod: PodInfo) -> Hashable:
+        return pod.pod.metadata.labels["rejected"]
+
+    def wakes_on(self) -> frozenset[str]:
+        return frozenset({EventKind.POD_DELETE})
+
+    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        self.asked.append(pod.key)
+        return False
+
+
+def one_node() -> FakeApi:
+    api = FakeApi()
+    api.put(make_node("a", cpu="4"))
+    return api
+
+
+def census_of(world: World) -> Census:
+    plugin = world.scheduler.engines["koord-scheduler"].profile.plugins["Census"]
+    assert isinstance(plugin, Census)
+    return plugin
+
+
+def run(story: Any) -> World:
+    return simulate(story, one_node, lambda view: profile_with(view, Census))
+
+
+def test_pods_of_all_schedulers_are_told_with_their_nodes_until_they_are_gone() -> None:
+    async def story(world: World) -> None:
+        census = census_of(world)
+        world.api.put(make_pod("ours"))
+        world.api.put(make_pod("large", cpu="64"))
+        world.api.put(make_pod("foreign", scheduler="other"))
+        world.api.put(make_pod("lost", node="unknown"))
+        await world.settle(2)
+        nodes = {"default/ours": "a", "default/large": "", "default/foreign": "", "default/lost": "unknown"}
+        assert census.node_of == nodes
+        for name in ("ours", "large", "foreign", "lost"):
+            world.api.remove("pods", f"default/{name}")
+        await world.settle(2)
+        assert census.node_of == {}
+
+    run(story)
+
+
+def test_a_pod_that_was_missed_is_told_again() -> None:
+    async def story(world: World) -> None:
+        census = census_of(world)
+        census.broken = True
+        world.api.put(make_pod("large", cpu="64"))
+        await world.settle(1)
+        census.broken = False
+        await world.settle(30)
+        assert census.node_of == {"default/large": ""}
+
+    run(story)
+
+
+def test_an_event_is_asked_about_once_for_all_that_wait_for_the_same() -> None:
+    async def story(world: World) -> None:
+        census = census_of(world)
+        world.api.put(make_pod("leaver", node="a"))
+        for number in range(5):
+            world.api.put(make_pod(f"p{number}", labels={"rejected": "red"}))
+            world.api.put(make_pod(f"q{number}", labels={"rejected": "blue"}))
+        await world.settle(2)
+        world.api.remove("pods", "default/leaver")
+        await world.settle(2)
+        assert len(census.asked) == 2
+
+    run(story)
