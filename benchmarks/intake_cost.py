@@ -29,6 +29,7 @@ import uvloop
 
 from benchmarks import pod_mixes, stored_objects, workload
 from koordinator.api.kinds import NAMESPACES, NODE_METRICS, NODES, PODS, Kind
+from koordinator.api.meta import Object
 from koordinator.api.pod import Pod
 from koordinator.base.clock import SystemClock
 from koordinator.base.metrics import Metrics
@@ -107,6 +108,11 @@ class NoEvents:
         self, pod: Pod, event_type: str, reason: str, action: str, note: str, *, reporter: Pod | None = None
     ) -> None:
         """Nobody listens to it."""
+
+    def object_event(
+        self, scheduler_name: str, kind: Kind[Any], obj: Object, event_type: str, reason: str, action: str, note: str
+    ) -> None:
+        """Nor to this."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from random import Random
+from typing import Any
 
+from koordinator.api.kinds import Kind
+from koordinator.api.meta import Object
 from koordinator.api.pod import Pod
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
@@ -31,6 +34,11 @@ class EventList:
         self, pod: Pod, event_type: str, reason: str, action: str, note: str, *, reporter: Pod | None = None
     ) -> None:
         self.notes.append((pod.metadata.name, reason, note))
+
+    def object_event(
+        self, scheduler_name: str, kind: Kind[Any], obj: Object, event_type: str, reason: str, action: str, note: str
+    ) -> None:
+        self.notes.append((obj.metadata.name, reason, note))
 
 
 class World:

@@ -1,4 +1,4 @@
-"""A small cluster for one scenario: nodes with so many slots, gangs of pods of one slot, and what became of each pod."""
+"""A small cluster for one scenario: nodes with slots, gangs of pods of one slot each, and what became of the pods."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from koordinator.api.kinds import NODES, POD_GROUPS, PODS
+from koordinator.api.kinds import NODES, POD_GROUPS, PODS, Kind
 from koordinator.api.pod import Pod
 from koordinator.kube.client import KubeClient
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.event_series import EVENTS_V1
+from koordinator.kube.interface import PatchType
 from koordinator.scheduler.cycle.failure_report import scheduled_condition
 
 NAMESPACE: Final = "default"
@@ -97,7 +98,12 @@ class Stage:
     async def finish(self, gang: str, number: int, phase: str) -> None:
         """What a kubelet would report."""
         await self.client.patch(
-            PODS, f"{gang}-{number}", {"status": {"phase": phase}}, namespace=NAMESPACE, subresource="status"
+            PODS,
+            f"{gang}-{number}",
+            {"status": {"phase": phase}},
+            PatchType.MERGE,
+            NAMESPACE,
+            subresource="status",
         )
 
     async def quiet(self) -> None:
@@ -147,7 +153,8 @@ class Stage:
 
     async def clear(self) -> None:
         """Nothing is left for the next scenario."""
-        for kind in (PODS, POD_GROUPS, EVENTS_V1):
+        kinds: tuple[Kind[Any], ...] = (PODS, POD_GROUPS, EVENTS_V1)
+        for kind in kinds:
             for each in (await self.client.list(kind, NAMESPACE)).items:
                 await self._delete(kind, each.metadata.name, NAMESPACE)
         for node in (await self.client.list(NODES)).items:

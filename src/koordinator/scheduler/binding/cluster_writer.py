@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from koordinator.api.kinds import Kind
+from koordinator.api.meta import ObjectMeta
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.kube.interface import Client, PatchType
+from koordinator.kube.pod_eviction import evict
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.pod_info import PodInfo
 
@@ -21,7 +23,7 @@ _Key = tuple[str, str]
 
 
 class ApiWriter:
-    """Implements ClusterWriter. ``notify`` is called after every event that reached the cluster state."""
+    """Implements ControllerWriter. ``notify`` is called after every event that reached the cluster state."""
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
@@ -53,6 +55,22 @@ class ApiWriter:
             if objects is None and not condition():
                 await self._clock.sleep(min(_PAUSE, max(deadline - self._clock.monotonic(), 0.0)))
         return True
+
+    async def create(self, kind: Kind[Any], body: Mapping[str, Any], namespace: str) -> None:
+        """See ClusterWriter."""
+        await self._client.create(kind, body, namespace)
+
+    async def evict(self, pod: ObjectMeta) -> None:
+        """See ClusterWriter."""
+        await evict(self._client, pod, {})
+
+    async def sleep(self, seconds: float) -> None:
+        """See ClusterWriter."""
+        await self._clock.sleep(seconds)
+
+    def monotonic(self) -> float:
+        """See ClusterWriter."""
+        return self._clock.monotonic()
 
     async def _happened(self, keys: Iterable[_Key], seconds: float) -> None:
         """Wait for the next event about one of these objects; raises TimeoutError."""

@@ -11,9 +11,10 @@ import logging
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
-from koordinator.api.kinds import PODS
+from koordinator.api.kinds import PODS, Kind
+from koordinator.api.meta import Object
 from koordinator.api.pod import Pod, PodCondition
 from koordinator.api.timestamps import format_time
 from koordinator.base.clock import Clock
@@ -45,6 +46,18 @@ class Events(Protocol):
     ) -> None:
         """Record an event of events.k8s.io about the pod, in the name of the profile that handles it, or that handles
         ``reporter``."""
+
+    def object_event(
+        self,
+        scheduler_name: str,
+        kind: Kind[Any],
+        obj: Object,
+        event_type: Literal["Normal", "Warning"],
+        reason: str,
+        action: str,
+        note: str,
+    ) -> None:
+        """Record one about an object of another kind, in the name of a profile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,3 +206,16 @@ class PodEvents:
         at once."""
         name = (reporter or pod).spec.scheduler_name
         self._recorders[name].event(reference_to(PODS, pod), event_type, reason, action, note)
+
+    def object_event(
+        self,
+        scheduler_name: str,
+        kind: Kind[Any],
+        obj: Object,
+        event_type: Literal["Normal", "Warning"],
+        reason: str,
+        action: str,
+        note: str,
+    ) -> None:
+        """Record an event about an object of another kind. Returns at once."""
+        self._recorders[scheduler_name].event(reference_to(kind, obj), event_type, reason, action, note)

@@ -7,14 +7,16 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from random import Random
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
+from koordinator.api.kinds import Kind
+from koordinator.api.meta import Object
 from koordinator.api.pod import Pod
 from koordinator.base.backoff import Backoff, BackoffPolicy
 from koordinator.base.clock import Clock
 from koordinator.base.name_list import is_enabled
 from koordinator.scheduler.cycle.failure_report import Events
-from koordinator.scheduler.engine.binding_points import ClusterWriter
+from koordinator.scheduler.engine.binding_points import ControllerWriter
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.extender import Controller, ControllerProvider
 from koordinator.scheduler.engine.observers import OnError
@@ -66,6 +68,19 @@ class PluginServices:
         """See Handle."""
         self._events.pod_event(pod, event_type, reason, action, note)
 
+    def object_event(
+        self,
+        scheduler_name: str,
+        kind: Kind[Any],
+        obj: Object,
+        event_type: Literal["Normal", "Warning"],
+        reason: str,
+        action: str,
+        note: str,
+    ) -> None:
+        """See Handle."""
+        self._events.object_event(scheduler_name, kind, obj, event_type, reason, action, note)
+
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +88,7 @@ _RETRY: Final = BackoffPolicy(initial=1.0, maximum=60.0)
 
 
 def make_controllers(
-    profiles: Iterable[Profile], selection: Sequence[str], writer: ClusterWriter, on_error: OnError
+    profiles: Iterable[Profile], selection: Sequence[str], writer: ControllerWriter, on_error: OnError
 ) -> list[tuple[str, Controller]]:
     """(plugin, controller) of every plugin that has some and that ``selection`` (``--controller-plugins``) enables.
 

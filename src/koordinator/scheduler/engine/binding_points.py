@@ -12,6 +12,7 @@ from enum import Enum
 from typing import Any, Protocol
 
 from koordinator.api.kinds import Kind
+from koordinator.api.meta import ObjectMeta
 from koordinator.scheduler.engine.allocations import Allocation
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CycleState
@@ -95,6 +96,22 @@ class ClusterWriter(Protocol):
         """Wait until ``condition`` holds; False when the time is up first. It is asked after each event about one of
         ``objects`` (kind and ``namespace/name``; asked for anew whenever ``condition`` does not hold), which may be
         nodes, pods and what plugins watch; without them after any event, ten times a second at most."""
+
+
+class ControllerWriter(ClusterWriter, Protocol):
+    """The same and more for plugins' controllers."""
+
+    async def create(self, kind: Kind[Any], body: Mapping[str, Any], namespace: str) -> None:
+        """Create an object."""
+
+    async def evict(self, pod: ObjectMeta) -> None:
+        """Ask for the pod's eviction, which heeds disruption budgets."""
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+
+    def monotonic(self) -> float:
+        """Seconds of a clock that only goes forwards."""
 
 
 class PreBindPlugin(Plugin):

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol
 from koordinator.api.kinds import RESERVATIONS, Kind
 from koordinator.api.reservation import Reservation
 from koordinator.scheduler.engine.adjustment import Adjustment
-from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges
+from koordinator.scheduler.engine.binding_points import ClusterWriter, ControllerWriter, PodChanges
 from koordinator.scheduler.engine.columns import NodeReference, Rows
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.decision import Rejection
@@ -84,6 +84,11 @@ class NextPodPlugin(Plugin):
     def next_pod(self) -> str | None:
         """The uid of the queued pod to try next, or None for the queue's own order. The first such plugin of the
         process is asked."""
+
+    def keeps_back_off(self, pod: PodInfo) -> bool:
+        """Whether the pod, once its attempt has failed, is not tried before its back-off is over even when there is
+        nothing else to do: since many others would be tried with it, and with each other give up what they need."""
+        return False
 
 
 class ResizePodPlugin(Plugin):
@@ -198,7 +203,7 @@ class Controller(Protocol):
 
 class ControllerProvider(Plugin):
     @abstractmethod
-    def controllers(self, writer: ClusterWriter) -> Sequence[Controller]:
+    def controllers(self, writer: ControllerWriter) -> Sequence[Controller]:
         """The plugin's controllers; asked of one profile's instance only."""
 
 

@@ -6,8 +6,10 @@ A plugin has it as ``self.handle`` once its profile is complete.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
+from koordinator.api.kinds import Kind
+from koordinator.api.meta import Object
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.events import ClusterEvent
@@ -28,6 +30,16 @@ class SchedulerServices(Protocol):
     def remove_pseudo_pod(self, pod: Pod) -> None: ...
     def pod_event(
         self, pod: Pod, event_type: Literal["Normal", "Warning"], reason: str, action: str, note: str
+    ) -> None: ...
+    def object_event(
+        self,
+        scheduler_name: str,
+        kind: Kind[Any],
+        obj: Object,
+        event_type: Literal["Normal", "Warning"],
+        reason: str,
+        action: str,
+        note: str,
     ) -> None: ...
 
 
@@ -88,3 +100,16 @@ class Handle:
         """Record an event about a pod in the name of the profile that handles it."""
         if self._services is not None:
             self._services.pod_event(pod, event_type, reason, action, note)
+
+    def object_event(
+        self,
+        kind: Kind[Any],
+        obj: Object,
+        event_type: Literal["Normal", "Warning"],
+        reason: str,
+        action: str,
+        note: str,
+    ) -> None:
+        """Record an event about an object of another kind in the name of this profile."""
+        if self._services is not None:
+            self._services.object_event(self.profile.scheduler_name, kind, obj, event_type, reason, action, note)

@@ -12,6 +12,7 @@ from koordinator.scheduler.plugins.default_binder import DefaultBinder
 from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind
 from koordinator.scheduler.plugins.default_preemption.plugin import DefaultPreemption
 from koordinator.scheduler.plugins.dynamic_resources import DynamicResources
+from koordinator.scheduler.plugins.elastic_quota.plugin import ElasticQuota
 from koordinator.scheduler.plugins.image_locality import ImageLocality
 from koordinator.scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from koordinator.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
@@ -59,6 +60,7 @@ BUILT_IN: Final[Mapping[str, type[Plugin]]] = MappingProxyType(
             ScarceResourceAvoidance,
             SchedulingHint,
             Coscheduling,
+            ElasticQuota,
             DefaultPreemption,
             DefaultPreBind,
             DefaultBinder,

@@ -28,11 +28,18 @@ def gang_annotations(
 
 
 def member(
-    gang: str, number: int, minimum: int | str = 1, *, gated: bool = False, cpu: str = "1", **annotations: Any
+    gang: str,
+    number: int,
+    minimum: int | str = 1,
+    *,
+    gated: bool = False,
+    cpu: str = "1",
+    together: Sequence[str] = (),
+    **annotations: Any,
 ) -> Pod:
     """Pod ``gang-number`` of a gang that is declared by annotations."""
     pod = make_pod(f"{gang}-{number}", cpu=cpu)
-    pod = with_annotations(pod, gang_annotations(gang, minimum, **annotations))
+    pod = with_annotations(pod, gang_annotations(gang, minimum, together=together, **annotations))
     if gated:
         gates = (PodSchedulingGate(name="example.com/later"),)
         return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, scheduling_gates=gates))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -48,7 +48,7 @@ class Walk:
         self.told: deque[tuple[str, bool]] = deque()
         self.partial: list[str] = []
         groups = tuple(self.shape.gangs) if self.shape.together else ()
-        others = {"mode": self.shape.mode, "match_policy": self.shape.policy}
+        others: dict[str, Any] = {"mode": self.shape.mode, "match_policy": self.shape.policy}
         for gang, (count, minimum) in self.shape.gangs.items():
             for number in range(count):
                 pod = member(gang, number, minimum, together=groups, **others)

@@ -3,7 +3,7 @@ wait."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from koordinator.api import annotations as keys
@@ -11,8 +11,10 @@ from koordinator.api.kinds import POD_GROUPS, Kind
 from koordinator.api.meta import Object
 from koordinator.api.pod import Pod
 from koordinator.api.pod_group import PodGroup
+from koordinator.base.services import ServiceError
 from koordinator.scheduler.engine.binding_points import (
     ClusterWriter,
+    ControllerWriter,
     PermitPlugin,
     PodChanges,
     PostBindPlugin,
@@ -23,12 +25,21 @@ from koordinator.scheduler.engine.binding_points import (
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.decision import Rejection
-from koordinator.scheduler.engine.extender import FailureHandler, NextPodPlugin, PostFilterTransformer
+from koordinator.scheduler.engine.extender import (
+    Controller,
+    ControllerProvider,
+    FailureHandler,
+    NextPodPlugin,
+    PostFilterTransformer,
+)
 from koordinator.scheduler.engine.framework import Observer, PreEnqueuePlugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.coscheduling.declaration import Defaults, gang_id_of
+from koordinator.scheduler.plugins.coscheduling.documents import explained_gang, gang_document
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
+from koordinator.scheduler.plugins.coscheduling.pod_group_status import PodGroupController
+from koordinator.scheduler.services.provider import Service, ServiceProvider
 
 REJECTED_BY: Final = "JobRejectPlugin"
 """In whose name waiting members are turned away, as the original has it."""
@@ -49,14 +60,28 @@ class Gangs(Observer):
     def __init__(self, cache: GangCache, plugin: Coscheduling) -> None:
         """``plugin`` is that of the first profile; what it may do reaches the queue that all profiles share."""
         self.cache = cache
+        self.changed: set[str] = set()
+        """The gangs of which the status may have changed."""
         self._plugin = plugin
 
     def on_pod(self, pod: PodInfo, node_name: str) -> None:
         self.cache.set_pod(pod.pod, node_name)
+        self._note(pod.pod)
         self.carry_out()
+
+    def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
+        """What the kubelet reports counts for the status of the PodGroup."""
+        if not assumed and (member := self.cache.member(pod.uid)) is not None:
+            member.gang.replace_pod(member, pod.pod)
+            self._note(pod.pod)
+
+    def _note(self, pod: Pod) -> None:
+        if gang_id := gang_id_of(pod):
+            self.changed.add(gang_id)
 
     def on_pod_gone(self, pod: PodInfo) -> None:
         self.cache.remove_pod(pod.uid)
+        self._note(pod.pod)
         self.carry_out()
 
     def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
@@ -66,6 +91,7 @@ class Gangs(Observer):
             self.cache.set_pod_group(new)
         else:
             self.cache.remove_pod_group(key)
+        self.changed.add(key)
         self.carry_out()
 
     def carry_out(self) -> None:
@@ -92,6 +118,8 @@ class Coscheduling(
     NextPodPlugin,
     FailureHandler,
     Observer,
+    ControllerProvider,
+    ServiceProvider,
 ):
     name = "Coscheduling"
     watches: ClassVar[tuple[Kind[Any], ...]] = (POD_GROUPS,)
@@ -118,6 +146,11 @@ class Coscheduling(
         if uid is None:
             self.gangs.carry_out()
         return uid
+
+    def keeps_back_off(self, pod: PodInfo) -> bool:
+        """What members let go of when their gang has failed is room for the member that has failed: without a pause
+        the gang would be tried over and over."""
+        return bool(gang_id_of(pod.pod))
 
     def pre_filter_cycle(self, state: CycleState, pod: PodInfo) -> Reason | None:
         if not gang_id_of(pod.pod):
@@ -174,6 +207,25 @@ class Coscheduling(
             return dict(zip(_BINDING_KEYS, (group_id, count) * 2, strict=True))
         present = pod.pod.metadata.annotations
         return dict.fromkeys(key for key in _BINDING_KEYS if key in present)
+
+    def controllers(self, writer: ControllerWriter) -> Sequence[Controller]:
+        def pod_groups() -> Mapping[str, PodGroup]:
+            return self.view.objects_of(POD_GROUPS)
+
+        return (PodGroupController(writer, pod_groups, self.cache.gangs, self.gangs.changed, lambda: self.view.now),)
+
+    def services(self) -> Mapping[str, Service]:
+        return {"/gang/:namespace/:name": self._one, "/gangs": self._all}
+
+    def _one(self, parameters: Mapping[str, str]) -> Any:
+        gang_id = f"{parameters['namespace']}/{parameters['name']}"
+        gang = self.cache.gangs.get(gang_id)
+        if gang is None:
+            raise ServiceError(404, f"cannot find gang {gang_id}")
+        return explained_gang(self.cache, gang)
+
+    def _all(self, parameters: Mapping[str, str]) -> Any:
+        return {gang_id: gang_document(gang) for gang_id, gang in self.cache.gangs.items()}
 
     def post_bind(self, state: CycleState, pod: PodInfo, node: NodeReference) -> None:
         self.cache.bound(pod.uid)

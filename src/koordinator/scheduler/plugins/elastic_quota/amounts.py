@@ -1,0 +1,75 @@
+"""Amounts of resources as quotas count them: integers by name, CPU in thousandths, everything else in whole units."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from koordinator.api.pod import ResourceList
+from koordinator.api.quantity import Format, Quantity
+from koordinator.api.resource_names import CPU, MEMORY
+
+Amounts = dict[str, int]
+NOTHING: Final[Mapping[str, int]] = {}
+
+
+def from_wire(resources: ResourceList) -> Amounts:
+    """Rounded up, as the original counts."""
+    return {name: quantity.milli if name == CPU else quantity.value for name, quantity in resources.items()}
+
+
+def to_wire(amounts: Mapping[str, int]) -> ResourceList:
+    """In the formats of the original: memory with binary suffixes, all else decimal; sorted by name."""
+    return {name: _quantity(name, amounts[name]) for name in sorted(amounts)}
+
+
+def _quantity(name: str, amount: int) -> Quantity:
+    if name == CPU:
+        return Quantity.from_milli(amount)
+    return Quantity.from_value(amount, Format.BINARY_SI if name == MEMORY else Format.DECIMAL_SI)
+
+
+def printed(resources: ResourceList) -> str:
+    """``cpu:4,memory:8Gi``, as the original writes lists into messages."""
+    return ",".join(sorted(f"{name}:{quantity}" for name, quantity in resources.items())) or "<empty>"
+
+
+def add(total: Amounts, amounts: Mapping[str, int], times: int = 1) -> None:
+    """Add to ``total`` in place; a name stays even when its amount is 0 again."""
+    for name, amount in amounts.items():
+        total[name] = total.get(name, 0) + times * amount
+
+
+def summed(parts: Iterable[Mapping[str, int]]) -> Amounts:
+    total: Amounts = {}
+    for part in parts:
+        add(total, part)
+    return total
+
+
+def less(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
+    """With the names of both; may be negative."""
+    return {name: left.get(name, 0) - right.get(name, 0) for name in {**left, **right}}
+
+
+def masked(amounts: Mapping[str, int], names: Collection[str]) -> Amounts:
+    return {name: amount for name, amount in amounts.items() if name in names}
+
+
+def larger(left: Mapping[str, int], right: Mapping[str, int]) -> Amounts:
+    """The larger of both for each name that either has; what one lacks is 0 there."""
+    return {name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}}
+
+
+def limited(amounts: Mapping[str, int], limit: Mapping[str, int]) -> Amounts:
+    """At most ``limit``; a name that it lacks is not limited."""
+    return {name: min(amount, limit.get(name, amount)) for name, amount in amounts.items()}
+
+
+def exceeding(amounts: Mapping[str, int], limit: Mapping[str, int]) -> list[str]:
+    """The names of which there is more than ``limit`` allows, sorted; a name that it lacks is not limited."""
+    return sorted([name for name, amount in amounts.items() if amount > limit.get(name, amount)])
+
+
+def without_zeros(amounts: Mapping[str, int]) -> Amounts:
+    return {name: amount for name, amount in amounts.items() if amount}

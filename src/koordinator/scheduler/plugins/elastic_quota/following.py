@@ -1,0 +1,116 @@
+"""Keeps the accounts current: what the cluster's events mean for quotas. One for all profiles with equal settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from koordinator.api import labels as label_keys
+from koordinator.api.elastic_quota import ElasticQuota
+from koordinator.api.kinds import ELASTIC_QUOTAS, Kind
+from koordinator.api.meta import Object
+from koordinator.api.node import Node
+from koordinator.api.pod import Pod
+from koordinator.scheduler.engine.framework import Observer
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, AccountSettings, CountedPod, group_of
+from koordinator.scheduler.plugins.elastic_quota.amounts import Amounts, from_wire
+
+_MEMO: Final = "ElasticQuota"
+
+
+class QuotaObserver(Observer):
+    """``told_of_relief`` are called when a quota may admit more than before, other than by a pod that leaves its node,
+    of which everybody hears."""
+
+    follows_status = False
+
+    def __init__(self, view: ClusterView, settings: AccountSettings, *, counts_leaving: bool = True) -> None:
+        self.accounts = Accounts(settings)
+        self.told_of_relief: list[Callable[[], None]] = []
+        self._view = view
+        self._counts_leaving = counts_leaving
+        self._unknown: set[str] = set()
+        """Pods that a simulation, or the beginning of a binding, has put on a node before the API has shown them."""
+
+    def on_node(self, row: int, node: Node) -> None:
+        if self.accounts.set_node(node.metadata.name, from_wire(node.status.allocatable)):
+            self._relieve()
+
+    def on_node_removed(self, row: int, name: str) -> None:
+        self.accounts.remove_node(name)
+
+    def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
+        if kind is not ELASTIC_QUOTAS:
+            return
+        if new is None or new.metadata.deletion_timestamp is not None:
+            self.accounts.remove_quota(key)
+            self._relieve()
+        elif isinstance(new, ElasticQuota) and self.accounts.set_quota(new):
+            self._relieve()
+
+    def on_pod(self, pod: PodInfo, node_name: str) -> None:
+        self._unknown.discard(pod.uid)
+        known = self.accounts.pod(pod.uid)
+        if pod.pod.metadata.deletion_timestamp is not None and not self._counts_leaving:
+            if self.accounts.remove_pod(pod.uid) is not None:
+                self._relieve()
+            return
+        self._count(pod, is_assigned=bool(node_name) or (known is not None and known.is_assigned))
+        if known is not None and known != self.accounts.pod(pod.uid):
+            self._relieve()
+
+    def on_pod_gone(self, pod: PodInfo) -> None:
+        known = self.accounts.remove_pod(pod.uid)
+        if known is not None and not known.is_assigned:
+            self._relieve()
+
+    def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
+        if pod.uid in self._view.pseudo_pods or not self._counts(pod):
+            return
+        if self.accounts.pod(pod.uid) is None:
+            self._unknown.add(pod.uid)
+        self._count(pod, is_assigned=True)
+
+    def on_pod_removed(self, row: int, pod: PodInfo) -> None:
+        if pod.uid in self._unknown:
+            self._unknown.discard(pod.uid)
+            self.accounts.remove_pod(pod.uid)
+        elif self.accounts.pod(pod.uid) is not None:
+            self._count(pod, is_assigned=False)
+
+    def _counts(self, pod: PodInfo) -> bool:
+        return self._counts_leaving or pod.pod.metadata.deletion_timestamp is None
+
+    def _count(self, pod: PodInfo, *, is_assigned: bool) -> None:
+        metadata = pod.pod.metadata
+        self.accounts.set_pod(
+            CountedPod(
+                uid=pod.uid,
+                key=pod.key,
+                group=group_of(metadata),
+                request=request_of(pod, self._view),
+                priority=pod.priority,
+                is_non_preemptible=is_non_preemptible(pod.pod),
+                is_assigned=is_assigned,
+            )
+        )
+
+    def _relieve(self) -> None:
+        for told in self.told_of_relief:
+            told()
+
+
+def request_of(pod: PodInfo, view: ClusterView) -> Amounts:
+    """What the pod requests, by the names of resources."""
+    known: Amounts | None = pod.memo.get(_MEMO)
+    if known is None:
+        name = view.columns.resources.name
+        known = pod.memo[_MEMO] = {name(column): amount for column, amount in pod.request.amounts.items()}
+    return known
+
+
+def is_non_preemptible(pod: Pod) -> bool:
+    """It counts against what its quota is guaranteed, and is never a victim."""
+    return pod.metadata.labels.get(label_keys.QUOTA_PREEMPTIBLE) == "false"

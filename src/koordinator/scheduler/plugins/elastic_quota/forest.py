@@ -1,0 +1,360 @@
+"""The trees of quotas with what they request, use and may use: sums upwards, shares downwards.
+
+Sums are kept as pods come and go; shares are computed when somebody asks, and only where something below the parent has
+changed since. Whatever the order of events was, the numbers are those of a forest that is built anew from the same
+quotas and pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from koordinator.api.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOTA
+from koordinator.scheduler.plugins.elastic_quota.amounts import (
+    NOTHING,
+    Amounts,
+    add,
+    larger,
+    less,
+    limited,
+    masked,
+    summed,
+    without_zeros,
+)
+from koordinator.scheduler.plugins.elastic_quota.sharing import Claim, scaled_min, share
+from koordinator.scheduler.plugins.elastic_quota.specification import QuotaSpecification
+
+OUTSIDE: Final = (DEFAULT_QUOTA, SYSTEM_QUOTA)
+"""The quotas that share nothing: what they use is taken off what the others share."""
+
+
+@dataclass(slots=True, eq=False)
+class Counts:
+    """Of pods, by resource. ``used`` is what assigned pods request."""
+
+    request: Amounts = field(default_factory=dict)
+    used: Amounts = field(default_factory=dict)
+    non_preemptible_request: Amounts = field(default_factory=dict)
+    non_preemptible_used: Amounts = field(default_factory=dict)
+
+    def add(self, other: Counts, times: int = 1) -> None:
+        add(self.request, other.request, times)
+        add(self.used, other.used, times)
+        add(self.non_preemptible_request, other.non_preemptible_request, times)
+        add(self.non_preemptible_used, other.non_preemptible_used, times)
+
+    def masked(self, names: Mapping[str, int]) -> Counts:
+        return Counts(
+            masked(self.request, names),
+            masked(self.used, names),
+            masked(self.non_preemptible_request, names),
+            masked(self.non_preemptible_used, names),
+        )
+
+
+@dataclass(slots=True, eq=False)
+class QuotaNode:
+    """One quota in its tree. ``own`` counts its own pods, ``total`` those of its descendants, too."""
+
+    specification: QuotaSpecification
+    parent: QuotaNode | None = None
+    children: list[QuotaNode] = field(default_factory=list)
+    """Those that share, by name."""
+    own: Counts = field(default_factory=Counts)
+    total: Counts = field(default_factory=Counts)
+    child_request: Amounts = field(default_factory=dict)
+    """What its pods and its children ask for, before what it keeps for itself."""
+    keys: frozenset[str] = frozenset()
+    """The resources that its children share."""
+    detached: str = ""
+    """Why the quota belongs to no tree."""
+    _version: int = 0
+    _shares: tuple[int, Mapping[str, int], dict[str, Amounts]] | None = None
+
+    @property
+    def name(self) -> str:
+        return self.specification.name
+
+    @property
+    def is_outside(self) -> bool:
+        return self.name in OUTSIDE
+
+    @property
+    def request(self) -> Amounts:
+        """What counts as requested: a quota that lends nothing asks for its min at least."""
+        return self.total.request
+
+    @property
+    def limited_request(self) -> Amounts:
+        """As much of it as may ever be given."""
+        return limited(self.total.request, self.specification.max)
+
+    def ancestors(self) -> Iterator[QuotaNode]:
+        """From its parent up to the root, the root included."""
+        node = self.parent
+        while node is not None:
+            yield node
+            node = node.parent
+
+    def touch(self) -> None:
+        """Something that the shares of its children follow from has changed."""
+        self._version += 1
+
+
+class Forest:
+    """``specifications`` by name; ``own`` counts the pods of each quota by its name, unmasked."""
+
+    def __init__(
+        self,
+        specifications: Iterable[QuotaSpecification],
+        own: Mapping[str, Counts],
+        *,
+        scales_min: bool = True,
+        guarantees_usage: bool = False,
+        by_tree: bool = False,
+    ) -> None:
+        self._scales_min = scales_min
+        self._guarantees_usage = guarantees_usage
+        self._by_tree = by_tree
+        self.nodes: dict[str, QuotaNode] = {}
+        """Every quota but the roots, by name."""
+        self.roots: dict[str, QuotaNode] = {}
+        """By the id of the tree; "" is the default tree."""
+        self._available: Mapping[str, int] = NOTHING
+        self._guaranteed: dict[str, Amounts] = {}
+        self._allocated: dict[str, Amounts] = {}
+        self._is_guarantee_stale = True
+        for specification in sorted(specifications, key=lambda each: each.name):
+            if specification.name != ROOT_QUOTA:
+                self.nodes[specification.name] = QuotaNode(specification)
+        self._root("")
+        for node in self.nodes.values():
+            self._link(node)
+        self._settle_keys()
+        for name, counts in own.items():
+            node = self.nodes[name]
+            node.own = counts.masked(node.specification.max)
+        for root in self.roots.values():
+            self._sum_up(root, [node for node in self.nodes.values() if node.parent is root and node.is_outside])
+
+    # Structure.
+
+    def tree_of(self, specification: QuotaSpecification) -> str:
+        """The id of the tree that the quota belongs to."""
+        return specification.tree if self._by_tree else ""
+
+    def _root(self, tree: str) -> QuotaNode:
+        root = self.roots.get(tree)
+        if root is None:
+            root = self.roots[tree] = QuotaNode(QuotaSpecification(ROOT_QUOTA, "", tree, is_parent=True, lends=False))
+        return root
+
+    def _link(self, node: QuotaNode) -> None:
+        node.detached = self._why_detached(node)
+        if node.detached:
+            return
+        specification = node.specification
+        if specification.parent == ROOT_QUOTA:
+            node.parent = self._root(self.tree_of(specification))
+        else:
+            node.parent = self.nodes[specification.parent]
+        if not node.is_outside:
+            node.parent.children.append(node)
+
+    def _why_detached(self, node: QuotaNode) -> str:
+        seen = [node.name]
+        while (parent := self.nodes[seen[-1]].specification.parent) != ROOT_QUOTA:
+            if parent in seen:
+                return f"its parents form a cycle: {' -> '.join([*seen, parent])}"
+            if parent not in self.nodes:
+                return f"there is no quota {parent}, the parent of {seen[-1]}"
+            seen.append(parent)
+        return ""
+
+    def _settle_keys(self) -> None:
+        for root in self.roots.values():
+            root.keys = frozenset().union(*(node.specification.max for node in self._below(root)))
+        for node in self.nodes.values():
+            node.keys = frozenset(node.specification.max)
+
+    def _below(self, node: QuotaNode) -> Iterator[QuotaNode]:
+        for child in node.children:
+            yield child
+            yield from self._below(child)
+
+    # Sums.
+
+    def _sum_up(self, node: QuotaNode, outside: Iterable[QuotaNode] = ()) -> None:
+        children = (*node.children, *outside)
+        for child in children:
+            self._sum_up(child)
+        total = Counts()
+        total.add(node.own)
+        for child in children:
+            add(total.request, child.limited_request)
+            add(total.used, child.total.used)
+            add(total.non_preemptible_request, child.total.non_preemptible_request)
+            add(total.non_preemptible_used, child.total.non_preemptible_used)
+        node.total = total
+        if node.parent is not None:
+            node.child_request, total.request = total.request, self._requested(node, total.request)
+        node.touch()
+
+    def _requested(self, node: QuotaNode, child_request: Mapping[str, int]) -> Amounts:
+        return dict(child_request) if self.lends(node) else larger(child_request, node.specification.min)
+
+    def lends(self, node: QuotaNode) -> bool:
+        """Whether others may use what the quota is entitled to and does not request."""
+        return node.specification.lends and not self._guarantees_usage
+
+    def count(self, name: str, change: Counts, times: int = 1) -> None:
+        """Pods of the quota are new, gone or other than they were."""
+        node = self.nodes[name]
+        change = change.masked(node.specification.max)
+        node.own.add(change, times)
+        if any(change.used.values()):
+            self._is_guarantee_stale = True
+        request = {name: times * amount for name, amount in change.request.items() if amount}
+        at: QuotaNode | None = node
+        while at is not None:
+            add(at.total.used, change.used, times)
+            add(at.total.non_preemptible_request, change.non_preemptible_request, times)
+            add(at.total.non_preemptible_used, change.non_preemptible_used, times)
+            if request:
+                request = self._pass_up(at, request)
+            at = at.parent
+
+    def _pass_up(self, node: QuotaNode, change: Amounts) -> Amounts:
+        """Count a changed request; returns what of it the parent sees."""
+        if node.parent is None:
+            add(node.total.request, change)
+            return change
+        before = node.limited_request
+        add(node.child_request, change)
+        node.total.request = self._requested(node, node.child_request)
+        seen = without_zeros(less(node.limited_request, before))
+        if seen:
+            node.parent.touch()
+        return seen
+
+    # Shares.
+
+    @property
+    def available(self) -> Mapping[str, int]:
+        """What all nodes of the cluster have."""
+        return self._available
+
+    @available.setter
+    def available(self, amounts: Mapping[str, int]) -> None:
+        self._available = amounts
+
+    def total_of(self, tree: str) -> Amounts:
+        """What the quotas of a tree share: for the default tree the cluster without what other trees have, and without
+        what the default and the system quota use."""
+        if tree:
+            totals = [
+                dict(node.specification.tree_total or {}) for node in self._tree_roots() if self._is_of(node, tree)
+            ]
+            return totals[0] if totals else {}
+        total = dict(self._available)
+        if self._by_tree:
+            for node in self._tree_roots():
+                if node.specification.tree and node.specification.takes_from_default:
+                    add(total, node.specification.tree_total or {}, -1)
+        for name in OUTSIDE:
+            if name in self.nodes:
+                add(total, self.nodes[name].total.used, -1)
+        return total
+
+    def _tree_roots(self) -> Iterator[QuotaNode]:
+        return (node for node in self.nodes.values() if node.specification.tree_total is not None)
+
+    def _is_of(self, node: QuotaNode, tree: str) -> bool:
+        return self.tree_of(node.specification) == tree
+
+    def runtime(self, node: QuotaNode) -> Mapping[str, int]:
+        """What the quota and its descendants may use at present, of the resources that its parent shares; for the
+        default and the system quota their max; empty for one that belongs to no tree."""
+        if node.parent is None:
+            return NOTHING if node.detached else self.total_of(node.specification.tree)
+        if node.is_outside:
+            return node.specification.max
+        return self._shares(node.parent)[node.name]
+
+    def limit(self, node: QuotaNode) -> Amounts:
+        """``runtime``, and the max of what the parent does not share."""
+        return {**node.specification.max, **self.runtime(node)}
+
+    def floor(self, node: QuotaNode) -> Amounts:
+        """The min that counts at present: all of it, or its part of what its parent has."""
+        parent = node.parent
+        if parent is None or not self._scales_min:
+            return dict(node.specification.min)
+        together = summed(child.specification.min for child in parent.children)
+        return scaled_min(node.specification.min, together, self.runtime(parent))
+
+    def _shares(self, parent: QuotaNode) -> dict[str, Amounts]:
+        available = self.runtime(parent)
+        if self._guarantees_usage:
+            self._refresh_guarantees()
+        known = parent._shares
+        if known is not None and known[0] == parent._version and known[1] == available:
+            return known[2]
+        shares = self._share(parent, available)
+        parent._shares = parent._version, available, shares
+        return shares
+
+    def _share(self, parent: QuotaNode, available: Mapping[str, int]) -> dict[str, Amounts]:
+        together = summed(child.specification.min for child in parent.children)
+        wanted = []
+        for child in parent.children:
+            own = child.specification.min
+            floor = scaled_min(own, together, available) if self._scales_min else own
+            wanted.append((child, child.limited_request, floor, self._guaranteed.get(child.name, NOTHING)))
+        shares: dict[str, Amounts] = {child.name: {} for child in parent.children}
+        for key in sorted(parent.keys):
+            claims = [
+                Claim(
+                    child.name,
+                    request.get(key, 0),
+                    max(floor.get(key, 0), guaranteed.get(key, 0)),
+                    child.specification.weight.get(key, 0),
+                    self.lends(child),
+                )
+                for child, request, floor, guaranteed in wanted
+            ]
+            for name, amount in share(available.get(key, 0), claims).items():
+                shares[name][key] = amount
+        return shares
+
+    # What is guaranteed (gate ElasticQuotaGuaranteeUsage).
+
+    def guaranteed(self, node: QuotaNode) -> Amounts:
+        """At least its min, and never less than what is allocated. Nothing without the gate."""
+        self._refresh_guarantees()
+        return self._guaranteed.get(node.name, {})
+
+    def allocated(self, node: QuotaNode) -> Amounts:
+        """What its own pods use, and what its children are guaranteed. Nothing without the gate."""
+        self._refresh_guarantees()
+        return self._allocated.get(node.name, {})
+
+    def _refresh_guarantees(self) -> None:
+        if not self._guarantees_usage or not self._is_guarantee_stale:
+            return
+        self._is_guarantee_stale = False
+        for root in self.roots.values():
+            for child in root.children:
+                self._guarantee(child)
+            root.touch()
+
+    def _guarantee(self, node: QuotaNode) -> Amounts:
+        allocated = dict(node.own.used)
+        for child in node.children:
+            add(allocated, self._guarantee(child))
+        node.touch()
+        self._allocated[node.name] = allocated
+        self._guaranteed[node.name] = guaranteed = larger(allocated, node.specification.min)
+        return guaranteed

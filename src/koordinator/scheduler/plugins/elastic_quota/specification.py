@@ -1,0 +1,95 @@
+"""What an ElasticQuota asks for, in integers, and what is wrong with it.
+
+The webhooks of koord-manager let none of these faults in; where they are not installed, or were not when the quota was
+made, its author learns of them here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from koordinator.api import labels as label_keys
+from koordinator.api.annotations import QUOTA_SHARED_WEIGHT, QUOTA_TOTAL_RESOURCE
+from koordinator.api.codec import DecodeError
+from koordinator.api.elastic_quota import ROOT_QUOTA, ElasticQuota
+from koordinator.api.resource_names import with_current_names
+from koordinator.model.quota_tree.annotation_values import read_amounts
+from koordinator.model.quota_tree.quota import parent_of
+from koordinator.scheduler.plugins.elastic_quota.amounts import Amounts, from_wire
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaSpecification:
+    """Amounts as they count: none is negative, and min is not above max."""
+
+    name: str
+    parent: str
+    """The root's name for those at the top; empty for the root itself."""
+    tree: str = ""
+    is_parent: bool = False
+    lends: bool = True
+    min: Mapping[str, int] = field(default_factory=dict)
+    max: Mapping[str, int] = field(default_factory=dict)
+    weight: Mapping[str, int] = field(default_factory=dict)
+    tree_total: Mapping[str, int] | None = None
+    """What the whole tree has, if this quota is the root of one and says so."""
+    takes_from_default: bool = True
+    """Whether the default tree has so much less."""
+    faults: tuple[str, ...] = ()
+    """Each names a field, its value and what is allowed."""
+
+
+def specification_of(quota: ElasticQuota) -> QuotaSpecification:
+    """Read the object; what cannot be taken as it is, is told in ``faults``."""
+    labels, faults = quota.metadata.labels, list[str]()
+    maximum = _not_negative("spec.max", from_wire(dict(with_current_names(quota.spec.max))), faults)
+    minimum = _not_negative("spec.min", from_wire(dict(with_current_names(quota.spec.min))), faults)
+    for name, amount in sorted(minimum.items()):
+        if amount > maximum.get(name, amount):
+            most, asked = quota.spec.max[name], quota.spec.min[name]
+            faults.append(f"spec.min: {name} is {asked}, more than spec.max allows: it counts as {most}")
+            minimum[name] = maximum[name]
+    weight = _annotated(quota, QUOTA_SHARED_WEIGHT, "spec.max", faults)
+    if weight is not None:
+        weight = _not_negative(f"metadata.annotations[{QUOTA_SHARED_WEIGHT}]", weight, faults)
+    is_tree_root = labels.get(label_keys.QUOTA_IS_ROOT) == "true"
+    return QuotaSpecification(
+        name=quota.metadata.name,
+        parent=parent_of(quota.metadata),
+        tree=labels.get(label_keys.QUOTA_TREE_ID, ""),
+        is_parent=labels.get(label_keys.QUOTA_IS_PARENT) == "true",
+        lends=labels.get(label_keys.QUOTA_ALLOW_LENT_RESOURCE) != "false",
+        min=minimum,
+        max=maximum,
+        weight=weight if weight is not None and any(weight.values()) else maximum,
+        tree_total=_annotated(quota, QUOTA_TOTAL_RESOURCE, "nothing", faults) if is_tree_root else None,
+        takes_from_default=labels.get(label_keys.QUOTA_IGNORE_DEFAULT_TREE) != "true",
+        faults=tuple(faults),
+    )
+
+
+def _not_negative(field: str, amounts: Amounts, faults: list[str]) -> Amounts:
+    for name, amount in sorted(amounts.items()):
+        if amount < 0:
+            faults.append(f"{field}: {name} is negative, it has to be at least 0: it counts as 0")
+    return {name: max(amount, 0) for name, amount in amounts.items()}
+
+
+def _annotated(quota: ElasticQuota, annotation: str, instead: str, faults: list[str]) -> Amounts | None:
+    text = quota.metadata.annotations.get(annotation)
+    if not text:
+        return None
+    try:
+        return from_wire(read_amounts(text))
+    except DecodeError as error:
+        faults.append(
+            f"metadata.annotations[{annotation}]: {text[:100]!r} is no JSON object of quantities ({error}): "
+            f"{instead} counts"
+        )
+        return None
+
+
+def built_in(name: str, maximum: Mapping[str, int]) -> QuotaSpecification:
+    """The default or the system quota where there is no object for it."""
+    return QuotaSpecification(name, ROOT_QUOTA, max=maximum, weight=maximum)

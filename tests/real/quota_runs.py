@@ -1,0 +1,314 @@
+"""Scenarios of elastic quotas, run with a scheduler as a process on a real API server: what became of pods and quotas.
+
+A scenario is a list of steps; each pod is decided about before the next step, so that the outcome does not depend on
+speed. The same scenario is run with the Go original's scheduler and with ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from koordinator.api.codec import encode
+from koordinator.api.elastic_quota import ElasticQuota
+from koordinator.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, ELASTIC_QUOTAS, NAMESPACES, NODES, PODS
+from koordinator.api.manifests import custom_resource_definitions
+from koordinator.api.pod import ResourceList
+from koordinator.kube.client import KubeClient
+from koordinator.kube.connect import ClientOptions, connect
+from koordinator.kube.errors import ApiStatusError
+from koordinator.kube.interface import PatchType
+from koordinator.model.quota_tree.annotation_values import read_amounts
+from koordinator.scheduler.cycle.failure_report import scheduled_condition
+from tests.real.control_plane import ControlPlane
+from tests.real.programs import RealPrograms
+from tests.real.scheduler_configuration import write_configuration
+from tests.real.verdicts.original import original_scheduler
+
+PREFIX: Final = "quota.scheduling.koordinator.sh"
+WRITTEN: Final = ("runtime", "request", "child-request", "non-preemptible-request", "non-preemptible-used")
+"""The annotations that say what the scheduler has counted."""
+BUILT_IN: Final = ("koordinator-root-quota", "koordinator-system-quota", "koordinator-default-quota")
+_DECIDED: Final = 20.0
+_SETTLED: Final = 25.0
+
+
+def profile(**args: Any) -> dict[str, Any]:
+    """ElasticQuota where Koordinator's own configuration has it."""
+    header = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "ElasticQuotaArgs"}
+    quota = {"name": "ElasticQuota"}
+    return {
+        "schedulerName": "koord-scheduler",
+        "plugins": {
+            "preFilter": {"enabled": [quota]},
+            "postFilter": {"disabled": [{"name": "*"}], "enabled": [quota, {"name": "DefaultPreemption"}]},
+            "reserve": {"enabled": [quota]},
+        },
+        "pluginConfig": [{"name": "ElasticQuota", "args": {**header, **args}}],
+    }
+
+
+def quota(
+    name: str,
+    least: Mapping[str, str] | None = None,
+    most: Mapping[str, str] | None = None,
+    *,
+    parent: str = "",
+    weight: str = "",
+    namespace: str = "default",
+    namespaces: str = "",
+    **labels: str,
+) -> dict[str, Any]:
+    """An ElasticQuota; ``labels`` are written with underscores: ``is_parent="true"``."""
+    known = {f"{PREFIX}/{key.replace('_', '-')}": value for key, value in labels.items()}
+    if parent:
+        known[f"{PREFIX}/parent"] = parent
+    annotations = {f"{PREFIX}/shared-weight": weight} if weight else {}
+    if namespaces:
+        annotations[f"{PREFIX}/namespaces"] = namespaces
+    return {
+        "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+        "kind": "ElasticQuota",
+        "metadata": {"name": name, "namespace": namespace, "labels": known, "annotations": annotations},
+        "spec": {"min": dict(least or {}), "max": dict(most or {})},
+    }
+
+
+def pod(name: str, of: str, cpu: str = "1", memory: str = "1Gi", priority: int = 0, **labels: str) -> dict[str, Any]:
+    """A pod; ``of`` is its quota, empty for none."""
+    known = {f"{PREFIX}/name": of} if of else {}
+    known |= {f"{PREFIX}/{key}": value for key, value in labels.items()}
+    container = {"name": "main", "image": "pause", "resources": {"requests": {"cpu": cpu, "memory": memory}}}
+    return {
+        "metadata": {"name": name, "labels": known},
+        "spec": {
+            "schedulerName": "koord-scheduler",
+            "containers": [container],
+            "priorityClassName": f"p{priority}",
+            "terminationGracePeriodSeconds": 0,
+        },
+    }
+
+
+@dataclass(frozen=True)
+class Create:
+    """A quota, or a pod that is waited for until it is decided about."""
+
+    document: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Delete:
+    """``default/name``; of a quota if ``kind`` says so."""
+
+    name: str
+    kind: str = "Pod"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A merge patch of a quota."""
+
+    name: str
+    patch: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Await:
+    """Until the pod is on a node; it fails the run if that never happens."""
+
+    name: str
+
+
+Step = Create | Delete | Change | Await
+
+
+@dataclass(frozen=True)
+class Scenario:
+    name: str
+    steps: Sequence[Step]
+    compared: tuple[str, ...] = (*WRITTEN, "used")
+    """What of the quotas must be the same; empty where differences.md says why not."""
+
+
+@dataclass
+class Outcome:
+    """``pods``: name -> "" when it has a node, else why not. ``quotas``: name -> field -> amounts without zeros."""
+
+    pods: dict[str, str] = field(default_factory=dict)
+    quotas: dict[str, dict[str, ResourceList]] = field(default_factory=dict)
+
+
+def chain(*parts: Any) -> list[Step]:
+    """Documents are created, steps are taken."""
+    return [Create(part) if isinstance(part, Mapping) else part for part in parts]
+
+
+@contextmanager
+def our_scheduler(plane: ControlPlane, configuration: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Run ours until the end of the block."""
+    command = [sys.executable, "-m", "koordinator.scheduler", f"--config={configuration}", "--port=0"]
+    with log.open("ab") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=file)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.wait(30)
+
+
+@contextmanager
+def running(
+    who: str, programs: RealPrograms, plane: ControlPlane, folder: Path, **args: Any
+) -> Iterator[subprocess.Popen[bytes] | None]:
+    """The scheduler ``ours`` or ``original``, with arguments of the plugin."""
+    configuration = write_configuration(
+        folder / "scheduler.yaml",
+        kubeconfig=plane.kubeconfig,
+        profile=profile(**args),
+        podInitialBackoffSeconds=1,
+        podMaxBackoffSeconds=1,
+    )
+    if who == "ours":
+        with our_scheduler(plane, configuration, folder / "ours.log") as process:
+            yield process
+    else:
+        with original_scheduler(programs, plane, configuration, folder / "original.log"):
+            yield None
+
+
+@asynccontextmanager
+async def connected(plane: ControlPlane) -> AsyncIterator[KubeClient]:
+    client = await connect(ClientOptions(kubeconfig=str(plane.kubeconfig), qps=0))
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+async def prepare(client: KubeClient, nodes: int = 2, cpu: str = "50", memory: str = "100Gi") -> None:
+    """CRDs, priority classes and nodes."""
+    for definition in custom_resource_definitions():
+        await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
+    for value in (0, 5, 10):
+        body = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": value}
+        await client.raw(
+            "POST", "/apis/scheduling.k8s.io/v1/priorityclasses", encode({**body, "metadata": {"name": f"p{value}"}})
+        )
+    await client.create(NAMESPACES, {"metadata": {"name": "koordinator-system"}})
+    resources = {"cpu": cpu, "memory": memory, "pods": "110"}
+    for number in range(nodes):
+        name = f"node-{number}"
+        await client.create(NODES, {"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}})
+        status = {"status": {"capacity": resources, "allocatable": resources}}
+        await client.patch(NODES, name, status, PatchType.MERGE, subresource="status")
+    await _until_served(client)
+
+
+async def _until_served(client: KubeClient) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await client.list(ELASTIC_QUOTAS)
+            except ApiStatusError as error:
+                if not error.is_not_found:
+                    raise
+                await asyncio.sleep(0.1)
+            else:
+                return
+
+
+async def take(client: KubeClient, step: Step) -> None:
+    """Take the step, and wait for what the scheduler makes of it."""
+    if isinstance(step, Await):
+        async with asyncio.timeout(_DECIDED):
+            while not (await client.get(PODS, step.name, "default")).spec.node_name:
+                await asyncio.sleep(0.05)
+        return
+    if isinstance(step, Create) and step.document.get("kind") != "ElasticQuota":
+        await client.create(PODS, dict(step.document), "default")
+        await _until_decided(client, step.document["metadata"]["name"])
+        return
+    if isinstance(step, Create):
+        await client.create(ELASTIC_QUOTAS, dict(step.document), step.document["metadata"]["namespace"])
+    elif isinstance(step, Delete) and step.kind == "Pod":
+        await client.delete(PODS, step.name, "default", grace_period_seconds=0)
+    elif isinstance(step, Delete):
+        await client.delete(ELASTIC_QUOTAS, step.name, "default")
+    else:
+        await client.patch(ELASTIC_QUOTAS, step.name, step.patch, PatchType.MERGE, "default")
+    # The scheduler hears of it by its watch, and nothing shows that it has.
+    await asyncio.sleep(0.3)
+
+
+async def _until_decided(client: KubeClient, name: str) -> None:
+    async with asyncio.timeout(_DECIDED):
+        while True:
+            found = await client.get(PODS, name, "default")
+            condition = scheduled_condition(found)
+            if found.spec.node_name or (condition is not None and condition.status == "False"):
+                return
+            await asyncio.sleep(0.02)
+
+
+async def outcome(client: KubeClient) -> Outcome:
+    """How pods and quotas look now."""
+    found = Outcome()
+    for each in (await client.list(PODS, "default")).items:
+        condition = scheduled_condition(each)
+        message = condition.message if condition is not None else "not decided"
+        found.pods[each.metadata.name] = "" if each.spec.node_name else message
+    for other in (await client.list(ELASTIC_QUOTAS)).items:
+        if other.metadata.name not in BUILT_IN:
+            found.quotas[other.metadata.name] = {key: _written(other, key) for key in (*WRITTEN, "used")}
+    return found
+
+
+def _written(each: ElasticQuota, key: str) -> ResourceList:
+    text = each.metadata.annotations.get(f"{PREFIX}/{key}", "{}")
+    amounts = each.status.used if key == "used" else read_amounts(text)
+    return {name: amount for name, amount in amounts.items() if amount}
+
+
+async def settled(client: KubeClient, expected: Outcome | None) -> Outcome:
+    """The outcome when it is as ``expected``, or without that when it has not changed for a while."""
+    last, since = await outcome(client), asyncio.get_running_loop().time()
+    end = since + _SETTLED
+    while (now := asyncio.get_running_loop().time()) < end:
+        if expected is not None and last == expected:
+            return last
+        if expected is None and now - since > 4:
+            return last
+        await asyncio.sleep(0.2)
+        found = await outcome(client)
+        if found != last:
+            last, since = found, now
+    return last
+
+
+async def clean(client: KubeClient) -> None:
+    """Remove what a scenario has left, children before their parents."""
+    for each in (await client.list(PODS, "default")).items:
+        await client.delete(PODS, each.metadata.name, "default", grace_period_seconds=0)
+    for other in reversed((await client.list(ELASTIC_QUOTAS)).items):
+        if other.metadata.name not in BUILT_IN:
+            await client.delete(ELASTIC_QUOTAS, other.metadata.name, other.metadata.namespace)
+    await asyncio.sleep(0.5)
+
+
+async def play(client: KubeClient, scenario: Scenario, expected: Outcome | None = None) -> Outcome:
+    """Run the scenario and clean up behind it."""
+    try:
+        for step in scenario.steps:
+            await take(client, step)
+        return await settled(client, expected)
+    finally:
+        await clean(client)
