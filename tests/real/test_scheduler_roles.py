@@ -23,6 +23,14 @@ PODS = f"{CORE}/namespaces/default/pods"
 ELECTION = {"leaderElect": True, "resourceNamespace": NAMESPACE, "resourceName": "koord-scheduler"}
 ALONE = {"accessModes": ["ReadWriteOnce"]}
 SECONDS = 60.0
+_GANG = {"name": "Coscheduling"}
+GANGS = {
+    **{point: {"enabled": [_GANG]} for point in ("preEnqueue", "preFilter", "permit", "postBind")},
+    "reserve": {"enabled": [*LOAD_AWARE["plugins"]["reserve"]["enabled"], _GANG]},
+    "preBind": {"enabled": [_GANG, {"name": "DefaultPreBind"}]},
+}
+PROFILE = {**LOAD_AWARE, "plugins": {**LOAD_AWARE["plugins"], **GANGS}}
+POD_GROUPS = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/default/podgroups"
 LOST_ANSWER = ("get", "", "pods")
 """Asked when the answer to a binding is lost or says conflict, which tests of faults bring about."""
 
@@ -38,7 +46,7 @@ def scheduler(books: Audited, folder: Path) -> Iterator[subprocess.Popen[bytes]]
     configuration = write_configuration(
         folder / "scheduler.yaml",
         leader_election=ELECTION,
-        profile=LOAD_AWARE,
+        profile=PROFILE,
         podInitialBackoffSeconds=1,
         podMaxBackoffSeconds=1,
     )
@@ -71,6 +79,11 @@ def give_it_work(books: Audited) -> None:
     create_claims(books)
     create(PODS, pod("unimportant", "3"))
     create(PODS, pod("impossible", "100"))
+    create(POD_GROUPS, {"metadata": {"name": "gang"}, "spec": {"minMember": 2}})
+    for number in range(2):
+        member = pod(f"member-{number}", "50m")
+        member["metadata"]["labels"] = {"pod-group.scheduling.sigs.k8s.io": "gang"}
+        create(PODS, member)
     for name in ("found", "made"):
         claim = {"name": "data", "persistentVolumeClaim": {"claimName": name}}
         create(PODS, pod(f"with-{name}", "100m", volumes=[claim]))
@@ -119,6 +132,7 @@ def test_every_right_is_used_and_none_is_missing(books: Audited, tmp_path: Path)
 
     with scheduler(books, tmp_path) as process:
         until(lambda: not_bound("unimportant"), process, log)
+        until(lambda: not_bound("member-1"), process, log)
         books.create(PODS, pod("important", "3", priorityClassName="important"))
         until(lambda: not_bound("important"), process, log)
         until(lambda: books.idle() - {LOST_ANSWER}, process, log)

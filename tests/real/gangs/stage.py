@@ -106,6 +106,15 @@ class Stage:
             subresource="status",
         )
 
+    async def until_scheduling(self) -> None:
+        """Wait until the scheduler places a pod that is in no gang."""
+        await self.nodes(1)
+        await self.pod("canary", 0, by="nothing")
+        async with asyncio.timeout(_LONGEST * 2):
+            while not (await self.client.get(PODS, "canary-0", NAMESPACE)).spec.node_name:
+                await asyncio.sleep(0.2)
+        await self.clear()
+
     async def quiet(self) -> None:
         """Wait until no pod has changed for a while."""
         loop = asyncio.get_running_loop()
