@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 from tests.real.gangs.stage import Stage, names
 
@@ -55,7 +55,7 @@ async def room_comes_late(stage: Stage) -> None:
 
 async def group_of_gangs_fits(stage: Stage) -> None:
     await stage.nodes(3)
-    together = {"groups": names(["a", "b"])}
+    together: dict[str, Any] = {"groups": names(["a", "b"])}
     await stage.group("a", 2, **together)
     await stage.group("b", 1, **together)
     await stage.pods_of("a", 2)
@@ -64,7 +64,7 @@ async def group_of_gangs_fits(stage: Stage) -> None:
 
 async def group_of_gangs_does_not_fit(stage: Stage) -> None:
     await stage.nodes(2)
-    together = {"groups": names(["a", "b"])}
+    together: dict[str, Any] = {"groups": names(["a", "b"])}
     await stage.group("a", 2, **together)
     await stage.group("b", 1, **together)
     await stage.pods_of("a", 2)
