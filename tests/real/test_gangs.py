@@ -76,10 +76,13 @@ def test_gangs_end_as_with_the_original(plane: ControlPlane, real_programs: Real
         theirs = asyncio.run(play(plane))
     with our_scheduler(plane, configuration, tmp_path / "ours.log"):
         ours = asyncio.run(play(plane))
-    different = {
-        name: (theirs[name], ours[name])
+    different = [
+        f"{name}: {field}: theirs {getattr(theirs[name], field)}, ours {getattr(ours[name], field)}"
         for name in SAME
-        if (theirs[name].bound, theirs[name].annotations, theirs[name].event_reasons)
-        != (ours[name].bound, ours[name].annotations, ours[name].event_reasons)
-    }
-    assert different == {}
+        for field in ("bound", "annotations", "event_reasons")
+        if getattr(theirs[name], field) != getattr(ours[name], field)
+    ]
+    (tmp_path / "outcomes.txt").write_text(
+        "\n".join(f"{name}\n  theirs {theirs[name]}\n  ours   {ours[name]}" for name in SAME)
+    )
+    assert "\n".join(different) == ""

@@ -177,4 +177,3 @@ class Wave:
     """Those that were allowed to be bound; once there are some, the others are tried one by one."""
     failure: str = ""
     """Why the group is given up in this attempt, which the members that are still to be tried are told."""
-    began_at: datetime | None = None

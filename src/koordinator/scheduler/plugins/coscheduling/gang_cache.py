@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Final
 
 from koordinator.api.pod import Pod
@@ -41,8 +40,6 @@ class Instructions:
     """Waiting, and to be bound now."""
     reject: list[tuple[str, str]] = field(default_factory=list)
     """Waiting, and not to be bound, each with the reason."""
-    ended: list[Wave] = field(default_factory=list)
-    """Waves that are over."""
 
 
 class GangCache:
@@ -150,7 +147,7 @@ class GangCache:
             return f"gang has not init, gangName: {gang_id}, podName: {pod.metadata.key}: {gang.why_undeclared}"
         return self._basic_check(gang, gang.declaration, pod)
 
-    def begin_attempt(self, uid: str, now: datetime | None = None) -> str:
+    def begin_attempt(self, uid: str) -> str:
         """A node is about to be sought for a pod. Why that is in vain; empty when it is not."""
         member = self._members.get(uid)
         if member is None:
@@ -164,7 +161,7 @@ class GangCache:
         wave = self.wave
         if wave is None or wave.group is not gang.group:
             self._end_wave()
-            wave = self.wave = Wave(gang.group, deque(self._pending(gang.group)), began_at=now)
+            wave = self.wave = Wave(gang.group, deque(self._pending(gang.group)))
             gang.group.failure = gang.group.failed_member = ""
         wave.attempted.add(uid)
         return wave.failure
@@ -389,7 +386,6 @@ class GangCache:
             return
         if wave.group.is_strict:
             self._reject_waiting(wave.group, wave.failure or ALL_ATTEMPTED)
-        self._instructions.ended.append(wave)
 
 
 def _unreserved(member: Member) -> str:

@@ -155,7 +155,7 @@ class Coscheduling(
     def pre_filter_cycle(self, state: CycleState, pod: PodInfo) -> Reason | None:
         if not gang_id_of(pod.pod):
             return None
-        error = self.cache.begin_attempt(pod.uid, self.view.now)
+        error = self.cache.begin_attempt(pod.uid)
         self.gangs.carry_out()
         return Reason(error, unresolvable=True) if error else None
 
