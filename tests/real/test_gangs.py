@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from koordinator.api.kinds import CUSTOM_RESOURCE_DEFINITIONS
 from koordinator.api.manifests import custom_resource_definitions
 from koordinator.kube.connect import ClientOptions, connect
 from tests.real.control_plane import ControlPlane
-from tests.real.gangs.scenarios import SAME
+from tests.real.gangs.scenarios import OPEN, SAME, Scenario
 from tests.real.gangs.stage import Outcome, Stage
 from tests.real.programs import RealPrograms
 from tests.real.scheduler_configuration import API_VERSION, PLAIN, write_configuration
@@ -54,13 +56,13 @@ async def install(plane: ControlPlane) -> None:
         await client.close()
 
 
-async def play(plane: ControlPlane) -> dict[str, Outcome]:
+async def play(plane: ControlPlane, scenarios: Mapping[str, Scenario]) -> dict[str, Outcome]:
     """The outcome of each scenario, one after another."""
     client = await connect(ClientOptions(kubeconfig=str(plane.kubeconfig), qps=0))
     try:
         stage, found = Stage(client), dict[str, Outcome]()
         await stage.until_scheduling()
-        for name, scenario in SAME.items():
+        for name, scenario in scenarios.items():
             await scenario(stage)
             found[name] = await stage.outcome()
             await stage.clear()
@@ -73,16 +75,22 @@ def test_gangs_end_as_with_the_original(plane: ControlPlane, real_programs: Real
     asyncio.run(install(plane))
     configuration = write_configuration(tmp_path / "scheduler.yaml", kubeconfig=plane.kubeconfig, profile=PROFILE)
     with original_scheduler(real_programs, plane, configuration, tmp_path / "original.log"):
-        theirs = asyncio.run(play(plane))
+        theirs = asyncio.run(play(plane, SAME))
     with our_scheduler(plane, configuration, tmp_path / "ours.log"):
-        ours = asyncio.run(play(plane))
+        ours = asyncio.run(play(plane, SAME))
     different = [
         f"{name}: {field}: theirs {getattr(theirs[name], field)}, ours {getattr(ours[name], field)}"
         for name in SAME
         for field in ("bound", "annotations", "event_reasons")
         if getattr(theirs[name], field) != getattr(ours[name], field)
     ]
-    (tmp_path / "outcomes.txt").write_text(
-        "\n".join(f"{name}\n  theirs {theirs[name]}\n  ours   {ours[name]}" for name in SAME)
-    )
     assert "\n".join(different) == ""
+
+
+@pytest.mark.xfail(reason="the first member is rejected for lack of CPU when a node of the same name was full before")
+def test_a_gang_is_placed_on_a_node_that_was_full_under_the_same_name(plane: ControlPlane, tmp_path: Path) -> None:
+    asyncio.run(install(plane))
+    configuration = write_configuration(tmp_path / "scheduler.yaml", kubeconfig=plane.kubeconfig, profile=PROFILE)
+    with our_scheduler(plane, configuration, tmp_path / "ours.log"):
+        ours = asyncio.run(play(plane, OPEN))
+    assert (ours["more_than_the_minimum"].bound, ours["waiting_and_running"].bound) == ({"g": 4}, {"g": 3})

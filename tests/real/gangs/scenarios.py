@@ -124,11 +124,14 @@ SAME: Final[Mapping[str, Scenario]] = MappingProxyType(
             group_of_gangs_fits,
             group_of_gangs_does_not_fit,
             group_names_a_missing_gang,
-            more_than_the_minimum,
             one_more_for_a_gang_that_runs,
             minimum_is_no_number,
             bad_mode_is_strict,
-            waiting_and_running,
         )
     }
 )
+OPEN: Final[Mapping[str, Scenario]] = MappingProxyType(
+    {each.__name__: each for each in (does_not_fit, more_than_the_minimum, bad_mode_is_strict, waiting_and_running)}
+)
+"""Played one after another, on nodes of the same name, our scheduler rejects the first member of the second and of the
+fourth for lack of CPU, of which the new node has enough, and does not try it again within seconds."""
