@@ -23,15 +23,28 @@ PODS = f"{CORE}/namespaces/default/pods"
 ELECTION = {"leaderElect": True, "resourceNamespace": NAMESPACE, "resourceName": "koord-scheduler"}
 ALONE = {"accessModes": ["ReadWriteOnce"]}
 SECONDS = 60.0
-_QUOTA = {"name": "ElasticQuota"}
+_QUOTA, _GANG, _RESERVATION = {"name": "ElasticQuota"}, {"name": "Coscheduling"}, {"name": "Reservation"}
 _REVOKING = {"monitorAllQuotas": True, "delayEvictTime": "0s", "revokePodInterval": "1s"}
 _ARGS = {"apiVersion": API_VERSION, "kind": "ElasticQuotaArgs", "quotaGroupNamespace": "default", **_REVOKING}
+_SOON = {"apiVersion": API_VERSION, "kind": "ReservationArgs", "gcDurationSeconds": 1}
 PROFILE = {
     **LOAD_AWARE,
-    "plugins": {**LOAD_AWARE["plugins"], "preFilter": {"enabled": [_QUOTA]}, "postFilter": {"enabled": [_QUOTA]}},
-    "pluginConfig": [{**_QUOTA, "args": _ARGS}],
+    "plugins": {
+        **LOAD_AWARE["plugins"],
+        "preEnqueue": {"enabled": [_GANG]},
+        "preFilter": {"enabled": [_RESERVATION, _GANG, _QUOTA]},
+        "postFilter": {"enabled": [_RESERVATION, _QUOTA]},
+        "permit": {"enabled": [_GANG]},
+        "reserve": {"enabled": [*LOAD_AWARE["plugins"]["reserve"]["enabled"], _RESERVATION, _GANG]},
+        "preBind": {"enabled": [_RESERVATION, _GANG, {"name": "DefaultPreBind"}]},
+        "bind": {"disabled": [{"name": "*"}], "enabled": [_RESERVATION, {"name": "DefaultBinder"}]},
+        "postBind": {"enabled": [_GANG]},
+    },
+    "pluginConfig": [{**_QUOTA, "args": _ARGS}, {**_RESERVATION, "args": _SOON}],
 }
 QUOTAS = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/default/elasticquotas"
+POD_GROUPS = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/default/podgroups"
+RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
 LOST_ANSWER = ("get", "", "pods")
 """Asked when the answer to a binding is lost or says conflict, which tests of faults bring about."""
 
@@ -85,6 +98,14 @@ def give_it_work(books: Audited) -> None:
     in_quota = pod("revoked", "100m")
     in_quota["metadata"]["labels"] = {"quota.scheduling.koordinator.sh/name": "shrinks"}
     create(PODS, in_quota)
+    create(POD_GROUPS, {"metadata": {"name": "gang"}, "spec": {"minMember": 2}})
+    for number in range(2):
+        member = pod(f"member-{number}", "50m")
+        member["metadata"]["labels"] = {"pod-group.scheduling.sigs.k8s.io": "gang"}
+        create(PODS, member)
+    template = {"spec": {"schedulerName": "koord-scheduler", "containers": pod("", "50m")["spec"]["containers"]}}
+    spec = {"template": template, "owners": [{"labelSelector": {"matchLabels": {"a": "b"}}}], "ttl": "2s"}
+    create(RESERVATIONS, {"metadata": {"name": "expires"}, "spec": spec})
     for name in ("found", "made"):
         claim = {"name": "data", "persistentVolumeClaim": {"claimName": name}}
         create(PODS, pod(f"with-{name}", "100m", volumes=[claim]))
@@ -135,6 +156,7 @@ def test_every_right_is_used_and_none_is_missing(books: Audited, tmp_path: Path)
         until(lambda: not_bound("unimportant"), process, log)
         until(lambda: not_bound("revoked"), process, log)
         books.plane.request("PATCH", f"{QUOTAS}/shrinks", {"spec": {"max": {"cpu": "0"}}})
+        until(lambda: not_bound("member-1"), process, log)
         books.create(PODS, pod("important", "3", priorityClassName="important"))
         until(lambda: not_bound("important"), process, log)
         until(lambda: books.idle() - {LOST_ANSWER}, process, log)

@@ -109,6 +109,11 @@ class FakeApi:
             raise ApiStatusError(404, "NotFound", f"pods {name!r} not found")
         if body["metadata"]["uid"] != pod.metadata.uid:
             raise ApiStatusError(409, "Conflict", "the UID in the precondition does not match")
+        if "annotations" in body["metadata"]:
+            annotations = {**pod.metadata.annotations, **body["metadata"]["annotations"]}
+            kept = {key: value for key, value in annotations.items() if value is not None}
+            self.put(msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=kept)))
+            return pod
         status = pod.status
         if "nominatedNodeName" in body["status"]:
             status = msgspec.structs.replace(status, nominated_node_name=body["status"]["nominatedNodeName"] or "")

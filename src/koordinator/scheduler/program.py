@@ -38,7 +38,7 @@ from koordinator.scheduler.debug_output import DebugOutput, DebugSettings
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import DecisionLog
 from koordinator.scheduler.engine.engine import Engine
-from koordinator.scheduler.engine.extender import Controller
+from koordinator.scheduler.engine.extender import Controller, NextPodPlugin
 from koordinator.scheduler.engine.framework import PluginError, is_built_in
 from koordinator.scheduler.engine.observers import OnError
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -127,6 +127,7 @@ class Scheduler:
             self._options.queue,
             hints.may_help,
             hints.promised_to,
+            _keeps_back_off(profiles),
         )
         limit: AbstractContextManager[object] = nullcontext()
         if self._options.decision_seconds:
@@ -291,6 +292,11 @@ class Scheduler:
             "pods": self.state.pod_count,
             "assumed_pods": self.state.assumed_count,
         }
+
+
+def _keeps_back_off(profiles: Sequence[Profile]) -> Callable[[PodInfo], bool]:
+    plugins = [plugin for profile in profiles for plugin in profile.all(NextPodPlugin)]
+    return lambda pod: any(plugin.keeps_back_off(pod) for plugin in plugins)
 
 
 def _sort_key(profiles: Sequence[Profile], on_error: OnError) -> Callable[[PodInfo, float], tuple[Any, ...]]:

@@ -53,8 +53,8 @@ def test_the_charts_profile_loads_and_expands_in_the_documented_order() -> None:
 
 def test_the_charts_profile_names_what_is_not_built() -> None:
     missing = not_built(load_configuration(HERE / "chart_profile.yaml"), BUILT_IN)
-    assert {"Coscheduling", "Reservation"} <= set(missing)
-    assert not {"LoadAwareScheduling", "NodeResourcesFit", "DefaultPreBind", "DefaultBinder"} & set(missing)
+    assert {"NodeNUMAResource", "DeviceShare"} <= set(missing)
+    assert not {"Coscheduling", "ElasticQuota", "Reservation", "LoadAwareScheduling", "DefaultBinder"} & set(missing)
 
 
 def test_the_articles_config_map_loads_word_for_word() -> None:

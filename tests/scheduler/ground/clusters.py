@@ -36,11 +36,11 @@ def profile_with(view: ClusterView, *kinds: type[Plugin], name: str = "koord-sch
     base = make_profile(view, name=name)
     order = base.order
     for kind in kinds:
-        order = _listed(order, kind)
+        order = listed(order, kind)
     return Profile(name, {**base.plugins, **{kind.name: kind(None, view) for kind in kinds}}, order)
 
 
-def _listed(order: PluginOrder, kind: type[Plugin]) -> PluginOrder:
+def listed(order: PluginOrder, kind: type[Plugin]) -> PluginOrder:
     points = [field for point, field in _FIELDS.items() if point in implemented_points(kind)]
     return replace(order, **{field: (*getattr(order, field), kind.name) for field in points})
 

@@ -18,7 +18,6 @@ NEEDY: dict[str, dict[str, Any]] = {
     "DeviceShare": {
         "spec": {"containers": [{"name": "c", "resources": {"requests": {"koordinator.sh/gpu-core": "50"}}}]}
     },
-    "Coscheduling": {"metadata": {"labels": {"pod-group.scheduling.sigs.k8s.io": "gang"}}},
     "Reservation": {"metadata": {"annotations": {"scheduling.koordinator.sh/reservation-affinity": "{}"}}},
 }
 PLAIN = {

@@ -51,12 +51,14 @@ class NextPod:
 
     def pop(self) -> QueuedPod | None:
         """Take the pod out of the queue; None when there is nothing to try now. A plugin that names a pod that is
-        gated, in flight or unknown, or that fails, is passed over."""
+        gated, in flight or unknown is asked for another one; that fails, or insists, is passed over."""
         if self._plugin is not None:
-            uid = self._ask(self._plugin)
-            entry = self._queue.take(uid) if uid is not None else None
-            if entry is not None:
-                return entry
+            last: str | None = None
+            while (uid := self._ask(self._plugin)) is not None and uid != last:
+                entry = self._queue.take(uid)
+                if entry is not None:
+                    return entry
+                last = uid
         return self._queue.pop()
 
     def _ask(self, plugin: NextPodPlugin) -> str | None:

@@ -87,6 +87,11 @@ class NextPodPlugin(Plugin):
         """The uid of the queued pod to try next, or None for the queue's own order. The first such plugin of the
         process is asked."""
 
+    def keeps_back_off(self, pod: PodInfo) -> bool:
+        """Whether the pod, once its attempt has failed, is not tried before its back-off is over even when there is
+        nothing else to do: since many others would be tried with it, and with each other give up what they need."""
+        return False
+
 
 class ResizePodPlugin(Plugin):
     @abstractmethod

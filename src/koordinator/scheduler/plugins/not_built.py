@@ -1,7 +1,7 @@
 """Stand-ins for plugins that are not built yet: a pod that needs one waits and says so.
 
 Placing such a pod as if it needed nothing would break a promise that its author relies on: replicas side by side that
-must be apart, a volume in another zone, half of a gang. Pods that do not need the plugin never notice.
+must be apart, a volume in another zone. Pods that do not need the plugin never notice.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from collections.abc import Callable, Hashable, Mapping
 from types import MappingProxyType
 from typing import Final
 
-from koordinator.api import annotations as annotation_keys
-from koordinator.api import labels as label_keys
 from koordinator.api import resource_names
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.events import EventKind
@@ -36,16 +34,9 @@ def _asks_for_shared_devices(pod: Pod) -> bool:
     return any(not _DEVICES.isdisjoint(container.resources.requests) for container in containers)
 
 
-def _is_in_a_gang(pod: Pod) -> bool:
-    labels = pod.metadata.labels
-    in_group = labels.get(label_keys.POD_GROUP) or labels.get(label_keys.DEPRECATED_POD_GROUP_NAME)
-    return bool(in_group or pod.metadata.annotations.get(annotation_keys.GANG_NAME))
-
-
 _NEEDS: Final[Mapping[str, tuple[str, Callable[[Pod], bool]]]] = MappingProxyType(
     {
         "DeviceShare": ("shared devices", _asks_for_shared_devices),
-        "Coscheduling": ("gangs", _is_in_a_gang),
     }
 )
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Final
 
 from koordinator.scheduler.engine.framework import Plugin
+from koordinator.scheduler.plugins.coscheduling.plugin import Coscheduling
 from koordinator.scheduler.plugins.default_binder import DefaultBinder
 from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind
 from koordinator.scheduler.plugins.default_preemption.plugin import DefaultPreemption
@@ -59,6 +60,7 @@ BUILT_IN: Final[Mapping[str, type[Plugin]]] = MappingProxyType(
             NodeResourcesFitPlus,
             ScarceResourceAvoidance,
             SchedulingHint,
+            Coscheduling,
             ElasticQuota,
             ReservationPlugin,
             DefaultPreemption,

@@ -48,7 +48,9 @@ class SchedulingQueue:
         options: QueueOptions | None = None,
         may_help: MayHelp = lambda entry, event: True,
         promised_to: PromisedTo = lambda event: (),
+        keeps_back_off: Callable[[PodInfo], bool] = lambda pod: False,
     ) -> None:
+        """``keeps_back_off`` tells for which pods the back-off is waited for even when there is nothing else to do."""
         self._sort_key = sort_key
         self._gate = gate
         self._monotonic = monotonic
@@ -61,6 +63,7 @@ class SchedulingQueue:
         self._active = ActivePods()
         self._backoff = BackingOff()
         self._parked = ParkingLot(may_help, promised_to)
+        self._keeps_back_off = keeps_back_off
         self._in_flight: dict[str, QueuedPod] = {}
         """By uid, in the order of their attempts."""
         self._events = RecentEvents()
@@ -216,8 +219,13 @@ class SchedulingQueue:
     @property
     def ready(self) -> bool:
         """Whether ``pop`` would probably return a pod."""
+        return self._sizes[Pool.ACTIVE] > 0 or self._early is not None
+
+    @property
+    def _early(self) -> QueuedPod | None:
+        """The pod that may be tried before its back-off is over."""
         first = self._backoff.first
-        return self._sizes[Pool.ACTIVE] > 0 or (first is not None and first.errors == 0)
+        return None if first is None or first.errors or self._keeps_back_off(first.pod) else first
 
     def _update(self, entry: QueuedPod, pod: PodInfo) -> None:
         changed = may_matter(entry.pod.pod, pod.pod)
@@ -287,8 +295,8 @@ class SchedulingQueue:
         return entry
 
     def _pop_backoff(self) -> QueuedPod | None:
-        entry = self._backoff.first
-        if entry is None or entry.errors:
+        entry = self._early
+        if entry is None:
             return None
         self.incoming[Pool.ACTIVE, Cause.TAKEN_EARLY] += 1
         return entry

@@ -1,0 +1,1 @@
+"""Gangs: pods that get their nodes together or not at all."""

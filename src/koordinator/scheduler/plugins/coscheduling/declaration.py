@@ -1,0 +1,182 @@
+"""What a gang is declared to be: by the labels and annotations of its pods, or by a PodGroup.
+
+Bad values never make a gang unusable unless nobody could say what was meant: each is replaced by its default and named
+among the declaration's ``problems``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api import labels as label_keys
+from koordinator.api.meta import ObjectMeta
+from koordinator.api.pod import Pod
+from koordinator.api.pod_group import PodGroup
+from koordinator.base.durations import DurationError, parse_duration
+
+STRICT: Final = "Strict"
+NON_STRICT: Final = "NonStrict"
+MODES: Final = (STRICT, NON_STRICT)
+ONLY_WAITING: Final = "only-waiting"
+WAITING_AND_RUNNING: Final = "waiting-and-running"
+ONCE_SATISFIED: Final = "once-satisfied"
+MATCH_POLICIES: Final = (ONLY_WAITING, WAITING_AND_RUNNING, ONCE_SATISFIED)
+
+_INT32: Final = range(-(2**31), 2**31)
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What a gang has that does not say; from the plugin's arguments."""
+
+    wait_seconds: float = 600.0
+    match_policy: str = ONCE_SATISFIED
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """``group`` is the ids of the gangs that are placed together, sorted, the gang's own among them."""
+
+    min_member: int
+    total: int
+    mode: str
+    match_policy: str
+    wait_seconds: float
+    group: tuple[str, ...]
+    problems: tuple[str, ...] = ()
+    """What could not be understood: the field, its value, what is allowed and what counts instead."""
+
+    @property
+    def group_id(self) -> str:
+        return ",".join(self.group)
+
+
+def gang_name_of(pod: Pod) -> str:
+    """The name of the pod's gang in its namespace; empty for a pod that is in none."""
+    labels = pod.metadata.labels
+    return (
+        labels.get(label_keys.POD_GROUP)
+        or labels.get(label_keys.DEPRECATED_POD_GROUP_NAME)
+        or pod.metadata.annotations.get(annotation_keys.GANG_NAME, "")
+    )
+
+
+def gang_id_of(pod: Pod) -> str:
+    """``namespace/name`` of the pod's gang; empty for a pod that is in none."""
+    name = gang_name_of(pod)
+    return f"{pod.metadata.namespace}/{name}" if name else ""
+
+
+def declared_by_pod(pod: Pod, gang_id: str, defaults: Defaults) -> Declaration | str:
+    """What the pod says of its gang; text says why it says nothing: nobody knows how many pods must run together."""
+    labels, annotations = pod.metadata.labels, pod.metadata.annotations
+    key, text = label_keys.DEPRECATED_POD_GROUP_MIN_AVAILABLE, labels.get(label_keys.DEPRECATED_POD_GROUP_MIN_AVAILABLE)
+    if not text:
+        key, text = annotation_keys.GANG_MIN_AVAILABLE, annotations.get(annotation_keys.GANG_MIN_AVAILABLE)
+    if text is None:
+        return f"{key} is missing; expected is a number of pods"
+    min_member = _int32(text)
+    if min_member is None:
+        return f"{key} is {text!r}; expected is a number of pods"
+    problems: list[str] = []
+    wait_seconds = _waiting_time(annotations, defaults, problems)
+    return _declaration(pod.metadata, gang_id, min_member, wait_seconds, defaults, problems)
+
+
+def declared_by_pod_group(pod_group: PodGroup, defaults: Defaults) -> Declaration:
+    """What the PodGroup says of the gang of its name."""
+    seconds = pod_group.spec.schedule_timeout_seconds
+    wait_seconds = float(seconds) if seconds is not None and seconds > 0 else defaults.wait_seconds
+    metadata = pod_group.metadata
+    return _declaration(metadata, metadata.key, pod_group.spec.min_member, wait_seconds, defaults, [])
+
+
+def _declaration(
+    metadata: ObjectMeta,
+    gang_id: str,
+    min_member: int,
+    wait_seconds: float,
+    defaults: Defaults,
+    problems: list[str],
+) -> Declaration:
+    annotations = metadata.annotations
+    total = _total(annotations, min_member, problems)
+    mode = _one_of(annotations, (annotation_keys.GANG_MODE,), MODES, STRICT, problems)
+    policies = (annotation_keys.GANG_MATCH_POLICY, annotation_keys.GANG_MATCH_POLICY_ALIAS)
+    match_policy = _one_of(annotations, policies, MATCH_POLICIES, defaults.match_policy, problems)
+    group = _group(annotations, gang_id, problems)
+    return Declaration(min_member, total, mode, match_policy, wait_seconds, group, tuple(problems))
+
+
+def _waiting_time(annotations: Mapping[str, str], defaults: Defaults, problems: list[str]) -> float:
+    text = annotations.get(annotation_keys.GANG_WAITING_TIME)
+    if not text:
+        return defaults.wait_seconds
+    try:
+        seconds = parse_duration(text).total_seconds()
+    except DurationError as error:
+        problems.append(f"{annotation_keys.GANG_WAITING_TIME}: {error}; {defaults.wait_seconds:g}s counts")
+        return defaults.wait_seconds
+    if seconds < 0:
+        problems.append(f"{annotation_keys.GANG_WAITING_TIME} is {text!r}, negative; {defaults.wait_seconds:g}s counts")
+    return seconds if seconds > 0 else defaults.wait_seconds
+
+
+def _total(annotations: Mapping[str, str], min_member: int, problems: list[str]) -> int:
+    text = annotations.get(annotation_keys.GANG_TOTAL_NUMBER)
+    if not text:
+        return min_member
+    total = _int32(text)
+    if total is None or total < min_member:
+        problems.append(
+            f"{annotation_keys.GANG_TOTAL_NUMBER} is {text!r}; expected is a number not below the minimum "
+            f"{min_member}, which counts"
+        )
+        return min_member
+    return total
+
+
+def _one_of(
+    annotations: Mapping[str, str], keys: tuple[str, ...], allowed: tuple[str, ...], default: str, problems: list[str]
+) -> str:
+    """The value of the first key that has one."""
+    key = next((key for key in keys if annotations.get(key)), None)
+    if key is None:
+        return default
+    value = annotations[key]
+    if value in allowed:
+        return value
+    problems.append(f"{key} is {value!r}; expected is {' or '.join(allowed)}; {default} counts")
+    return default
+
+
+def _group(annotations: Mapping[str, str], gang_id: str, problems: list[str]) -> tuple[str, ...]:
+    text = annotations.get(annotation_keys.GANG_GROUPS)
+    if not text:
+        return (gang_id,)
+    try:
+        named = msgspec.json.decode(text, type=list[str])
+    except msgspec.DecodeError as error:
+        problems.append(
+            f"{annotation_keys.GANG_GROUPS} is {text!r}: {error}; expected is a JSON list of namespace/name; the gang "
+            "is placed by itself"
+        )
+        return (gang_id,)
+    if named and gang_id not in named:
+        problems.append(f"{annotation_keys.GANG_GROUPS} leaves out the gang itself, {gang_id}; it is placed with them")
+    return tuple(sorted({*named, gang_id}))
+
+
+def _int32(text: str) -> int | None:
+    """What Go's ParseInt makes of the text."""
+    if not _INTEGER.fullmatch(text):
+        return None
+    number = int(text)
+    return number if number in _INT32 else None

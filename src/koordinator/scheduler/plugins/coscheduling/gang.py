@@ -1,0 +1,179 @@
+"""Gangs, their members, the groups of gangs that are placed together, and when enough of them have a node."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import Enum
+
+from koordinator.api.pod import Pod
+from koordinator.scheduler.plugins.coscheduling.declaration import (
+    ONCE_SATISFIED,
+    ONLY_WAITING,
+    STRICT,
+    Declaration,
+)
+
+
+class MemberState(Enum):
+    """How far a member has come."""
+
+    PENDING = "pending"
+    WAITING = "waiting"
+    """It is assumed on a node, and must not be bound before the others have one."""
+    BINDING = "binding"
+    """It is assumed on a node, and may be bound."""
+    BOUND = "bound"
+
+    __hash__ = object.__hash__
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A pod of a gang."""
+
+    pod: Pod
+    gang: Gang
+    state: MemberState = MemberState.PENDING
+    bound_with: int = 0
+    """How many members were allowed to be bound together, this one among them."""
+    is_rejected: bool = False
+    """It has been told that it must not be bound, and is about to be unreserved."""
+
+    @property
+    def uid(self) -> str:
+        return self.pod.metadata.uid
+
+    @property
+    def key(self) -> str:
+        return self.pod.metadata.key
+
+    @property
+    def is_schedulable(self) -> bool:
+        """Whether a scheduler may place the pod at all."""
+        return not self.pod.spec.scheduling_gates and self.pod.metadata.deletion_timestamp is None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is one of those that there must be before the gang is tried."""
+        return self.state is not MemberState.PENDING or self.is_schedulable
+
+
+@dataclass(slots=True, eq=False)
+class Gang:
+    """``declaration`` is None while nobody has said how many members must be placed together; then
+    ``why_undeclared`` says what is missing."""
+
+    id: str
+    """``namespace/name``."""
+    created_at: datetime | None = None
+    from_pod_group: bool = False
+    declaration: Declaration | None = None
+    why_undeclared: str = ""
+    group: Group | None = None
+    members: dict[str, Member] = field(default_factory=dict)
+    by_state: dict[MemberState, dict[str, Member]] = field(default_factory=lambda: {state: {} for state in MemberState})
+    """By uid, in the order in which they came into the state."""
+    collected: int = 0
+    """Members that count."""
+    is_admitted: bool = False
+    """Whether its pods may be tried."""
+
+    @property
+    def is_strict(self) -> bool:
+        return self.declaration is None or self.declaration.mode == STRICT
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether there are as many members as must be placed together."""
+        return self.declaration is not None and self.collected >= self.declaration.min_member
+
+    @property
+    def is_released(self) -> bool:
+        """Whether its members are placed one by one: the gang ran once, and its policy asks for no more."""
+        return (
+            self.declaration is not None
+            and self.declaration.match_policy == ONCE_SATISFIED
+            and self.group is not None
+            and self.group.once_satisfied
+        )
+
+    def missing(self, wave: Wave | None) -> int:
+        """How many more members must have a node, by the gang's match policy, before those that wait may be bound."""
+        declaration = self.declaration
+        if declaration is None:
+            return 1
+        if self.is_released:
+            return 0
+        placed = len(self.by_state[MemberState.WAITING]) + len(self.by_state[MemberState.BINDING])
+        if declaration.match_policy == ONLY_WAITING and wave is not None and wave.group is self.group:
+            # Those of the same attempt count as long as it lasts, however fast they are bound.
+            placed += sum(1 for uid in wave.permitted if uid in self.by_state[MemberState.BOUND])
+        elif declaration.match_policy not in (ONLY_WAITING, ONCE_SATISFIED):
+            placed += len(self.by_state[MemberState.BOUND])
+        return max(0, declaration.min_member - placed)
+
+    def move(self, member: Member, state: MemberState) -> None:
+        """The member comes into another state."""
+        before = member.counts
+        del self.by_state[member.state][member.uid]
+        member.state = state
+        self.by_state[state][member.uid] = member
+        self.collected += member.counts - before
+
+    def add(self, member: Member) -> None:
+        self.members[member.uid] = self.by_state[member.state][member.uid] = member
+        self.collected += member.counts
+
+    def remove(self, member: Member) -> None:
+        del self.members[member.uid], self.by_state[member.state][member.uid]
+        self.collected -= member.counts
+
+    def replace_pod(self, member: Member, pod: Pod) -> None:
+        """The pod has changed."""
+        self.collected -= member.counts
+        member.pod = pod
+        self.collected += member.counts
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """Gangs that are placed together; most are by themselves."""
+
+    ids: tuple[str, ...]
+    """Of all gangs that are meant, sorted, whether they exist or not."""
+    gangs: dict[str, Gang] = field(default_factory=dict)
+    """Those of them that say so, by id."""
+    once_satisfied: bool = False
+    """Whether any member was ever bound."""
+    failure: str = ""
+    """Why its last attempt has failed; empty when it has not, or was given up for another reason."""
+    failed_member: str = ""
+    """The uid of the member for which no node was found in that attempt."""
+
+    @property
+    def id(self) -> str:
+        return ",".join(self.ids)
+
+    @property
+    def is_strict(self) -> bool:
+        return any(gang.is_strict for gang in self.gangs.values())
+
+    def members(self, state: MemberState) -> list[Member]:
+        """The members of all its gangs that are in a state."""
+        return [member for id_ in self.ids if id_ in self.gangs for member in self.gangs[id_].by_state[state].values()]
+
+
+@dataclass(slots=True, eq=False)
+class Wave:
+    """One attempt to place all pending members of a group, one after another."""
+
+    group: Group
+    todo: deque[str]
+    """The uids of those that are still to be tried."""
+    attempted: set[str] = field(default_factory=set)
+    permitted: set[str] = field(default_factory=set)
+    """Those that were allowed to be bound; once there are some, the others are tried one by one."""
+    failure: str = ""
+    """Why the group is given up in this attempt, which the members that are still to be tried are told."""

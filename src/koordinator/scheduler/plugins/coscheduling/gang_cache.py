@@ -1,0 +1,396 @@
+"""The gangs of the cluster as a state machine: what happens to pods and PodGroups in, what shall be done about it out.
+
+A group of gangs is tried in waves. The first member that the queue yields begins one; all other pending members are
+tried right after it, before any other pod. In the end either enough members have a node and are bound, or, of a Strict
+gang, nobody keeps one. So there is never more than one wave, and no gang that is not being tried holds nodes that
+another one waits for. Members of a NonStrict gang may keep theirs for the gang's waiting time, and then all of them let
+go at once.
+
+Nothing here knows the queue, the nodes or the time. What is to be done is collected as instructions.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from koordinator.api.pod import Pod
+from koordinator.api.pod_group import PodGroup
+from koordinator.scheduler.plugins.coscheduling.declaration import (
+    Declaration,
+    Defaults,
+    declared_by_pod,
+    declared_by_pod_group,
+    gang_id_of,
+)
+from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState, Wave
+
+ALL_ATTEMPTED: Final = "all pending pods is already been attempted"
+
+
+@dataclass(slots=True)
+class Instructions:
+    """What follows from what has happened; uids of pods."""
+
+    activate: list[str] = field(default_factory=list)
+    """To be tried, whatever they wait for."""
+    allow: list[str] = field(default_factory=list)
+    """Waiting, and to be bound now."""
+    reject: list[tuple[str, str]] = field(default_factory=list)
+    """Waiting, and not to be bound, each with the reason."""
+
+
+class GangCache:
+    """All gangs of the cluster. Call ``take_instructions`` after each event."""
+
+    def __init__(self, defaults: Defaults | None = None) -> None:
+        self.gangs: dict[str, Gang] = {}
+        """By ``namespace/name``."""
+        self.wave: Wave | None = None
+        """The attempt that is under way."""
+        self._defaults = defaults or Defaults()
+        self._members: dict[str, Member] = {}
+        self._groups: dict[str, Group] = {}
+        self._naming: dict[str, dict[str, Group]] = {}
+        """Id of a gang -> the groups that name it, by their ids; mostly one."""
+        self._instructions = Instructions()
+
+    def take_instructions(self) -> Instructions:
+        """What is to be done, once."""
+        taken, self._instructions = self._instructions, Instructions()
+        return taken
+
+    def member(self, uid: str) -> Member | None:
+        return self._members.get(uid)
+
+    @property
+    def groups(self) -> Iterable[Group]:
+        return self._groups.values()
+
+    # What the API shows.
+
+    def set_pod(self, pod: Pod, node_name: str) -> None:
+        """The API has the pod, on a node or with "" on none."""
+        uid, gang_id = pod.metadata.uid, gang_id_of(pod)
+        member = self._members.get(uid)
+        if member is not None and member.gang.id != gang_id:
+            self.remove_pod(uid)
+            member = None
+        if not gang_id:
+            return
+        if member is None:
+            gang = self.gangs.get(gang_id) or self._new_gang(gang_id)
+            member = self._members[uid] = Member(pod, gang)
+            gang.add(member)
+            self._join_wave(member)
+        else:
+            member.gang.replace_pod(member, pod)
+        self._declare_by(member)
+        if node_name and member.state is not MemberState.BOUND:
+            self._to_bound(member)
+        self._review(member.gang)
+
+    def remove_pod(self, uid: str) -> None:
+        """The pod is gone, or has finished."""
+        member = self._members.pop(uid, None)
+        if member is None:
+            return
+        gang, group = member.gang, member.gang.group
+        gang.remove(member)
+        if member.state is MemberState.WAITING and gang.is_strict:
+            self._reject_waiting(group, _unreserved(member))
+        if not gang.members and not gang.from_pod_group:
+            self._drop(gang)
+        self._review(gang)
+        if group is not None and group.failed_member == uid:
+            # The others wait for what stood in its way, or for nothing at all.
+            group.failed_member = ""
+            self._activate_pending(group.gangs.values())
+
+    def set_pod_group(self, pod_group: PodGroup) -> None:
+        """The PodGroup is new or has changed."""
+        metadata = pod_group.metadata
+        gang = self.gangs.get(metadata.key) or self._new_gang(metadata.key)
+        gang.from_pod_group = True
+        gang.created_at = metadata.creation_timestamp
+        self._declare(gang, declared_by_pod_group(pod_group, self._defaults))
+        self._review(gang)
+
+    def remove_pod_group(self, gang_id: str) -> None:
+        """The PodGroup is gone; what its pods declare counts again."""
+        gang = self.gangs.get(gang_id)
+        if gang is None or not gang.from_pod_group:
+            return
+        gang.from_pod_group = False
+        self._undeclare(gang)
+        for member in gang.members.values():
+            self._declare_by(member)
+        if not gang.members:
+            self._drop(gang)
+        self._review(gang)
+
+    # What happens to a pod on its way to a node.
+
+    def admission_error(self, pod: Pod) -> str:
+        """Why the pod must not be tried yet; empty when it may be, and for a pod that is in no gang."""
+        gang_id = gang_id_of(pod)
+        if not gang_id:
+            return ""
+        gang = self.gangs.get(gang_id)
+        if gang is None:
+            return f"can't find gang, gangName: {gang_id}, podName: {pod.metadata.key}"
+        if gang.is_admitted:
+            return ""
+        if gang.declaration is None:
+            return f"gang has not init, gangName: {gang_id}, podName: {pod.metadata.key}: {gang.why_undeclared}"
+        return self._basic_check(gang, gang.declaration, pod)
+
+    def begin_attempt(self, uid: str) -> str:
+        """A node is about to be sought for a pod. Why that is in vain; empty when it is not."""
+        member = self._members.get(uid)
+        if member is None:
+            return ""
+        gang = member.gang
+        if gang.is_released:
+            return ""
+        error = self.admission_error(member.pod)
+        if error or gang.group is None:
+            return error
+        wave = self.wave
+        if wave is None or wave.group is not gang.group:
+            self._end_wave()
+            wave = self.wave = Wave(gang.group, deque(self._pending(gang.group)))
+            gang.group.failure = gang.group.failed_member = ""
+        wave.attempted.add(uid)
+        return wave.failure
+
+    def next_pod(self) -> str | None:
+        """The uid of the member to be tried next; None when no wave is under way any more."""
+        wave = self.wave
+        while wave is not None and wave.todo:
+            member = self._members.get(wave.todo.popleft())
+            if member is None or member.state is not MemberState.PENDING or member.uid in wave.attempted:
+                continue
+            if member.is_schedulable:
+                wave.attempted.add(member.uid)
+                return member.uid
+        self._end_wave()
+        return None
+
+    def attempt_failed(self, uid: str, error: str) -> None:
+        """No node was found for a member, or it could not be looked for; ``error`` says why."""
+        member = self._members.get(uid)
+        if member is None or member.gang.is_released or member.state is not MemberState.PENDING:
+            return
+        gang, group, wave = member.gang, member.gang.group, self._wave_of(member)
+        if group is None or wave is None or wave.failure or wave.permitted:
+            return
+        group.failure, group.failed_member = error, uid
+        if gang.is_strict:
+            waiting = sum(len(each.by_state[MemberState.WAITING]) for each in group.gangs.values())
+            wave.failure = (
+                f'GangGroup "{group.id}" gets rejected due to member Pod "{member.key}" is unschedulable '
+                f'with reason "{error}", alreadyWaitForBound: {waiting}'
+            )
+            self._reject_waiting(group, wave.failure)
+
+    def permit(self, uid: str) -> float | None:
+        """A member has been assumed on a node: for how many seconds at most it waits for the others, or None, when it
+        may be bound, and all that wait with it. Raises LookupError for a pod of which no gang is known."""
+        member = self._members.get(uid)
+        if member is None or member.gang.declaration is None or member.gang.group is None:
+            raise LookupError("Gang not found")
+        member.gang.move(member, MemberState.WAITING)
+        member.is_rejected = False
+        if not self._may_be_bound(member.gang.group):
+            return member.gang.declaration.wait_seconds
+        self._allow_waiting(member.gang.group, but=uid)
+        return None
+
+    def unreserve(self, uid: str) -> None:
+        """A member that was assumed on a node is not any more."""
+        member = self._members.get(uid)
+        if member is None or member.state is MemberState.BOUND:
+            return
+        state, was_told = member.state, member.is_rejected
+        member.is_rejected, member.bound_with = False, 0
+        if state is not MemberState.PENDING:
+            member.gang.move(member, MemberState.PENDING)
+        if was_told or member.gang.is_released:
+            return
+        # Of a NonStrict gang whose patience is over all let go: what they keep others may need, and they need theirs.
+        gives_up = state is MemberState.WAITING and member.is_schedulable
+        if member.gang.is_strict or gives_up:
+            why, wave = _unreserved(member), self._wave_of(member)
+            if wave is not None and member.gang.is_strict and not wave.permitted:
+                wave.failure = wave.failure or why
+            self._reject_waiting(member.gang.group, why)
+        self._review(member.gang)
+
+    def bound(self, uid: str) -> None:
+        """A member has been bound."""
+        member = self._members.get(uid)
+        if member is not None and member.state is not MemberState.BOUND:
+            self._to_bound(member)
+            self._review(member.gang)
+
+    # How it all follows.
+
+    def _new_gang(self, gang_id: str) -> Gang:
+        gang = self.gangs[gang_id] = Gang(gang_id)
+        return gang
+
+    def _declare_by(self, member: Member) -> None:
+        """Without a PodGroup, the first pod that can declares the gang."""
+        gang = member.gang
+        if gang.declaration is not None:
+            return
+        found = declared_by_pod(member.pod, gang.id, self._defaults)
+        if isinstance(found, str):
+            gang.why_undeclared = f"there is no PodGroup {gang.id}, and of the pod {found}"
+        else:
+            gang.created_at = member.pod.metadata.creation_timestamp
+            self._declare(gang, found)
+
+    def _declare(self, gang: Gang, declaration: Declaration) -> None:
+        group = gang.group
+        gang.declaration = declaration
+        if group is not None and group.ids == declaration.group:
+            return
+        if group is not None:
+            self._leave(gang, group)
+        group = self._groups.get(declaration.group_id)
+        if group is None:
+            group = self._groups[declaration.group_id] = Group(declaration.group)
+            for id_ in group.ids:
+                self._naming.setdefault(id_, {})[group.id] = group
+        group.gangs[gang.id] = gang
+        group.once_satisfied |= bool(gang.by_state[MemberState.BOUND])
+        gang.group = group
+
+    def _undeclare(self, gang: Gang) -> None:
+        gang.declaration = None
+        gang.why_undeclared = f"there is no PodGroup {gang.id}"
+        if gang.group is not None:
+            self._leave(gang, gang.group)
+
+    def _leave(self, gang: Gang, group: Group) -> None:
+        gang.group, gang.is_admitted = None, False
+        del group.gangs[gang.id]
+        for member in list(gang.by_state[MemberState.WAITING].values()):
+            self._reject(member, f'Gang "{gang.id}" is no more of the group that it waited for')
+        if group.gangs:
+            return
+        del self._groups[group.id]
+        for id_ in group.ids:
+            naming = self._naming[id_]
+            del naming[group.id]
+            if not naming:
+                del self._naming[id_]
+        if self.wave is not None and self.wave.group is group:
+            self._end_wave()
+
+    def _drop(self, gang: Gang) -> None:
+        del self.gangs[gang.id]
+        if gang.declaration is not None:
+            self._undeclare(gang)
+
+    def _to_bound(self, member: Member) -> None:
+        member.gang.move(member, MemberState.BOUND)
+        if member.gang.group is not None:
+            member.gang.group.once_satisfied = True
+
+    def _join_wave(self, member: Member) -> None:
+        """A member that appears while its group is tried is tried with it."""
+        wave = self._wave_of(member)
+        if wave is not None:
+            wave.todo.append(member.uid)
+
+    def _wave_of(self, member: Member) -> Wave | None:
+        wave = self.wave
+        return wave if wave is not None and wave.group is member.gang.group else None
+
+    def _pending(self, group: Group) -> list[str]:
+        return [member.uid for member in group.members(MemberState.PENDING)]
+
+    def _basic_check(self, gang: Gang, declaration: Declaration, pod: Pod) -> str:
+        absent, undeclared, incomplete, details = [], [], False, []
+        for id_ in declaration.group:
+            other = self.gangs.get(id_)
+            if other is None:
+                absent.append(id_)
+            elif other.declaration is None:
+                undeclared.append(id_)
+                details.append(f"{id_}: {other.why_undeclared}")
+            elif not other.is_complete:
+                incomplete = True
+                details.append(f"{id_} has {other.collected} of {other.declaration.min_member} pods")
+        parts = [f"memberGangs {_listed(absent)} doesn't exists"] if absent else []
+        parts += [f"memberGangs {_listed(undeclared)} has not init"] if undeclared else []
+        parts += [f"memberGangs {_listed(declaration.group)} child pod not collect enough"] if incomplete else []
+        text = f"gangGroup {_listed(declaration.group)} basic check: {', '.join(parts)}, current gang: {gang.id}"
+        text += f", podName: {pod.metadata.key}"
+        return f"{text} ({'; '.join(details)})" if details else text
+
+    def _review(self, gang: Gang) -> None:
+        """A gang has changed: its pods, and those of the gangs that wait for it, may be tried now, or must wait."""
+        groups = self._naming.get(gang.id)
+        if not groups:
+            gang.is_admitted = False
+            return
+        for group in groups.values():
+            is_ready = all((found := self.gangs.get(id_)) is not None and found.is_complete for id_ in group.ids)
+            for member_gang in group.gangs.values():
+                is_admitted = is_ready or member_gang.is_released
+                if is_admitted and not member_gang.is_admitted:
+                    self._activate_pending((member_gang,))
+                member_gang.is_admitted = is_admitted
+            if any(each.by_state[MemberState.WAITING] for each in group.gangs.values()) and self._may_be_bound(group):
+                self._allow_waiting(group)
+
+    def _activate_pending(self, gangs: Iterable[Gang]) -> None:
+        for gang in gangs:
+            self._instructions.activate += gang.by_state[MemberState.PENDING]
+
+    def _may_be_bound(self, group: Group) -> bool:
+        """Whether every gang of the group has enough members with a node."""
+        return all((gang := self.gangs.get(id_)) is not None and not gang.missing(self.wave) for id_ in group.ids)
+
+    def _allow_waiting(self, group: Group, *, but: str = "") -> None:
+        """Those that wait may be bound; ``but`` is a member that does not wait, but is about to."""
+        waiting = group.members(MemberState.WAITING)
+        for member in waiting:
+            member.gang.move(member, MemberState.BINDING)
+            member.bound_with = len(waiting)
+            if member.uid != but:
+                self._instructions.allow.append(member.uid)
+        if self.wave is not None and self.wave.group is group:
+            self.wave.permitted.update(member.uid for member in waiting)
+        group.failure = group.failed_member = ""
+
+    def _reject_waiting(self, group: Group | None, message: str) -> None:
+        for member in group.members(MemberState.WAITING) if group is not None else ():
+            self._reject(member, message)
+
+    def _reject(self, member: Member, message: str) -> None:
+        """It counts no more from this moment, although it keeps its node until it is unreserved."""
+        member.is_rejected = True
+        member.gang.move(member, MemberState.PENDING)
+        self._instructions.reject.append((member.uid, message))
+
+    def _end_wave(self) -> None:
+        wave, self.wave = self.wave, None
+        if wave is None:
+            return
+        if wave.group.is_strict:
+            self._reject_waiting(wave.group, wave.failure or ALL_ATTEMPTED)
+
+
+def _unreserved(member: Member) -> str:
+    return f'Gang "{member.gang.id}" gets rejected due to Pod "{member.pod.metadata.name}" in Unreserve'
+
+
+def _listed(ids: Iterable[str]) -> str:
+    return f"[{' '.join(ids)}]"

@@ -1,0 +1,232 @@
+"""Coscheduling at the extension points: events into the gang cache, its instructions out to the queue and the pods that
+wait."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, ClassVar, Final
+
+from koordinator.api import annotations as keys
+from koordinator.api.kinds import POD_GROUPS, Kind
+from koordinator.api.meta import Object
+from koordinator.api.pod import Pod
+from koordinator.api.pod_group import PodGroup
+from koordinator.base.services import ServiceError
+from koordinator.scheduler.engine.binding_points import (
+    ClusterWriter,
+    ControllerWriter,
+    PermitPlugin,
+    PodChanges,
+    PostBindPlugin,
+    PreBindPlugin,
+    ReservePlugin,
+    Wait,
+)
+from koordinator.scheduler.engine.columns import NodeReference
+from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
+from koordinator.scheduler.engine.decision import Rejection
+from koordinator.scheduler.engine.extender import (
+    Controller,
+    ControllerProvider,
+    FailureHandler,
+    NextPodPlugin,
+    PostFilterTransformer,
+)
+from koordinator.scheduler.engine.framework import Observer, PreEnqueuePlugin, Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.coscheduling.declaration import Defaults, gang_id_of
+from koordinator.scheduler.plugins.coscheduling.documents import explained_gang, gang_document
+from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
+from koordinator.scheduler.plugins.coscheduling.pod_group_status import PodGroupController
+from koordinator.scheduler.services.provider import Service, ServiceProvider
+
+REJECTED_BY: Final = "JobRejectPlugin"
+"""In whose name waiting members are turned away, as the original has it."""
+_BINDING_KEYS: Final = (
+    keys.BIND_GANG_GROUP_ID,
+    keys.BIND_GANG_MEMBER_COUNT,
+    keys.DEPRECATED_BIND_GANG_GROUP_ID,
+    keys.DEPRECATED_BIND_GANG_MEMBER_COUNT,
+)
+_SHARED: Final = "coscheduling"
+
+
+class Gangs(Observer):
+    """The gangs of the cluster, which all profiles share: their pods may name different ones."""
+
+    name = "Coscheduling"
+
+    def __init__(self, cache: GangCache, plugin: Coscheduling) -> None:
+        """``plugin`` is that of the first profile; what it may do reaches the queue that all profiles share."""
+        self.cache = cache
+        self.changed: set[str] = set()
+        """The gangs of which the status may have changed."""
+        self._plugin = plugin
+
+    def on_pod(self, pod: PodInfo, node_name: str) -> None:
+        self.cache.set_pod(pod.pod, node_name)
+        self._note(pod.pod)
+        self.carry_out()
+
+    def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
+        """What the kubelet reports counts for the status of the PodGroup."""
+        if not assumed and (member := self.cache.member(pod.uid)) is not None:
+            member.gang.replace_pod(member, pod.pod)
+            self._note(pod.pod)
+
+    def _note(self, pod: Pod) -> None:
+        if gang_id := gang_id_of(pod):
+            self.changed.add(gang_id)
+
+    def on_pod_gone(self, pod: PodInfo) -> None:
+        self.cache.remove_pod(pod.uid)
+        self._note(pod.pod)
+        self.carry_out()
+
+    def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
+        if kind is not POD_GROUPS:
+            return
+        if isinstance(new, PodGroup):
+            self.cache.set_pod_group(new)
+        else:
+            self.cache.remove_pod_group(key)
+        self.changed.add(key)
+        self.carry_out()
+
+    def carry_out(self) -> None:
+        """Do what the cache says."""
+        instructions, handle = self.cache.take_instructions(), self._plugin.handle
+        for uid in instructions.allow:
+            if (waiting := handle.waiting.get(uid)) is not None:
+                waiting.allow(Coscheduling.name)
+        for uid, message in instructions.reject:
+            if (waiting := handle.waiting.get(uid)) is not None:
+                waiting.reject(REJECTED_BY, message)
+        if instructions.activate:
+            handle.activate(instructions.activate)
+
+
+class Coscheduling(
+    PreEnqueuePlugin,
+    CyclePreFilterPlugin,
+    PostFilterTransformer,
+    ReservePlugin,
+    PermitPlugin,
+    PreBindPlugin,
+    PostBindPlugin,
+    NextPodPlugin,
+    FailureHandler,
+    Observer,
+    ControllerProvider,
+    ServiceProvider,
+):
+    name = "Coscheduling"
+    watches: ClassVar[tuple[Kind[Any], ...]] = (POD_GROUPS,)
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        defaults = Defaults(args.default_timeout.total_seconds(), args.default_match_policy)
+        self.gangs: Gangs = view.shared.setdefault(_SHARED, Gangs(GangCache(defaults), self))
+        self.cache: GangCache = self.gangs.cache
+
+    @property
+    def told(self) -> Observer:
+        return self.gangs
+
+    def class_key(self, pod: PodInfo) -> Hashable:
+        return None
+
+    def pre_enqueue(self, pod: Pod) -> Reason | None:
+        error = self.cache.admission_error(pod)
+        return Reason(error, unresolvable=True) if error else None
+
+    def next_pod(self) -> str | None:
+        uid = self.cache.next_pod()
+        if uid is None:
+            self.gangs.carry_out()
+        return uid
+
+    def keeps_back_off(self, pod: PodInfo) -> bool:
+        """What members let go of when their gang has failed is room for the member that has failed: without a pause
+        the gang would be tried over and over."""
+        return bool(gang_id_of(pod.pod))
+
+    def pre_filter_cycle(self, state: CycleState, pod: PodInfo) -> Reason | None:
+        if not gang_id_of(pod.pod):
+            return None
+        error = self.cache.begin_attempt(pod.uid)
+        self.gangs.carry_out()
+        return Reason(error, unresolvable=True) if error else None
+
+    def after_post_filter(self, pod: PodInfo, rejection: Rejection) -> None:
+        """The first member for which there is no node ends the attempt of a Strict gang."""
+        after = rejection.after.message
+        self._failed(pod, rejection.message.removesuffix(f" {after}") if after else rejection.message)
+
+    def after_failure(self, pod: PodInfo, message: str) -> None:
+        """What ended an attempt otherwise, such as the error of a plugin, ends that of a Strict gang, too."""
+        self._failed(pod, message)
+
+    def _failed(self, pod: PodInfo, message: str) -> None:
+        if gang_id_of(pod.pod):
+            self.cache.attempt_failed(pod.uid, message)
+            self.gangs.carry_out()
+
+    def reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | None:
+        return None
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> None:
+        if gang_id_of(pod.pod):
+            self.cache.unreserve(pod.uid)
+            self.gangs.carry_out()
+
+    def permit(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | Wait | None:
+        if not gang_id_of(pod.pod):
+            return None
+        try:
+            seconds = self.cache.permit(pod.uid)
+        except LookupError as error:
+            return Reason(str(error))
+        self.gangs.carry_out()
+        return Wait(seconds) if seconds is not None else None
+
+    def pre_binds(self, state: CycleState, pod: PodInfo, node: NodeReference) -> bool:
+        return bool(self._binding_changes(pod))
+
+    async def pre_bind(
+        self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter
+    ) -> None:
+        changes.annotations.update(self._binding_changes(pod))
+
+    def _binding_changes(self, pod: PodInfo) -> Mapping[str, str | None]:
+        """What tells node agents which pods are bound together; what an earlier attempt has left is removed."""
+        member = self.cache.member(pod.uid)
+        if member is not None and member.bound_with > 1 and member.gang.group is not None:
+            group_id, count = member.gang.group.id, str(member.bound_with)
+            return dict(zip(_BINDING_KEYS, (group_id, count) * 2, strict=True))
+        present = pod.pod.metadata.annotations
+        return dict.fromkeys(key for key in _BINDING_KEYS if key in present)
+
+    def controllers(self, writer: ControllerWriter) -> Sequence[Controller]:
+        def pod_groups() -> Mapping[str, PodGroup]:
+            return self.view.objects_of(POD_GROUPS)
+
+        return (PodGroupController(writer, pod_groups, self.cache.gangs, self.gangs.changed, lambda: self.view.now),)
+
+    def services(self) -> Mapping[str, Service]:
+        return {"/gang/:namespace/:name": self._one, "/gangs": self._all}
+
+    def _one(self, parameters: Mapping[str, str]) -> Any:
+        gang_id = f"{parameters['namespace']}/{parameters['name']}"
+        gang = self.cache.gangs.get(gang_id)
+        if gang is None:
+            raise ServiceError(404, f"cannot find gang {gang_id}")
+        return explained_gang(self.cache, gang)
+
+    def _all(self, parameters: Mapping[str, str]) -> Any:
+        return {gang_id: gang_document(gang) for gang_id, gang in self.cache.gangs.items()}
+
+    def post_bind(self, state: CycleState, pod: PodInfo, node: NodeReference) -> None:
+        self.cache.bound(pod.uid)
+        self.gangs.carry_out()

@@ -1,0 +1,145 @@
+"""The controller that keeps the status of PodGroups: how many members have a node, run, have ended."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from koordinator.api import pod_group as phases
+from koordinator.api.kinds import POD_GROUPS
+from koordinator.api.pod_group import PodGroup, PodGroupStatus
+from koordinator.api.timestamps import format_time
+from koordinator.base.errors import KoordinatorError
+from koordinator.scheduler.engine.binding_points import ControllerWriter
+from koordinator.scheduler.plugins.coscheduling.gang import Gang, Member, MemberState
+
+_GATHERING: Final = 0.5
+"""Seconds in which changes gather: most come in bursts, and each would be a request."""
+_IDLE: Final = 60.0
+_ENDED: Final = (phases.FINISHED, phases.FAILED)
+_FORGOTTEN: Final = timedelta(hours=48)
+
+
+class PodGroupController:
+    """Writes what has changed, one PodGroup after another. ``changed`` is ids of gangs that somebody adds."""
+
+    name = "PodGroupController"
+
+    def __init__(
+        self,
+        writer: ControllerWriter,
+        pod_groups: Callable[[], Mapping[str, PodGroup]],
+        gangs: Mapping[str, Gang],
+        changed: set[str],
+        now: Callable[[], datetime | None],
+    ) -> None:
+        self._writer = writer
+        self._pod_groups = pod_groups
+        self._gangs = gangs
+        self._changed = changed
+        self._now = now
+
+    async def run(self) -> None:
+        """Until cancelled, or until something could not be written: it begins anew then, with all PodGroups."""
+        self._changed.update(self._pod_groups())
+        while True:
+            if not self._changed:
+                await self._writer.until(lambda: bool(self._changed), _IDLE)
+            await self._writer.sleep(_GATHERING)
+            changed = sorted(self._changed)
+            self._changed.clear()
+            errors: list[KoordinatorError] = []
+            for gang_id in changed:
+                try:
+                    await self._write(gang_id)
+                except KoordinatorError as error:
+                    # One that the server refuses must not keep the others from being written.
+                    errors.append(error)
+            if errors:
+                raise errors[0]
+
+    async def _write(self, gang_id: str) -> None:
+        pod_group, gang, now = self._pod_groups().get(gang_id), self._gangs.get(gang_id), self._now()
+        if pod_group is None or gang is None or now is None:
+            return
+        patch = _difference(pod_group.status, next_status(pod_group, gang, now))
+        if patch:
+            metadata = pod_group.metadata
+            await self._writer.patch(POD_GROUPS, metadata.name, metadata.namespace, {"status": patch})
+
+
+def next_status(pod_group: PodGroup, gang: Gang, now: datetime) -> PodGroupStatus:
+    """The status that follows from the present one and the gang's members; Koordinator 1.8,
+    pkg/scheduler/plugins/coscheduling/controller."""
+    status, minimum = pod_group.status, pod_group.spec.min_member
+    if status.phase in _ENDED or _is_forgotten(pod_group):
+        return status
+    if not status.phase:
+        return msgspec.structs.replace(status, phase=phases.PENDING)
+    members = list(gang.members.values())
+    if status.phase == phases.PENDING:
+        if len(members) < minimum or minimum <= 0:
+            return status
+        return msgspec.structs.replace(status, phase=phases.PRE_SCHEDULING, occupied_by=_owners(members))
+    if not members:
+        return msgspec.structs.replace(status, phase=phases.PENDING)
+    return _counted(status, minimum, gang, now)
+
+
+def _counted(status: PodGroupStatus, minimum: int, gang: Gang, now: datetime) -> PodGroupStatus:
+    """Later rules win over earlier ones."""
+    by_phase = Counter(member.pod.status.phase for member in gang.members.values())
+    scheduled = len(gang.by_state[MemberState.BOUND])
+    running, succeeded, failed = by_phase["Running"], by_phase["Succeeded"], by_phase["Failed"]
+    started = status.schedule_start_time
+    if scheduled < minimum:
+        phase, started = phases.SCHEDULING, started or now
+    else:
+        phase = phases.SCHEDULED
+        if succeeded + running >= minimum:
+            phase = phases.RUNNING
+    if failed and failed + running + succeeded >= minimum:
+        phase = phases.FAILED
+    if succeeded >= minimum:
+        phase = phases.FINISHED
+    return PodGroupStatus(phase, status.occupied_by, scheduled, running, succeeded, failed, started)
+
+
+def _owners(members: list[Member]) -> str:
+    """Who owns the first member that has an owner."""
+    for member in members:
+        metadata = member.pod.metadata
+        if metadata.owner_references:
+            return ",".join(sorted(f"{metadata.namespace}/{owner.name}" for owner in metadata.owner_references))
+    return ""
+
+
+def _is_forgotten(pod_group: PodGroup) -> bool:
+    """It was created long before its members, which never ran."""
+    status, created = pod_group.status, pod_group.metadata.creation_timestamp
+    if status.schedule_start_time is None or created is None:
+        return False
+    waited = status.schedule_start_time - created
+    return status.scheduled == pod_group.spec.min_member and not status.running and waited > _FORGOTTEN
+
+
+def _difference(before: PodGroupStatus, after: PodGroupStatus) -> dict[str, Any]:
+    """The fields that differ, as a merge patch has them."""
+    names = {
+        "phase": "phase",
+        "occupied_by": "occupiedBy",
+        "scheduled": "scheduled",
+        "running": "running",
+        "succeeded": "succeeded",
+        "failed": "failed",
+    }
+    patch: dict[str, Any] = {
+        wire: getattr(after, name) for name, wire in names.items() if getattr(before, name) != getattr(after, name)
+    }
+    if after.schedule_start_time is not None and before.schedule_start_time != after.schedule_start_time:
+        patch["scheduleStartTime"] = format_time(after.schedule_start_time)
+    return patch

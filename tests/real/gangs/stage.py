@@ -1,0 +1,184 @@
+"""A small cluster for one scenario: nodes with slots, gangs of pods of one slot each, and what became of the pods."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from koordinator.api.kinds import NODES, POD_GROUPS, PODS, Kind
+from koordinator.api.pod import Pod
+from koordinator.kube.client import KubeClient
+from koordinator.kube.errors import ApiStatusError
+from koordinator.kube.event_series import EVENTS_V1
+from koordinator.scheduler.cycle.failure_report import scheduled_condition
+
+NAMESPACE: Final = "default"
+GANG: Final = "gang.scheduling.koordinator.sh"
+POD_GROUP: Final = "pod-group.scheduling.sigs.k8s.io"
+_QUIET_SECONDS: Final = 2.5
+"""No pod has changed for so long: everybody has said what he has to say. Longer than the first back-off."""
+_LONGEST: Final = 15.0
+"""The original tries a gang that does not fit over and over: it is never quiet."""
+_MEMBER: Final = re.compile(r'(member Pod ")[^"]+(")|(due to Pod ")[^"]+(")')
+_COUNT: Final = re.compile(r"alreadyWaitForBound: \d+")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What can be seen of a scenario once it is quiet."""
+
+    bound: Mapping[str, int]
+    """Gang -> how many of its pods have a node."""
+    messages: Mapping[str, frozenset[str]]
+    """Gang -> what the conditions of its pending pods say, without the names of members that chance decides."""
+    annotations: Mapping[str, frozenset[tuple[tuple[str, str], ...]]]
+    """Gang -> what its bound pods were annotated with."""
+    phases: Mapping[str, str]
+    """PodGroup -> its phase and counters."""
+    event_reasons: frozenset[str]
+
+
+@dataclass(slots=True)
+class Stage:
+    """``client`` of the cluster. Names of pods are ``gang-number``."""
+
+    client: KubeClient
+    pods: dict[str, str] = field(default_factory=dict)
+    """Pod -> gang."""
+
+    async def nodes(self, *slots: int) -> None:
+        for number, count in enumerate(slots):
+            await self.add_node(f"node-{number}", count)
+
+    async def add_node(self, name: str, slots: int) -> None:
+        resources = {"cpu": f"{slots}", "memory": "64Gi", "pods": "110"}
+        status = {"capacity": resources, "allocatable": resources}
+        await self.client.create(NODES, {"metadata": {"name": name}, "status": status})
+
+    async def group(self, name: str, minimum: int, *, timeout: int | None = None, **annotations: str) -> None:
+        """A PodGroup; keys of annotations without their prefix, with underscores."""
+        spec: dict[str, Any] = {"minMember": minimum}
+        if timeout is not None:
+            spec["scheduleTimeoutSeconds"] = timeout
+        metadata = {"name": name, "annotations": _annotations(annotations)}
+        await self.client.create(POD_GROUPS, {"metadata": metadata, "spec": spec}, NAMESPACE)
+
+    async def pod(self, gang: str, number: int, *, by: str = "label", cpu: str = "1", **changes: Any) -> None:
+        """One pod of a gang, ``by`` a label for a PodGroup's or by ``annotation``, which ``annotations`` add to."""
+        name = f"{gang}-{number}"
+        metadata: dict[str, Any] = {"name": name, "annotations": _annotations(changes.pop("annotations", {}))}
+        if by == "label":
+            metadata["labels"] = {POD_GROUP: gang}
+        elif by == "annotation":
+            metadata["annotations"][f"{GANG}/name"] = gang
+        requests = {"cpu": cpu, "memory": "64Mi"}
+        container = {"name": "main", "image": "pause", "resources": {"requests": requests}}
+        spec = {"schedulerName": "koord-scheduler", "containers": [container], **changes}
+        await self.client.create(PODS, {"metadata": metadata, "spec": spec}, NAMESPACE)
+        self.pods[name] = gang
+
+    async def pods_of(self, gang: str, count: int, **changes: Any) -> None:
+        for number in range(count):
+            await self.pod(gang, number, **{key: _copied(value) for key, value in changes.items()})
+
+    async def until_scheduling(self) -> None:
+        """Wait until the scheduler places a pod that is in no gang."""
+        await self.nodes(1)
+        await self.pod("canary", 0, by="nothing")
+        async with asyncio.timeout(120):
+            while not (await self.client.get(PODS, "canary-0", NAMESPACE)).spec.node_name:
+                await asyncio.sleep(0.2)
+        await self.clear()
+
+    async def quiet(self) -> None:
+        """Wait until no pod has changed for a while."""
+        loop = asyncio.get_running_loop()
+        end, before, since = loop.time() + _LONGEST, "", loop.time()
+        while loop.time() < end:
+            found = await self._versions()
+            if found != before:
+                before, since = found, loop.time()
+            elif loop.time() - since > _QUIET_SECONDS:
+                return
+            await asyncio.sleep(0.1)
+
+    async def _versions(self) -> str:
+        pods = (await self.client.list(PODS, NAMESPACE)).items
+        groups = (await self.client.list(POD_GROUPS, NAMESPACE)).items
+        return json.dumps(sorted((each.metadata.name, each.metadata.resource_version) for each in (*pods, *groups)))
+
+    async def outcome(self) -> Outcome:
+        await self.quiet()
+        pods = {
+            pod.metadata.name: pod for pod in (await self.client.list(PODS, NAMESPACE)).items if isinstance(pod, Pod)
+        }
+        bound: dict[str, int] = {}
+        messages: dict[str, set[str]] = {}
+        annotations: dict[str, set[tuple[tuple[str, str], ...]]] = {}
+        for name, gang in self.pods.items():
+            pod = pods.get(name)
+            if pod is None:
+                continue
+            bound[gang] = bound.get(gang, 0) + bool(pod.spec.node_name)
+            if pod.spec.node_name:
+                annotations.setdefault(gang, set()).add(_binding_annotations(pod))
+            else:
+                condition = scheduled_condition(pod)
+                messages.setdefault(gang, set()).add(_without_names(condition.message) if condition else "")
+        uids = {pod.metadata.uid for pod in pods.values()}
+        groups = (await self.client.list(POD_GROUPS, NAMESPACE)).items
+        events = json.loads(await self.client.raw("GET", EVENTS_V1.path(NAMESPACE)))["items"]
+        return Outcome(
+            bound,
+            {gang: frozenset(found) for gang, found in messages.items()},
+            {gang: frozenset(found) for gang, found in annotations.items()},
+            {group.metadata.name: _status(group) for group in groups},
+            frozenset(event["reason"] for event in events if event["regarding"].get("uid") in uids),
+        )
+
+    async def clear(self) -> None:
+        """Nothing is left for the next scenario."""
+        kinds: tuple[Kind[Any], ...] = (PODS, POD_GROUPS, EVENTS_V1)
+        for kind in kinds:
+            for each in (await self.client.list(kind, NAMESPACE)).items:
+                await self._delete(kind, each.metadata.name, NAMESPACE)
+        for node in (await self.client.list(NODES)).items:
+            await self._delete(NODES, node.metadata.name, "")
+        self.pods.clear()
+
+    async def _delete(self, kind: Any, name: str, namespace: str) -> None:
+        try:
+            await self.client.delete(kind, name, namespace, grace_period_seconds=0)
+        except ApiStatusError as error:
+            if not error.is_not_found:
+                raise
+
+
+def _annotations(named: Mapping[str, str]) -> dict[str, str]:
+    return {f"{GANG}/{key.replace('_', '-')}": value for key, value in named.items()}
+
+
+def _copied(value: Any) -> Any:
+    return dict(value) if isinstance(value, dict) else value
+
+
+def _binding_annotations(pod: Pod) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted((key, value) for key, value in pod.metadata.annotations.items() if "bind-gang" in key))
+
+
+def _without_names(message: str) -> str:
+    return _COUNT.sub("alreadyWaitForBound: N", _MEMBER.sub(r"\1\3*\2\4", message))
+
+
+def _status(group: Any) -> str:
+    status = group.status
+    return f"{status.phase} {status.scheduled}/{status.running}/{status.succeeded}/{status.failed}"
+
+
+def names(gangs: Sequence[str]) -> str:
+    """The annotation that puts gangs into one group."""
+    return json.dumps([f"{NAMESPACE}/{gang}" for gang in gangs])
