@@ -167,6 +167,8 @@ def _scheduler(
             debug=DebugSettings(
                 options.debug_scores, options.debug_filters, options.debug_diagnosis, options.debug_diagnosis_blocking
             ),
+            batches=options.debug_batches,
+            check_evaluations=options.debug_check_evaluations,
             diagnosis_queue=options.debug_diagnosis_queue_size,
             foreign_nominations=options.features.enabled(CROSS_SCHEDULER_NOMINATION),
             controller_plugins=options.controller_plugins,

@@ -12,7 +12,8 @@ from koordinator.scheduler.engine.binding_points import ClusterWriter, PermitPlu
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.decision import Placement, Rejection
-from koordinator.scheduler.engine.extender import (
+from koordinator.scheduler.engine.framework import PluginError, Reason
+from koordinator.scheduler.engine.framework_hooks import (
     Controller,
     ControllerProvider,
     ForgetHandler,
@@ -23,7 +24,6 @@ from koordinator.scheduler.engine.extender import (
     ReservationScorePlugin,
     TopologyHint,
 )
-from koordinator.scheduler.engine.framework import PluginError, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.reservation_points import (
     filter_reservation,

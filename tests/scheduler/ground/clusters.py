@@ -52,7 +52,7 @@ class Cluster:
         self.state = state or make_state()
         self.view = self.state.view
         self.profile = profile_with(self.view, *kinds)
-        self.state.add_observers(self.profile.observers)
+        self.state.add_event_handlers(self.profile.event_handlers)
         for node in nodes:
             self.state.set_node(node)
         self.engine = Engine(self.profile, self.state, FirstChoice())

@@ -55,7 +55,7 @@ def test_a_standby_that_never_decides_holds_one_moment_a_node() -> None:
     """Nobody asks what has expired, and reports go on."""
     state = make_state()
     plugin = LoadAwareScheduling(LoadAwareSchedulingArgs(), state.view)
-    state.add_observers([plugin])
+    state.add_event_handlers([plugin])
     begin = datetime(2026, 1, 1, tzinfo=UTC)
     for node in range(ROWS):
         state.set_node(make_node(f"n{node}"))

@@ -13,12 +13,6 @@ from koordinator.scheduler.engine.binding_points import (
     ReservePlugin,
 )
 from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin
-from koordinator.scheduler.engine.extender import (
-    FilterTransformer,
-    PostFilterTransformer,
-    PreFilterTransformer,
-    ScoreTransformer,
-)
 from koordinator.scheduler.engine.framework import (
     FilterPlugin,
     Plugin,
@@ -26,6 +20,12 @@ from koordinator.scheduler.engine.framework import (
     PreFilterPlugin,
     QueueSortPlugin,
     ScorePlugin,
+)
+from koordinator.scheduler.engine.framework_hooks import (
+    FilterTransformer,
+    PostFilterTransformer,
+    PreFilterTransformer,
+    ScoreTransformer,
 )
 from koordinator.scheduler.engine.post_filter import PostFilterPlugin
 

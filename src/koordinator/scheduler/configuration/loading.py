@@ -78,10 +78,10 @@ def _sleepers(expansion: Expansion, path: str, catalogue: Catalogue) -> Iterator
     """Plugins that can keep a pod waiting and never say what would free it."""
     for name in expansion.plugins:
         found = catalogue.third_party.get(name)
-        if found and found.keeps_pods_waiting and found.plugin.wakes_on is Plugin.wakes_on:
+        if found and found.keeps_pods_waiting and found.plugin.events_to_register is Plugin.events_to_register:
             yield (
-                f"{path}: plugin {name} ({found.origin}) does not say by wakes_on what may free the pods that it keeps "
-                "waiting; they are tried again only after --pod-max-in-unschedulable-pods-duration"
+                f"{path}: plugin {name} ({found.origin}) does not say by events_to_register what may free the "
+                "pods that it keeps waiting; they are tried again only after --pod-max-in-unschedulable-pods-duration"
             )
 
 

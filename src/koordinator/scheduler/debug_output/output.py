@@ -1,4 +1,5 @@
-"""Logs what the debug flags ask for about each decision, by judging all nodes once more: slow, and only on demand."""
+"""Logs what the debug flags ask for about each decision, by evaluating all nodes once more: slow, and only on
+demand."""
 
 from __future__ import annotations
 

@@ -6,23 +6,22 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
-from koordinator.scheduler.engine.board import Board
+from koordinator.scheduler.engine.class_state import INFEASIBLE, ClassState
 from koordinator.scheduler.engine.columns import NodeColumns
-from koordinator.scheduler.engine.leaders import INFEASIBLE
 
 
-def score_lines(board: Board, columns: NodeColumns, key: str, chosen: str, count: int) -> Iterator[str]:
+def score_lines(class_state: ClassState, columns: NodeColumns, key: str, chosen: str, count: int) -> Iterator[str]:
     """The heading and the rows of the table for the pod ``key``; nothing when no node is feasible."""
-    totals = board.totals[: columns.size]
+    totals = class_state.totals[: columns.size]
     order = np.argsort(-totals, kind="stable").tolist()
     feasible = [row for row in order if totals[row] != INFEASIBLE]
     if not feasible:
         return
     # Among equals, the node that was taken comes first.
     feasible.sort(key=lambda row: (-int(totals[row]), columns.names[row] != chosen, columns.names[row]))
-    names = board.score_names
+    names = class_state.score_names
     yield f"Top{count} scores for Pod: {key}, feasibleNodes: {len(feasible)}, plugins:[{' '.join(names)}]"
-    rows = [(columns.names[row], board.scores_of(row)) for row in feasible[:count]]
+    rows = [(columns.names[row], class_state.scores_of(row)) for row in feasible[:count]]
     yield from markdown(key, names, rows)
 
 

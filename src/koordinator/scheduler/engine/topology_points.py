@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from koordinator.scheduler.engine.extender import NUMATopologyHintProvider, TopologyHint
 from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.engine.framework_hooks import NUMATopologyHintProvider, TopologyHint
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 
-Hints = Mapping[str, Sequence[TopologyHint] | None]
+QueueingHints = Mapping[str, Sequence[TopologyHint] | None]
 """By resource; None for one that may come from anywhere."""
 
 
-def topology_hints(profile: Profile, pod: PodInfo, row: int) -> list[Hints] | Reason:
+def topology_hints(profile: Profile, pod: PodInfo, row: int) -> list[QueueingHints] | Reason:
     """What each provider says, in the order of the profile; one reason with the words of all that refuse."""
-    found: list[Hints] = []
+    found: list[QueueingHints] = []
     refusals: list[str] = []
     for provider in profile.all(NUMATopologyHintProvider):
         answer = provider.topology_hints(pod, row)

@@ -7,10 +7,10 @@ from typing import Final
 
 import numpy as np
 
-from koordinator.scheduler.engine.decision import RuledOut
+from koordinator.scheduler.engine.decision import RejectedNodes
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.explain.judgement import Judgement
+from koordinator.scheduler.explain.filter_results import FilterResults
 from koordinator.scheduler.explain.obstacles import Obstacle, obstacles, usable
 from koordinator.scheduler.explain.resource_advice import advise_on_resources
 
@@ -18,12 +18,14 @@ _EXAMPLES: Final = 3
 _FIT: Final = "NodeResourcesFit"
 
 
-def advise(ruled_out: Sequence[RuledOut], pod: PodInfo, view: ClusterView, judgement: Judgement | None) -> list[str]:
-    """Sentences about the plugins that have ruled nodes out, those first that alone keep the pod off some node."""
+def advise(
+    rejected: Sequence[RejectedNodes], pod: PodInfo, view: ClusterView, filter_results: FilterResults | None
+) -> list[str]:
+    """Sentences about the plugins that have rejected nodes, those first that alone keep the pod off some node."""
     sentences: list[str] = []
-    for obstacle in obstacles(ruled_out, judgement):
+    for obstacle in obstacles(rejected, filter_results):
         if obstacle.plugin == _FIT:
-            found = _on_resources(obstacle, pod, view, judgement)
+            found = _on_resources(obstacle, pod, view, filter_results)
         else:
             adviser = _ADVISERS.get(obstacle.plugin)
             found = adviser(obstacle) if adviser is not None else []
@@ -31,15 +33,17 @@ def advise(ruled_out: Sequence[RuledOut], pod: PodInfo, view: ClusterView, judge
     return sentences
 
 
-def _on_resources(obstacle: Obstacle, pod: PodInfo, view: ClusterView, judgement: Judgement | None) -> list[str]:
-    if judgement is None:
+def _on_resources(
+    obstacle: Obstacle, pod: PodInfo, view: ClusterView, filter_results: FilterResults | None
+) -> list[str]:
+    if filter_results is None:
         return advise_on_resources(obstacle.reasons, pod, view, np.array(sorted(view.columns.row_of.values())))
-    could_use = usable(judgement, _FIT)
-    too_full = could_use & judgement.against(_FIT)
+    could_use = usable(filter_results, _FIT)
+    too_full = could_use & filter_results.against(_FIT)
     if could_use.any() and not too_full.any():
         # Only nodes that the pod could not use anyway have no room.
         return []
-    return advise_on_resources(obstacle.reasons, pod, view, judgement.rows[too_full])
+    return advise_on_resources(obstacle.reasons, pod, view, filter_results.rows[too_full])
 
 
 def _effect(obstacle: Obstacle, view: ClusterView) -> str:

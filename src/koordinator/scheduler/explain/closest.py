@@ -14,7 +14,7 @@ from koordinator.scheduler.engine.framework import FEASIBLE
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import PODS
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.explain.judgement import Judgement, Objection
+from koordinator.scheduler.explain.filter_results import FilterResults, Objection
 
 _LOOKED_AT: Final = 64
 """Nodes whose every lack is weighed; those before are picked by what can be read off columns."""
@@ -35,19 +35,21 @@ class CloseNode:
         return len(self.objections), hopeless, missing
 
 
-def fitting(judgement: Judgement, columns: NodeColumns) -> list[str]:
+def fitting(filter_results: FilterResults, columns: NodeColumns) -> list[str]:
     """The nodes that nobody objects to now."""
-    free = ~(judgement.codes != FEASIBLE).any(axis=0)
-    return [columns.names[row] for row in judgement.rows[free].tolist()]
+    free = ~(filter_results.codes != FEASIBLE).any(axis=0)
+    return [columns.names[row] for row in filter_results.rows[free].tolist()]
 
 
-def closest(judgement: Judgement, view: ClusterView, count: int) -> Sequence[CloseNode]:
+def closest(filter_results: FilterResults, view: ClusterView, count: int) -> Sequence[CloseNode]:
     """Up to ``count`` nodes, the closest first; nodes that fit are left out."""
-    objecting = (judgement.codes != FEASIBLE).sum(axis=0)
-    order = np.lexsort((_missing(judgement.pod, view.columns, judgement.rows), objecting))
+    objecting = (filter_results.codes != FEASIBLE).sum(axis=0)
+    order = np.lexsort((_missing(filter_results.pod, view.columns, filter_results.rows), objecting))
     candidates = [index for index in order.tolist() if objecting[index]][:_LOOKED_AT]
     names = view.columns.names
-    found = [CloseNode(names[int(judgement.rows[index])], judgement.objections(index)) for index in candidates]
+    found = [
+        CloseNode(names[int(filter_results.rows[index])], filter_results.objections(index)) for index in candidates
+    ]
     return sorted(found, key=lambda each: (each.distance, each.node))[:count]
 
 

@@ -1,4 +1,4 @@
-"""Kinds of events as a person would name them: what a parked pod waits for."""
+"""Kinds of events as a person would name them: what an unschedulable pod waits for."""
 
 from __future__ import annotations
 

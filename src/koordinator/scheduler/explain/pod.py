@@ -14,7 +14,7 @@ from koordinator.scheduler.explain.advice import advise
 from koordinator.scheduler.explain.amounts import amount_text
 from koordinator.scheduler.explain.closest import CloseNode, closest, fitting
 from koordinator.scheduler.explain.events_in_words import event_meaning
-from koordinator.scheduler.explain.judgement import judge
+from koordinator.scheduler.explain.filter_results import filter_nodes
 from koordinator.scheduler.explain.sources import Sources
 from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
 
@@ -91,19 +91,19 @@ def _outlook(sources: Sources, entry: QueuedPod, attempts: Sequence[Attempt]) ->
     if entry.pool is Pool.GATED:
         return {"advice": [_GATED]}
     last = attempts[-1].rejection if attempts else None
-    ruled_out = last.ruled_out if last is not None else ()
+    rejected = last.rejected if last is not None else ()
     try:
         sources.tell_time()
-        judgement = judge(profile, view, entry.pod)
-        near = closest(judgement, view, _CLOSEST)
-        advice = advise(ruled_out, entry.pod, view, judgement)
+        filter_results = filter_nodes(profile, view, entry.pod)
+        near = closest(filter_results, view, _CLOSEST)
+        advice = advise(rejected, entry.pod, view, filter_results)
     except Exception as error:
         # A plugin may raise anything; the rest of the explanation stands.
         return {
-            "advice": advise(ruled_out, entry.pod, view, None),
+            "advice": advise(rejected, entry.pod, view, None),
             "notJudged": f"{type(error).__name__}: {error}",
         }
-    fits = fitting(judgement, view.columns)
+    fits = fitting(filter_results, view.columns)
     return {
         "advice": advice,
         "fittingNow": {"nodes": len(fits), "examples": fits[:_FITTING]},
@@ -132,8 +132,8 @@ def _queued(entry: QueuedPod, now: float) -> dict[str, Any]:
     if entry.pool is Pool.BACKOFF:
         document["triedAgainInSeconds"] = round(max(0.0, entry.backoff_until - now), 1)
     if entry.pool is Pool.UNSCHEDULABLE:
-        document["wakesOn"] = sorted(entry.wakes_on)
-        document["triedAgainWhen"] = [event_meaning(kind) for kind in sorted(entry.wakes_on)]
+        document["wakesOn"] = sorted(entry.events_to_register)
+        document["triedAgainWhen"] = [event_meaning(kind) for kind in sorted(entry.events_to_register)]
     return document
 
 
@@ -153,7 +153,7 @@ def _placement(placement: Placement) -> dict[str, Any]:
         "evaluatedNodes": placement.evaluated,
         "feasibleNodes": placement.feasible,
         "nodesWithTheSameScore": placement.tied,
-        "otherNodesRuledOutBy": list(placement.kept_off_by),
+        "otherNodesRuledOutBy": list(placement.rejecting_plugins),
         "topNodes": [
             {"node": scored.node, "score": scored.total, "scoreByPlugin": scored.by_plugin} for scored in placement.top
         ],
@@ -173,9 +173,9 @@ def _rejection(rejection: Rejection) -> dict[str, Any]:
                 "examples": list(entry.examples),
                 "evictingPodsMayHelp": not entry.unresolvable,
             }
-            for entry in rejection.ruled_out
+            for entry in rejection.rejected
         ],
-        "wakesOn": sorted(rejection.wakes_on),
+        "wakesOn": sorted(rejection.events_to_register),
     }
     if rejection.after.found:
         document["nominatedNode"] = rejection.after.nominated_node

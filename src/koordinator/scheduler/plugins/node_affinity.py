@@ -94,14 +94,14 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
         return PreFilterResult(state, node_names=names)
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        def verdict(node: Node | None) -> int:
+        def code(node: Node | None) -> int:
             if node is None:
                 return 0
             if state.added is not None and not state.added(node):
                 return _ENFORCED
             return 0 if state.of_pod is None or state.of_pod(node) else _OF_POD
 
-        return self._answers.ask(state.question, verdict, rows)
+        return self._answers.ask(state.question, code, rows)
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return (_REASONS[code],)
@@ -127,10 +127,10 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
     def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
         return default_normalize(raw, feasible, reverse=False)
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         return frozenset({EventKind.NODE_ADD, EventKind.NODE_LABEL})
 
-    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         if event.new is None:
             return True
         of_pod = required_predicate(pod.pod)

@@ -35,7 +35,7 @@ def select_victims(
     """Take all of ``potential`` off, then let them back one by one, protected ones and important ones first, as long as
     the pod still fits. None when it does not even fit without all of them."""
     protected, others = by_protection(sorted(potential, key=importance), budgets)
-    victims = attempt.least(row, (*protected, *others))
+    victims = attempt.reprieve(row, (*protected, *others))
     if victims is None:
         return None
     violating = {pod.uid for pod in protected}

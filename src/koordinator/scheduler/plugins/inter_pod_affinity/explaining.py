@@ -20,7 +20,7 @@ _Domain = tuple[str, int]
 
 @dataclass(slots=True, weakref_slot=True)
 class Explanation:
-    """Of the verdicts on all nodes for one pod. Nodes of a domain share what is found out about it."""
+    """Of the results for all nodes for one pod. Nodes of a domain share what is found out about it."""
 
     view: ClusterView
     topologies: Topologies
@@ -35,7 +35,7 @@ class Explanation:
     _known: dict[_Domain, list[Lack]] = field(default_factory=dict)
 
     def lacks(self, state: FilterState, row: int) -> list[Lack]:
-        """All that keeps the pod off ``row``; ``state`` is what ``row`` was judged by."""
+        """All that keeps the pod off ``row``; ``state`` is what ``row`` was evaluated by."""
         found = self._missing(state, row)
         for key in sorted(
             {own.term.topology_key for own in self.anti_affinity} | {t.topology_key for t in self.blocking}

@@ -1,4 +1,4 @@
-"""Verdicts for one class of pods: required affinity and anti-affinity, its own and that of pods on nodes."""
+"""Results for one class of pods: required affinity and anti-affinity, its own and that of pods on nodes."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ class FilterState:
             key: None if first or sums.at_row(row) > 0 else sums.occupied_values() for key, sums in self._affinity.sums
         }
 
-    def follow(self, rows: Rows) -> Rows | None:
-        """Something has changed on ``rows``; returns the rows of which the verdict may be another now."""
+    def apply_delta(self, rows: Rows) -> Rows | None:
+        """Something has changed on ``rows``; returns the rows of which the result may be another now."""
         changed, first = rows.tolist(), self._first_of_its_kind
         reached: set[int] = set()
         for tally in self._tallies:
-            if tally.follow(changed):
+            if tally.apply_delta(changed):
                 for _, sums in tally.sums:
                     reached |= sums.turned_rows()
         if first != self._first_of_its_kind:

@@ -45,7 +45,7 @@ class _Labels:
 
 
 class Matcher:
-    """``of`` gives the terms of pods on nodes that match a pod, and of those that have been promised one."""
+    """``of`` gives the terms of pods on nodes that match a pod, and of those that are nominated to one."""
 
     def __init__(
         self,
@@ -64,13 +64,13 @@ class Matcher:
         self._matches: WeakValueDictionary[frozenset[Term], Matches] = WeakValueDictionary()
 
     def of(self, pod: PodInfo, *, preferences: bool) -> Matches:
-        """Terms that match the pod now; without ``preferences`` only those that can rule out nodes."""
-        promised = len(self._nominations)
-        if not len(self._existing) and not promised:
+        """Terms that match the pod now; without ``preferences`` only those that can reject nodes."""
+        nominated = len(self._nominations)
+        if not len(self._existing) and not nominated:
             return NO_MATCHES
         labels = self._labels_of(pod, preferences)
         self._refresh(labels)
-        if promised and (coming := self._promised(pod, labels)):
+        if nominated and (coming := self._nominated(pod, labels)):
             return self._interned(labels.terms | coming)
         return labels.matches
 
@@ -113,8 +113,8 @@ class Matcher:
             labels.terms = found
             labels.matches = self._interned(found)
 
-    def _promised(self, pod: PodInfo, labels: _Labels) -> set[Term]:
-        """Blocking terms of pods that count as being on the node that they were promised."""
+    def _nominated(self, pod: PodInfo, labels: _Labels) -> set[Term]:
+        """Blocking terms of pods that count as being on the node that they are nominated to."""
         return {
             term
             for other in self._nominations.with_affinity

@@ -33,10 +33,10 @@ class ScoreState:
         self._normalized: Ints = np.zeros(0, dtype=np.int64)
         """Row -> the raw score that its present one follows from."""
 
-    def follow(self, rows: Rows) -> bool:
+    def apply_delta(self, rows: Rows) -> bool:
         """Something has changed on ``rows``; returns whether the scale or the score of some row has."""
         changed = rows.tolist()
-        if self._tally.follow(changed):
+        if self._tally.apply_delta(changed):
             return True
         known = self._normalized
         return any(row >= known.shape[0] or self.raw_of(row) != known[row] for row in changed)

@@ -56,7 +56,7 @@ class PodTerms:
 
     @property
     def required(self) -> bool:
-        """Whether they can rule out nodes."""
+        """Whether they can reject nodes."""
         return bool(self.affinity or self.anti_affinity)
 
 

@@ -75,11 +75,11 @@ class LoadColumns:
         """The filter compares aggregated usage on this node."""
         self.limits_prod: Mask = np.zeros(0, dtype=np.bool_)
         """The filter compares the load of prod pods with thresholds of their own when a prod pod comes."""
-        self._room = Remainders(self._width, np.int64, NO_LIMIT)
+        self._remaining = Remainders(self._width, np.int64, NO_LIMIT)
         self._free = Remainders(self._width, np.float64, _NOTHING, MAX_NODE_SCORE)
-        self.room: Ints = self._room.matrix
+        self.remaining: Ints = self._remaining.matrix
         """(sorts of pods, resources, rows): the most that a pod may be expected to use here."""
-        self.room_of = self._room.of
+        self.remaining_of = self._remaining.of
         """``room`` by row, sort of pods and resource."""
         self.free: Floats = self._free.matrix
         """(sorts of pods, resources, rows): a hundred times the capacity without the load that the score looks at."""
@@ -108,9 +108,9 @@ class LoadColumns:
         self.limits_prod = _grown(self.limits_prod, np.zeros(rows, dtype=np.bool_))
         self.capacity = _grown(self.capacity, np.ones((self._width, rows)))
         self.lacks = _grown(self.lacks, np.ones((self._width, rows), dtype=np.bool_))
-        self._room.grow(rows)
+        self._remaining.grow(rows)
         self._free.grow(rows)
-        self.room, self.free = self._room.matrix, self._free.matrix
+        self.remaining, self.free = self._remaining.matrix, self._free.matrix
         self.expired.extend([False] * more)
         self._aggregation_of.extend([None] * more)
         nothing = (0,) * self._width
@@ -154,17 +154,17 @@ class LoadColumns:
         metric = node.metric if node is not None else None
         loads = self.loads(row, node) if node is not None else ()
         compared = self.compared(row, prod=False), self.compared(row, prod=True)
-        room = [self._room_left(row, metric, loads, kind) for kind in dict.fromkeys(compared)]
+        remaining = [self._remaining_left(row, metric, loads, kind) for kind in dict.fromkeys(compared)]
         free = [self._free_left(row, metric, loads, kind) for kind in dict.fromkeys(self._scored)]
         # Not cut short: both have to be written.
-        news = self._room.write(row, (room[0], room[-1])), self._free.write(row, (free[0], free[-1]))
+        news = self._remaining.write(row, (remaining[0], remaining[-1])), self._free.write(row, (free[0], free[-1]))
         return any(news)
 
     def shift(self, row: int, share: Share, sign: int) -> bool:
         """The pods of the node add ``share`` more (``sign`` 1) or less (-1) to its load; returns whether anything that
         decisions read has changed. Comes to the same as ``conclude``."""
-        room = self._room.take(row, share.loads, sign)
-        return self._free.take(row, share.loads, sign) or room
+        remaining = self._remaining.take(row, share.loads, sign)
+        return self._free.take(row, share.loads, sign) or remaining
 
     def clear(self, row: int) -> None:
         """The node is gone."""
@@ -199,7 +199,7 @@ class LoadColumns:
             return PROD
         return AGGREGATED if self.aggregates[row] else USAGE
 
-    def _room_left(self, row: int, metric: Report | None, loads: Sequence[Load], kind: int) -> Left:
+    def _remaining_left(self, row: int, metric: Report | None, loads: Sequence[Load], kind: int) -> Left:
         bounds, capacity = self.limits_of[row][kind], self.limits_of[row][CAPACITY]
         if metric is None or not any(bounds):
             return Left([NO_LIMIT] * self._width, None)

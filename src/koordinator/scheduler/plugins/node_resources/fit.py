@@ -9,18 +9,18 @@ from typing import Any, ClassVar, Final
 import numpy as np
 
 from koordinator.api.node import Node
+from koordinator.scheduler.engine.batch.kernel import BatchKernel
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows, at
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import FilterPlugin, PreFilterPlugin, PreFilterResult, Reason, ScorePlugin
-from koordinator.scheduler.engine.joint import Joint
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import PODS
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.amounts import amount_text
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.node_resources.allocation import Allocation, AllocationScorer
-from koordinator.scheduler.plugins.node_resources.joint_allocation import JointAllocation
-from koordinator.scheduler.plugins.node_resources.joint_fit import JointFit
+from koordinator.scheduler.plugins.node_resources.batch_allocation import BatchAllocation
+from koordinator.scheduler.plugins.node_resources.batch_fit import BatchFit
 from koordinator.scheduler.plugins.node_resources.strategies import scorer_for, scorer_of_one_for
 from koordinator.scheduler.plugins.resources_key import resources_key
 
@@ -98,8 +98,8 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
                     code |= _UNRESOLVABLE
         return code
 
-    def joint_filter(self) -> Joint:
-        return JointFit(self.view.columns, lambda wanted: (wanted.columns, wanted.of_each_row[:, 0]), self.filter_one)
+    def batch_filter(self) -> BatchKernel:
+        return BatchFit(self.view.columns, lambda wanted: (wanted.columns, wanted.of_each_row[:, 0]), self.filter_one)
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         unresolvable = bool(code & _UNRESOLVABLE)
@@ -130,15 +130,15 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
         return self._scorer.score_one(state, row)
 
-    def joint_score(self) -> Joint:
-        return JointAllocation(self._scorer)
+    def batch_score(self) -> BatchKernel:
+        return BatchAllocation(self._scorer)
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         return frozenset(
             {EventKind.NODE_ADD, EventKind.NODE_ALLOCATABLE, EventKind.POD_DELETE, EventKind.POD_SCALE_DOWN}
         )
 
-    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """Whether the node that the event is about has enough of everything now."""
         about = event.new if event.new is not None else event.old
         name = about.metadata.name if isinstance(about, Node) else about.pod.spec.node_name if about is not None else ""

@@ -38,7 +38,7 @@ class SoftSpread:
         self._needs_all_keys = needs_all_keys
         self._cells = _NO_CELLS
 
-    def follow(self, rows: Rows) -> bool:
+    def apply_delta(self, rows: Rows) -> bool:
         """Bring ``rows`` up to date; returns whether scores may have changed."""
         if not self._spread.built:
             return True
@@ -46,12 +46,12 @@ class SoftSpread:
             self._build()
             return True
         of_node = self._columns.touched_in(Aspect.NODE, rows, self._version)
-        followed = self._spread.follow(rows.tolist(), rows[of_node].tolist())
+        delta = self._spread.apply_delta(rows.tolist(), rows[of_node].tolist())
         self._version = self._columns.version
         if self._cells.of_row.shape[0] < self._spread.keyed.shape[0]:
             self._cells.widen(self._spread.keyed.shape[0])
-        changed = any(followed.domains)
-        for row in sorted(followed.rows):
+        changed = any(delta.domains)
+        for row in sorted(delta.rows):
             changed |= self._cells.place(row, self._signature(row))
         return changed
 
@@ -93,12 +93,12 @@ class SoftSpread:
 
     def _scores_of_cells(self, rows: Ints) -> Ints:
         """``rows``: how many feasible ones there are, by cell."""
-        judged = rows > 0
-        judged[APART] = False
-        if not judged.any():
+        evaluated = rows > 0
+        evaluated[APART] = False
+        if not evaluated.any():
             return np.zeros(rows.shape[0], dtype=np.int64)
-        raw = _rounded(self._crowding(rows, judged))
-        among = raw[judged]
+        raw = _rounded(self._crowding(rows, evaluated))
+        among = raw[evaluated]
         lowest, highest = int(among.min()), int(among.max())
         if highest == 0:
             scores = np.full(rows.shape[0], MAX_NODE_SCORE, dtype=np.int64)
@@ -107,7 +107,7 @@ class SoftSpread:
         scores[APART] = 0
         return scores
 
-    def _crowding(self, rows: Ints, judged: Mask) -> _Floats:
+    def _crowding(self, rows: Ints, evaluated: Mask) -> _Floats:
         """How many matching pods there are around the rows of each cell, weighted by topology; ``maxSkew`` waters
         differences down."""
         total: _Floats = np.zeros(rows.shape[0])
@@ -117,7 +117,7 @@ class SoftSpread:
                 domains, pods = int(rows.sum()) - int(rows[APART]), values
             else:
                 number = np.maximum(values, NAMELESS)
-                domains = int(np.count_nonzero(np.bincount(number[judged])))
+                domains = int(np.count_nonzero(np.bincount(number[evaluated])))
                 pods = self._spread.counts[index].pods[number]
             crowding = pods * _weight(domains) + float(constraint.max_skew - 1)
             if not self._needs_all_keys:

@@ -1,6 +1,7 @@
 """How the pods that a pod's constraints are about are spread at present, kept current row by row.
 
-Built at the first question rather than when it is made: a class of pods may be planned some events before it is judged.
+Built at the first question rather than when it is made: a class of pods may be planned some events before it is
+evaluated.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class _Part:
 
 
 @dataclass(slots=True)
-class Followed:
+class AppliedDelta:
     """What has changed."""
 
     domains: list[set[int]]
@@ -118,24 +119,24 @@ class Spread:
         ]
 
     def is_much(self, rows: int) -> bool:
-        """Whether ``build`` is better than to ``follow`` so many rows."""
+        """Whether ``build`` is better than to ``apply_delta`` so many rows."""
         return rows > 1 and rows * _MANY_ROWS > self._view.columns.size
 
-    def follow(self, rows: list[int], of_node: list[int]) -> Followed:
+    def apply_delta(self, rows: list[int], of_node: list[int]) -> AppliedDelta:
         """Look at ``rows`` again; those ``of_node`` among them may have another node, or none."""
         capacity = self._view.columns.alive.shape[0]
         if capacity > self.keyed.shape[0]:
             self._widen(capacity)
-        followed = Followed([set() for _ in self._parts], set(of_node))
+        delta = AppliedDelta([set() for _ in self._parts], set(of_node))
         for index, matching in enumerate(self._matching):
             for row, before, now in matching.count(rows):
-                followed.rows.add(row)
-                for part, counts, numbers in zip(self._parts, self.counts, followed.domains, strict=True):
+                delta.rows.add(row)
+                for part, counts, numbers in zip(self._parts, self.counts, delta.domains, strict=True):
                     if part.matching == index and (number := counts.add(row, now - before)) is not None:
                         numbers.add(number)
         for row in of_node:
-            self._place(row, followed.domains)
-        return followed
+            self._place(row, delta.domains)
+        return delta
 
     def _place(self, row: int, touched: list[set[int]]) -> None:
         """The node of ``row`` is another, or gone."""

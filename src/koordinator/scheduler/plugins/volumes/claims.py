@@ -98,7 +98,7 @@ def mode_not_set(storage_class: StorageClass) -> str:
 
 
 def key_of(index: VolumeIndex, claims: PodClaims | str) -> Hashable:
-    """Equal for claims that every node is judged by in the same way, now. Raises PluginError."""
+    """Equal for claims that every node is evaluated by in the same way, now. Raises PluginError."""
     if isinstance(claims, str):
         return claims
     bound = tuple([bound_key(volume) if volume is not None else None for volume in claims.bound])

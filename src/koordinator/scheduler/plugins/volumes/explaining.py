@@ -71,7 +71,7 @@ def _not_made(index: VolumeIndex, claim: PersistentVolumeClaim, row: int, node: 
         storage_class = index.storage_class(name)
         where = _places(storage_class.allowed_topologies) if storage_class is not None else ""
         yield Lack(f"{_named(claim)}: volumes of class {name} are made only where {where}")
-    elif provisioning.room is not None and not provisioning.room.ask(here)[0]:
+    elif provisioning.capacity is not None and not provisioning.capacity.ask(here)[0]:
         largest = largest_volume(index, name, node)
         text = f"{_named(claim)} needs {amount_text(STORAGE, size)} of class {name}, the largest volume that there is "
         yield Lack(f"{text}room for here has {amount_text(STORAGE, largest)}", (size - largest) / max(size, 1))

@@ -20,7 +20,7 @@ from koordinator.scheduler.plugins.volumes.provisioning import Provisioning
 
 WRONG_NODE: Final = 1
 NOTHING_TO_BIND: Final = 2
-NO_ROOM: Final = 4
+NO_CAPACITY: Final = 4
 VOLUME_MISSING: Final = 8
 """Codes are sums of these."""
 Binding = tuple[PersistentVolume, PersistentVolumeClaim]
@@ -152,9 +152,9 @@ class Finder:
                 break
             if provisioning.allowed is not None:
                 codes[undecided[~provisioning.allowed.ask(rows[undecided])]] = NOTHING_TO_BIND
-            if provisioning.room is not None:
+            if provisioning.capacity is not None:
                 undecided = np.flatnonzero(codes == 0)
-                codes[undecided[~provisioning.room.ask(rows[undecided])]] = NO_ROOM
+                codes[undecided[~provisioning.capacity.ask(rows[undecided])]] = NO_CAPACITY
         return codes
 
 

@@ -1,6 +1,6 @@
 """What the four volume plugins of all profiles share: claims and volumes as assumed, and what depends on their changes.
 
-It is told of events in their place, once for all of them.
+It is notified of events in their place, once for all of them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from koordinator.api.volume import (
     StorageClass,
 )
 from koordinator.scheduler.engine.columns import Aspect, NamedAspect
-from koordinator.scheduler.engine.framework import Observer
+from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.volumes.assumptions import Assumptions
@@ -47,11 +47,11 @@ CSI_NODE: Final = NamedAspect.of_objects(CSI_NODES)
 _NO_CAPACITIES: Final[Mapping[str, CSIStorageCapacity]] = {}
 
 
-class VolumeIndex(Observer):
-    """One for a view. ``changes`` grows with everything that may change what a pod with volumes is judged by, rows
+class VolumeIndex(EventHandler):
+    """One for a view. ``changes`` grows with everything that may change what a pod with volumes is evaluated by, rows
     apart: a row on which something changed is touched."""
 
-    follows_status: ClassVar[bool] = False
+    handles_status_updates: ClassVar[bool] = False
 
     def __init__(self, view: ClusterView) -> None:
         self.view = view
@@ -207,7 +207,8 @@ class VolumeIndex(Observer):
             self._class_versions[new.storage_class_name] += 1
 
     def _list_again(self, name: str) -> None:
-        """The volume, as assumed, has changed: whoever may have it now, or may not any more, shall be judged anew."""
+        """The volume, as assumed, has changed: whoever may have it now, or may not any more, shall be evaluated
+        anew."""
         before, now = self.lists.known(name), self.volumes.get(name)
         self.changes += 1
         if now is not None:
@@ -216,9 +217,9 @@ class VolumeIndex(Observer):
             self.lists.remove(name)
         for volume in (before, now):
             if volume is not None and is_free(volume):
-                self._tell_seekers(volume)
+                self._notify_seekers(volume)
 
-    def _tell_seekers(self, volume: PersistentVolume) -> None:
+    def _notify_seekers(self, volume: PersistentVolume) -> None:
         hosts = hosts_of_volume(volume)
         if hosts is None:
             self._free_versions[class_of_volume(volume)] += 1

@@ -75,21 +75,21 @@ class NodeVolumeLimits(VolumePlugin):
         new: _NewVolumes = state
         if new.missing:
             return np.full(rows.shape[0], _NO_CLAIM, dtype=np.int64)
-        return np.array([self._judge(new, row) for row in rows.tolist()], dtype=np.int64)
+        return np.array([self._evaluate(new, row) for row in rows.tolist()], dtype=np.int64)
 
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
         new: _NewVolumes = state
-        return _NO_CLAIM if new.missing else self._judge(new, row)
+        return _NO_CLAIM if new.missing else self._evaluate(new, row)
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return (_EXCEEDED if code == _TOO_MANY else Reason(state.missing, unresolvable=True),)
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         of_nodes = {f"{CSI_NODES.name}/Add", f"{CSI_NODES.name}/Update"}
         others = {f"{PERSISTENT_VOLUME_CLAIMS.name}/Add", f"{VOLUME_ATTACHMENTS.name}/Delete", EventKind.POD_DELETE}
         return frozenset(of_nodes | others)
 
-    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         volumes = volumes_of(pod)
         if volumes is None:
             return True
@@ -116,7 +116,7 @@ class NodeVolumeLimits(VolumePlugin):
             for driver, count in self._beyond(state, row).items()
         ]
 
-    def _judge(self, new: _NewVolumes, row: int) -> int:
+    def _evaluate(self, new: _NewVolumes, row: int) -> int:
         return _TOO_MANY if row in self.index.csi_limits and self._beyond(new, row) else 0
 
     def _beyond(self, new: _NewVolumes, row: int) -> dict[str, int]:

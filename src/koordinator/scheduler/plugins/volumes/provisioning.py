@@ -31,11 +31,11 @@ class Provisioning:
         """Whether volumes of the class are made on demand at all."""
         self.allowed: NodeTest | None = None
         """The topologies of the class; None when it allows all."""
-        self.room: NodeTest | None = None
+        self.capacity: NodeTest | None = None
         """Enough capacity; None when nobody counts it."""
         if storage_class is not None and self.possible:
             self.allowed = _allowed(index, storage_class)
-            self.room = _room(index, storage_class, claim)
+            self.capacity = _capacity(index, storage_class, claim)
 
 
 def _allowed(index: VolumeIndex, storage_class: StorageClass) -> NodeTest | None:
@@ -60,7 +60,7 @@ def _topology_predicate(terms: Iterable[TopologySelectorTerm]) -> NodePredicate:
     return passes
 
 
-def _room(index: VolumeIndex, storage_class: StorageClass, claim: PersistentVolumeClaim) -> NodeTest | None:
+def _capacity(index: VolumeIndex, storage_class: StorageClass, claim: PersistentVolumeClaim) -> NodeTest | None:
     driver = index.driver(storage_class.provisioner)
     requested = claim.spec.resources.requests.get(STORAGE)
     if requested is None or driver is None or not driver.spec.storage_capacity:

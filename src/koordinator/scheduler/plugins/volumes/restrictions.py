@@ -80,10 +80,10 @@ class VolumeRestrictions(VolumePlugin):
         restrictions: _Restrictions = state
         return [*disk_lacks(self.index, volumes, row), *sharing_lacks(self.index, volumes, restrictions.in_use)]
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         return frozenset({EventKind.POD_DELETE, EventKind.NODE_ADD, f"{PERSISTENT_VOLUME_CLAIMS.name}/Add"})
 
-    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         volumes = volumes_of(pod)
         if volumes is None:
             return True

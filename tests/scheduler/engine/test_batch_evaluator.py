@@ -17,16 +17,16 @@ from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
 from koordinator.base.metrics import Metrics
 from koordinator.scheduler.cycle.plugin_times import PluginTimes
+from koordinator.scheduler.engine.batch.evaluator import BatchEvaluator
+from koordinator.scheduler.engine.batch.kernel import BatchKernel
+from koordinator.scheduler.engine.cached_results import CachedFilterResults, SharedResults
 from koordinator.scheduler.engine.columns import Ints, Rows
 from koordinator.scheduler.engine.evaluation import Evaluation
-from koordinator.scheduler.engine.findings import FilterFindings, SharedFindings
-from koordinator.scheduler.engine.joint import Joint
-from koordinator.scheduler.engine.panel import Panel
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.plugins.node_resources.fit import NodeResourcesFit
 from tests.scheduler.plugins.clusters import NOW, World
-from tests.scheduler.plugins.test_following import LOAD, failures, make_profile, tick, verdicts
+from tests.scheduler.plugins.test_following import LOAD, failures, filter_results, make_profile, tick
 
 NODES = [f"n{number}" for number in range(12)]
 UPDATED = NOW.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -80,7 +80,7 @@ def report(name: str, cpu: int) -> NodeMetric:
 
 
 class Bench:
-    """A cluster, and evaluations that follow it on a panel."""
+    """A cluster, and evaluations that follow it on a batch evaluator."""
 
     def __init__(self, *, far: int, old: int = 64, classes: int = 256) -> None:
         self.world = World({"LoadAwareScheduling": LOAD})
@@ -88,21 +88,21 @@ class Bench:
             self.world.set_node(node(name, zone="ab"[index % 2]))
         self.profile = make_profile(self.world)
         tick(self.world, NOW)
-        columns, shared = self.world.view.columns, SharedFindings()
-        self.panel = Panel(columns, self.profile.score_type, far=far, old=old, classes=classes)
+        columns, shared = self.world.view.columns, SharedResults()
+        self.batch = BatchEvaluator(columns, self.profile.score_type, far=far, old=old, classes=classes)
         self.following = [
-            Evaluation(self.profile, columns, self.world.info(each), shared=shared, panel=self.panel)
+            Evaluation(self.profile, columns, self.world.info(each), shared=shared, batch=self.batch)
             for each in WAITING
         ]
 
     def check(self, number: int) -> None:
-        """What the class is told is what it would be told anew."""
+        """What the class is told is what it would be notified again."""
         evaluation = self.following[number]
         anew = Evaluation(self.profile, self.world.view.columns, self.world.info(WAITING[number]))
-        assert verdicts(evaluation, self.world) == verdicts(anew, self.world)
+        assert filter_results(evaluation, self.world) == filter_results(anew, self.world)
         assert failures(evaluation, self.world) == failures(anew, self.world)
         assert list(evaluation.best()) == list(anew.best())
-        assert evaluation.first_to_rule_out() == anew.first_to_rule_out()
+        assert evaluation.first_rejecting_plugins() == anew.first_rejecting_plugins()
         assert evaluation.feasible_count == anew.feasible_count
 
 
@@ -173,18 +173,18 @@ def test_a_class_that_was_left_behind_sees_which_nodes_have_filled_up() -> None:
     bench.check(2)
 
 
-def test_members_are_judged_together() -> None:
+def test_members_are_evaluated_together() -> None:
     bench = Bench(far=0)
     for name in NODES[:3]:
         fill(bench, name)
         for number in range(6):
             bench.check(number)
     assert all(evaluation.number is not None for evaluation in bench.following[:6])
-    version = bench.panel.version
+    version = bench.batch.version
     for name in NODES[3:5]:
         fill(bench, name)
     bench.following[0].refresh()
-    assert bench.panel.version == bench.world.view.columns.version > version
+    assert bench.batch.version == bench.world.view.columns.version > version
 
 
 def test_a_class_that_is_asked_all_the_time_follows_by_itself() -> None:
@@ -195,30 +195,30 @@ def test_a_class_that_is_asked_all_the_time_follows_by_itself() -> None:
         fill(bench, name)
     for number in (0, 2):
         bench.check(number)
-    begun, columns = bench.panel.version, bench.world.view.columns
+    begun, columns = bench.batch.version, bench.world.view.columns
     behind = []
     for name in NODES[3:]:
         fill(bench, name)
         bench.check(0)
-        behind.append(columns.version - bench.panel.version)
+        behind.append(columns.version - bench.batch.version)
         assert bench.following[0].number is not None
-    assert max(behind) == 5, "judged for nobody but who follows anyway"
-    assert bench.panel.version > begun, "it would soon have to start anew"
+    assert max(behind) == 5, "evaluated for nobody but who follows anyway"
+    assert bench.batch.version > begun, "it would soon have to start anew"
     bench.check(2)
 
 
-class Broken(Joint):
+class Broken(BatchKernel):
     def put(self, place: int, pod: PodInfo, state: Any) -> None:
         return
 
-    def judge(self, rows: Rows) -> Ints:
+    def evaluate(self, rows: Rows) -> Ints:
         raise ValueError("broken")
 
 
 def test_after_an_error_each_follows_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(far=0)
     with monkeypatch.context() as patched:
-        patched.setattr(NodeResourcesFit, "joint_filter", lambda self: Broken())
+        patched.setattr(NodeResourcesFit, "batch_filter", lambda self: Broken())
         for name in NODES[:2]:
             fill(bench, name)
             for number in (0, 1, 4):
@@ -231,24 +231,26 @@ def test_after_an_error_each_follows_by_itself(monkeypatch: pytest.MonkeyPatch) 
         bench.check(number)
 
 
-def test_what_is_judged_together_is_measured_too() -> None:
+def test_what_is_evaluated_together_is_measured_too() -> None:
     bench, metrics, ticks = Bench(far=0), Metrics(), itertools.count()
     times = PluginTimes("koord-scheduler", SchedulerMetrics(metrics), lambda: float(next(ticks)))
     for name in NODES[:2]:
         fill(bench, name)
         bench.following[0].refresh()
-    (judging,) = (
-        each.together for each in bench.following[0].moving if each.origin == (FilterFindings, "NodeResourcesFit")
+    (evaluating,) = (
+        each.in_batch
+        for each in bench.following[0].pod_dependent
+        if each.origin == (CachedFilterResults, "NodeResourcesFit")
     )
-    assert judging is not None
-    before = judging.judge
+    assert evaluating is not None
+    before = evaluating.evaluate
     for _ in range(9):
         times.refresh(bench.following[0])
     fill(bench, NODES[2])
     times.refresh(bench.following[0])
     labels = {"plugin": "NodeResourcesFit", "extension_point": "Filter", "status": "Success"}
     assert metrics.registry.get_sample_value("scheduler_plugin_execution_duration_seconds_sum", labels) == 1
-    assert judging.judge == before
+    assert evaluating.evaluate == before
 
 
 @pytest.mark.parametrize("far", [0, 10])

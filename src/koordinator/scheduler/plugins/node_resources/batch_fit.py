@@ -7,15 +7,15 @@ from typing import Any, Final
 
 import numpy as np
 
+from koordinator.scheduler.engine.batch.kernel import BatchKernel
 from koordinator.scheduler.engine.columns import Ints, NodeColumns, Rows
-from koordinator.scheduler.engine.joint import Joint
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 _NOT_WANTED: Final = int(np.iinfo(np.int64).min)
 """Never missing, even where a node is overcommitted."""
 
 
-class JointFit(Joint):
+class BatchFit(BatchKernel):
     """Enough or not is found out for all kinds together, what is missing for each by itself: mostly nothing is."""
 
     def __init__(
@@ -33,23 +33,23 @@ class JointFit(Joint):
         self._wanted: Ints = np.zeros((0, 0), dtype=np.int64)
         """(resources, kinds), with room for more."""
 
-    def put(self, place: int, pod: PodInfo, state: Any) -> None:
+    def put(self, slot: int, pod: PodInfo, state: Any) -> None:
         self._kinds.append((pod, state))
-        width, room = self._wanted.shape
-        if len(self._columns.resources) > width or place >= room:
-            larger = np.full((len(self._columns.resources), max(2 * place, 16)), _NOT_WANTED)
-            larger[:width, :room] = self._wanted
+        width, capacity = self._wanted.shape
+        if len(self._columns.resources) > width or slot >= capacity:
+            larger = np.full((len(self._columns.resources), max(2 * slot, 16)), _NOT_WANTED)
+            larger[:width, :capacity] = self._wanted
             self._wanted = larger
         resources, amounts = self._wanted_of(state)
-        self._wanted[resources, place] = amounts
+        self._wanted[resources, slot] = amounts
 
-    def judge(self, rows: Rows) -> Ints:
+    def evaluate(self, rows: Rows) -> Ints:
         wanted = self._wanted[:, : len(self._kinds)]
         codes = np.zeros((rows.shape[0], len(self._kinds)), dtype=np.int64)
         free = self._columns.amounts(rows).free[: wanted.shape[0]]
         # There are more kinds than rows, and numpy is quick along the last axis.
         short = free[:, :, np.newaxis] < wanted[:, np.newaxis, :]
         if np.count_nonzero(short):
-            for index, place in np.argwhere(short.any(axis=0)).tolist():
-                codes[index, place] = self._code(*self._kinds[place], int(rows[index]))
+            for index, slot in np.argwhere(short.any(axis=0)).tolist():
+                codes[index, slot] = self._code(*self._kinds[slot], int(rows[index]))
         return codes

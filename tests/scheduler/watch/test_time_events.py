@@ -11,14 +11,14 @@ import pytest
 from koordinator.base.clock import ManualClock
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.events import ClusterEvent
-from koordinator.scheduler.engine.framework import Observer, Plugin
+from koordinator.scheduler.engine.framework import EventHandler, Plugin
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugin_errors import PluginErrors
-from koordinator.scheduler.watch.queueing_hints import PassingTime
+from koordinator.scheduler.watch.queueing_hints import TimeEvents
 
 
-class Ticking(Observer, Plugin):
+class Ticking(EventHandler, Plugin):
     """Has something to tell at ``at``."""
 
     name = "Ticking"
@@ -27,10 +27,10 @@ class Ticking(Observer, Plugin):
         super().__init__(None, view)
         self.at = at
 
-    def wakes_at(self) -> float | None:
+    def next_time_event(self) -> float | None:
         return self.at
 
-    def passed_by_time(self, now: datetime) -> Sequence[ClusterEvent]:
+    def time_events(self, now: datetime) -> Sequence[ClusterEvent]:
         self.at = None
         return [ClusterEvent("Tick")]
 
@@ -38,11 +38,11 @@ class Ticking(Observer, Plugin):
 class Broken(Ticking):
     name = "Broken"
 
-    def wakes_at(self) -> float | None:
+    def next_time_event(self) -> float | None:
         raise ZeroDivisionError
 
 
-class Silent(Observer, Plugin):
+class Silent(EventHandler, Plugin):
     name = "Silent"
 
 
@@ -55,15 +55,15 @@ class Story:
         at = self.clock.now().timestamp() + after if after is not None else None
         plugins: list[Plugin] = [*(kind(view, at) for kind in kinds), Silent(None, view)]
         profile = Profile("koord-scheduler", {plugin.name: plugin for plugin in plugins}, PluginOrder())
-        self.told: list[str] = []
+        self.notified: list[str] = []
         self.failures: list[tuple[str, str]] = []
         errors = PluginErrors(self.clock.monotonic, lambda plugin, point: self.failures.append((plugin, point)))
-        self.passing = PassingTime([profile], self.clock, lambda event: self.told.append(event.kind), errors)
+        self.passing = TimeEvents([profile], self.clock, lambda event: self.notified.append(event.kind), errors)
 
     def announce_after(self, seconds: float) -> list[str]:
         asyncio.run(self.clock.advance(seconds))
         self.passing.announce()
-        return self.told
+        return self.notified
 
 
 def test_nothing_is_told_before_its_time() -> None:
@@ -85,4 +85,4 @@ def test_a_plugin_that_fails_keeps_no_other_from_telling() -> None:
     story = Story(Broken, Ticking)
     assert story.announce_after(5) == ["Tick"]
     assert story.passing.next_deadline() is None
-    assert story.failures == [("Broken", "wakes_at")] * 2
+    assert story.failures == [("Broken", "next_time_event")] * 2

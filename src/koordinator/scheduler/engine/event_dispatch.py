@@ -1,6 +1,7 @@
-"""The plugins that keep columns of their own, told of every event; one that fails keeps nobody else from noting it.
+"""The plugins that keep columns of their own, notified of every event; one that fails keeps nobody else from noting it.
 
-What an observer failed to take note of is remembered, so that it can be brought to the truth later (see ``resync``).
+What an event handler failed to take note of is remembered, so that it can be brought to the truth later (see
+``resync``).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from koordinator.scheduler.engine.framework import Observer, Plugin
+from koordinator.scheduler.engine.framework import EventHandler, Plugin
 
 OnError = Callable[[str, str, Exception], None]
 """(plugin, method, error)."""
@@ -20,7 +21,7 @@ _POINTS: Final = ("on_node", "on_node_removed", "on_pod_assigned", "on_pod_remov
 
 @dataclass(slots=True)
 class Missed:
-    """A call of ``point`` that an observer failed in, the last one about its subject."""
+    """A call of ``point`` that an event handler failed in, the last one about its subject."""
 
     point: str
     arguments: tuple[object, ...]
@@ -29,7 +30,7 @@ class Missed:
 
 
 class Stale:
-    """What one observer has missed, by subject: a row, a pod on it, an object."""
+    """What one event handler has missed, by subject: a row, a pod on it, an object."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -39,64 +40,64 @@ class Stale:
         subject = _subject(point, arguments)
         known = self.missed.get(subject)
         if known is not None and point == "on_object":
-            # Of what was told before, the observer knows what was there before the first event that it missed.
+            # Of the earlier events, the event handler knows what was there before the first event that it missed.
             arguments = (*arguments[:2], known.arguments[2], arguments[3])
         self.missed[subject] = Missed(point, arguments, known.tries if known is not None else 0)
 
 
-class Observers:
+class EventDispatcher:
     """Only methods that a plugin has of its own are called. Without ``on_error``, errors are the caller's."""
 
     def __init__(self, on_error: OnError | None = None) -> None:
         self._on_error = on_error
-        self._told: set[Observer] = set()
-        self._listeners: dict[str, list[tuple[str, Observer, Callable[..., None]]]] = {
+        self._notified: set[EventHandler] = set()
+        self._listeners: dict[str, list[tuple[str, EventHandler, Callable[..., None]]]] = {
             point: [] for point in (*_POINTS, STATUS)
         }
-        self.stale: dict[Observer, Stale] = {}
+        self.stale: dict[EventHandler, Stale] = {}
         """Those that have missed something."""
 
-    def add(self, observers: Iterable[Observer]) -> None:
-        for observer in (each.told for each in observers):
-            if observer in self._told:
+    def add(self, event_handlers: Iterable[EventHandler]) -> None:
+        for handler in (each.event_handler for each in event_handlers):
+            if handler in self._notified:
                 continue
-            self._told.add(observer)
-            name = _name_of(observer)
+            self._notified.add(handler)
+            name = _name_of(handler)
             for point in _POINTS:
-                if getattr(type(observer), point) is not getattr(Observer, point):
-                    self._listeners[point].append((name, observer, getattr(observer, point)))
-            if observer.follows_status and type(observer).on_pod_assigned is not Observer.on_pod_assigned:
-                self._listeners[STATUS].append((name, observer, observer.on_pod_assigned))
+                if getattr(type(handler), point) is not getattr(EventHandler, point):
+                    self._listeners[point].append((name, handler, getattr(handler, point)))
+            if handler.handles_status_updates and type(handler).on_pod_assigned is not EventHandler.on_pod_assigned:
+                self._listeners[STATUS].append((name, handler, handler.on_pod_assigned))
 
-    def tell(self, point: str, *arguments: object) -> None:
+    def notify(self, point: str, *arguments: object) -> None:
         """Call the method ``point`` of all who have it."""
-        for name, observer, listener in self._listeners[point]:
+        for name, handler, listener in self._listeners[point]:
             try:
                 listener(*arguments)
             except Exception as error:
-                self._missed(name, observer, listener.__name__, arguments, error)
+                self._missed(name, handler, listener.__name__, arguments, error)
 
-    def tell_one(self, observer: Observer, point: str, *arguments: object) -> Any:
-        """Call the method ``point`` of ``observer``; returns what it returns, None if it fails."""
+    def notify_one(self, handler: EventHandler, point: str, *arguments: object) -> Any:
+        """Call the method ``point`` of ``handler``; returns what it returns, None if it fails."""
         try:
-            return getattr(observer, point)(*arguments)
+            return getattr(handler, point)(*arguments)
         except Exception as error:
-            self._missed(_name_of(observer), observer, point, arguments, error)
+            self._missed(_name_of(handler), handler, point, arguments, error)
 
     def _missed(
-        self, name: str, observer: Observer, point: str, arguments: tuple[object, ...], error: Exception
+        self, name: str, handler: EventHandler, point: str, arguments: tuple[object, ...], error: Exception
     ) -> None:
         if self._on_error is None:
             raise error
-        stale = self.stale.get(observer)
+        stale = self.stale.get(handler)
         if stale is None:
-            stale = self.stale[observer] = Stale(name)
+            stale = self.stale[handler] = Stale(name)
         stale.add(point, arguments)
         self._on_error(name, point, error)
 
 
-def _name_of(observer: Observer) -> str:
-    return observer.name if isinstance(observer, Plugin) else type(observer).__name__
+def _name_of(handler: EventHandler) -> str:
+    return handler.name if isinstance(handler, Plugin) else type(handler).__name__
 
 
 def _subject(point: str, arguments: tuple[object, ...]) -> Hashable:

@@ -1,16 +1,17 @@
-"""What one plugin says of all rows, for pods that are alike to it.
+"""The filter results or the scores of one plugin for all nodes, cached for pods that are alike to it.
 
 Classes of pods often differ in a single respect: one keeps to a zone, another does not, and both request the same. So
-what a plugin found out is kept apart from the classes, and shared by all classes of pods for which the plugin's keys
-are equal. It follows the columns by itself, whenever a class asks. Only what depends on more than the pod and the row
-(a plugin that looks across nodes, a class that looks at some nodes only) belongs to one class, which then says what to
-judge and when.
+the results of a plugin are cached apart from the classes, and shared by all classes of pods for which the plugin's
+keys are equal. The cache refreshes itself from the dirty nodes whenever a class asks. Only what depends on more than
+the pod and the row (a plugin that looks across nodes, a class that looks at some nodes only) belongs to one class,
+which then says what to evaluate and when.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Hashable, MutableMapping
+from collections.abc import Callable, Collection, Hashable, MutableMapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakValueDictionary
@@ -18,8 +19,10 @@ from weakref import WeakValueDictionary
 import numpy as np
 from numpy.typing import NDArray
 
+from koordinator.scheduler.engine.batch.kernel import BatchKernel
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.framework import (
+    FEASIBLE,
     MAX_NODE_SCORE,
     FilterPlugin,
     Plugin,
@@ -28,7 +31,6 @@ from koordinator.scheduler.engine.framework import (
     ScoreType,
     is_built_in,
 )
-from koordinator.scheduler.engine.joint import Joint
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 FEW_CHANGES: Final = 24
@@ -44,41 +46,41 @@ def _aspects_of(reads: int) -> tuple[int, ...]:
     return tuple(aspect for aspect in range(reads.bit_length()) if reads >> aspect & 1)
 
 
-class Carrier(Protocol):
-    """Who brings findings up to date together with others."""
+class BatchRefresher(Protocol):
+    """Refreshes cached results together with others."""
 
     version: int
     """What it carries is current for at least this version of the columns."""
 
-    def keep_up(self) -> None:
+    def refresh(self) -> None:
         """Go on to the present version if that is far."""
 
 
-class Together(Protocol):
-    """What findings of one origin are brought up to date with."""
+class BatchHandle(Protocol):
+    """What cached results of one origin are refreshed with."""
 
-    judge: Callable[[Rows], Ints]
-    """See Joint.judge."""
+    evaluate: Callable[[Rows], Ints]
+    """See BatchKernel.evaluate."""
 
 
-class Findings(ABC):
+class CachedResults(ABC):
     """``values`` has one number a row. Those of freed rows mean nothing."""
 
-    def __init__(self, columns: NodeColumns, pod: PodInfo, state: Any, reads: int, *, follows: bool) -> None:
+    def __init__(self, columns: NodeColumns, pod: PodInfo, state: Any, reads: int, *, is_cross_node: bool) -> None:
         self._columns = columns
         self.pod = pod
         self.state = state
         self.reads = reads
         """Bit mask of the aspects on which a row's value depends."""
         self._aspects = _aspects_of(reads)
-        self.follows = follows
+        self.is_cross_node = is_cross_node
         """It depends on other rows as well."""
-        self.is_shared = not follows
-        """Whether ``refresh`` is all that has to be called. Otherwise ``judge`` is, by the class that has it."""
-        self.moves = bool(reads & ~columns.static_aspects)
+        self.is_shared = not is_cross_node
+        """Whether ``refresh`` is all that has to be called. Otherwise ``evaluate`` is, by the class that has it."""
+        self.is_pod_dependent = bool(reads & ~columns.static_aspects)
         """Whether values change as pods come and go, and not with the nodes alone."""
-        self.carrier: Carrier | None = None
-        self.together: Together | None = None
+        self.refresher: BatchRefresher | None = None
+        self.in_batch: BatchHandle | None = None
         """Where there is a carrier."""
         self._few = 1
         """So many rows are done faster one by one than as arrays."""
@@ -93,27 +95,27 @@ class Findings(ABC):
         columns = self._columns
         if self.version == columns.version:
             return
-        if self.carrier is not None:
-            self.carrier.keep_up()
+        if self.refresher is not None:
+            self.refresher.refresh()
             self.adopt()
         version = self.version
         if version == columns.version:
             return
         if version < 0:
-            self.judge(columns.alive_rows)
+            self.evaluate(columns.alive_rows)
         elif columns.has_changed(self._aspects, version):
             changed = columns.changes_since(version, FEW_CHANGES)
             if changed is not None:
                 rows = [row for row, aspects in changed.items() if aspects & self.reads and columns.alive[row]]
-                self.judge(np.array(sorted(rows), dtype=np.intp))
+                self.evaluate(np.array(sorted(rows), dtype=np.intp))
             else:
-                self.judge(self._touched())
+                self.evaluate(self._touched())
         self.version = columns.version
 
     def adopt(self) -> None:
         """Take note of how far the carrier has come."""
-        if self.carrier is not None and self.carrier.version > self.version:
-            self.version = self.carrier.version
+        if self.refresher is not None and self.refresher.version > self.version:
+            self.version = self.refresher.version
 
     def _touched(self) -> Rows:
         touched = self._columns.touched_since(self.version)
@@ -122,7 +124,7 @@ class Findings(ABC):
             return touched.alive[self._columns.touched_in(Aspect.NODE, touched.alive, self.version)]
         return touched.alive
 
-    def judge(self, rows: Rows) -> None:
+    def evaluate(self, rows: Rows) -> None:
         """Compute the values of ``rows``, which ascend and are in use."""
         size = self._columns.size
         if self.values.shape[0] < size:
@@ -132,66 +134,66 @@ class Findings(ABC):
         count = rows.shape[0]
         if count <= self._few:
             for row in rows.tolist():
-                self.judge_one(row)
+                self.evaluate_one(row)
         else:
             # When all rows are meant, a slice is several times as fast.
-            self._judge(rows, slice(count) if rows[-1] == count - 1 else rows)
+            self._evaluate(rows, slice(count) if rows[-1] == count - 1 else rows)
 
-    def judge_few(self, rows: Collection[int]) -> None:
-        """The same for a few rows in any order, all of which have been judged before."""
+    def evaluate_few(self, rows: Collection[int]) -> None:
+        """The same for a few rows in any order, all of which have been evaluated before."""
         if len(rows) <= self._few:
             for row in rows:
-                self.judge_one(row)
+                self.evaluate_one(row)
         else:
-            self.judge(np.array(sorted(rows), dtype=np.intp))
+            self.evaluate(np.array(sorted(rows), dtype=np.intp))
 
     @property
     @abstractmethod
     def origin(self) -> Hashable:
-        """Findings of the same origin, for other pods, can be brought up to date together with these."""
+        """Cached results of the same origin, for other pods, can be refreshed together with these."""
 
     @abstractmethod
-    def joint(self) -> Joint | None:
-        """What judges many of the same origin at once; none has been put in yet."""
+    def batch_kernel(self) -> BatchKernel | None:
+        """What evaluates many of the same origin at once; none has been put in yet."""
 
     @abstractmethod
-    def _judge(self, rows: Rows, where: Any) -> None:
+    def _evaluate(self, rows: Rows, where: Any) -> None:
         """``where`` is what to index with instead of ``rows``."""
 
     @abstractmethod
-    def judge_one(self, row: int) -> None:
+    def evaluate_one(self, row: int) -> None:
         """Compute the value of ``row``, without numpy's cost per call where plain integers do."""
 
 
-class FilterFindings(Findings):
+class CachedFilterResults(CachedResults):
     """Codes: FEASIBLE, or a number that the plugin's ``reasons`` explains."""
 
     def __init__(
-        self, columns: NodeColumns, plugin: FilterPlugin, pod: PodInfo, state: Any, reads: int, *, follows: bool
+        self, columns: NodeColumns, plugin: FilterPlugin, pod: PodInfo, state: Any, reads: int, *, is_cross_node: bool
     ) -> None:
-        super().__init__(columns, pod, state, reads, follows=follows)
+        super().__init__(columns, pod, state, reads, is_cross_node=is_cross_node)
         self.plugin = plugin
         self._few = ONE_BY_ONE if type(plugin).filter_one is not FilterPlugin.filter_one else 1
-        self._has_ruled_out = False
+        self._has_rejected = False
         """Whether any row ever; until then there is nothing to compare with."""
 
     @property
     def origin(self) -> Hashable:
-        return FilterFindings, self.plugin.name
+        return CachedFilterResults, self.plugin.name
 
-    def joint(self) -> Joint | None:
-        return self.plugin.joint_filter()
+    def batch_kernel(self) -> BatchKernel | None:
+        return self.plugin.batch_filter()
 
-    def _judge(self, rows: Rows, where: Any) -> None:
+    def _evaluate(self, rows: Rows, where: Any) -> None:
         codes = self.plugin.filter(self.pod, self.state, rows)
         # Counting is several times as fast as any().
-        if not self._has_ruled_out and not np.count_nonzero(codes):
+        if not self._has_rejected and not np.count_nonzero(codes):
             return
         if np.count_nonzero(self.values[where] != codes):
             self.values[where] = codes
             self.note_news()
 
-    def judge_one(self, row: int) -> None:
+    def evaluate_one(self, row: int) -> None:
         code = self.plugin.filter_one(self.pod, self.state, row)
         if self.values.item(row) != code:
             self.values[row] = code
@@ -199,11 +201,11 @@ class FilterFindings(Findings):
 
     def note_news(self) -> None:
         """Some value has become another."""
-        self._has_ruled_out = True
+        self._has_rejected = True
         self.changed_at = self._columns.version
 
 
-class ScoreFindings(Findings):
+class CachedScores(CachedResults):
     """Weighted scores; what ``normalize`` starts from where the plugin has one."""
 
     def __init__(
@@ -214,13 +216,13 @@ class ScoreFindings(Findings):
         state: Any,
         reads: int,
         *,
-        follows: bool,
+        is_cross_node: bool,
         weight: int,
         scales: bool,
         score_type: ScoreType = np.int64,
     ) -> None:
         """``score_type`` holds weighted scores."""
-        super().__init__(columns, pod, state, reads, follows=follows)
+        super().__init__(columns, pod, state, reads, is_cross_node=is_cross_node)
         self.plugin = plugin
         self._few = ONE_BY_ONE if type(plugin).score_one is not ScorePlugin.score_one else 1
         self.weight = weight
@@ -233,12 +235,12 @@ class ScoreFindings(Findings):
 
     @property
     def origin(self) -> Hashable:
-        return ScoreFindings, self.plugin.name
+        return CachedScores, self.plugin.name
 
-    def joint(self) -> Joint | None:
-        return None if self.scales else self.plugin.joint_score()
+    def batch_kernel(self) -> BatchKernel | None:
+        return None if self.scales else self.plugin.batch_score()
 
-    def _judge(self, rows: Rows, where: Any) -> None:
+    def _evaluate(self, rows: Rows, where: Any) -> None:
         scores = self.plugin.score(self.pod, self.state, rows)
         if not self.scales:
             self.check(scores)
@@ -255,7 +257,7 @@ class ScoreFindings(Findings):
             raise self._out_of_range(score)
         return score * self.factor
 
-    def judge_one(self, row: int) -> None:
+    def evaluate_one(self, row: int) -> None:
         # ``score_of``, without its call: each decision comes by here for each plugin.
         score = self.plugin.score_one(self.pod, self.state, row)
         if not self.scales and not 0 <= score <= MAX_NODE_SCORE:
@@ -277,14 +279,14 @@ class ScoreFindings(Findings):
         return PluginError(f"{self.plugin.name}: a score of {score} is not usable: allowed are 0 to {MAX_NODE_SCORE}")
 
 
-F = TypeVar("F", bound=Findings)
+F = TypeVar("F", bound=CachedResults)
 
 
-class SharedFindings:
-    """Findings by what the pods have in common for the plugin, as long as some class of pods uses them."""
+class SharedResults:
+    """Cached results by what the pods have in common for the plugin, as long as some class of pods uses them."""
 
     def __init__(self) -> None:
-        self._known: MutableMapping[Hashable, Findings] = WeakValueDictionary()
+        self._known: MutableMapping[Hashable, CachedResults] = WeakValueDictionary()
 
     def __len__(self) -> int:
         return len(self._known)
@@ -296,3 +298,30 @@ class SharedFindings:
         if not isinstance(found, kind):
             found = self._known[key] = make()
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Rows that the same plugin rejected with the same code."""
+
+    plugin: FilterPlugin
+    state: Any
+    code: int
+    rows: Rows
+
+
+def failures(filters: Sequence[CachedFilterResults], rows: Rows) -> list[Failure]:
+    """``rows``, none of which is feasible, grouped by the first plugin that rejects them and its code."""
+    if not rows.size or not filters:
+        return []
+    of_rows = np.stack([entry.values[rows] for entry in filters])
+    first = (of_rows != FEASIBLE).argmax(axis=0)
+    code = of_rows[first, np.arange(rows.size)]
+    groups: list[Failure] = []
+    for index in np.unique(first):
+        entry, of_plugin = filters[index], first == index
+        groups.extend(
+            Failure(entry.plugin, entry.state, int(value), rows[of_plugin & (code == value)])
+            for value in np.unique(code[of_plugin])
+        )
+    return groups

@@ -1,4 +1,4 @@
-"""All plugins' verdicts on nodes for one pod, as of now. Decisions need only the first plugin that says no."""
+"""All plugins' results for nodes for one pod, as of now. Decisions need only the first plugin that says no."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from koordinator.scheduler.engine.adjustment import Adjustment, adjusted, difference
+from koordinator.scheduler.engine.cached_results import CachedFilterResults
 from koordinator.scheduler.engine.class_plan import ClassPlan, plan_class
 from koordinator.scheduler.engine.columns import Ints, Mask, Rows
-from koordinator.scheduler.engine.findings import FilterFindings
 from koordinator.scheduler.engine.framework import FEASIBLE, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
@@ -30,7 +30,7 @@ class Objection:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class FilterResults:
     """``codes`` has the shape (filters, rows)."""
 
     profile: Profile
@@ -41,7 +41,7 @@ class Judgement:
     codes: Ints
 
     def against(self, plugin: str) -> Mask:
-        """Which of the rows the plugin rules out."""
+        """Which of the rows the plugin rejects."""
         names = [entry.plugin.name for entry in self.plan.filters]
         if plugin not in names:
             return np.zeros(self.rows.shape[0], dtype=np.bool_)
@@ -49,7 +49,7 @@ class Judgement:
         return against
 
     def objections(self, index: int) -> tuple[Objection, ...]:
-        """Every plugin that rules out ``rows[index]``, in the order of the profile."""
+        """Every plugin that rejects ``rows[index]``, in the order of the profile."""
         row = int(self.rows[index])
         with _as_filters_see(self.profile, self.view, self.pod, self.rows[index : index + 1]):
             return tuple(
@@ -59,42 +59,42 @@ class Judgement:
             )
 
 
-def judge(profile: Profile, view: ClusterView, pod: PodInfo, rows: Sequence[int] | None = None) -> Judgement:
+def filter_nodes(profile: Profile, view: ClusterView, pod: PodInfo, rows: Sequence[int] | None = None) -> FilterResults:
     """Ask all Filter plugins about ``rows`` (None: all nodes that PreFilter leaves). Changes nothing. What a plugin
     raises comes out."""
     plan = plan_class(profile, view.columns, pod)
-    judged = plan.pod or pod
+    evaluated = plan.pod or pod
     if rows is None:
         names = view.columns.row_of if plan.restricted_to is None else plan.restricted_to & view.columns.row_of.keys()
         rows = sorted(view.columns.row_of[name] for name in names)
     array = np.array(rows if plan.rejection is None else (), dtype=np.intp)
     codes = np.zeros((len(plan.filters), array.shape[0]), dtype=np.int64)
     if array.shape[0]:
-        with _as_filters_see(profile, view, judged, array):
+        with _as_filters_see(profile, view, evaluated, array):
             for index, entry in enumerate(plan.filters):
-                codes[index] = entry.plugin.filter(judged, entry.state, array)
-    return Judgement(profile, view, plan, judged, array, codes)
+                codes[index] = entry.plugin.filter(evaluated, entry.state, array)
+    return FilterResults(profile, view, plan, evaluated, array, codes)
 
 
 @contextmanager
 def _as_filters_see(profile: Profile, view: ClusterView, pod: PodInfo, rows: Rows) -> Iterator[None]:
     """The columns as Filter plugins are shown them for this pod."""
     with ExitStack() as seen:
-        seen.enter_context(adjusted(view.columns, _promised(view, pod)))
+        seen.enter_context(adjusted(view.columns, _nominated(view, pod)))
         overlays = RowOverlays(profile, pod)
         if overlays:
-            overlays.show(seen.enter_context(view.what_if()), rows)
+            overlays.show(seen.enter_context(view.simulate()), rows)
         yield
 
 
-def _promised(view: ClusterView, pod: PodInfo) -> dict[int, Adjustment]:
-    """Room that is kept for others, by row. Only what they request is counted, not their affinities."""
+def _nominated(view: ClusterView, pod: PodInfo) -> dict[int, Adjustment]:
+    """Capacity that is taken by nominated pods, by row. Only what they request is counted, not their affinities."""
     rows = {name: row for name in view.nominations.nodes if (row := view.columns.row_of.get(name)) is not None}
     return {row: difference((), before) for name, row in rows.items() if (before := _before(view, pod, name, row))}
 
 
 def _before(view: ClusterView, pod: PodInfo, node_name: str, row: int) -> list[PodInfo]:
-    """Who was promised room there that the pod may not take: as engine.simulation.nominated_before."""
+    """Who is nominated to the node and goes before the pod: as engine.simulation.nominated_before."""
     found, seen = [], False
     for other in view.nominations.on(node_name):
         seen = seen or other.uid == pod.uid
@@ -105,7 +105,7 @@ def _before(view: ClusterView, pod: PodInfo, node_name: str, row: int) -> list[P
     return found
 
 
-def _objection(entry: FilterFindings, pod: PodInfo, code: int, row: int) -> Objection:
+def _objection(entry: CachedFilterResults, pod: PodInfo, code: int, row: int) -> Objection:
     plugin = entry.plugin
     lacks = plugin.lacks(pod, entry.state, code, row) if isinstance(plugin, Explainer) else ()
     return Objection(plugin.name, tuple(plugin.reasons(pod, entry.state, code)), tuple(lacks))

@@ -1,4 +1,4 @@
-"""Load columns into verdicts and scores, for many nodes at once or for one."""
+"""Load columns into results and scores, for many nodes at once or for one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Expected:
         return cls(incoming.amounts, to_rows, hundredfold, incoming.prod)
 
 
-class Judge:
+class LoadRules:
     """What LoadAwareScheduling says of nodes."""
 
     def __init__(self, settings: Settings, columns: LoadColumns) -> None:
@@ -53,7 +53,7 @@ class Judge:
         """Filter."""
         columns = self._columns
         codes = np.zeros(rows.shape[0], dtype=np.int64)
-        short = _at(columns.room[int(expected.prod)], rows) < expected.to_rows
+        short = _at(columns.remaining[int(expected.prod)], rows) < expected.to_rows
         if np.count_nonzero(short):
             where = np.flatnonzero(short.any(axis=0))
             codes[where] = self._reasons(rows[where], expected, short[:, where])
@@ -67,16 +67,16 @@ class Judge:
             aggregated &= ~columns.limits_prod[rows]
         # The first resource in the order of names is the reason.
         codes: Ints = FIRST_RESOURCE + 2 * short.argmax(axis=0) + aggregated
-        codes[columns.room[int(expected.prod), 0, rows] == EXPIRED] = REPORT_IS_EXPIRED
+        codes[columns.remaining[int(expected.prod), 0, rows] == EXPIRED] = REPORT_IS_EXPIRED
         return codes
 
     def code(self, expected: Expected, row: int) -> int:
         """The same for one row."""
         columns = self._columns
-        room = columns.room_of[row][expected.prod]
+        remaining = columns.remaining_of[row][expected.prod]
         for index, amount in enumerate(expected.amounts):
-            if room[index] < amount:
-                if room[index] == EXPIRED:
+            if remaining[index] < amount:
+                if remaining[index] == EXPIRED:
                     return REPORT_IS_EXPIRED
                 return FIRST_RESOURCE + 2 * index + (columns.compared(row, prod=expected.prod) == AGGREGATED)
         return FEASIBLE

@@ -1,14 +1,14 @@
-"""Who is told of events, and how often."""
+"""Who is notified of events, and how often."""
 
 from __future__ import annotations
 
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.node import Node
-from koordinator.scheduler.engine.framework import Observer
-from koordinator.scheduler.engine.observers import Observers
+from koordinator.scheduler.engine.event_dispatch import EventDispatcher
+from koordinator.scheduler.engine.framework import EventHandler
 
 
-class Log(Observer):
+class Log(EventHandler):
     def __init__(self) -> None:
         self.rows: list[int] = []
 
@@ -16,20 +16,20 @@ class Log(Observer):
         self.rows.append(row)
 
 
-class Reader(Observer):
+class Reader(EventHandler):
     """Reads what ``log`` has noted."""
 
     def __init__(self, log: Log) -> None:
         self.log = log
 
     @property
-    def told(self) -> Observer:
+    def event_handler(self) -> EventHandler:
         return self.log
 
 
 def test_what_several_share_is_told_once() -> None:
-    log, observers = Log(), Observers()
-    observers.add([Reader(log), Reader(log)])
-    observers.add([Reader(log)])
-    observers.tell("on_node", 3, Node(metadata=ObjectMeta(name="a")))
+    log, event_handlers = Log(), EventDispatcher()
+    event_handlers.add([Reader(log), Reader(log)])
+    event_handlers.add([Reader(log)])
+    event_handlers.notify("on_node", 3, Node(metadata=ObjectMeta(name="a")))
     assert log.rows == [3]

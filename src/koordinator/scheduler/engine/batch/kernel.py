@@ -16,19 +16,19 @@ from koordinator.scheduler.engine.columns import Ints, Rows
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 
-class Joint(ABC):
+class BatchKernel(ABC):
     """Kinds of pods by place: 0, 1, 2 ..."""
 
     @abstractmethod
-    def put(self, place: int, pod: PodInfo, state: Any) -> None:
+    def put(self, slot: int, pod: PodInfo, state: Any) -> None:
         """The next place is taken by pods like ``pod``; ``state`` is what the plugin has prepared for them."""
 
     @abstractmethod
-    def judge(self, rows: Rows) -> Ints:
+    def evaluate(self, rows: Rows) -> Ints:
         """What the plugin's ``filter`` or ``score`` would say of ``rows``, which ascend; shape (rows, kinds)."""
 
 
-class Places:
+class Slots:
     """Arrays of which the last axis has an entry for each place, with room for more."""
 
     _FIRST: Final = 16
@@ -39,9 +39,9 @@ class Places:
         self.count = 0
 
     def put(self, **values: Any) -> None:
-        room = next(iter(self._arrays.values())).shape[-1]
-        if self.count == room:
-            more = max(self._FIRST, room)
+        capacity = next(iter(self._arrays.values())).shape[-1]
+        if self.count == capacity:
+            more = max(self._FIRST, capacity)
             for name, array in self._arrays.items():
                 self._arrays[name] = np.concatenate([array, np.zeros((*array.shape[:-1], more), array.dtype)], axis=-1)
         for name, value in values.items():

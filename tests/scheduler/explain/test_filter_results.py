@@ -9,11 +9,11 @@ import pytest
 from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.class_plan import plan_class
 from koordinator.scheduler.engine.columns import Rows
-from koordinator.scheduler.engine.extender import FilterTransformer
+from koordinator.scheduler.engine.framework_hooks import FilterTransformer
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
 from koordinator.scheduler.engine.resource_index import CPU
-from koordinator.scheduler.explain.judgement import judge
+from koordinator.scheduler.explain.filter_results import filter_nodes
 from tests.scheduler.explain.scene import Scene, make_node, make_pod
 from tests.scheduler.fakes import describe, make_profile
 
@@ -39,24 +39,24 @@ def details(scene: Scene, name: str) -> list[str]:
 
 def test_every_plugin_objects_not_only_the_first() -> None:
     scene = Scene(make_node("a", cpu="1", unschedulable=True))
-    judgement = judge(scene.profile, scene.view, scene.info(make_pod("p", cpu="2")))
-    assert [each.plugin for each in judgement.objections(0)] == ["NodeUnschedulable", "NodeResourcesFit"]
+    filter_results = filter_nodes(scene.profile, scene.view, scene.info(make_pod("p", cpu="2")))
+    assert [each.plugin for each in filter_results.objections(0)] == ["NodeUnschedulable", "NodeResourcesFit"]
 
 
 def test_transformers_are_asked_first() -> None:
     scene = Scene(make_node("a", cpu="4"))
     pod = describe(make_pod("p", cpu="2"))
-    assert judge(keeping(scene), scene.view, pod).objections(0)[0].plugin == "Fit"
-    assert judge(make_profile(scene.view), scene.view, pod).objections(0) == ()
+    assert filter_nodes(keeping(scene), scene.view, pod).objections(0)[0].plugin == "Fit"
+    assert filter_nodes(make_profile(scene.view), scene.view, pod).objections(0) == ()
 
 
 def test_columns_are_as_they_were_afterwards() -> None:
     scene = Scene(make_node("a", cpu="4"))
-    judge(keeping(scene), scene.view, describe(make_pod("p", cpu="2"))).objections(0)
+    filter_nodes(keeping(scene), scene.view, describe(make_pod("p", cpu="2"))).objections(0)
     assert scene.view.columns.requested.sum() == 0
 
 
-def test_room_that_is_promised_to_a_more_important_pod_is_not_free() -> None:
+def test_room_that_is_nominated_to_a_more_important_pod_is_not_free() -> None:
     scene = Scene(make_node("a", cpu="4"))
     scene.view.nominations.set(scene.info(make_pod("important", cpu="3", priority=9)), "a")
     scene.add(make_pod("p", cpu="2"))
@@ -67,7 +67,7 @@ def test_room_that_is_promised_to_a_more_important_pod_is_not_free() -> None:
 @pytest.mark.parametrize(
     ("own", "other"), [(5, 1), (0, 0)], ids=["to the pod itself and a lesser one", "to an equal one later"]
 )
-def test_room_that_is_promised_to_nobody_before_the_pod_is_free(own: int, other: int) -> None:
+def test_room_that_is_nominated_to_nobody_before_the_pod_is_free(own: int, other: int) -> None:
     scene = Scene(make_node("a", cpu="4"))
     scene.view.nominations.set(scene.info(make_pod("p", cpu="2", priority=own)), "a")
     scene.view.nominations.set(scene.info(make_pod("other", cpu="3", priority=other)), "a")
@@ -90,9 +90,9 @@ def test_an_equal_pod_of_another_scheduler_has_no_precedence() -> None:
     assert scene.pod("p")["fittingNow"]["nodes"] == 1
 
 
-def test_a_pod_that_pre_filter_rejects_is_judged_on_no_node() -> None:
+def test_a_pod_that_pre_filter_rejects_is_evaluated_on_no_node() -> None:
     scene = Scene(make_node("a"))
     profile = make_profile(scene.view)
     pod = describe(make_pod("p", labels={"never": "not today"}))
     assert plan_class(profile, scene.view.columns, pod).rejection is not None
-    assert judge(profile, scene.view, pod).rows.size == 0
+    assert filter_nodes(profile, scene.view, pod).rows.size == 0

@@ -10,7 +10,7 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 
 
 @contextmanager
-def supposing(state: ClusterState, row: int, removed: Iterable[PodInfo], added: Iterable[PodInfo]) -> Iterator[None]:
+def simulating(state: ClusterState, row: int, removed: Iterable[PodInfo], added: Iterable[PodInfo]) -> Iterator[None]:
     """``removed`` leave ``row`` and ``added`` come there, until the end of the block."""
     taken = [placed for pod in removed if (placed := state.placed(pod.uid)) is not None]
     come = [pod for pod in added if state.placed(pod.uid) is None]

@@ -26,17 +26,17 @@ class PreFilterTransformer(Plugin):
     """Around PreFilter, once for each class of pods."""
 
     def before_pre_filter(self, pod: PodInfo) -> PodInfo | Reason | None:
-        """Another pod to judge nodes for instead, a reason that rules out every node, or None to go on as it is."""
+        """Another pod to evaluate nodes for instead, a reason that rejects every node, or None to go on as it is."""
         return None
 
     def after_pre_filter(self, pod: PodInfo, node_names: frozenset[str] | None) -> Reason | None:
-        """``node_names`` are the only nodes that PreFilter left, None for all; a reason rules those out, too."""
+        """``node_names`` are the only nodes that PreFilter left, None for all; a reason rejects those, too."""
         return None
 
 
 class FilterTransformer(Plugin):
     """Lets some classes of pods see some nodes otherwise than they are. All other classes, and all other nodes, are
-    judged as if there were no such plugin."""
+    evaluated as if there were no such plugin."""
 
     def transforms(self, pod: PodInfo) -> bool:
         """Whether it may have anything to say for pods of this class, for which ``class_key`` and ``context_key`` hold
@@ -46,7 +46,7 @@ class FilterTransformer(Plugin):
     @abstractmethod
     def before_filter(self, pod: PodInfo, rows: Rows) -> Mapping[int, Adjustment]:
         """Row -> how Filter and Score shall see it for this class of pods; rows that are left out are seen as they are.
-        Asked whenever rows are judged; call ``view.columns.touch`` when the answer for a row has changed."""
+        Asked whenever rows are evaluated; call ``view.columns.touch`` when the answer for a row has changed."""
 
 
 class ScoreTransformer(Plugin):
@@ -166,7 +166,7 @@ class NUMATopologyHintProvider(Plugin):
     @abstractmethod
     def topology_hints(self, pod: PodInfo, row: int) -> Mapping[str, Sequence[TopologyHint] | None] | Reason:
         """By resource what suits the pod on ``row``: None for one that may come from anywhere, an empty list for one
-        that cannot be had. A reason rules the node out."""
+        that cannot be had. A reason rejects the node."""
 
     @abstractmethod
     def allocate_by_hint(self, pod: PodInfo, row: int, hint: TopologyHint) -> Reason | None:
@@ -209,12 +209,12 @@ class ForgetHandler(Plugin):
 
 
 class FailureHandler(Plugin):
-    """Around the usual handling of a failed attempt: the pod waits, and its owner is told."""
+    """Around the usual handling of a failed attempt: the pod waits, and its owner is notified."""
 
     def before_failure(self, pod: PodInfo, message: str) -> bool:
         """True: the plugin has taken care of everything, the pod's place in the queue included."""
         return False
 
     def after_failure(self, pod: PodInfo, message: str) -> None:
-        """The pod waits again, and its owner has been told."""
+        """The pod waits again, and its owner has been notified."""
         return
