@@ -128,7 +128,7 @@ def _servers(
         health.add("leaderElection", leadership.check, "healthz", "livez")
 
     def add_routes(server: HealthServer) -> None:
-        from koordinator.scheduler.serving import add_routes
+        from koordinator.scheduler.services.routes import add_routes
 
         add_routes(server, scheduler, lambda: leadership.is_leading, configuration)
 

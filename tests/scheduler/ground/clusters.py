@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
-from koordinator.scheduler.configuration.implemented_points import implemented_points
+from koordinator.scheduler.configuration.third_party import implemented_points
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.framework import Plugin

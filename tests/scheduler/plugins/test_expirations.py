@@ -11,7 +11,7 @@ from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.nodemetric import NodeMetric, NodeMetricStatus
 from koordinator.scheduler.configuration.arguments import LoadAwareSchedulingArgs
-from koordinator.scheduler.plugins.load_aware.expirations import Expirations
+from koordinator.scheduler.plugins.load_aware.load_columns import Expirations
 from koordinator.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
 from tests.scheduler.fakes import make_node, make_state
 

@@ -7,8 +7,7 @@ import pytest
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.queue.causes import of_event
-from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
+from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod, of_event
 from koordinator.scheduler.queue.scheduling_queue import QueueOptions, SchedulingQueue
 from tests.scheduler.fakes import describe, make_pod
 

@@ -237,6 +237,7 @@ class Engine:
         refusal: tuple[str, Reason] | None,
     ) -> Placement | Rejection:
         evaluation, pod = pod_class.evaluation, state.pod
+        evaluation.incoming = pod
         self.refresh(evaluation)
         attempt = Attempt(self.profile, self._state, evaluation, state, key, pod_class.memory, self.check_time)
         if refusal is not None:

@@ -51,6 +51,7 @@ class Evaluation(ClassState):
         plan = plan_class(profile, columns, pod, times, shared)
         super().__init__(plan, columns, profile.score_type)
         self.incoming = pod
+        """The pod of the class that was asked about last."""
         self.pod = plan.pod or pod
         overlays = RowOverlays(profile, self.pod)
         self._overlays = overlays if overlays else None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from koordinator.api.kinds import RESERVATIONS, Kind
@@ -148,29 +147,6 @@ class ReservationPreBindPlugin(Plugin):
     ) -> None:
         """I/O that must be done before the reservation gets its node, and what is to be written to it. Raises to fail
         it."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopologyHint:
-    """NUMA nodes from which a pod may be given what it asks for."""
-
-    nodes: frozenset[int] | None
-    """None: any."""
-    preferred: bool
-    unsatisfied: bool = False
-    """They do not have enough."""
-    score: int = 0
-
-
-class NUMATopologyHintProvider(Plugin):
-    @abstractmethod
-    def topology_hints(self, pod: PodInfo, row: int) -> Mapping[str, Sequence[TopologyHint] | None] | Reason:
-        """By resource what suits the pod on ``row``: None for one that may come from anywhere, an empty list for one
-        that cannot be had. A reason rejects the node."""
-
-    @abstractmethod
-    def allocate_by_hint(self, pod: PodInfo, row: int, hint: TopologyHint) -> Reason | None:
-        """Why the plugin's resources cannot come from the NUMA nodes of ``hint``, which was made of what all said."""
 
 
 class PodPatcher(Plugin):

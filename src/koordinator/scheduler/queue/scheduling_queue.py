@@ -15,12 +15,15 @@ from typing import Any
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.framework import PluginError
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.queue.active_pods import ActivePods
-from koordinator.scheduler.queue.backing_off import BackingOff
-from koordinator.scheduler.queue.causes import Cause, of_event
-from koordinator.scheduler.queue.queued_pod import NO_KINDS, UNDER_WAY, Pool, QueuedPod, may_matter
-from koordinator.scheduler.queue.recent_events import RecentEvents
-from koordinator.scheduler.queue.unschedulable_pods import NominatedTo, QueueingHint, UnschedulablePods
+from koordinator.scheduler.queue.pools import (
+    ActivePods,
+    BackingOff,
+    NominatedTo,
+    QueueingHint,
+    RecentEvents,
+    UnschedulablePods,
+)
+from koordinator.scheduler.queue.queued_pod import NO_KINDS, UNDER_WAY, Cause, Pool, QueuedPod, may_matter, of_event
 
 SortKey = Callable[[PodInfo, float], tuple[Any, ...]]
 Gate = Callable[[PodInfo], str | None]

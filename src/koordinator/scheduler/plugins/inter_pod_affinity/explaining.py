@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Lack
-from koordinator.scheduler.explain.selectors import selector_text, some
+from koordinator.scheduler.explain.wording import selector_text, some
+from koordinator.scheduler.plugins.inter_pod_affinity.class_states import FilterState
 from koordinator.scheduler.plugins.inter_pod_affinity.domains import NO_DOMAIN, Topologies
-from koordinator.scheduler.plugins.inter_pod_affinity.filtering import FilterState
 from koordinator.scheduler.plugins.inter_pod_affinity.tallies import OwnTerm
 from koordinator.scheduler.plugins.inter_pod_affinity.terms import Term
 

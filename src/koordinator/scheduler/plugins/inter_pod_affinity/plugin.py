@@ -24,16 +24,13 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.cross_node_state import CrossNodeFilterState, CrossNodeScoreState
+from koordinator.scheduler.plugins.inter_pod_affinity.class_states import REASONS, FilterState, ScoreState
 from koordinator.scheduler.plugins.inter_pod_affinity.domains import Topologies
-from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import ExistingTerms
+from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import NO_MATCHES, ExistingTerms, Matcher, Matches
 from koordinator.scheduler.plugins.inter_pod_affinity.explaining import Explanation
-from koordinator.scheduler.plugins.inter_pod_affinity.filtering import REASONS, FilterState
 from koordinator.scheduler.plugins.inter_pod_affinity.hints import Waiting
-from koordinator.scheduler.plugins.inter_pod_affinity.matching import NO_MATCHES, Matcher, Matches
-from koordinator.scheduler.plugins.inter_pod_affinity.namespaces import NamespaceSelection
-from koordinator.scheduler.plugins.inter_pod_affinity.scoring import ScoreState
 from koordinator.scheduler.plugins.inter_pod_affinity.tallies import OwnTerm
-from koordinator.scheduler.plugins.inter_pod_affinity.terms import NO_TERMS, PodTerms, TermReader
+from koordinator.scheduler.plugins.inter_pod_affinity.terms import NO_TERMS, NamespaceSelection, PodTerms, TermReader
 
 _NAMESPACE_EVENTS: Final = object_events(NAMESPACES)
 _NODE_EVENTS: Final = frozenset({EventKind.NODE_ADD, EventKind.NODE_LABEL, EventKind.NODE_DELETE})

@@ -12,8 +12,7 @@ from typing import Final, Protocol, TypeVar
 from koordinator.scheduler.engine.label_groups import LabelGroup, LabelGroups
 from koordinator.scheduler.plugins.inter_pod_affinity.domains import DomainSums, Topologies
 from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import ExistingTerms
-from koordinator.scheduler.plugins.inter_pod_affinity.namespaces import Namespaces
-from koordinator.scheduler.plugins.inter_pod_affinity.terms import Term
+from koordinator.scheduler.plugins.inter_pod_affinity.terms import Namespaces, Term
 
 K = TypeVar("K")
 Weigh = Callable[[Term], int]

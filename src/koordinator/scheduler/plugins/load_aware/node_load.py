@@ -11,9 +11,8 @@ from typing import Final
 
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.priority import PriorityClass
-from koordinator.scheduler.plugins.load_aware.estimates import AssignedPod
+from koordinator.scheduler.plugins.load_aware.pod_load import AssignedPod, Share, total
 from koordinator.scheduler.plugins.load_aware.settings import LONGEST_WINDOW, AggregatedKey, Settings, Vector
-from koordinator.scheduler.plugins.load_aware.share import Share, total
 
 _DEFAULT_REPORT_SECONDS: Final = 60.0
 

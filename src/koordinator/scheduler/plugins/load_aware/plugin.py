@@ -27,8 +27,6 @@ from koordinator.scheduler.engine.framework import (
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.plugins.load_aware.batch import BatchLoadFilter, BatchLoadScores
-from koordinator.scheduler.plugins.load_aware.estimates import AssignedPod, Estimates
 from koordinator.scheduler.plugins.load_aware.facts import assigned_document, load_facts, over_threshold
 from koordinator.scheduler.plugins.load_aware.load_columns import (
     AGGREGATED,
@@ -37,12 +35,21 @@ from koordinator.scheduler.plugins.load_aware.load_columns import (
     LoadColumns,
 )
 from koordinator.scheduler.plugins.load_aware.node_load import NodeLoad, read_report
-from koordinator.scheduler.plugins.load_aware.objects import (
+from koordinator.scheduler.plugins.load_aware.pod_load import (
+    AssignedPod,
+    Estimates,
     became_true,
     is_of_daemon_set,
     unamplified_allocatable,
 )
-from koordinator.scheduler.plugins.load_aware.rules import FIRST_RESOURCE, REPORT_IS_EXPIRED, Expected, LoadRules
+from koordinator.scheduler.plugins.load_aware.rules import (
+    FIRST_RESOURCE,
+    REPORT_IS_EXPIRED,
+    BatchLoadFilter,
+    BatchLoadScores,
+    Expected,
+    LoadRules,
+)
 from koordinator.scheduler.plugins.load_aware.settings import Settings, Thresholds
 from koordinator.scheduler.services.provider import Service, ServiceProvider
 

@@ -13,8 +13,7 @@ from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, SKIP_SCORE, ScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.node_resources.allocation import Allocation, AllocationScorer, Fill
-from koordinator.scheduler.plugins.node_resources.batch_allocation import BatchAllocation
+from koordinator.scheduler.plugins.node_resources.allocation import Allocation, AllocationScorer, BatchAllocation, Fill
 from koordinator.scheduler.plugins.resources_key import resources_key
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows, at
 from koordinator.scheduler.engine.framework import FEASIBLE
 from koordinator.scheduler.plugins.pod_topology_spread.constraints import SpreadConstraint
-from koordinator.scheduler.plugins.pod_topology_spread.domain_counts import DomainCounts
+from koordinator.scheduler.plugins.pod_topology_spread.domains import DomainCounts
 from koordinator.scheduler.plugins.pod_topology_spread.spread import Spread
 
 MISSING_KEY: Final = 1

@@ -36,6 +36,7 @@ from koordinator.scheduler.plugins.pod_topology_spread.constraints import (
     own_constraints,
 )
 from koordinator.scheduler.plugins.pod_topology_spread.default_selector import READ, DefaultSelectors
+from koordinator.scheduler.plugins.pod_topology_spread.domains import Topologies
 from koordinator.scheduler.plugins.pod_topology_spread.explaining import lacks_of
 from koordinator.scheduler.plugins.pod_topology_spread.hard_spread import (
     MISSING_KEY,
@@ -46,7 +47,6 @@ from koordinator.scheduler.plugins.pod_topology_spread.hard_spread import (
 )
 from koordinator.scheduler.plugins.pod_topology_spread.soft_spread import SoftSpread
 from koordinator.scheduler.plugins.pod_topology_spread.spread import Spread
-from koordinator.scheduler.plugins.pod_topology_spread.topologies import Topologies
 
 _TOO_UNEVEN: Final = "node(s) didn't match pod topology spread constraints"
 _REASONS: Final[Mapping[int, Reason]] = {

@@ -15,10 +15,10 @@ from koordinator.api.kinds import (
 from koordinator.api.volume import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolumeClaim, StorageClass
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.plugins.volumes.csi_volumes import migrated_plugins
+from koordinator.scheduler.plugins.volumes.attached_volumes import migrated_plugins
+from koordinator.scheduler.plugins.volumes.finder import volume_limit
 from koordinator.scheduler.plugins.volumes.index import VolumeIndex
 from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes
-from koordinator.scheduler.plugins.volumes.provisioning import volume_limit
 from koordinator.scheduler.plugins.volumes.volume_lists import class_of_claim
 
 _CHANGING: Final = (STORAGE_CLASSES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, CSI_NODES, CSI_STORAGE_CAPACITIES)

@@ -18,10 +18,9 @@ from koordinator.scheduler.engine.framework import PreFilterResult, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain.explainer import Lack
 from koordinator.scheduler.plugins.volumes.claims import claim_not_found
-from koordinator.scheduler.plugins.volumes.disks import conflict
 from koordinator.scheduler.plugins.volumes.explaining import disk_lacks, sharing_lacks
 from koordinator.scheduler.plugins.volumes.plugin import VolumePlugin
-from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, known_volumes, volumes_of
+from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, conflict, known_volumes, volumes_of
 
 _DISK: Final = 1
 _IN_USE: Final = 2
