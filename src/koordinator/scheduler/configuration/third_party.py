@@ -75,7 +75,7 @@ def implemented_points(plugin: type[Plugin]) -> frozenset[str]:
 
 def has_hooks(plugin: type[Plugin]) -> bool:
     """Whether the class derives from any protocol at all, those included that take part wherever their plugin is in the
-    profile (see ``extender``)."""
+    profile (see ``framework_hooks``)."""
     protocols = (base for base in plugin.__mro__ if issubclass(base, Plugin) and base is not Plugin)
     return any(base.__module__.startswith(f"{_ENGINE}.") for base in protocols)
 

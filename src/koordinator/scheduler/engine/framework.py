@@ -10,7 +10,7 @@ with the rows of which something that the plugin ``reads`` has changed. A plugin
 others (topology spread, pod affinity) says which further rows a change reaches, see FilterPlugin.apply_delta.
 
 PostFilter is in ``post_filter``, Reserve to PostBind in ``binding_points``, and Koordinator's own points, around and
-between these, are in ``extender``.
+between these, are in ``framework_hooks``.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ class ScalarNode:
         return self._amount(self._view.columns.requested, resource)
 
     def free(self, resource: str) -> int:
-        """What is left; negative where the node offers less than it has promised."""
+        """What is left; negative where more is requested than the node has."""
         return self.allocatable(resource) - self.requested(resource)
 
     def _amount(self, amounts: Ints, resource: str) -> int:

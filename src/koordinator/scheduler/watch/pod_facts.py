@@ -28,7 +28,8 @@ class PodFacts:
         self._make_pod = make_pod
         self._alike = alike
         self._by_identical_spec: dict[_SpecKey, deque[PodInfo]] = {}
-        """The last pods of each workload, and of each size where pods have no owner; no two of them are twins."""
+        """The last pods of each workload, and of each size where pods have no owner; no two of them have an identical
+        spec."""
 
     def of(self, pod: Pod, known: PodInfo | None) -> PodInfo:
         """The pod with its facts; ``known`` is how it was before."""
@@ -57,7 +58,7 @@ class PodFacts:
 
 
 def _spec_key(pod: Pod) -> _SpecKey:
-    """Equal for twins, and for few others."""
+    """Equal for pods of an identical spec, and for few others."""
     metadata, spec = pod.metadata, pod.spec
     if metadata.owner_references:
         return metadata.namespace, metadata.owner_references[0].uid

@@ -1,4 +1,4 @@
-"""What VolumeBinding has promised a pod, from the choice of its node until its claims are bound.
+"""What VolumeBinding keeps for a pod, from the choice of its node until its claims are bound.
 
 First it is assumed, so that nobody else is given the same; then it is written; then the volume controller and the
 drivers have to make it true, which they may also refuse to do.
