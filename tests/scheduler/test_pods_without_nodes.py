@@ -1,4 +1,4 @@
-"""What plugins are told of pods that are on no node, and of those that they have rejected in one attempt alone."""
+"""What plugins are notified of pods that are on no node, and of those that they have rejected in one attempt alone."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
-from koordinator.scheduler.engine.framework import Observer, Reason
+from koordinator.scheduler.engine.framework import EventHandler, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from tests.scheduler.fake_api import FakeApi
@@ -16,7 +16,7 @@ from tests.scheduler.ground.clusters import profile_with
 from tests.scheduler.world import World, simulate
 
 
-class Census(CyclePreFilterPlugin, Observer):
+class Census(CyclePreFilterPlugin, EventHandler):
     """Knows all pods; rejects every one that says so."""
 
     name = "Census"
@@ -44,10 +44,10 @@ class Census(CyclePreFilterPlugin, Observer):
     def waits_as(self, pod: PodInfo) -> Hashable:
         return pod.pod.metadata.labels["rejected"]
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         return frozenset({EventKind.POD_DELETE})
 
-    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         self.asked.append(pod.key)
         return False
 

@@ -12,7 +12,7 @@ from koordinator.cli.explain_table import escape, print_list, print_table, print
 
 
 def print_quota(document: Mapping[str, Any], console: Console) -> None:
-    """Write it, the verdict first."""
+    """Write it, the result first."""
     pods, parents = document["pods"], document["parents"]
     print_text(console, f"[bold]{escape(document['quota'])}[/bold]  {_verdict(document)}")
     if parents:

@@ -128,7 +128,7 @@ def _servers(
         health.add("leaderElection", leadership.check, "healthz", "livez")
 
     def add_routes(server: HealthServer) -> None:
-        from koordinator.scheduler.serving import add_routes
+        from koordinator.scheduler.services.routes import add_routes
 
         add_routes(server, scheduler, lambda: leadership.is_leading, configuration)
 
@@ -168,6 +168,8 @@ def _scheduler(
             debug=DebugSettings(
                 options.debug_scores, options.debug_filters, options.debug_diagnosis, options.debug_diagnosis_blocking
             ),
+            batches=options.debug_batches,
+            check_evaluations=options.debug_check_evaluations,
             diagnosis_queue=options.debug_diagnosis_queue_size,
             foreign_nominations=options.features.enabled(CROSS_SCHEDULER_NOMINATION),
             controller_plugins=options.controller_plugins,

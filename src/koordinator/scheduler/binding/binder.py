@@ -99,7 +99,7 @@ class Binder:
         return self._unfinished
 
     @property
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         """Whether deciding about more pods now would not just make them wait. Once full, there is no room until half of
         the bindings are done: deciding is cheapest for many pods in a row."""
         return not self._full
@@ -179,11 +179,11 @@ class Binder:
         if not (error.is_conflict or error.is_not_found):
             return Outcome(Result.REFUSED, str(error))
         seen = await self._until_read(pod)
-        return _judge(pod, seen, node_name) or Outcome(Result.REFUSED, str(error), seen)
+        return _outcome(pod, seen, node_name) or Outcome(Result.REFUSED, str(error), seen)
 
     async def _after_unknown(self, pod: Pod, node_name: str) -> Outcome | None:
         """What the pod itself shows; None when it has no node yet."""
-        return _judge(pod, await self._until_read(pod), node_name)
+        return _outcome(pod, await self._until_read(pod), node_name)
 
     async def _until_read(self, pod: Pod) -> Pod | None:
         """The pod as the API server has it; None when it has none. Asks until there is an answer."""
@@ -210,7 +210,7 @@ def binding_body(namespace: str, name: str, uid: str, node_name: str) -> bytes:
     ).encode()
 
 
-def _judge(ours: Pod, seen: Pod | None, node_name: str) -> Outcome | None:
+def _outcome(ours: Pod, seen: Pod | None, node_name: str) -> Outcome | None:
     if seen is None or seen.metadata.uid != ours.metadata.uid:
         return Outcome(Result.GONE)
     if seen.spec.node_name == node_name:

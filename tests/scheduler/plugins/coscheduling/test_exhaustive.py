@@ -45,7 +45,7 @@ class Walk:
         self.holding: set[str] = set()
         self.queued: set[str] = set()
         self.binding: set[str] = set()
-        self.told: deque[tuple[str, bool]] = deque()
+        self.notified: deque[tuple[str, bool]] = deque()
         self.partial: list[str] = []
         groups = tuple(self.shape.gangs) if self.shape.together else ()
         others: dict[str, Any] = {"mode": self.shape.mode, "match_policy": self.shape.policy}
@@ -60,10 +60,10 @@ class Walk:
 
     def obey(self) -> None:
         instructions = self.cache.take_instructions()
-        self.told += [(uid, True) for uid in instructions.allow]
-        self.told += [(uid, False) for uid, _ in instructions.reject]
-        while self.told:
-            uid, allowed = self.told.popleft()
+        self.notified += [(uid, True) for uid in instructions.allow]
+        self.notified += [(uid, False) for uid, _ in instructions.reject]
+        while self.notified:
+            uid, allowed = self.notified.popleft()
             if allowed:
                 self.binding.add(uid)
             else:

@@ -47,7 +47,7 @@ class QuotaCluster:
         self.view = self.state.view
         self.view.gates = gates
         profile = quota_profile(self.view, **args)
-        self.state.add_observers(profile.observers)
+        self.state.add_event_handlers(profile.event_handlers)
         for number in range(nodes):
             self.state.set_node(make_node(f"n{number}"))
         self.engine = Engine(profile, self.state, FirstChoice())

@@ -103,15 +103,15 @@ class Model:
             known.pop(argument, None)  # type: ignore[attr-defined]
 
     def rebuilt(self, settings: AccountSettings, random: Random) -> Accounts:
-        """Accounts that were told of everything at once, in another order."""
+        """Accounts that were notified of everything at once, in another order."""
         accounts = Accounts(settings)
-        told: list[tuple[Any, ...]] = [
+        notified: list[tuple[Any, ...]] = [
             *((accounts.set_quota, each) for each in self.quotas.values()),
             *((accounts.set_pod, each) for each in self.pods.values()),
             *((accounts.set_node, name, each) for name, each in self.nodes.items()),
         ]
-        random.shuffle(told)
-        for method, *arguments in told:
+        random.shuffle(notified)
+        for method, *arguments in notified:
             method(*arguments)
         return accounts
 

@@ -138,11 +138,11 @@ def test_nothing_is_written_that_is_there_already() -> None:
 
 
 def test_faults_are_told_once_and_again_when_they_are_others() -> None:
-    cluster, told = QuotaCluster(), list[str]()
-    cluster.plugin.handle.object_event = lambda *event: told.append(event[-1])  # type: ignore[method-assign]
+    cluster, notified = QuotaCluster(), list[str]()
+    cluster.plugin.handle.object_event = lambda *event: notified.append(event[-1])  # type: ignore[method-assign]
     cluster.quota(wire_quota("a", max={"cpu": 1}, min={"cpu": 2}, uid="u"))
     run(cluster, NotingWriter(rounds=3))
-    assert told == ["spec.min: cpu is 2, more than spec.max allows: it counts as 1"]
+    assert notified == ["spec.min: cpu is 2, more than spec.max allows: it counts as 1"]
 
 
 def test_each_fault_names_field_value_and_what_counts() -> None:

@@ -190,21 +190,21 @@ class TestWaking:
         cluster.state.remove_pod(first.uid)
         cluster.state.hide_pod(first.uid)
         event = ClusterEvent(EventKind.POD_DELETE, first)
-        assert [cluster.plugin.may_help(pod, event) for pod in (large, small)] == [False, True]
+        assert [cluster.plugin.queueing_hint(pod, event) for pod in (large, small)] == [False, True]
 
     def test_what_raises_a_share_is_announced(self) -> None:
-        cluster, told = with_limit("2"), list[str]()
-        cluster.plugin.handle.announce = lambda event: told.append(event.kind)  # type: ignore[method-assign]
+        cluster, notified = with_limit("2"), list[str]()
+        cluster.plugin.handle.announce = lambda event: notified.append(event.kind)  # type: ignore[method-assign]
         cluster.quota(limited("3"))
-        assert told == [SHARES_CHANGED]
+        assert notified == [SHARES_CHANGED]
         cluster.state.set_node(make_node("new"))
-        assert len(told) == 2
+        assert len(notified) == 2
 
     def test_a_status_that_we_have_written_ourselves_is_not(self) -> None:
-        cluster, told = with_limit("2"), list[str]()
-        cluster.plugin.handle.announce = lambda event: told.append(event.kind)  # type: ignore[method-assign]
+        cluster, notified = with_limit("2"), list[str]()
+        cluster.plugin.handle.announce = lambda event: notified.append(event.kind)  # type: ignore[method-assign]
         cluster.quota(limited("2", used={"cpu": 1}, annotations={"runtime": {"cpu": "2"}}))
-        assert told == []
+        assert notified == []
 
     def test_pods_that_ask_for_the_same_wait_together(self) -> None:
         cluster = with_limit("0")

@@ -25,14 +25,14 @@ from koordinator.scheduler.engine.binding_points import (
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.decision import Rejection
-from koordinator.scheduler.engine.extender import (
+from koordinator.scheduler.engine.framework import EventHandler, PreEnqueuePlugin, Reason
+from koordinator.scheduler.engine.framework_hooks import (
     Controller,
     ControllerProvider,
     FailureHandler,
     NextPodPlugin,
     PostFilterTransformer,
 )
-from koordinator.scheduler.engine.framework import Observer, PreEnqueuePlugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.coscheduling.declaration import Defaults, gang_id_of
@@ -52,7 +52,7 @@ _BINDING_KEYS: Final = (
 _SHARED: Final = "coscheduling"
 
 
-class Gangs(Observer):
+class Gangs(EventHandler):
     """The gangs of the cluster, which all profiles share: their pods may name different ones."""
 
     name = "Coscheduling"
@@ -117,7 +117,7 @@ class Coscheduling(
     PostBindPlugin,
     NextPodPlugin,
     FailureHandler,
-    Observer,
+    EventHandler,
     ControllerProvider,
     ServiceProvider,
 ):
@@ -131,7 +131,7 @@ class Coscheduling(
         self.cache: GangCache = self.gangs.cache
 
     @property
-    def told(self) -> Observer:
+    def told(self) -> EventHandler:
         return self.gangs
 
     def class_key(self, pod: PodInfo) -> Hashable:

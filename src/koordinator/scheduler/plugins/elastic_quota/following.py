@@ -11,7 +11,7 @@ from koordinator.api.kinds import ELASTIC_QUOTAS, Kind
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
-from koordinator.scheduler.engine.framework import Observer
+from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, AccountSettings, CountedPod, group_of
@@ -20,11 +20,11 @@ from koordinator.scheduler.plugins.elastic_quota.amounts import Amounts, from_wi
 _MEMO: Final = "ElasticQuota"
 
 
-class QuotaObserver(Observer):
+class QuotaObserver(EventHandler):
     """``on_relief`` is called when a quota may admit more than before, other than by a pod that leaves its node, of
     which everybody hears."""
 
-    follows_status = False
+    handles_status_updates = False
 
     def __init__(self, view: ClusterView, settings: AccountSettings, *, counts_leaving: bool = True) -> None:
         self.accounts = Accounts(settings)

@@ -18,8 +18,8 @@ from koordinator.base.services import Service, ServiceError
 from koordinator.scheduler.engine.binding_points import ControllerWriter
 from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
-from koordinator.scheduler.engine.extender import Controller, ControllerProvider, MetricsProvider
-from koordinator.scheduler.engine.framework import Observer, Reason
+from koordinator.scheduler.engine.framework import EventHandler, Reason
+from koordinator.scheduler.engine.framework_hooks import Controller, ControllerProvider, MetricsProvider
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
@@ -46,7 +46,7 @@ SHARES_CHANGED: Final = "ElasticQuota/SharesChanged"
 
 
 class ElasticQuota(
-    CyclePreFilterPlugin, PostFilterPlugin, ControllerProvider, ServiceProvider, MetricsProvider, Observer
+    CyclePreFilterPlugin, PostFilterPlugin, ControllerProvider, ServiceProvider, MetricsProvider, EventHandler
 ):
     name = "ElasticQuota"
     watches: ClassVar = (ELASTIC_QUOTAS, POD_DISRUPTION_BUDGETS)
@@ -65,7 +65,7 @@ class ElasticQuota(
         )
 
     @property
-    def told(self) -> Observer:
+    def told(self) -> EventHandler:
         return self._observer
 
     @property
@@ -102,10 +102,10 @@ class ElasticQuota(
         request = tuple(sorted(request_of(pod, self.view).items()))
         return node.name if node is not None else "", request, is_non_preemptible(pod.pod)
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         return frozenset({EventKind.POD_DELETE, SHARES_CHANGED})
 
-    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """Whether the quota would admit the pod now."""
         return self.refusal(pod) is None
 
@@ -168,9 +168,9 @@ def _shared_observer(args: Any, view: ClusterView) -> QuotaObserver:
         has_default=DISABLE_DEFAULT_QUOTA not in view.gates,
     )
     known: list[tuple[AccountSettings, QuotaObserver]] = view.shared.setdefault(ElasticQuota.name, [])
-    for each, observer in known:
+    for each, handler in known:
         if each == settings:
-            return observer
-    observer = QuotaObserver(view, settings, counts_leaving=IGNORE_TERMINATING not in view.gates)
-    known.append((settings, observer))
-    return observer
+            return handler
+    handler = QuotaObserver(view, settings, counts_leaving=IGNORE_TERMINATING not in view.gates)
+    known.append((settings, handler))
+    return handler

@@ -14,8 +14,13 @@ from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import FailedAttempt, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.default_preemption.plugin import choose
-from koordinator.scheduler.plugins.default_preemption.victims import Candidate, by_protection, harm_of, importance
+from koordinator.scheduler.plugins.default_preemption.plugin import (
+    Candidate,
+    by_protection,
+    choose,
+    harm_of,
+    importance,
+)
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts
 from koordinator.scheduler.plugins.elastic_quota.following import is_non_preemptible
 

@@ -21,7 +21,7 @@ from koordinator.api.pod import Pod, ResourceList
 from koordinator.api.reservation import RESTRICTED, Reservation
 from koordinator.model.label_selector import SelectorError
 from koordinator.scheduler.engine.columns import NamedAspect
-from koordinator.scheduler.engine.framework import Observer
+from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import PODS
 from koordinator.scheduler.engine.view import ClusterView
@@ -134,11 +134,11 @@ class Match(NamedTuple):
 NO_MATCH: Final = Match()
 
 
-class ReservationCache(Observer):
+class ReservationCache(EventHandler):
     """``show`` and ``hide`` are called with reserve pods that are new, have changed, or are there no more; ``on_freed``
     when pods may find more than before."""
 
-    follows_status = False
+    handles_status_updates = False
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view

@@ -1,7 +1,7 @@
 """Reservation: a Reservation is placed as a pod is, keeps its room free, and gives it to the pods that own it.
 
 The cache counts what is reserved and taken. Pods that may take from Reservations see the nodes of these without them
-(row overlays), so that every Filter plugin judges the room that they really have; then this plugin checks that one
+(row overlays), so that every Filter plugin evaluates the room that they really have; then this plugin checks that one
 Reservation by itself lets the pod in.
 """
 
@@ -31,24 +31,24 @@ from koordinator.scheduler.engine.binding_points import (
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeReference, Rows
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.events import EventKind, object_events
-from koordinator.scheduler.engine.extender import (
-    Controller,
-    ControllerProvider,
-    FailureHandler,
-    FilterTransformer,
-    ReservationPreBindPlugin,
-)
 from koordinator.scheduler.engine.framework import (
     FEASIBLE,
     SKIP_SCORE,
+    EventHandler,
     FilterPlugin,
-    Observer,
     PluginError,
     PreFilterPlugin,
     PreFilterResult,
     Reason,
     ScorePlugin,
     default_normalize,
+)
+from koordinator.scheduler.engine.framework_hooks import (
+    Controller,
+    ControllerProvider,
+    FailureHandler,
+    FilterTransformer,
+    ReservationPreBindPlugin,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import FailedAttempt, PostFilterPlugin, PostFilterResult
@@ -141,7 +141,7 @@ class ReservationPlugin(
         self._cache.show, self._cache.hide = self._show, self._hide
 
     @property
-    def told(self) -> Observer:
+    def told(self) -> EventHandler:
         return self._cache
 
     def class_key(self, pod: PodInfo) -> Hashable:
@@ -153,7 +153,7 @@ class ReservationPlugin(
     def context_key(self, pod: PodInfo) -> Hashable:
         return None if stands_for_a_reservation(pod.pod) else self._cache.match(pod)
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         return object_events(RESERVATIONS) | {
             EventKind.NODE_ADD,
             EventKind.NODE_ALLOCATABLE,
@@ -227,25 +227,25 @@ class ReservationPlugin(
         """Why the pod can neither take from one of ``matched``, which are on the row, nor from the node alone."""
         if not matched:
             return (NONE_MATCHES,) if wish.affinity is not None else ()
-        room = self._room(pod, row, matched)
+        capacity = self._capacity(pod, row, matched)
         request, resources = pod.request.amounts, self.view.columns.resources
         is_named = wish.affinity is not None and bool(wish.affinity.name)
         found: list[Reason] = []
         for booking in matched:
             if wish.affinity is None and not shares_a_resource(booking, request):
                 continue
-            reasons = room.reasons(booking, request, resources, detailed=is_named)
+            reasons = capacity.reasons(booking, request, resources, detailed=is_named)
             if not reasons:
                 return ()
             found += [each for each in reasons if not each.text.endswith(BY_NODE) or each not in found]
         if wish.affinity is not None:
             return tuple(found) or (NONE_SUITS,)
-        lacking = room.lacking(request, matched, {})
+        lacking = capacity.lacking(request, matched, {})
         if not lacking:
             return ()
         return tuple(found) or tuple(Reason(f"Insufficient {resources.name(column)}{BY_NODE}") for column in lacking)
 
-    def _room(self, pod: PodInfo, row: int, matched: Sequence[Booking]) -> Room:
+    def _capacity(self, pod: PodInfo, row: int, matched: Sequence[Booking]) -> Room:
         """The room on the row, whether the pod and the reserve pods of ``matched`` count there just now or not."""
         there, unused = self.view.pods_on[row], self.view.columns.numbers[row].unused
         counted = pod.uid in there
@@ -321,12 +321,16 @@ class ReservationPlugin(
         matched = self._cache.open_on(self.view.columns.names[row], match)
         if not matched:
             return None
-        room, request, resources = self._room(pod, row, matched), pod.request.amounts, self.view.columns.resources
+        capacity, request, resources = (
+            self._capacity(pod, row, matched),
+            pod.request.amounts,
+            self.view.columns.resources,
+        )
         fitting = [
             each
             for each in matched
             if (wish.affinity is not None or shares_a_resource(each, request))
-            and not room.reasons(each, request, resources, detailed=False)
+            and not capacity.reasons(each, request, resources, detailed=False)
         ]
         if not fitting:
             return None
