@@ -1,4 +1,4 @@
-"""Scenarios of Reservations, run with a scheduler as a process on a real API server: what became of pods and of them."""
+"""Scenarios of Reservations, run with a scheduler as a process on a real API server: what becomes of both."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -15,7 +15,7 @@ from tests.real.programs import RealPrograms
 from tests.real.quota_runs import connected, prepare
 from tests.real.reservation_runs import Change, Delete, Outcome, Scenario, play, pod, reservation, running
 
-_SHARED: Final = {"allocateOnce": False}
+_SHARED: Final[Any] = {"allocateOnce": False}
 _A, _B = "node-0", "node-1"
 
 

@@ -201,15 +201,10 @@ class _Flags:
         self.feature_gates = group.string(
             "feature-gates",
             "",
-<<<<<<< cf9651284d1295facac988482f9dbb0d606a7312
             "Features to switch on or off: NAME=true,NAME=false. These have an effect: "
-            "CrossSchedulerNomination leaves alone the room that other schedulers have promised to their pods; "
+            "CrossSchedulerNomination counts the pods that other schedulers have nominated to nodes; "
             "MultiQuotaTree, DisableDefaultQuota, ElasticQuotaGuaranteeUsage and "
             "ElasticQuotaImmediateIgnoreTerminatingPod change how elastic quotas count.",
-=======
-            "Features to switch on or off: NAME=true,NAME=false. One has an effect: "
-            "CrossSchedulerNomination counts the pods that other schedulers have nominated to nodes.",
->>>>>>> k-engine
         )
 
     def _serving(self, group: FlagGroup) -> None:

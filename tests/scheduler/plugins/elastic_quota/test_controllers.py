@@ -20,6 +20,7 @@ from koordinator.scheduler.plugins.elastic_quota.status import patch_of
 from koordinator.scheduler.plugins.elastic_quota.summary import QuotaSummary, summarize
 from tests.model.quota_tree.quota_objects import P, wire_quota
 from tests.scheduler.fakes import describe
+from tests.scheduler.ground.clusters import NOW
 from tests.scheduler.plugins.elastic_quota.quota_cluster import QuotaCluster, of_quota
 
 
@@ -35,11 +36,13 @@ class NotingWriter:
         self.patches: list[ObjectPatch] = []
         self.evicted: list[str] = []
         self.warnings: list[str] = []
-        self.now = 0.0
+        self.passed = 0.0
         self._rounds = rounds
         self._refuses = refuses
 
-    async def patch(self, kind: Kind[Any], name: str, namespace: str, patch: Mapping[str, Any]) -> None:
+    async def patch(
+        self, kind: Kind[Any], name: str, namespace: str, patch: Mapping[str, Any], subresource: str = ""
+    ) -> None:
         self.patches.append(ObjectPatch(name, namespace, patch))
 
     async def patch_each(self, kind: Kind[Any], patches: Iterable[ObjectPatch]) -> None:
@@ -63,12 +66,18 @@ class NotingWriter:
 
     async def sleep(self, seconds: float) -> None:
         self._rounds -= 1
-        self.now += seconds
+        self.passed += seconds
         if self._rounds <= 0:
             raise StoppedError
 
     def monotonic(self) -> float:
-        return self.now
+        return self.passed
+
+    def now(self) -> datetime:
+        return NOW + timedelta(seconds=self.passed)
+
+    async def delete(self, kind: Kind[Any], obj: ObjectMeta) -> None:
+        raise AssertionError("controllers of quotas delete nothing")
 
 
 def run(cluster: QuotaCluster, writer: NotingWriter, name: str = "ElasticQuotaController") -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -50,7 +51,9 @@ class FakeWriter:
         self.seconds = 0.0
         self.shows_writes = True
 
-    async def patch(self, kind: Kind[Any], name: str, namespace: str, patch: Mapping[str, Any]) -> None:
+    async def patch(
+        self, kind: Kind[Any], name: str, namespace: str, patch: Mapping[str, Any], subresource: str = ""
+    ) -> None:
         key = f"{namespace}/{name}" if namespace else name
         stored = self.storage.view.objects_of(kind)[key]
         if patch["metadata"]["resourceVersion"] != stored.metadata.resource_version:
@@ -75,6 +78,9 @@ class FakeWriter:
                     return False
                 self.events.pop(0)()
         return True
+
+    def now(self) -> datetime:
+        raise AssertionError("volumes do not ask for the time")
 
     def _seen(self) -> dict[tuple[str, str], int]:
         """What the cluster state shows, by kind and key."""
