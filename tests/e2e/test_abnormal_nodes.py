@@ -22,9 +22,9 @@ from koordinator.cluster.nodes.fleet import Fleet
 from koordinator.cluster.nodes.scenario import parse_scenario
 from koordinator.kube.interface import PatchType
 from koordinator.kube.serving import HealthServer
-from koordinator.manager.node_policy.node_metric import NodeMetricController
-from koordinator.manager.node_resource.answers import PATH, explain_handler
+from koordinator.manager.node_policy.controller import NodeMetricController
 from koordinator.manager.node_resource.controller import NodeResourceController
+from koordinator.manager.node_resource.explanations import PATH, explain_handler
 from tests.manager.controller_bench import SYSTEM, ControllerBench, controller_bench
 
 BATCH: Final = ("kubernetes.io/batch-cpu", "kubernetes.io/batch-memory")

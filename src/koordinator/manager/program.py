@@ -24,8 +24,8 @@ from koordinator.manager.colocation_profile.profile_review import are_profiles_r
 from koordinator.manager.controller_table import ALWAYS, BUILT, GATES
 from koordinator.manager.controllers import ControllerContext, make_controllers
 from koordinator.manager.features import WEBHOOK_FRAMEWORK
-from koordinator.manager.node_resource.answers import PATH, explain_handler
 from koordinator.manager.node_resource.controller import NodeResourceController
+from koordinator.manager.node_resource.explanations import PATH, explain_handler
 from koordinator.manager.options import Options
 from koordinator.manager.unreadable_objects import export_unreadable
 from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas

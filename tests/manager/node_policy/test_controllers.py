@@ -15,8 +15,7 @@ from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODE_SLOS, NODES, K
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.nodeslo import NodeSLO
 from koordinator.kube.interface import PatchType
-from koordinator.manager.node_policy.node_metric import NodeMetricController
-from koordinator.manager.node_policy.node_slo import NodeSLOController
+from koordinator.manager.node_policy.controller import NodeMetricController, NodeSLOController
 from tests.manager.controller_bench import SYSTEM, ControllerBench, controller_bench
 
 NAME = "slo-controller-config"

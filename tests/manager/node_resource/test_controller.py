@@ -106,7 +106,7 @@ def test_the_sum_is_explained(tmp_path: Path) -> None:
         async with working(tmp_path) as (_, controller):
             explanation = controller.explanations.of("n1")
             (amount,) = (each for each in explanation.amounts if each.resource == BATCH_CPU)
-            assert dict(amount.addends) == {
+            assert dict(amount.terms) == {
                 "capacity": 100_000,
                 "safetyMargin": -35_000,
                 "systemUsage": -7_000,
@@ -117,7 +117,7 @@ def test_the_sum_is_explained(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_addends_are_summed_up_for_all_nodes(tmp_path: Path) -> None:
+def test_terms_are_summed_up_for_all_nodes(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with working(tmp_path) as (made, _):
             sample = made.metrics.registry.get_sample_value
@@ -129,7 +129,7 @@ def test_addends_are_summed_up_for_all_nodes(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_what_addends_come_from_is_summed_up_too(tmp_path: Path) -> None:
+def test_what_terms_come_from_is_summed_up_too(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with working(tmp_path) as (made, _):
             sample = made.metrics.registry.get_sample_value
@@ -168,10 +168,12 @@ def test_zones_are_explained_when_somebody_asks(tmp_path: Path) -> None:
             zones = [{"name": "node-0", "type": "Node", "resources": [{"name": "cpu", **amount}]}]
             topology = {"metadata": {"name": "n1"}, "topologyPolicies": ["None"], "zones": zones}
             await made.client.create(NODE_RESOURCE_TOPOLOGIES, topology)
-            await made.until_known(NODE_RESOURCE_TOPOLOGIES, lambda found: bool(found.zones))
+            async with asyncio.timeout(20):
+                while not controller.explain("n1").zones:
+                    await asyncio.sleep(0)
             cpu, _ = controller.explain("n1").zones
             assert (cpu.zone, cpu.resource, cpu.published) == ("node-0", BATCH_CPU, 0)
-            assert dict(cpu.addends) == {
+            assert dict(cpu.terms) == {
                 "capacity": 50_000, "safetyMargin": -17_500, "systemUsage": -7_000, "podUsage": -33_000
             }  # fmt: skip
             assert controller.explain("n2") is None

@@ -19,7 +19,7 @@ from koordinator.api.meta import ObjectMeta
 from koordinator.api.pod import Pod
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.store import NAMESPACE_INDEX, by_namespace
-from koordinator.manager.pod_digests import pod_digests
+from koordinator.manager.trimmed_pods import trimmed_pods
 from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
 from koordinator.manager.webhook.elastic_quota.recorded_weights import RecordedWeights
 
@@ -87,7 +87,7 @@ class KnownQuotaPods:
     """``QuotaPods`` over an informer, of one namespace or of all."""
 
     def __init__(self, informers: InformerSet, namespace: str) -> None:
-        self._pods = pod_digests(
+        self._pods = trimmed_pods(
             informers,
             namespace,
             {_BY_QUOTA: _named_quota, NAMESPACE_INDEX: by_namespace, _WITHOUT_QUOTA: _namespace_without_quota},
@@ -107,7 +107,7 @@ class KnownPods:
     """The metadata of pods, of one namespace or of all."""
 
     def __init__(self, informers: InformerSet, namespace: str) -> None:
-        self._pods = pod_digests(informers, namespace)
+        self._pods = trimmed_pods(informers, namespace)
 
     def metadata(self, namespace: str, name: str) -> ObjectMeta | None:
         pod = self._pods.get(f"{namespace}/{name}")

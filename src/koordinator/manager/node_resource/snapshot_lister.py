@@ -1,9 +1,9 @@
-"""What is known of each node, kept current by events: facts are worked out once for each version of an object."""
+"""Snapshots of nodes, which informers keep current: facts are computed once for each version of an object."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from koordinator.api.kinds import DEVICES, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODES
 from koordinator.api.meta import Object
@@ -12,20 +12,22 @@ from koordinator.api.node_resource_topology import NodeResourceTopology
 from koordinator.api.pod import Pod
 from koordinator.kube.informer import Informer
 from koordinator.kube.informer_set import InformerSet
-from koordinator.manager.pod_digests import PodDigest, pod_digests
-from koordinator.model.overcommit.decision import NodeSnapshot
+from koordinator.manager.trimmed_pods import TrimmedPod, trimmed_pods
 from koordinator.model.overcommit.device_resources import device_facts
-from koordinator.model.overcommit.metric_facts import MetricFacts, metric_facts
-from koordinator.model.overcommit.node_facts import NodeFacts, node_facts
-from koordinator.model.overcommit.pod_facts import PodFacts
-from koordinator.model.overcommit.topology_facts import topology_facts
+from koordinator.model.overcommit.facts import (
+    PodFacts,
+    metric_facts,
+    node_facts,
+    topology_facts,
+)
+from koordinator.model.overcommit.plan import NodeSnapshot
 
 T = TypeVar("T", bound=Object)
 F = TypeVar("F")
 
 
 class _Facts(Generic[T, F]):
-    """Of the objects of one informer, those that were asked for."""
+    """The facts of the objects of one informer, computed when they are first read."""
 
     def __init__(self, informer: Informer[T], make: Callable[[T], F]) -> None:
         self.informer = informer
@@ -51,8 +53,18 @@ class _Facts(Generic[T, F]):
         return f"{broken.kind.name} {name} cannot be read, what was known of it before counts: {broken.error}"
 
 
-class KnownNodes:
-    """``changed`` is called with the name of a node when something has changed that its resources follow."""
+class StoredNode(NamedTuple):
+    """The objects of one node as they are stored, for the diff, and the facts about them, for the plan."""
+
+    node: Node
+    topology: NodeResourceTopology | None
+    facts: NodeSnapshot
+    unreadable: tuple[str, ...]
+    """Sentences on what of the node's objects cannot be read as it is now."""
+
+
+class SnapshotLister:
+    """``changed`` is called with the name of a node when something changed that its plan depends on."""
 
     def __init__(
         self, informers: InformerSet, changed: Callable[[str], None], *, namespace: str = "", sync_shared: bool = False
@@ -67,11 +79,11 @@ class KnownNodes:
         self._pods: dict[str, dict[str, PodFacts]] = {}
         """By node and uid."""
         self._changed = changed
-        self._follow(self._nodes.informer, lambda old, new: True)
-        self._follow(self._metrics.informer, lambda old, new: True)
-        self._follow(self._topologies.informer, lambda old, new: True)
-        self._follow(devices, lambda old, new: old.spec != new.spec or old.metadata.labels != new.metadata.labels)
-        pod_digests(informers, namespace).add_handlers(
+        self._watch(self._nodes.informer, lambda old, new: True)
+        self._watch(self._metrics.informer, lambda old, new: True)
+        self._watch(self._topologies.informer, lambda old, new: True)
+        self._watch(devices, lambda old, new: old.spec != new.spec or old.metadata.labels != new.metadata.labels)
+        trimmed_pods(informers, namespace).add_handlers(
             name="noderesource",
             on_add=lambda pod, _: self._put(pod),
             on_update=self._replace,
@@ -81,42 +93,22 @@ class KnownNodes:
     def names(self) -> list[str]:
         return [node.metadata.name for node in self._nodes.informer.list()]
 
-    def node(self, name: str) -> Node | None:
-        return self._nodes.informer.get(name)
-
-    def topology(self, name: str) -> NodeResourceTopology | None:
-        return self._topologies.informer.get(name)
-
-    def node_facts(self, name: str) -> NodeFacts | None:
-        return self._nodes.of(name)
-
-    def metric_facts(self, name: str) -> MetricFacts | None:
-        return self._metrics.of(name)
-
-    def runs_pods(self, name: str) -> bool:
-        return name in self._pods
-
-    def unreadable(self, name: str) -> tuple[str, ...]:
-        """Sentences on what of a node's objects cannot be read as it is now."""
-        broken = (facts.unreadable(name) for facts in (self._nodes, self._metrics, self._topologies, self._devices))
-        return tuple(filter(None, broken))
-
-    def snapshot(self, name: str, abnormal: str) -> NodeSnapshot | None:
-        """What one node's resources are computed from; None when there is no such node. ``abnormal``: why its
-        readings are not to be trusted."""
-        facts = self._nodes.of(name)
-        if facts is None:
+    def get(self, name: str) -> StoredNode | None:
+        """Everything of one node at this moment; None when there is no such node."""
+        node, facts = self._nodes.informer.get(name), self._nodes.of(name)
+        if node is None or facts is None:
             return None
-        return NodeSnapshot(
+        snapshot = NodeSnapshot(
             node=facts,
             pods=tuple(self._pods.get(name, {}).values()),
             metric=self._metrics.of(name),
             topology=self._topologies.of(name),
             device=self._devices.of(name) or self._no_devices,
-            abnormal=abnormal,
         )
+        unreadable = (each.unreadable(name) for each in (self._nodes, self._metrics, self._topologies, self._devices))
+        return StoredNode(node, self._topologies.informer.get(name), snapshot, tuple(filter(None, unreadable)))
 
-    def _follow(self, informer: Informer[T], matters: Callable[[T, T], bool]) -> None:
+    def _watch(self, informer: Informer[T], matters: Callable[[T, T], bool]) -> None:
         changed = self._changed
         informer.add_handlers(
             name="noderesource",
@@ -128,7 +120,7 @@ class KnownNodes:
 
     def _put(self, pod: Pod) -> None:
         name = pod.spec.node_name
-        if name and isinstance(pod, PodDigest) and pod.facts is not None:
+        if name and isinstance(pod, TrimmedPod) and pod.facts is not None:
             self._pods.setdefault(name, {})[pod.metadata.uid] = pod.facts
 
     def _replace(self, old: Pod, new: Pod) -> None:

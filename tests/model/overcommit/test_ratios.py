@@ -1,22 +1,22 @@
-"""The ratio of a CPU model, and by how much resources are stretched: the worked examples of the original."""
+"""The ratio of a CPU model, and the amplification of resources: the worked examples of the original."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
 from koordinator.api.cpu_normalization import CPUModelRatios, CPUNormalizationStrategy
 from koordinator.api.resource_amplification import ResourceAmplificationStrategy
-from koordinator.model.overcommit.node_facts import node_facts
-from koordinator.model.overcommit.normalization import (
+from koordinator.model.overcommit.facts import CPUBasicInfo, TopologyFacts, node_facts, topology_facts
+from koordinator.model.overcommit.ratios import (
     RatioError,
+    amplification,
     amplification_text,
+    cpu_normalization,
     is_normalization_due,
     model_ratio,
-    normalization_text,
+    normalized,
+    read_normalization,
 )
-from koordinator.model.overcommit.topology_facts import CPUBasicInfo, TopologyFacts, topology_facts
 from tests.model.overcommit.node_objects import a_node, a_topology
 
 BASIC_INFO = "node.koordinator.sh/cpu-basic-info"
@@ -40,24 +40,24 @@ BOTH_ON = topology('{"cpuModel":"XXX","hyperThreadEnabled":true,"turboEnabled":t
 @pytest.mark.parametrize(
     ("label", "configured", "known", "expected"),
     [
-        (None, policy(False, XXX=FULL), BOTH_ON, "1.00"),
-        (None, policy(True, XXX=FULL), BOTH_ON, "1.10"),
-        ("true", policy(False, XXX=FULL), BOTH_ON, "1.10"),
-        ("false", policy(True, XXX=FULL), BOTH_ON, "1.00"),
-        ("false", policy(True), None, "1.00"),
-        ("1", policy(False, 2.5), BOTH_ON, "2.50"),
-        (None, policy(True, 1.005), BOTH_ON, "1.00"),
-        (None, policy(True, 5.0), BOTH_ON, "5.00"),
-        (None, policy(True, 1.5), topology("null"), "1.50"),
-        (None, policy(True, 1.5, XXX=FULL), topology('{"CPUModel":"XXX"}'), "1.50"),
+        (None, policy(False, XXX=FULL), BOTH_ON, 1.0),
+        (None, policy(True, XXX=FULL), BOTH_ON, 1.1),
+        ("true", policy(False, XXX=FULL), BOTH_ON, 1.1),
+        ("false", policy(True, XXX=FULL), BOTH_ON, 1.0),
+        ("false", policy(True), None, 1.0),
+        ("1", policy(False, 2.5), BOTH_ON, 2.5),
+        (None, policy(True, 1.005), BOTH_ON, 1.0),
+        (None, policy(True, 5.0), BOTH_ON, 5.0),
+        (None, policy(True, 1.5), topology("null"), 1.5),
+        (None, policy(True, 1.5, XXX=FULL), topology('{"CPUModel":"XXX"}'), 1.5),
     ],
 )
 def test_the_ratio_of_a_node(
-    label: str | None, configured: CPUNormalizationStrategy, known: TopologyFacts | None, expected: str
+    label: str | None, configured: CPUNormalizationStrategy, known: TopologyFacts | None, expected: float
 ) -> None:
     node = node_facts(a_node(labels={} if label is None else {ENABLED: label}))
 
-    assert normalization_text(node, known, configured) == expected
+    assert cpu_normalization(node, known, configured) == expected
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_why_a_node_has_no_ratio(
     node = node_facts(a_node(labels={} if label is None else {ENABLED: label}))
 
     with pytest.raises(RatioError, match=named):
-        normalization_text(node, known, configured)
+        cpu_normalization(node, known, configured)
 
 
 @pytest.mark.parametrize(
@@ -100,60 +100,62 @@ def test_ratios_of_models(info: CPUBasicInfo, configured: CPUNormalizationStrate
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "due"),
+    ("stored", "wanted", "due"),
     [
-        ("[}", "1.10", True),
-        ("1.10", "[}", False),
-        (None, None, False),
-        (None, "1.10", True),
-        ("1.10", None, True),
-        ("1.10", "1.10", False),
-        ("1.10", "1.101", False),
-        ("1.10", "1.20", True),
-        ("-1", "1.00", True),
+        ("[}", 1.1, True),
+        (None, 1.1, True),
+        ("1.10", 1.1, False),
+        ("1.10", 1.101, False),
+        ("1.10", 1.2, True),
+        ("-1", 1.0, True),
     ],
 )
-def test_when_the_ratio_is_written_for_its_own_sake(old: str | None, new: str | None, due: bool) -> None:
-    assert is_normalization_due(old, new) is due
+def test_when_the_ratio_is_written_for_its_own_sake(stored: str | None, wanted: float, due: bool) -> None:
+    assert is_normalization_due(stored, wanted) is due
 
 
-def stretch(enable: bool = True, **ratios: float) -> ResourceAmplificationStrategy:
+@pytest.mark.parametrize(("ratio", "expected"), [(1.11, 1109), (1.0, 999), (0.5, 999)])
+def test_batch_cpu_is_multiplied_and_rounded_up(ratio: float, expected: int) -> None:
+    assert normalized(999, ratio) == expected
+
+
+def amplified(enable: bool = True, **ratios: float) -> ResourceAmplificationStrategy:
     return ResourceAmplificationStrategy(enable=enable, resource_amplification_ratio=ratios)
 
 
 @pytest.mark.parametrize(
     ("configured", "normalization", "expected"),
     [
-        (stretch(False), "1.22", '{"cpu":1.22}'),
-        (stretch(False, cpu=2.0), None, None),
-        (stretch(), None, None),
-        (stretch(), "1.00", None),
-        (stretch(cpu=1.1, memory=2.1), None, '{"cpu":1.10,"memory":2.10}'),
-        (stretch(cpu=1.5, memory=2.5), "1.20", '{"cpu":1.80,"memory":2.50}'),
-        (stretch(memory=3.5), "1.50", '{"cpu":1.50,"memory":3.50}'),
-        (stretch(storage=1.8, memory=3.5), "1.50", '{"cpu":1.50,"memory":3.50,"storage":1.80}'),
-        (stretch(cpu=0.8, memory=3.5, storage=1.8), "1.50", '{"cpu":1.20,"memory":3.50,"storage":1.80}'),
-        (stretch(cpu=1.0), None, '{"cpu":1.00}'),
+        (amplified(False), 1.22, '{"cpu":1.22}'),
+        (amplified(False, cpu=2.0), 1.0, None),
+        (amplified(), 1.0, None),
+        (amplified(cpu=1.1, memory=2.1), 1.0, '{"cpu":1.10,"memory":2.10}'),
+        (amplified(cpu=1.5, memory=2.5), 1.20, '{"cpu":1.80,"memory":2.50}'),
+        (amplified(memory=3.5), 1.50, '{"cpu":1.50,"memory":3.50}'),
+        (amplified(storage=1.8, memory=3.5), 1.50, '{"cpu":1.50,"memory":3.50,"storage":1.80}'),
+        (amplified(cpu=0.8, memory=3.5, storage=1.8), 1.50, '{"cpu":1.20,"memory":3.50,"storage":1.80}'),
+        (amplified(cpu=1.0), 1.0, '{"cpu":1.00}'),
     ],
 )
-def test_stretching(configured: ResourceAmplificationStrategy, normalization: str | None, expected: str | None) -> None:
-    assert amplification_text(configured, normalization) == expected
+def test_amplification(configured: ResourceAmplificationStrategy, normalization: float, expected: str | None) -> None:
+    assert amplification_text(amplification(configured, normalization)) == expected
 
 
 @pytest.mark.parametrize(
     ("configured", "normalization"),
     [
-        (stretch(), "invalid"),
-        (stretch(), "0"),
-        (stretch(), "inf"),
-        (stretch(), "1_0"),
-        (stretch(), " 1.2"),
-        (stretch(cpu=0.5, memory=3.5), "1.50"),
-        (stretch(cpu=-1.0), None),
-        (stretch(memory=3.5, storage=0.5), "1.50"),
-        (stretch(memory=float("nan")), None),
+        (amplified(cpu=0.5, memory=3.5), 1.5),
+        (amplified(cpu=-1.0), 1.0),
+        (amplified(memory=3.5, storage=0.5), 1.5),
+        (amplified(memory=float("nan")), 1.0),
     ],
 )
-def test_why_nothing_can_be_stretched(configured: ResourceAmplificationStrategy, normalization: Any) -> None:
+def test_why_nothing_can_be_amplified(configured: ResourceAmplificationStrategy, normalization: float) -> None:
     with pytest.raises(RatioError):
-        amplification_text(configured, normalization)
+        amplification(configured, normalization)
+
+
+@pytest.mark.parametrize("text", ["invalid", "0", "inf", "1_0", " 1.2"])
+def test_what_is_no_ratio(text: str) -> None:
+    with pytest.raises(RatioError, match="above 0"):
+        read_normalization(text)

@@ -10,11 +10,11 @@ import pytest
 
 from koordinator.api.codec import convert, to_document
 from koordinator.api.node_resource_topology import NodeResourceTopology
-from koordinator.model.overcommit.batch_zones import ZoneBatch
-from koordinator.model.overcommit.decision import Plan
-from koordinator.model.overcommit.explained_sum import ExplainedAmount, reset
+from koordinator.model.overcommit.amounts import ExplainedAmount, Term, published, reset
+from koordinator.model.overcommit.batch import ZoneBatch
+from koordinator.model.overcommit.node_diff import ZoneDiff, diff_zones
+from koordinator.model.overcommit.plan import Plan
 from koordinator.model.overcommit.policies import CapacityPolicy
-from koordinator.model.overcommit.zone_preparation import ZoneChanges, prepare_zones
 from tests.model.overcommit.node_objects import BATCH_CPU, BATCH_MEMORY, NOW, a_topology
 from tests.model.overcommit.patching import patched_topology
 
@@ -25,7 +25,7 @@ WHOLE: Final = (ExplainedAmount(resource=BATCH_CPU), ExplainedAmount(resource=BA
 GIGA: Final = 10**9
 
 
-def plan(*zones: tuple[int, int], ratio: str | None = None) -> Plan:
+def plan(*zones: tuple[int, int]) -> Plan:
     batches = tuple(
         ZoneBatch(
             f"node-{number}",
@@ -34,19 +34,18 @@ def plan(*zones: tuple[int, int], ratio: str | None = None) -> Plan:
         )
         for number, (cpu, memory) in enumerate(zones)
     )
-    annotations = {} if ratio is None else {"node.koordinator.sh/cpu-normalization-ratio": ratio}
-    return Plan(node="n", amounts=WHOLE, zones=batches, annotations=annotations)
+    return Plan(node="n", amounts=WHOLE, zones=batches)
 
 
 TWO: Final = plan((25_000, 62 * GIGA), (25_000, 58 * GIGA))
 
 
-def prepared(topology: NodeResourceTopology, what: Plan, last: datetime | None = RECENTLY) -> ZoneChanges:
-    return prepare_zones(topology, what, POLICY, NOW, last)
+def differing(topology: NodeResourceTopology, what: Plan, last: datetime | None = RECENTLY) -> ZoneDiff:
+    return diff_zones(topology, what, POLICY, NOW, last)
 
 
 def written(topology: NodeResourceTopology, what: Plan) -> NodeResourceTopology:
-    return patched_topology(topology, prepared(topology, what, None).operations)
+    return patched_topology(topology, differing(topology, what, None).operations)
 
 
 def entries(topology: NodeResourceTopology) -> list[list[tuple[str, int, int, int]]]:
@@ -67,10 +66,13 @@ def test_new_amounts_take_their_place_by_name() -> None:
     ]
 
 
-def test_amounts_are_in_terms_of_what_a_core_is_worth() -> None:
-    after = entries(written(TOPOLOGY, plan((15_000, 30 * GIGA), (999, 20 * GIGA), ratio="1.11")))
+def test_amounts_are_written_as_they_are_published() -> None:
+    whole = plan((25_000, 62 * GIGA)).zones[0]
+    cpu = published(whole.cpu, (Term("cpuNormalization", 2_750),))
 
-    assert [zone[1] for zone in after] == [three(BATCH_CPU, 16_650), three(BATCH_CPU, 1109)]
+    after = entries(written(TOPOLOGY, Plan(node="n", amounts=WHOLE, zones=(whole._replace(cpu=cpu),))))
+
+    assert after[0][1:3] == [three(BATCH_CPU, 27_750), three(BATCH_MEMORY, 62 * GIGA)]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +87,7 @@ def test_amounts_are_in_terms_of_what_a_core_is_worth() -> None:
     ],
 )
 def test_when_zones_are_due(what: Plan, last: datetime | None, due: str) -> None:
-    changes = prepared(written(TOPOLOGY, TWO), what, last)
+    changes = differing(written(TOPOLOGY, TWO), what, last)
 
     assert bool(changes.due) is bool(due)
     assert due in changes.due
@@ -95,7 +97,7 @@ def test_small_differences_are_written_once_it_has_been_long_enough() -> None:
     stored = written(TOPOLOGY, TWO)
     what = plan((25_001, 62 * GIGA), (25_000, 58 * GIGA))
 
-    assert prepared(stored, what).operations == ()
+    assert differing(stored, what).operations == ()
     assert entries(written(stored, what))[0][1] == three(BATCH_CPU, 25_001)
 
 
@@ -105,16 +107,16 @@ def test_zones_of_a_degraded_node_offer_nothing() -> None:
     after = written(written(TOPOLOGY, TWO), degraded)
 
     assert [zone[1:3] for zone in entries(after)] == [[three(BATCH_CPU, 0), three(BATCH_MEMORY, 0)]] * 2
-    assert prepared(after, degraded).due == ""
-    assert prepared(TOPOLOGY, degraded, None).operations == ()
+    assert differing(after, degraded).due == ""
+    assert differing(TOPOLOGY, degraded, None).operations == ()
 
 
 def test_zones_are_left_alone_where_batch_is_not_in_hand() -> None:
-    assert prepared(written(TOPOLOGY, TWO), Plan(node="n"), None) == ZoneChanges()
+    assert differing(written(TOPOLOGY, TWO), Plan(node="n"), None) == ZoneDiff()
 
 
 def test_what_has_been_written_is_not_written_again() -> None:
-    assert prepared(written(TOPOLOGY, TWO), TWO, None).operations == ()
+    assert differing(written(TOPOLOGY, TWO), TWO, None).operations == ()
 
 
 def test_a_zone_without_resources_gets_them() -> None:
@@ -128,7 +130,7 @@ def test_what_others_say_of_zones_survives() -> None:
     document["zones"][0]["costs"] = [{"name": "node-1", "value": 21}]
     document["zones"][1]["unheardOf"] = {"a": 1}
 
-    after: Any = jsonpatch.apply_patch(document, list(prepared(TOPOLOGY, TWO, None).operations))
+    after: Any = jsonpatch.apply_patch(document, list(differing(TOPOLOGY, TWO, None).operations))
 
     assert after["zones"][0]["costs"] == [{"name": "node-1", "value": 21}]
     assert after["zones"][1]["unheardOf"] == {"a": 1}
@@ -138,4 +140,4 @@ def test_a_patch_for_zones_that_have_moved_is_refused() -> None:
     first, second = to_document(TOPOLOGY)["zones"]
 
     with pytest.raises(jsonpatch.JsonPatchTestFailed):
-        jsonpatch.apply_patch({"zones": [second, first]}, list(prepared(TOPOLOGY, TWO, None).operations))
+        jsonpatch.apply_patch({"zones": [second, first]}, list(differing(TOPOLOGY, TWO, None).operations))

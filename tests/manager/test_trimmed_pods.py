@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from koordinator.api.codec import convert
 from koordinator.api.pod import Pod
-from koordinator.manager.pod_digests import PodDigest, digest_of
-from koordinator.model.overcommit.pod_facts import pod_facts
+from koordinator.manager.trimmed_pods import TrimmedPod, trimmed
+from koordinator.model.overcommit.facts import pod_facts
 
 POD = convert(
     {
@@ -23,17 +23,17 @@ POD = convert(
 
 
 def test_metadata_and_node_stay_as_they_are() -> None:
-    digest = digest_of(POD)
+    digest = trimmed(POD)
     assert (digest.metadata, digest.spec.node_name) == (POD.metadata, "n1")
 
 
 def test_the_facts_are_those_of_the_whole_pod() -> None:
-    digest = digest_of(POD)
-    assert isinstance(digest, PodDigest)
+    digest = trimmed(POD)
+    assert isinstance(digest, TrimmedPod)
     assert digest.facts == pod_facts(POD)
 
 
 def test_pods_of_a_node_share_what_is_alike() -> None:
-    one, other = digest_of(POD), digest_of(POD)
+    one, other = trimmed(POD), trimmed(POD)
     assert one.spec is other.spec
     assert one.status is other.status
