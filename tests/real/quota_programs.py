@@ -15,8 +15,8 @@ from koordinator.api.document import Document, copied
 from koordinator.base.metrics import Metrics
 from koordinator.manager.features import make_features
 from koordinator.manager.webhook.dispatch import Webhook
-from koordinator.manager.webhook.elastic_quota.pod_check import QuotaPodCheck
 from koordinator.manager.webhook.elastic_quota.settings import QuotaSettings
+from koordinator.manager.webhook.elastic_quota.validating import QuotaPodCheck
 from koordinator.manager.webhook.metrics import WebhookMetrics
 from koordinator.manager.webhook.pod.enhanced_rules import no_rules
 from koordinator.manager.webhook.pod.validating import PodValidatingHandler

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from koordinator.api.elastic_quota import ROOT_QUOTA
-from koordinator.manager.webhook.quota_page import quota_summary
+from koordinator.manager.webhook.quota_accounts import quota_summary
 from tests.real.programs import RealPrograms
 from tests.real.quota_cases import PASSES_WITH_THE_ORIGINAL, PASSES_WITH_US, STEPS, Step
 from tests.real.quota_programs import Programs, both_programs, filled, quota_cluster, verdict

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from koordinator.api.document import Document
-from koordinator.manager.webhook.quota_page import quota_summary
+from koordinator.manager.webhook.quota_accounts import quota_summary
 from tests.manager.webhook.elastic_quota.quota_bench import QuotaBench, versioned
 from tests.manager.webhook.reviews import answered
 from tests.model.quota_tree.quota_objects import P

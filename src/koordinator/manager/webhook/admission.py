@@ -74,9 +74,9 @@ class AdmissionHandler(Protocol):
 
 
 @runtime_checkable
-class SettlingHandler(AdmissionHandler, Protocol):
+class CommittingHandler(AdmissionHandler, Protocol):
     """One that has to write down what it allows before it may be answered."""
 
-    async def settle(self, request: AdmissionRequest) -> None:
+    async def commit(self, request: AdmissionRequest) -> None:
         """After ``handle`` has allowed; to refuse after all, raise as there."""
         ...

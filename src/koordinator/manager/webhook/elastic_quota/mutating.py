@@ -12,8 +12,8 @@ from koordinator.api.labels import QUOTA_PARENT, QUOTA_TREE_ID
 from koordinator.api.pod import ResourceList
 from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest
 from koordinator.manager.webhook.colocation_profile.changes import section
-from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
-from koordinator.manager.webhook.elastic_quota.refusal import QuotaRefused
+from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache
+from koordinator.manager.webhook.elastic_quota.settings import QuotaRefused
 from koordinator.manager.webhook.elastic_quota.validating import PLUGIN, RESOURCE, quota_of
 from koordinator.manager.webhook.steps import UNMEASURED, Steps
 from koordinator.model.quota_tree.annotation_values import read_amounts, write_amounts
@@ -28,8 +28,8 @@ class ElasticQuotaMutatingHandler:
 
     path = "/mutate-scheduling-sigs-k8s-io-v1alpha1-elasticquota"
 
-    def __init__(self, expected: ExpectedQuotas, record_weight: RecordWeight, steps: Steps = UNMEASURED) -> None:
-        self._expected = expected
+    def __init__(self, quotas: QuotaAssumeCache, record_weight: RecordWeight, steps: Steps = UNMEASURED) -> None:
+        self._quotas = quotas
         self._record_weight = record_weight
         self._steps = steps
 
@@ -42,7 +42,7 @@ class ElasticQuotaMutatingHandler:
             if request.operation != "CREATE" or quota.metadata.name == ROOT_QUOTA:
                 return ALLOWED
             changed = copied(request.object)
-            _fill_tree(changed, self._expected.tree())
+            _fill_tree(changed, self._quotas.tree())
             if _fill_weight(changed, quota.spec.max) and not request.dry_run:
                 self._record_weight(quota.metadata.name, quota.spec.max)
         return AdmissionAnswer(changed=changed)

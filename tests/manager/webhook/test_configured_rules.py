@@ -9,7 +9,7 @@ from datetime import timedelta
 
 from koordinator.api.kinds import CONFIG_MAPS
 from koordinator.manager.options import PodEnhancedValidatorOptions
-from koordinator.manager.webhook.known_rules import ConfiguredRules
+from koordinator.manager.webhook.listers import ConfiguredRules
 from tests.manager.broken_input.bench import SYSTEM, ManagerBench
 
 NAME = "pod-enhanced-validator-config"
@@ -61,7 +61,7 @@ def test_an_interval_of_0_has_every_change_in_force_at_once() -> None:
     async def story(bench: ManagerBench, required: Callable[[], list[str]]) -> None:
         assert required() == ["first"]
         put(bench, requiring("second"))
-        await bench.settle()
+        await bench.until_idle()
         assert required() == ["second"]
 
     run(story, interval=0)

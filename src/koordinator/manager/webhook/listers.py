@@ -1,34 +1,41 @@
-"""What admission handlers know of the cluster, kept by informers: an admission never waits for the API server."""
+"""Listers for admission handlers, over informers: an admission never waits for the API server."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 
 from koordinator.api.colocation_profile import ClusterColocationProfile
-from koordinator.api.core import PriorityClass
+from koordinator.api.core import ConfigMap, PriorityClass
 from koordinator.api.elastic_quota_profile import ElasticQuotaProfile
 from koordinator.api.kinds import (
     CLUSTER_COLOCATION_PROFILES,
+    CONFIG_MAPS,
     ELASTIC_QUOTA_PROFILES,
     ELASTIC_QUOTAS,
     NAMESPACES,
+    NODES,
     PRIORITY_CLASSES,
 )
 from koordinator.api.labels import QUOTA_NAME, QUOTA_TREE_ID
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.pod import Pod
+from koordinator.base.clock import Clock
+from koordinator.base.errors import ConfigurationError
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.store import NAMESPACE_INDEX, by_namespace
+from koordinator.manager.options import Options, PodEnhancedValidatorOptions
 from koordinator.manager.trimmed_pods import trimmed_pods
-from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
+from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache
 from koordinator.manager.webhook.elastic_quota.recorded_weights import RecordedWeights
+from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRule, EnhancedRules
 
 _BY_TREE = "tree"
 _BY_QUOTA = "quota that the pod names"
 _WITHOUT_QUOTA = "namespace of a pod that names no quota"
 
 
-class KnownProfiles:
+class ProfileLister:
     """``ColocationCluster`` over informers."""
 
     def __init__(self, informers: InformerSet) -> None:
@@ -47,11 +54,11 @@ class KnownProfiles:
         return self._priority_classes.get(name)
 
 
-class KnownQuotaTrees:
+class QuotaTreeLister:
     """``QuotaTrees`` over an informer, of one namespace or of all, and the quotas that pods are accounted in: which of
     several quotas a name stands for is decided there and nowhere else."""
 
-    def __init__(self, informers: InformerSet, namespace: str, quotas: ExpectedQuotas) -> None:
+    def __init__(self, informers: InformerSet, namespace: str, quotas: QuotaAssumeCache) -> None:
         self._quotas = quotas
         self._profiles = informers.informer(
             ELASTIC_QUOTA_PROFILES, namespace=namespace, absent_is_empty=True, indexes={_BY_TREE: _tree}
@@ -66,13 +73,13 @@ class KnownQuotaTrees:
         return self._profiles.by_index(_BY_TREE, tree)
 
 
-def follow_quotas(informers: InformerSet, namespace: str, expected: ExpectedQuotas) -> None:
-    """Keep ``expected`` at what is stored, of one namespace or of all."""
+def watch_quotas(informers: InformerSet, namespace: str, quotas: QuotaAssumeCache) -> None:
+    """Keep ``quotas`` at what is stored, of one namespace or of all."""
     informers.informer(ELASTIC_QUOTAS, namespace=namespace, absent_is_empty=True).add_handlers(
         name="elastic-quota-tree",
-        on_add=lambda quota, initial: expected.observe(quota),
-        on_update=lambda old, new: expected.observe(new),
-        on_delete=expected.observe_deletion,
+        on_add=lambda quota, initial: quotas.observe(quota),
+        on_update=lambda old, new: quotas.observe(new),
+        on_delete=quotas.observe_deletion,
     )
 
 
@@ -83,7 +90,7 @@ def forget_weights(informers: InformerSet, namespace: str, weights: RecordedWeig
     )
 
 
-class KnownQuotaPods:
+class QuotaPodLister:
     """``QuotaPods`` over an informer, of one namespace or of all."""
 
     def __init__(self, informers: InformerSet, namespace: str) -> None:
@@ -103,7 +110,7 @@ class KnownQuotaPods:
         return bool(self._pods.by_index(NAMESPACE_INDEX, namespace))
 
 
-class KnownPods:
+class PodLister:
     """The metadata of pods, of one namespace or of all."""
 
     def __init__(self, informers: InformerSet, namespace: str) -> None:
@@ -126,3 +133,64 @@ def _named_quota(pod: Pod) -> tuple[str, ...]:
 
 def _namespace_without_quota(pod: Pod) -> tuple[str, ...]:
     return () if pod.metadata.labels.get(QUOTA_NAME) else (pod.metadata.namespace,)
+
+
+logger = logging.getLogger(__name__)
+
+
+class ConfiguredRules:
+    """Call it for the rules that are in force."""
+
+    def __init__(self, informers: InformerSet, options: PodEnhancedValidatorOptions, clock: Clock) -> None:
+        self._key = f"{options.config_namespace}/{options.config_name}"
+        self._interval = options.reconcile_interval.total_seconds()
+        self._clock = clock
+        self._rules = EnhancedRules()
+        self._read: ConfigMap | None = None
+        self._read_again_at = float("-inf")
+        self._config_maps = informers.informer(
+            CONFIG_MAPS, namespace=options.config_namespace, field_selector=f"metadata.name={options.config_name}"
+        )
+
+    def __call__(self) -> tuple[EnhancedRule, ...]:
+        now = self._clock.monotonic()
+        if now >= self._read_again_at:
+            self._read_again_at = now + self._interval
+            self._load(self._config_maps.get(self._key))
+        return self._rules.in_force
+
+    def _load(self, config_map: ConfigMap | None) -> None:
+        """Where it cannot be used, the rules that were in force stay."""
+        if config_map is self._read:
+            return
+        self._read = config_map
+        try:
+            self._rules.load(config_map.data if config_map is not None else None)
+        except ConfigurationError as error:
+            logger.warning("ConfigMap %s: the rules before it stay in force: %s", self._key, error)
+
+
+class NodeLister:
+    """All nodes, as far as selectors can tell them apart."""
+
+    def __init__(self, informers: InformerSet) -> None:
+        self._nodes = informers.informer(NODES)
+
+    def metadata(self) -> Iterable[ObjectMeta]:
+        """In the order of their names, so that the same node is the example every time."""
+        return (node.metadata for node in sorted(self._nodes.list(), key=lambda node: node.metadata.name))
+
+
+class SLOConfigurationLister:
+    """The SLO ConfigMap as it is stored."""
+
+    def __init__(self, informers: InformerSet, options: Options) -> None:
+        self._key = f"{options.config_namespace}/{options.slo_config_name}"
+        self._config_maps = informers.informer(
+            CONFIG_MAPS, namespace=options.config_namespace, field_selector=f"metadata.name={options.slo_config_name}"
+        )
+
+    def data(self) -> Mapping[str, str] | None:
+        """None while there is no such ConfigMap."""
+        found = self._config_maps.get(self._key)
+        return found.data if found is not None else None

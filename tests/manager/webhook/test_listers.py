@@ -8,8 +8,8 @@ from koordinator.api.codec import convert
 from koordinator.api.elastic_quota import ElasticQuota
 from koordinator.api.meta import ObjectMeta
 from koordinator.base.clock import ManualClock
-from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
-from koordinator.manager.webhook.known_cluster import KnownQuotaTrees
+from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache
+from koordinator.manager.webhook.listers import QuotaTreeLister
 from koordinator.model.quota_tree.pod_quota import quota_name_of
 from tests.manager.broken_input.bench import ManagerBench
 from tests.model.quota_tree.quota_objects import quota_document
@@ -23,15 +23,15 @@ def stored(name: str, namespace: str, tree: str, created: str, **annotations: ob
     return convert(document, ElasticQuota)
 
 
-def expected_of(*quotas: ElasticQuota) -> ExpectedQuotas:
-    expected = ExpectedQuotas(ManualClock().monotonic)
+def expected_of(*quotas: ElasticQuota) -> QuotaAssumeCache:
+    expected = QuotaAssumeCache(ManualClock().monotonic)
     for quota in quotas:
         expected.observe(quota)
     return expected
 
 
-def trees(expected: ExpectedQuotas) -> KnownQuotaTrees:
-    return KnownQuotaTrees(ManagerBench().informers, "", expected)
+def trees(expected: QuotaAssumeCache) -> QuotaTreeLister:
+    return QuotaTreeLister(ManagerBench().informers, "", expected)
 
 
 @pytest.mark.parametrize(("older", "newer"), [("a", "b"), ("b", "a")])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from koordinator.api.elastic_quota import ROOT_QUOTA
-from koordinator.manager.webhook.elastic_quota.expected_quotas import WRITE_SECONDS
+from koordinator.manager.webhook.elastic_quota.assume_cache import WRITE_SECONDS
 from tests.manager.webhook.elastic_quota.quota_bench import QuotaBench, changed, versioned
 from tests.model.quota_tree.quota_objects import quota_document
 
