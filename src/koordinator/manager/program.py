@@ -107,6 +107,7 @@ class Manager:
         servers, health = Servers(given.metrics, given.clock), HealthChecks()
         if self.webhooks is not None:
             health.add(READY_CHECK, self.webhooks.readiness.check, "readyz")
+            health.add("loops", self.webhooks.check_loops, "readyz")
         servers.add(options.metrics_address, self._add_routes)
         servers.add(options.health_address, health=health)
         servers.add(options.profile_address, profiles=True, dispensable="profiles are not served, see --pprof-addr")

@@ -121,6 +121,10 @@ class Webhooks:
         self._loops = LoopSupervisor(clock=clock, random=random, metrics=metrics)
         self._loops.add(Loop("webhook-certificate-files", certificate.follow, _FILE_PERIOD, deadline=_FILE_PERIOD))
 
+    def check_loops(self) -> str:
+        """For health checks: the loops without success for too long."""
+        return self._loops.check()
+
     async def run(self) -> None:
         """Serve once what handlers need is known, until cancelled: then not ready at first, and only then not there.
 
