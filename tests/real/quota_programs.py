@@ -93,7 +93,7 @@ def our_program(gates: str = "") -> tuple[QuotaBench, dict[str, Webhook]]:
     bench.observe(*QUOTAS)
     metadata = [pod["metadata"] for pod in PODS]
     bench.pods.pods = [Pod(each["namespace"], each["name"], each["labels"].get(f"{P}/name", "")) for each in metadata]
-    pods = PodValidatingHandler(no_rules, (QuotaPodCheck(bench.expected, settings),))
+    pods = PodValidatingHandler(no_rules, (QuotaPodCheck(bench.quotas, settings),))
     metrics = WebhookMetrics(Metrics())
     handlers = (bench.validating, bench.mutating, pods)
     return bench, {handler.path: Webhook(handler, metrics, bench.clock) for handler in handlers}

@@ -151,7 +151,7 @@ def _counted(document: Document) -> tuple[object, ...]:
 
 def _assert_same_tree(programs: Programs) -> None:
     original = json.loads(programs.original.ask("/elasticQuota"))
-    ours = quota_summary(programs.bench.expected.tree())
+    ours = quota_summary(programs.bench.quotas.tree())
     assert ours["quotaInfoMap"] == original["quotaInfoMap"]
     children = {name: sorted(found) for name, found in original["quotaHierarchyInfo"].items() if found}
     assert {name: found for name, found in ours["quotaHierarchyInfo"].items() if found} == children
