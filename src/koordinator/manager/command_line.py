@@ -30,6 +30,31 @@ _PROFILE: Final = ColocationProfileOptions()
 _VALIDATOR: Final = PodEnhancedValidatorOptions()
 _QUOTA: Final = QuotaUpdateOptions()
 _BINDING: Final = BindingAdmissionSettings()
+_NO_DEEP_COPY: Final = "disable-no-deepcopy"
+_UNUSED_FLAGS: Final = {**KLOG_FLAGS, _NO_DEEP_COPY: "objects are shared and never changed, so nothing is copied"}
+"""Flags of the original that do nothing here, and why: nobody's manifest fails over them."""
+_DEFAULTS: Final = Options()
+_DESCRIPTION: Final = """\
+Turns idle capacity into batch and mid capacity, writes the policies that node agents follow, and guards pods, nodes,
+quotas and configuration at the door of the API server, in place of the Go koord-manager: it takes the same flags and
+environment, takes part in the same leader election, and keeps the same webhook configurations and certificates.
+
+Every replica answers webhooks; the leader alone runs controllers. Where webhooks are served, the environment says:
+  WEBHOOK_PORT (9876), WEBHOOK_HOST (empty: through the Service), WEBHOOK_CERT_DIR (/tmp/koordinator-webhook-certs),
+  WEBHOOK_CERT_WRITER (secret, or fs where WEBHOOK_HOST is set), POD_NAMESPACE (koordinator-system),
+  SERVICE_NAME (koordinator-webhook-service), SECRET_NAME (koordinator-webhook-certs),
+  MUTATING_WEBHOOK_NAME (koordinator-mutating-webhook-configuration),
+  VALIDATING_WEBHOOK_NAME (koordinator-validating-webhook-configuration).
+
+Examples, on a cluster that has its definitions, namespace and webhook configurations (docs/manager.md says how):
+  koord-manager --metrics-addr=:8080 --health-probe-addr=:8000
+      In a pod: metrics and health for whoever asks.
+  koord-manager --kubeconfig="$HOME/.kube/config" --feature-gates=WebhookFramework=false
+      Outside of the cluster, the controllers alone.
+  WEBHOOK_HOST=127.0.0.1 koord-manager --kubeconfig="$HOME/.kube/config" --enable-leader-election=false
+      Beside an API server of this machine, which then asks https://127.0.0.1:9876.
+  koord-manager '--controllers=*,-noderesource' --feature-gates=NodeMutatingWebhook=true
+      All controllers but one, and one webhook more than usual."""
 
 
 class ControllerFlags:
@@ -193,33 +218,6 @@ class WebhookFlags:
             bypass_labels=given[self._bypass_labels],
             bypass_annotations=given[self._bypass_annotations],
         )
-
-
-_NO_DEEP_COPY: Final = "disable-no-deepcopy"
-_UNUSED_FLAGS: Final = {**KLOG_FLAGS, _NO_DEEP_COPY: "objects are shared and never changed, so nothing is copied"}
-"""Flags of the original that do nothing here, and why: nobody's manifest fails over them."""
-_DEFAULTS: Final = Options()
-_DESCRIPTION: Final = """\
-Turns idle capacity into batch and mid capacity, writes the policies that node agents follow, and guards pods, nodes,
-quotas and configuration at the door of the API server, in place of the Go koord-manager: it takes the same flags and
-environment, takes part in the same leader election, and keeps the same webhook configurations and certificates.
-
-Every replica answers webhooks; the leader alone runs controllers. Where webhooks are served, the environment says:
-  WEBHOOK_PORT (9876), WEBHOOK_HOST (empty: through the Service), WEBHOOK_CERT_DIR (/tmp/koordinator-webhook-certs),
-  WEBHOOK_CERT_WRITER (secret, or fs where WEBHOOK_HOST is set), POD_NAMESPACE (koordinator-system),
-  SERVICE_NAME (koordinator-webhook-service), SECRET_NAME (koordinator-webhook-certs),
-  MUTATING_WEBHOOK_NAME (koordinator-mutating-webhook-configuration),
-  VALIDATING_WEBHOOK_NAME (koordinator-validating-webhook-configuration).
-
-Examples, on a cluster that has its definitions, namespace and webhook configurations (docs/manager.md says how):
-  koord-manager --metrics-addr=:8080 --health-probe-addr=:8000
-      In a pod: metrics and health for whoever asks.
-  koord-manager --kubeconfig="$HOME/.kube/config" --feature-gates=WebhookFramework=false
-      Outside of the cluster, the controllers alone.
-  WEBHOOK_HOST=127.0.0.1 koord-manager --kubeconfig="$HOME/.kube/config" --enable-leader-election=false
-      Beside an API server of this machine, which then asks https://127.0.0.1:9876.
-  koord-manager '--controllers=*,-noderesource' --feature-gates=NodeMutatingWebhook=true
-      All controllers but one, and one webhook more than usual."""
 
 
 class _Flags:

@@ -18,6 +18,11 @@ from koordinator.manager.colocation_profile.pod_writer import WAITING, Outcome, 
 from koordinator.manager.controllers import ControllerContext
 from koordinator.manager.webhook.colocation_profile.compiled import CompiledProfile
 
+logger = logging.getLogger(__name__)
+
+_DEADLINE: Final = 300.0
+_AFTER_CONFLICT: Final = 2.0
+
 
 class HandledPods:
     """Forgets a pod ``keep`` seconds after it was handled (0: never), one that is gone within ``clean`` seconds."""
@@ -54,12 +59,6 @@ class HandledPods:
 
     def _is_fresh(self, handled_at: float) -> bool:
         return self._keep <= 0 or self._clock.monotonic() - handled_at < self._keep
-
-
-logger = logging.getLogger(__name__)
-
-_DEADLINE: Final = 300.0
-_AFTER_CONFLICT: Final = 2.0
 
 
 class ColocationProfileController:

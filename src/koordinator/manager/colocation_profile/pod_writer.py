@@ -22,6 +22,9 @@ from koordinator.manager.webhook.colocation_profile.changes import ProfileError
 from koordinator.manager.webhook.colocation_profile.compiled import CompiledProfile
 from koordinator.model.patch.difference import merge_difference
 
+WAITING: Final = "spec.nodeName=,status.phase=Pending"
+"""Selects the pods that no node has been found for."""
+
 
 class TokenBucket:
     """Full at the start. A rate of 0 gives the burst and no more."""
@@ -42,10 +45,6 @@ class TokenBucket:
             return False
         self._tokens -= 1
         return True
-
-
-WAITING: Final = "spec.nodeName=,status.phase=Pending"
-"""Selects the pods that no node has been found for."""
 
 
 class Outcome(StrEnum):

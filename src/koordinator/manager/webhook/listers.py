@@ -34,6 +34,8 @@ _BY_TREE = "tree"
 _BY_QUOTA = "quota that the pod names"
 _WITHOUT_QUOTA = "namespace of a pod that names no quota"
 
+logger = logging.getLogger(__name__)
+
 
 class ProfileLister:
     """``ColocationCluster`` over informers."""
@@ -133,9 +135,6 @@ def _named_quota(pod: Pod) -> tuple[str, ...]:
 
 def _namespace_without_quota(pod: Pod) -> tuple[str, ...]:
     return () if pod.metadata.labels.get(QUOTA_NAME) else (pod.metadata.namespace,)
-
-
-logger = logging.getLogger(__name__)
 
 
 class ConfiguredRules:

@@ -36,6 +36,18 @@ from koordinator.manager.webhook.server import WebhookServer, listening_address
 
 _SECONDS: Final = 5.0
 
+logger = logging.getLogger(__name__)
+
+SETUP_SECONDS: Final = 20.0
+"""For the first certificates and configurations, as the original; a process that cannot is better started anew."""
+SYNC_SECONDS: Final = 120.0
+"""For each kind of object that handlers have to know before they can answer."""
+LINGER_SECONDS: Final = 3.0
+"""Of a replica behind a Service: until nobody is led here any more."""
+_FILE_PERIOD: Final = 10.0
+_READY_PERIOD: Final = 2.0
+_READY_LATE: Final = 5.0
+
 
 class Readiness:
     """The check ``webhook-ready``. ``name`` is the one that the serving certificate must be good for."""
@@ -66,19 +78,6 @@ class Readiness:
                 return "" if answer.status == HTTPStatus.OK else f"{self._url}: {answer.status}"
         except (CredentialError, aiohttp.ClientError, ssl.SSLError, TimeoutError, OSError) as error:
             return f"{self._url}: {error or type(error).__name__}"
-
-
-logger = logging.getLogger(__name__)
-
-SETUP_SECONDS: Final = 20.0
-"""For the first certificates and configurations, as the original; a process that cannot is better started anew."""
-SYNC_SECONDS: Final = 120.0
-"""For each kind of object that handlers have to know before they can answer."""
-LINGER_SECONDS: Final = 3.0
-"""Of a replica behind a Service: until nobody is led here any more."""
-_FILE_PERIOD: Final = 10.0
-_READY_PERIOD: Final = 2.0
-_READY_LATE: Final = 5.0
 
 
 class Webhooks:

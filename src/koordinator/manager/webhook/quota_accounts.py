@@ -38,6 +38,12 @@ from koordinator.model.quota_tree.tree import QuotaTree
 
 _BY_NAME = "name of the quota"
 
+logger = logging.getLogger(__name__)
+
+WAIT_SECONDS: Final = 10.0
+_FEWEST_RETRIES: Final = 3
+PATH: Final = "/elasticQuota"
+
 
 class StoredAccounts:
     """``Accounts`` over an informer and a client."""
@@ -82,12 +88,6 @@ def _name(quota: ElasticQuota) -> tuple[str, ...]:
 
 def _version(quota: ElasticQuota) -> int:
     return int(quota.metadata.resource_version)
-
-
-logger = logging.getLogger(__name__)
-
-WAIT_SECONDS: Final = 10.0
-_FEWEST_RETRIES: Final = 3
 
 
 class Accounts(Protocol):
@@ -252,9 +252,6 @@ def _decide_all(batch: Sequence[_Waiter], refusal: KoordinatorError | None = Non
     for waiter in batch:
         if not waiter.decided:
             waiter.decide(refusal)
-
-
-PATH: Final = "/elasticQuota"
 
 
 def quota_page(quotas: QuotaAssumeCache) -> RequestHandler:

@@ -24,6 +24,9 @@ V1: Final = "admission.k8s.io/v1"
 V1BETA1: Final = "admission.k8s.io/v1beta1"
 _KIND: Final = "AdmissionReview"
 _OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE", "CONNECT")
+_encoder = msgspec.json.Encoder()
+Patch = list[dict[str, Any]]
+_encode = msgspec.json.Encoder().encode
 
 
 class ReviewError(KoordinatorError):
@@ -60,7 +63,6 @@ class _Review(WireStruct):
 
 
 _decode_review = codec.decoder(_Review)
-_encoder = msgspec.json.Encoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +132,6 @@ def _changeable(request: AdmissionRequest) -> Document:
     if request.object is None:
         raise ReviewError(f"{request.operation} of {request.resource}: there is no object that could be changed")
     return request.object
-
-
-Patch = list[dict[str, Any]]
-
-_encode = msgspec.json.Encoder().encode
 
 
 def make_patch(old: Any, new: Any) -> Patch:

@@ -36,6 +36,11 @@ REASONS: Final = (AGENT_MISSING, METRICS_STOPPED, REPORT_FROM_THE_PAST, *sorted(
 
 _JUST_AFTER: Final = timedelta(seconds=1)
 _MINUTE: Final = timedelta(minutes=1)
+CONDITION_TYPE: Final = "ColocationAbnormal"
+SOUND: Final = "ReadingsAreSound"
+NOT_JUDGED: Final = "NotJudged"
+_SOUND_MESSAGE: Final = "the node's agent reports, and what it reports makes sense"
+_NOT_JUDGED_MESSAGE: Final = "colocation, or the search for abnormal nodes, is disabled for the node"
 
 
 class Finding(NamedTuple):
@@ -256,13 +261,6 @@ def _replaced(
     if (findings, changed_at, well_since) == (health.findings, health.changed_at, health.well_since):
         return health
     return replace(health, findings=findings, changed_at=changed_at, well_since=well_since)
-
-
-CONDITION_TYPE: Final = "ColocationAbnormal"
-SOUND: Final = "ReadingsAreSound"
-NOT_JUDGED: Final = "NotJudged"
-_SOUND_MESSAGE: Final = "the node's agent reports, and what it reports makes sense"
-_NOT_JUDGED_MESSAGE: Final = "colocation, or the search for abnormal nodes, is disabled for the node"
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ from koordinator.model.overcommit.facts import MetricFacts, NodeFacts, PodFacts,
 from koordinator.model.overcommit.policies import CapacityPolicy
 
 BATCH_RESOURCES: Final = (BATCH_CPU, BATCH_MEMORY)
+_MILLI: Final = 1000
 
 
 class PodSums(NamedTuple):
@@ -113,7 +114,7 @@ def safety_margin(capacity: Amounts, policy: CapacityPolicy) -> Amounts:
 
 
 def capped(capacity: int, percent: int | None) -> int | None:
-    """The most that may be offered of a capacity; None: no limit."""
+    """The upper limit of batch capacity, from a percentage of the capacity; None: no limit."""
     return None if percent is None else scaled(capacity, fraction(percent))
 
 
@@ -180,11 +181,8 @@ def _terms(inputs: BatchInputs, by: str, index: int) -> tuple[tuple[Term, ...], 
     ), details
 
 
-_MILLI: Final = 1000
-
-
 class ZoneBatch(NamedTuple):
-    """What one zone offers."""
+    """The batch capacity of one zone."""
 
     zone: str
     cpu: ExplainedAmount

@@ -32,6 +32,14 @@ from koordinator.model.overcommit.amounts import NOTHING, Amounts, cpu_and_memor
 from koordinator.model.pod_requests import canonical, pod_requests
 from koordinator.model.slo_configuration.documents import read_given, read_object
 
+_COUNTED_PHASES: Final = frozenset({"Running", "Pending"})
+LOW_PRIORITIES: Final = frozenset({PriorityClass.BATCH, PriorityClass.FREE})
+"""Those who live off what others leave idle."""
+_FIRST: Final = datetime(2, 1, 1, tzinfo=UTC)
+_LAST: Final = datetime(9000, 1, 1, tzinfo=UTC)
+_LOW_NAMES: Final = frozenset(each.value for each in LOW_PRIORITIES)
+_NUMBERED: Final = re.compile(re.escape(NODE_ZONE_PREFIX) + r"(0|[1-9][0-9]{0,5})")
+
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
@@ -87,11 +95,6 @@ def reservation_amounts(text: str) -> Amounts:
     return Amounts(1000 * count_cpus(reservation.reserved_cpus), amounts.memory)
 
 
-_COUNTED_PHASES: Final = frozenset({"Running", "Pending"})
-LOW_PRIORITIES: Final = frozenset({PriorityClass.BATCH, PriorityClass.FREE})
-"""Those who live off what others leave idle."""
-
-
 class NUMANodeResource(WireStruct):
     node: int = 0
 
@@ -135,7 +138,7 @@ def pod_facts(pod: Pod) -> PodFacts:
 
 
 def _requests(pod: Pod) -> Amounts:
-    """Nobody asks for less than nothing: a negative request cannot make room for others."""
+    """A negative request counts as zero, so that it adds no capacity for others."""
     nanos = pod_requests(pod, resized=False)
     return Amounts(canonical(CPU, nanos.get(CPU, 0)), canonical(MEMORY, nanos.get(MEMORY, 0))).at_least(NOTHING)
 
@@ -150,11 +153,6 @@ def _numa_nodes(pod: Pod) -> tuple[int, ...]:
     except DecodeError:
         return ()
     return tuple(sorted({each.node for each in status.numa_node_resources if each.node >= 0}))
-
-
-_FIRST: Final = datetime(2, 1, 1, tzinfo=UTC)
-_LAST: Final = datetime(9000, 1, 1, tzinfo=UTC)
-_LOW_NAMES: Final = frozenset(each.value for each in LOW_PRIORITIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,9 +232,6 @@ def _readings(status: NodeMetricStatus) -> Iterator[Quantity]:
         maps += [status.node_metric.node_usage, status.node_metric.system_usage]
     for each in maps:
         yield from (quantity for name, quantity in each.resources.items() if name in (CPU, MEMORY))
-
-
-_NUMBERED: Final = re.compile(re.escape(NODE_ZONE_PREFIX) + r"(0|[1-9][0-9]{0,5})")
 
 
 class CPUBasicInfo(WireStruct):

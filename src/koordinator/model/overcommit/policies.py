@@ -32,6 +32,7 @@ PLUGINS: Final = (
 """What can be switched off one by one, by the names of the flag and of the metrics, in the order they run in."""
 _CENTURY: Final = {"degrade_time_minutes": 52_594_920, "update_time_threshold_seconds": 3_155_695_200}
 """Longer spans, which the calendar may have no room for, mean the same as this: never."""
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 class Problem(NamedTuple):
@@ -84,9 +85,6 @@ class Policies:
     abnormality: AbnormalityLimits = DEFAULT_LIMITS
     problem: str = ""
     """What of the configuration cannot be used, though the rest of it can."""
-
-
-S = TypeVar("S", bound=msgspec.Struct)
 
 
 def node_policies(configuration: SLOConfiguration, node: Node, plugins: frozenset[str]) -> Policies:

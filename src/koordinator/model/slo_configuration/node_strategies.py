@@ -23,6 +23,7 @@ _SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0
 _NAME_RULE: Final = (
     f"at most {_NAME_LENGTH} letters, digits, '-', '_' and '.', of which the first and last are a letter or digit"
 )
+T = TypeVar("T")
 
 
 def check_label(key: str, values: Iterable[str]) -> str | None:
@@ -40,9 +41,6 @@ def check_label(key: str, values: Iterable[str]) -> str | None:
 
 def _is_name(text: str) -> bool:
     return len(text) <= _NAME_LENGTH and _NAME.fullmatch(text) is not None
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)

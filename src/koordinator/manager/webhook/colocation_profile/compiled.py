@@ -30,6 +30,11 @@ from koordinator.model.patch.strategic import apply_strategic_patch, check_merge
 
 ALWAYS: Final = 100
 _PERCENT: Final = re.compile(r"([+-]?[0-9]{1,18})%")
+_WITH_VALUES: Final = ("In", "NotIn")
+_OPERATORS: Final = (*_WITH_VALUES, "Exists", "DoesNotExist")
+_KEY: Final = "must be a label key such as app or example.com/app"
+_VALUE: Final = "must be a label value: empty, or at most 63 letters, digits, '-', '_' and '.'"
+_SHOWN_LENGTH: Final = 80
 
 
 def parse_probability(value: IntOrString | None) -> tuple[int, FieldError | None]:
@@ -43,12 +48,6 @@ def parse_probability(value: IntOrString | None) -> tuple[int, FieldError | None
         allowed = "must be a whole number from 0 to 100, or such a number followed by %"
         return 0, FieldError.invalid("spec.probability", value, allowed)
     return int(matched[1]), None
-
-
-_WITH_VALUES: Final = ("In", "NotIn")
-_OPERATORS: Final = (*_WITH_VALUES, "Exists", "DoesNotExist")
-_KEY: Final = "must be a label key such as app or example.com/app"
-_VALUE: Final = "must be a label value: empty, or at most 63 letters, digits, '-', '_' and '.'"
 
 
 def compile_profile_selector(selector: LabelSelector | None, path: str) -> tuple[CompiledSelector, list[FieldError]]:
@@ -82,9 +81,6 @@ def _expression_problems(requirement: LabelSelectorRequirement, path: str) -> It
     for value in requirement.values:
         if label_value(value):
             yield FieldError.invalid(f"{path}.values", value, _VALUE)
-
-
-_SHOWN_LENGTH: Final = 80
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ from koordinator.manager.webhook.colocation_profile.changes import (
 from koordinator.manager.webhook.colocation_profile.compiled import ALWAYS, CompiledProfile, compile_profile
 
 _PLACE: Final = operator.itemgetter(0)
+Draw = Callable[[], int]
+"""A random whole number from 0 to 99."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,10 +116,6 @@ def _matches(candidates: Sequence[CompiledProfile]) -> Matches:
         profiles=[profile for profile in candidates if profile.is_usable],
         warnings=[profile.warning for profile in candidates if profile.warning],
     )
-
-
-Draw = Callable[[], int]
-"""A random whole number from 0 to 99."""
 
 
 class ProfileEngine:

@@ -51,6 +51,7 @@ _OF_PODS: Final = frozenset(
     }
 )
 """A quota whose max names none of these is not about pods."""
+_ENDED: Final = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +106,6 @@ def _sum(left: Quantity | None, right: Quantity) -> Quantity:
 
 def _shown(resources: ResourceList, names: list[str]) -> str:
     return ",".join(f"{name}={resources[name]}" for name in names if name in resources)
-
-
-_ENDED: Final = ("Succeeded", "Failed")
 
 
 def pod_usage(pod: Pod) -> ResourceList:

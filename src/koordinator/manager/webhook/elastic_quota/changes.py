@@ -17,6 +17,11 @@ from koordinator.model.quota_tree.pod_quota import namespace_quota
 from koordinator.model.quota_tree.quota import Quota
 from koordinator.model.quota_tree.tree import QuotaTree
 
+_FIXED: Final = frozenset({SYSTEM_QUOTA, ROOT_QUOTA})
+_KEPT: Final = _FIXED | {DEFAULT_QUOTA}
+_TREE_LABELS: Final = (QUOTA_PARENT, QUOTA_IS_PARENT, QUOTA_TREE_ID)
+_NAMED_PODS: Final = 2
+
 
 def check_itself(quota: ElasticQuota) -> None:
     """Raises QuotaRefused for the first rule that is broken; resources are gone through by name."""
@@ -81,12 +86,6 @@ def _strict_resources(quota: ElasticQuota) -> list[str]:
 
 def _listed(names: list[str]) -> str:
     return f"[{' '.join(names)}]"
-
-
-_FIXED: Final = frozenset({SYSTEM_QUOTA, ROOT_QUOTA})
-_KEPT: Final = _FIXED | {DEFAULT_QUOTA}
-_TREE_LABELS: Final = (QUOTA_PARENT, QUOTA_IS_PARENT, QUOTA_TREE_ID)
-_NAMED_PODS: Final = 2
 
 
 class QuotaPods(Protocol):

@@ -15,6 +15,9 @@ from koordinator.model.quota_tree.amounts import added, exact, fits, larger
 from koordinator.model.quota_tree.quota import Quota, Shape
 from koordinator.model.quota_tree.tree import QuotaTree
 
+_KEYS = "failed to check sub and parent group quotaKey, err: checkSubAndParentGroupQuotaKey failed: "
+_SUM = "checkMinQuotaSum all "
+
 
 def check_guarantee(tree: QuotaTree, quota: Quota) -> None:
     """Raises QuotaRefused when not even the top of its tree has enough.
@@ -37,10 +40,6 @@ def check_guarantee(tree: QuotaTree, quota: Quota) -> None:
     if below.parent == ROOT_QUOTA:
         raise QuotaRefused(f"tree root quota {below.name} can't guarantee for min {quota.name}")
     raise QuotaRefused(f"parent {below.parent} not found {quota.name}")
-
-
-_KEYS = "failed to check sub and parent group quotaKey, err: checkSubAndParentGroupQuotaKey failed: "
-_SUM = "checkMinQuotaSum all "
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,9 @@ _READ: Final[Mapping[str, tuple[Callable[[str], Any], str]]] = MappingProxyType(
 )
 _SHOWN: Final = 40
 """So much of a text is repeated: API servers cut warnings off."""
+RESOURCE: Final = "elasticquotas"
+PLUGIN: Final = "QuotaMetaChecker"
+"""The name of all quota checks in metrics."""
 
 
 def unreadable_annotations(quota: ElasticQuota) -> list[str]:
@@ -45,11 +48,6 @@ def unreadable_annotations(quota: ElasticQuota) -> list[str]:
         except DecodeError:
             warnings.append(f"annotation {annotation} is ignored: {text[:_SHOWN]!r} is not {allowed}")
     return warnings
-
-
-RESOURCE: Final = "elasticquotas"
-PLUGIN: Final = "QuotaMetaChecker"
-"""The name of all quota checks in metrics."""
 
 
 class ElasticQuotaValidatingHandler:

@@ -23,6 +23,9 @@ from koordinator.model.overcommit.amounts import scaled
 
 T = TypeVar("T")
 _AMPLIFIED: Final = (CPU, MEMORY)
+_PLUGIN: Final = "NodeResourceAmplificationPlugin"
+_CHANGED: Final[Mapping[str, str]] = MappingProxyType({"metadata": "annotations", "status": "allocatable"})
+"""The members of parts of a node that may be changed."""
 
 
 class AmplificationError(KoordinatorError):
@@ -89,11 +92,6 @@ def _part(document: Document, *path: str) -> dict[str, Any]:
     for name in path:
         document = document.get(name) or {}
     return document
-
-
-_PLUGIN: Final = "NodeResourceAmplificationPlugin"
-_CHANGED: Final[Mapping[str, str]] = MappingProxyType({"metadata": "annotations", "status": "allocatable"})
-"""The members of parts of a node that may be changed."""
 
 
 class NodeStatusMutatingHandler:

@@ -28,6 +28,8 @@ from koordinator.manager.webhook.pod.resource_specs import (
 from koordinator.manager.webhook.steps import UNMEASURED, Steps
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_CONTAINER_LISTS: Final = ("containers", "initContainers")
+_WRITTEN: Final = ("overhead", "affinity")
 
 
 class QuotaTrees(Protocol):
@@ -73,10 +75,6 @@ def _require(pod: Document, requirements: list[Document]) -> None:
     for term in required["nodeSelectorTerms"]:
         present = term.get("matchExpressions") or []
         term["matchExpressions"] = present + [dict(each) for each in requirements if each not in present]
-
-
-_CONTAINER_LISTS: Final = ("containers", "initContainers")
-_WRITTEN: Final = ("overhead", "affinity")
 
 
 def working_copy(pod: Document) -> Document:

@@ -36,6 +36,13 @@ from koordinator.manager.webhook.colocation_profile.changes import section
 
 REQUESTS: Final = "requests"
 LIMITS: Final = "limits"
+_WHOLE_CARD: Final = 100
+_GPU_RESOURCES: Final = frozenset({GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED})
+_RECORDED: Final = (BATCH_CPU, BATCH_MEMORY)
+_TRANSLATED: Final = (PriorityClass.BATCH, PriorityClass.MID)
+_EXTENDED: Final[Mapping[PriorityClass, Mapping[str, str]]] = {
+    priority: {name: extended_name(name, priority) for name in (CPU, MEMORY)} for priority in _TRANSLATED
+}
 
 
 def containers(pod: Document, *lists: str) -> Iterator[Document]:
@@ -72,10 +79,6 @@ def value_of(quantity: Any) -> int:
     return Quantity.parse(quantity).value
 
 
-_WHOLE_CARD: Final = 100
-_GPU_RESOURCES: Final = frozenset({GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED})
-
-
 def normalise_device_resources(pod: Document) -> None:
     """Change ``pod`` in place."""
     for container in containers(pod, "containers"):
@@ -104,9 +107,6 @@ def _count_cards(container: Document) -> None:
     cards = integer_text(percent // _WHOLE_CARD if whole else 1)
     for part in (REQUESTS, LIMITS):
         writable(container, part)[GPU_SHARED] = cards
-
-
-_RECORDED: Final = (BATCH_CPU, BATCH_MEMORY)
 
 
 class ExtendedResources(WireStruct):
@@ -157,12 +157,6 @@ def _current(metadata: Document) -> Document:
             f"{error}: leave the annotation out, since it is written at admission"
         ) from error
     return current
-
-
-_TRANSLATED: Final = (PriorityClass.BATCH, PriorityClass.MID)
-_EXTENDED: Final[Mapping[PriorityClass, Mapping[str, str]]] = {
-    priority: {name: extended_name(name, priority) for name in (CPU, MEMORY)} for priority in _TRANSLATED
-}
 
 
 def translate_resources(pod: Document) -> list[str]:
