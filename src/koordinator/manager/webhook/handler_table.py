@@ -20,9 +20,8 @@ from koordinator.manager.webhook.admission import AdmissionHandler, AdmissionReq
 from koordinator.manager.webhook.config_map.validating import ConfigMapValidatingHandler
 from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache
 from koordinator.manager.webhook.elastic_quota.changes import QuotaChanges
-from koordinator.manager.webhook.elastic_quota.mutating import ElasticQuotaMutatingHandler
+from koordinator.manager.webhook.elastic_quota.mutating import ElasticQuotaMutatingHandler, RecordedWeights
 from koordinator.manager.webhook.elastic_quota.pod_admission import CountingPodHandler, PodAdmissionSettings
-from koordinator.manager.webhook.elastic_quota.recorded_weights import RecordedWeights
 from koordinator.manager.webhook.elastic_quota.settings import QuotaSettings
 from koordinator.manager.webhook.elastic_quota.validating import ElasticQuotaValidatingHandler, QuotaPodCheck
 from koordinator.manager.webhook.listers import (

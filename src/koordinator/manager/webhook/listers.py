@@ -27,7 +27,7 @@ from koordinator.kube.store import NAMESPACE_INDEX, by_namespace
 from koordinator.manager.options import Options, PodEnhancedValidatorOptions
 from koordinator.manager.trimmed_pods import trimmed_pods
 from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache
-from koordinator.manager.webhook.elastic_quota.recorded_weights import RecordedWeights
+from koordinator.manager.webhook.elastic_quota.mutating import RecordedWeights
 from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRule, EnhancedRules
 
 _BY_TREE = "tree"

@@ -10,13 +10,12 @@ from koordinator.api.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOT
 from koordinator.api.pod import Pod
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.manager import features
-from koordinator.manager.webhook.admission import AdmissionAnswer, AdmissionHandler, AdmissionRequest
+from koordinator.manager.webhook.admission import UNMEASURED, AdmissionAnswer, AdmissionHandler, AdmissionRequest, Steps
 from koordinator.manager.webhook.elastic_quota.account import Account, pod_usage, with_replaced_resources
 from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache
 from koordinator.manager.webhook.elastic_quota.settings import QuotaRefused
 from koordinator.manager.webhook.pod.rules import is_terminating, pod_review
 from koordinator.manager.webhook.quota_accounts import Accounts, QuotaBatches
-from koordinator.manager.webhook.steps import UNMEASURED, Steps
 from koordinator.model.quota_tree.pod_quota import quota_name_of
 
 _UNLIMITED: Final = frozenset({"", DEFAULT_QUOTA, SYSTEM_QUOTA, ROOT_QUOTA})

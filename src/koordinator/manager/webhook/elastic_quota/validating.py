@@ -16,12 +16,11 @@ from koordinator.api.document import Document
 from koordinator.api.elastic_quota import DEFAULT_QUOTA, ElasticQuota
 from koordinator.api.labels import QUOTA_PREEMPTIBLE
 from koordinator.api.pod import Pod
-from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest, content
+from koordinator.manager.webhook.admission import ALLOWED, UNMEASURED, AdmissionAnswer, AdmissionRequest, Steps, content
 from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache
 from koordinator.manager.webhook.elastic_quota.changes import QuotaChanges, is_changed
 from koordinator.manager.webhook.elastic_quota.settings import QuotaSettings
 from koordinator.manager.webhook.pod.rules import PodReview, new_problems
-from koordinator.manager.webhook.steps import UNMEASURED, Steps
 from koordinator.model.quota_tree.annotation_values import read_amounts, read_names
 from koordinator.model.quota_tree.pod_quota import quota_name_of
 

@@ -17,8 +17,7 @@ from koordinator.api.pod import ResourceList
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import CPU, MEMORY
 from koordinator.base.errors import KoordinatorError
-from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest, content
-from koordinator.manager.webhook.steps import UNMEASURED, Steps
+from koordinator.manager.webhook.admission import ALLOWED, UNMEASURED, AdmissionAnswer, AdmissionRequest, Steps, content
 from koordinator.model.overcommit.amounts import scaled
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from koordinator.api.labels import QUOTA_NAME
 from koordinator.api.meta import LabelSelector
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.manager import features
-from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest
+from koordinator.manager.webhook.admission import ALLOWED, UNMEASURED, AdmissionAnswer, AdmissionRequest, Steps
 from koordinator.manager.webhook.colocation_profile.changes import ColocationCluster, section
 from koordinator.manager.webhook.colocation_profile.engine import Draw, ProfileCatalogue, ProfileEngine
 from koordinator.manager.webhook.pod.resource_specs import (
@@ -25,7 +25,6 @@ from koordinator.manager.webhook.pod.resource_specs import (
     record_extended_resources,
     translate_resources,
 )
-from koordinator.manager.webhook.steps import UNMEASURED, Steps
 
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _CONTAINER_LISTS: Final = ("containers", "initContainers")

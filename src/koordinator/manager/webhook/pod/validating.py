@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.manager import features
-from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest
+from koordinator.manager.webhook.admission import ALLOWED, UNMEASURED, AdmissionAnswer, AdmissionRequest, Steps
 from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRule, EnhancedValidation, no_rules
 from koordinator.manager.webhook.pod.rules import (
     ColocationRules,
@@ -20,7 +20,6 @@ from koordinator.manager.webhook.pod.rules import (
     joined,
     pod_review,
 )
-from koordinator.manager.webhook.steps import UNMEASURED, Steps
 
 
 class PodRefused(KoordinatorError):

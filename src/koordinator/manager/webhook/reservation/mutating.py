@@ -12,10 +12,9 @@ from typing import Final
 
 from koordinator.api.document import Document, copied
 from koordinator.api.kubernetes_types.table import Field, ObjectType, Shape, Type
-from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest, content
+from koordinator.manager.webhook.admission import ALLOWED, UNMEASURED, AdmissionAnswer, AdmissionRequest, Steps, content
 from koordinator.manager.webhook.colocation_profile.changes import ColocationCluster, section
 from koordinator.manager.webhook.colocation_profile.engine import Draw, ProfileCatalogue, ProfileEngine
-from koordinator.manager.webhook.steps import UNMEASURED, Steps
 
 _METADATA: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _POD_TEMPLATE: Final = "io.k8s.api.core.v1.PodTemplateSpec"
