@@ -162,6 +162,7 @@ def _sys(key: str, folder: str, name: str, highest: int | None) -> KernelFile:
 MIN_FREE_KBYTES: Final = _sysctl("min_free_kbytes", "vm", 10240, 10 * 1024 * 1024)
 WATERMARK_SCALE_FACTOR: Final = _sysctl("watermark_scale_factor", "vm", 10, 400)
 SCHED_GROUP_IDENTITY: Final = _sysctl("sched_group_identity_enabled", "kernel", 0, 1)
+SCHED_CORE: Final = _sysctl("sched_core", "kernel", 0, 1)
 SCHED_IDLE_SAVER: Final = _sysctl("sched_idle_saver_wmark", "kernel", None, None)
 MEMCG_REAPER: Final = _sys("memcg_reaper", "kernel/mm/memcg_reaper", "reap_background", 1)
 PAGE_CACHE_LIMIT: Final = _sys("pagecache_limit", "kernel/mm/pagecache_limit", "enabled", 1)
@@ -339,6 +340,11 @@ _LEAST_QUOTA: Final = 1000
 def quota_of_milli(milli: int) -> int:
     """Microseconds of quota in a period of 100 ms; NO_LIMIT for no limit."""
     return NO_LIMIT if milli <= 0 else max(milli * PERIOD // 1000, _LEAST_QUOTA)
+
+
+def shares_of_milli(milli: int) -> int:
+    """``cpu.shares`` of a request: 1024 a core, within the kernel's bounds."""
+    return min(max(milli * 1024 // 1000, MIN_SHARES), MAX_SHARES)
 
 
 def _is_device_number(text: str) -> bool:

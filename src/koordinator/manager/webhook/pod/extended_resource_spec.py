@@ -10,8 +10,7 @@ from typing import Final
 from koordinator.api.annotations import EXTENDED_RESOURCE_SPEC
 from koordinator.api.codec import DecodeError, convert, decode_any, encode, to_document
 from koordinator.api.document import Document
-from koordinator.api.meta import WireStruct
-from koordinator.api.pod import ResourceList
+from koordinator.api.extended_resource_spec import ExtendedResourceSpec
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY
 from koordinator.base.errors import KoordinatorError
@@ -19,17 +18,6 @@ from koordinator.manager.webhook.colocation_profile.changes import section
 from koordinator.manager.webhook.pod.amounts import LIMITS, REQUESTS, containers, listed
 
 _RECORDED: Final = (BATCH_CPU, BATCH_MEMORY)
-
-
-class ExtendedResources(WireStruct):
-    limits: ResourceList = {}
-    requests: ResourceList = {}
-
-
-class ExtendedResourceSpec(WireStruct):
-    """The JSON of the annotation."""
-
-    containers: dict[str, ExtendedResources] = {}
 
 
 class ExtendedResourceSpecError(KoordinatorError):
