@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,13 +50,21 @@ class EnforcedNode:
     def start_koordlet(self, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
         environment = {**os.environ, "NODE_NAME": self.name, "agent_mode": "hostMode"}
         command = [sys.executable, "-m", "koordinator.koordlet", f"--kubeconfig={self.kubeconfig}", "--addr=0"]
+        # Its socket and its registration must not be those of a koordlet that this machine may have.
+        hooks = log.parent / "hooks"
+        command += [f"--runtime-hooks-addr={hooks}.sock", f"--runtime-hooks-config-path={hooks}.d"]
         with log.open("ab") as stderr:
             return subprocess.Popen([*command, *arguments], env=environment, stderr=stderr)
 
 
 @contextmanager
-def real_node(kubeconfig: Path, folder: Path, name: str, namespace: str) -> Iterator[EnforcedNode]:
-    """A node with the CRDs and an empty namespace; skips the test where the machine lacks something."""
+def real_node(
+    kubeconfig: Path, folder: Path, name: str, namespace: str, settings: Mapping[str, str] | None = None
+) -> Iterator[EnforcedNode]:
+    """A node with the CRDs and an empty namespace; skips the test where the machine lacks something.
+
+    ``settings`` are environment variables of the program that starts it.
+    """
     shared = Path(os.environ.get("KOORDINATOR_SHARED") or REPOSITORY.parent / "shared")
     script = shared / "tools/real-node.sh"
     if not script.is_file():
@@ -65,7 +73,7 @@ def real_node(kubeconfig: Path, folder: Path, name: str, namespace: str) -> Iter
         pytest.skip("a real node needs root")
     if missing := [program for program in ("containerd", "runc", "gcc") if shutil.which(program) is None]:
         pytest.skip(f"apt-get install containerd runc containernetworking-plugins gcc: {missing[0]} is absent")
-    environment = {**os.environ, "NODE": name}
+    environment = {**os.environ, "NODE": name, **(settings or {})}
     node = EnforcedNode(kubeconfig, name)
     try:
         subprocess.run([str(script), "up", str(folder), str(kubeconfig)], env=environment, check=True, timeout=120)

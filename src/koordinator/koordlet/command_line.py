@@ -62,6 +62,7 @@ _UNUSED: Final[Mapping[str, str]] = {
     "default-runtime-type": _NOT_BUILT,
     "pod-resources-proxy-path": _NOT_BUILT,
     "enable-pod-taskids": _NOT_BUILT,
+    "runtime-hooks-nri-backoff-steps": "it is tried as long as it takes",
     "collect-sys-metric-outdated-interval": "what the system uses is made of readings of one moment",
 }
 """Flags of the original that do nothing here, and why."""

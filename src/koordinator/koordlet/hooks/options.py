@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
@@ -15,6 +15,19 @@ from koordinator.node.host import Host
 _SHORTEST_INTERVAL: Final = timedelta(milliseconds=100)
 _ON_HOST: Final = "/var/run/koordlet/koordlet.sock"
 _IN_POD: Final = "/host-var-run-koordlet/koordlet.sock"
+
+
+@dataclass(frozen=True, slots=True)
+class NRIOptions:
+    """How a container runtime is followed by NRI; not at all where ``socket`` is empty. Times are in seconds."""
+
+    socket: str = ""
+    name: str = "koordlet_nri"
+    index: str = "00"
+    connect_timeout: float = 6.0
+    first_pause: float = 1.0
+    factor: float = 2.0
+    longest_pause: float = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +47,14 @@ class HookOptions:
     """In seconds."""
     unsets_quota: bool = True
     hami_library: str = "/usr/local/vgpu/libvgpu.so"
+    nri: NRIOptions = field(default_factory=NRIOptions)
 
 
 class HookFlags:
     """The flags, in one group of the help text."""
 
     def __init__(self, group: FlagGroup, host: Host) -> None:
+        default = HookOptions()
         on_host = host.var_run == Host().var_run
         self._network = group.string(
             "runtime-hooks-network", "unix", "How runtime proxies are served.", allowed=("unix",)
@@ -93,6 +108,44 @@ class HookFlags:
             placeholder="path",
         )
 
+        self._follow = group.boolean("enable-nri-runtime-hook", True, "Follow the container runtime by NRI.")
+        self._nri_socket = group.string(
+            "runtime-hooks-nri-socket-path",
+            "nri/nri.sock",
+            "NRI's socket, below the folder of --var-run-root-dir.",
+            placeholder="path",
+        )
+        self._nri_name = group.string(
+            "runtime-hooks-nri-plugin-name", default.nri.name, "The name of the plugin there."
+        )
+        self._nri_index = group.string(
+            "runtime-hooks-nri-plugin-index", default.nri.index, "Its place among the plugins: two digits."
+        )
+        self._nri_timeout = group.duration(
+            "runtime-hooks-nri-connect-timeout",
+            timedelta(seconds=default.nri.connect_timeout),
+            "How long the runtime may take to accept it.",
+            minimum=_SHORTEST_INTERVAL,
+        )
+        self._nri_pause = group.duration(
+            "runtime-hooks-nri-backoff-duration",
+            timedelta(seconds=default.nri.first_pause),
+            "The first pause before it is tried again.",
+            minimum=_SHORTEST_INTERVAL,
+        )
+        self._nri_factor = group.number(
+            "runtime-hooks-nri-backoff-factor",
+            default.nri.factor,
+            "By how much each pause is longer than the last.",
+            minimum=1.0,
+        )
+        self._nri_longest = group.duration(
+            "runtime-hooks-nri-backoff-cap",
+            timedelta(seconds=default.nri.longest_pause),
+            "The longest pause.",
+            minimum=_SHORTEST_INTERVAL,
+        )
+
     def options(self, given: FlagValues) -> HookOptions:
         """What the command line says."""
         return HookOptions(
@@ -105,4 +158,16 @@ class HookFlags:
             reconcile_interval=given[self._interval].total_seconds(),
             unsets_quota=not given[self._keeps_quota],
             hami_library=given[self._hami],
+            nri=self._nri(given),
+        )
+
+    def _nri(self, given: FlagValues) -> NRIOptions:
+        return NRIOptions(
+            socket=given[self._nri_socket] if given[self._follow] else "",
+            name=given[self._nri_name],
+            index=given[self._nri_index],
+            connect_timeout=given[self._nri_timeout].total_seconds(),
+            first_pause=given[self._nri_pause].total_seconds(),
+            factor=given[self._nri_factor],
+            longest_pause=given[self._nri_longest].total_seconds(),
         )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -19,6 +21,7 @@ from koordinator.koordlet.command_line import Options
 from koordinator.koordlet.executor.executor import Executor
 from koordinator.koordlet.hooks.contexts import HookError
 from koordinator.koordlet.hooks.cpu_normalization import normalization_ratio
+from koordinator.koordlet.hooks.nri_plugin import NRIPlugin
 from koordinator.koordlet.hooks.proxy_server import handlers
 from koordinator.koordlet.hooks.rdma_devices import RDMADeviceInject
 from koordinator.koordlet.hooks.reconciler import Reconciler, ReconcilerSources
@@ -148,7 +151,17 @@ class RuntimeHooks:
         return [Loop("runtime hooks", reconcile, self._options.hooks.reconcile_interval, _DEADLINE)]
 
     async def serve(self) -> None:
-        """Answer runtime proxies until cancelled; what keeps it from that is said, and tried again."""
+        """Answer runtimes and their proxies until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._serve_proxies(), name="hook server")
+            nri = self._options.hooks.nri
+            if nri.socket:
+                socket = os.path.join(self._options.host.var_run, nri.socket)
+                plugin = NRIPlugin(replace(nri, socket=socket), self._starting, self._sources.clock)
+                tasks.create_task(plugin.run(), name="NRI plugin")
+
+    async def _serve_proxies(self) -> None:
+        """What keeps it from that is said, and tried again."""
         while self._options.hooks.socket:
             try:
                 await self._serve_once(self._options.hooks.socket)
