@@ -122,7 +122,7 @@ def _batch_pod(name: str) -> dict[str, Any]:
 
 
 def _pinned_pod(name: str) -> dict[str, Any]:
-    amounts = {"cpu": "1", "memory": "64Mi"}
+    amounts = {"cpu": "500m", "memory": "64Mi"}
     return _pod(name, "LSR", amounts, **{"scheduling.koordinator.sh__resource-status": {"cpuset": "1"}})
 
 

@@ -50,7 +50,7 @@ class Format(Enum):
     """How a value is written."""
 
     INTEGER = "a number"
-    LIMIT = "a number, -1 for none"
+    LIMIT = "bytes, in whole pages, -1 for none"
     QUOTA = "microseconds, -1 for none"
     PERIOD = "microseconds of a period"
     SHARES = "shares"
@@ -221,8 +221,14 @@ class KernelFileCodec:
         if target.file.format is Format.SHARES and self._layout.version is CgroupVersion.V2:
             return _least_shares(weight_of_shares(_number(target, value)))
         if target.file.format is Format.BYTES and value != UNLIMITED:
-            return _number(target, value) // self._page_size * self._page_size
+            return self._whole_pages(_number(target, value))
+        if target.file.format is Format.LIMIT and value != NO_LIMIT:
+            pages = self._whole_pages(_number(target, value))
+            return NO_LIMIT if pages >= self._whole_pages(UNLIMITED) else pages
         return value
+
+    def _whole_pages(self, number: int) -> int:
+        return number // self._page_size * self._page_size
 
     def texts(self, target: Target, value: Value, content: str) -> Iterator[str]:
         """What has to be written, in turn, so that the file shows the value; ``content`` is what it shows now."""
@@ -276,10 +282,10 @@ class KernelFileCodec:
                     return parse_cpu_max(path, content.encode())[target.file.format is Format.PERIOD]
                 case Format.LIMIT:
                     number = NO_LIMIT if content.strip() == "max" else int(content)
-                    return NO_LIMIT if number >= UNLIMITED // self._page_size * self._page_size else number
+                    return NO_LIMIT if number >= self._whole_pages(UNLIMITED) else number
                 case Format.BYTES:
                     number = UNLIMITED if content.strip() == "max" else int(content)
-                    return UNLIMITED if number >= UNLIMITED // self._page_size * self._page_size else number
+                    return UNLIMITED if number >= self._whole_pages(UNLIMITED) else number
                 case _:
                     return int(content)
         except ValueError:

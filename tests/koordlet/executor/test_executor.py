@@ -19,6 +19,7 @@ from koordinator.node.kernel_files import (
     CPU_SHARES,
     CPUSET,
     MEMORY_HIGH,
+    MEMORY_LIMIT,
     MEMORY_LOW,
     NET_CLASS,
     RESCTRL_TASKS,
@@ -219,6 +220,17 @@ def test_tasks_are_added_one_by_one_and_one_that_has_ended_keeps_no_other_out(cl
     want(executor, (tasks, frozenset({1, 2, 3})))
     executor.apply()
     assert [content for _, content in kernel.writes] == ["2", "3"]
+
+
+@pytest.mark.parametrize(("limit", "shown"), [(10**9, 999_997_440), ((1 << 63) - 1, -1), (-1, -1)])
+def test_a_memory_limit_is_held_in_whole_pages(kernel: FakeKernel, clock: ManualClock, limit: int, shown: int) -> None:
+    target = Target(MEMORY_LIMIT, POD)
+    kernel.add(target, 4096)
+    executor = kernel.executor(clock)
+    want(executor, (target, limit))
+    executor.apply()
+    assert outcome(executor, target) is Outcome.WRITTEN
+    assert kernel.value(target) == shown
 
 
 def test_version_2_writes_its_own_terms(clock: ManualClock) -> None:
