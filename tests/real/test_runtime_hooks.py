@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -15,7 +16,10 @@ from typing import Any
 
 import pytest
 
+from koordinator.api.protobuf.runtime_hooks_pb2 import ContainerResourceHookRequest, ContainerResourceHookResponse
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
+from koordinator.node.grpc_client import GrpcClient
+from tests.free_ports import free_ports
 from tests.real.container_runtime import ProxyProcess
 from tests.real.programs import RealPrograms
 from tests.real.real_node import EnforcedNode, real_node, until
@@ -43,6 +47,8 @@ class HookedNode:
     def koordlet(self, *arguments: str) -> Iterator[Path]:
         """Ours, and its log; it serves the proxy."""
         log, socket = self.folder / "koordlet.log", self.folder / "hooks.sock"
+        for file in (socket, self.proxy.hooks / "koordlet.json"):
+            file.unlink(missing_ok=True)
         hooks = (f"--runtime-hooks-addr={socket}", f"--runtime-hooks-host-endpoint={socket}")
         where = (f"--runtime-hooks-config-path={self.proxy.hooks}", "--runtime-hooks-reconcile-interval=1s")
         agent = self.node.start_koordlet(log, *hooks, *where, "--kubelet-sync-interval=1s", *arguments)
@@ -54,11 +60,14 @@ class HookedNode:
 
     @contextmanager
     def original(self, program: Path) -> Iterator[Path]:
-        """The original's, which the proxy is not told of."""
+        """The original's, which the proxy is not told of, and the socket that it serves."""
         state = self.folder / "original"
         state.mkdir()
+        # It wants a port that is not 0 for each of its two servers.
+        address, profiles = (f"127.0.0.1:{port}" for port in free_ports(2))
         flags = [
-            *(f"--kubeconfig={self.node.kubeconfig}", "--addr=127.0.0.1:0", f"--audit-log-dir={state}"),
+            *(f"--kubeconfig={self.node.kubeconfig}", f"-addr={address}", f"-pprof-addr={profiles}"),
+            *("--logtostderr=true", f"--audit-log-dir={state}", "--disable-query-kubelet-config"),
             *(f"--tsdb-path={state}", f"--prediction-checkpoint-filepath={state}"),
             *(f"--runtime-hooks-addr={state}/k.sock", f"--runtime-hooks-config-path={state}"),
             *("--runtime-hooks-reconcile-interval=1s", "--kubelet-sync-interval=1s", "--enable-nri-runtime-hook=false"),
@@ -67,7 +76,10 @@ class HookedNode:
         with (self.folder / "original.log").open("wb") as log:
             agent = subprocess.Popen([str(program), *flags], env=environment, stdout=log, stderr=log)
         try:
-            yield self.folder / "original.log"
+            yield state / "k.sock"
+        except AssertionError as error:
+            error.add_note((self.folder / "original.log").read_text()[-6000:])
+            raise
         finally:
             agent.kill()
             agent.wait(20)
@@ -190,10 +202,43 @@ def test_the_files_of_running_pods_are_those_that_the_original_writes(
         ours = shown()
     with hooked.koordlet("--feature-gates=BatchResource=false,CPUSetAllocator=false"):
         until(lambda: shown() == of_kubelet, 60)
-    with hooked.original(real_programs.original / "koordlet") as log:
+    with hooked.original(real_programs.original / "koordlet") as socket:
         until(is_enforced, 90)
         # Its features write one after the other.
         with suppress(AssertionError):
             until(lambda: shown() == ours, 20)
-        assert shown() == ours, log.read_text()[-2000:]
+        assert shown() == ours
+        theirs = asyncio.run(_answers(socket))
+    with hooked.koordlet():
+        until((hooked.folder / "hooks.sock").exists, 60)
+        until(lambda: (hooked.proxy.hooks / "koordlet.json").exists(), 10)
+        assert asyncio.run(_answers(hooked.folder / "hooks.sock")) == theirs
     assert ours["db2 container cpuset.cpus"] == "1"
+
+
+async def _answers(socket: Path) -> list[str]:
+    """What a hook server answers about containers that do not exist, of pods of several kinds."""
+    client = GrpcClient(socket)
+    found = []
+    amounts = {"requests": _BATCH, "limits": _BATCH}
+    batch = json.dumps({"containers": {"main": amounts}})
+    cases = [
+        ("BE", {"node.koordinator.sh/extended-resource-spec": batch}, "/kubepods/besteffort/podx"),
+        ("BE", {"node.koordinator.sh/extended-resource-spec": "{"}, "/kubepods/besteffort/podx"),
+        ("BE", {}, "/kubepods/besteffort/podx"),
+        ("LSR", {"scheduling.koordinator.sh/resource-status": '{"cpuset":"0-1"}'}, "/kubepods/podx"),
+        ("LSE", {"scheduling.koordinator.sh/resource-status": "["}, "/kubepods/podx"),
+        ("LSR", {"node.koordinator.sh/extended-resource-spec": batch}, "/kubepods/podx"),
+    ]
+    for stage in ("PreCreateContainer", "PreUpdateContainerResources"):
+        for qos, given, parent in cases:
+            request = ContainerResourceHookRequest(pod_annotations=given, pod_cgroup_parent=parent)
+            request.pod_meta.name, request.pod_meta.uid, request.container_meta.name = "x", "x", "main"
+            request.pod_labels["koordinator.sh/qosClass"] = qos
+            request.container_resources.cpu_quota, request.container_resources.cpu_shares = 20_000, 102
+            request.container_envs["A"] = "1"
+            method = f"/runtime.v1alpha1.RuntimeHookService/{stage}Hook"
+            answer = await client.unary(method, request.SerializeToString(), 10)
+            found.append(f"{stage} {qos} {ContainerResourceHookResponse.FromString(answer)}")
+    client.close()
+    return found

@@ -10,7 +10,6 @@ _OFF: Final = (
     "HamiCoreVGPUMonitor",
     "Libpfm4",
     "PodResourcesProxy",
-    "OOMScoreAdj",
     "CoreSched",
     "Resctrl",
     "TCNetworkQoS",
@@ -50,6 +49,7 @@ BATCH_RESOURCE: Final = "BatchResource"
 CPU_NORMALIZATION: Final = "CPUNormalization"
 GPU_ENV_INJECT: Final = "GPUEnvInject"
 RDMA_DEVICE_INJECT: Final = "RDMADeviceInject"
+OOM_SCORE_ADJ: Final = "OOMScoreAdj"
 PER_CPU_METRIC: Final = "PerCPUMetric"
 
 _ENFORCING: Final = {
@@ -71,6 +71,7 @@ _ENFORCING: Final = {
     CPU_NORMALIZATION: False,
     GPU_ENV_INJECT: False,
     RDMA_DEVICE_INJECT: False,
+    OOM_SCORE_ADJ: False,
 }
 """Gates of what is done to the node, and their defaults; the NodeSLO switches each of them as well."""
 

@@ -44,6 +44,7 @@ class Root(Enum):
     SYSCTL = "sysctl"
     SYS = "sys"
     RESCTRL = "resctrl"
+    PROCESS = "process"
 
 
 class Format(Enum):
@@ -169,6 +170,9 @@ PAGE_CACHE_LIMIT: Final = _sys("pagecache_limit", "kernel/mm/pagecache_limit", "
 SCHED_FEATURES: Final = KernelFile(
     "sched_features", Root.SYS, "kernel/debug", "sched_features", "sched_features", Format.SWITCH_WORD, 0, 1
 )
+OOM_SCORE_ADJ: Final = KernelFile(
+    "oom_score_adj", Root.PROCESS, "", "oom_score_adj", "oom_score_adj", Format.INTEGER, -1000, 1000
+)
 RESCTRL_SCHEMATA: Final = KernelFile("schemata", Root.RESCTRL, "", "schemata", "schemata", Format.SCHEMATA, 1)
 RESCTRL_TASKS: Final = KernelFile("tasks", Root.RESCTRL, "", "tasks", "tasks", Format.TASKS, 1)
 
@@ -177,8 +181,8 @@ RESCTRL_TASKS: Final = KernelFile("tasks", Root.RESCTRL, "", "tasks", "tasks", F
 class Target:
     """One value of the kernel: of a file in a folder, and in it of a device, a switch or a kind of cache.
 
-    ``folder`` is a relative folder of ``CgroupLayout``, or the name of a resctrl group; empty for what the machine has
-    once.
+    ``folder`` is a relative folder of ``CgroupLayout``, the name of a resctrl group or the number of a process; empty
+    for what the machine has once.
     """
 
     file: KernelFile
@@ -209,6 +213,8 @@ class KernelFileCodec:
         file = target.file
         if file.root is Root.CGROUP:
             return self._layout.folder(file.folder, target.folder)
+        if file.root is Root.PROCESS:
+            return f"{self._host.proc}/{target.folder}"
         if file.root is Root.SYSCTL:
             return f"{self._host.proc}/sys/{file.folder}"
         if file.root is Root.SYS:

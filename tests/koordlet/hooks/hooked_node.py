@@ -18,6 +18,7 @@ from koordinator.koordlet.pods import NodePod
 from koordinator.kube.event_series import EventKey
 from koordinator.kube.events import EventBroadcaster, EventRecorder
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupVersion
+from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.errors import MissingFileError
 from koordinator.node.kernel_files import KernelFileCodec
 from koordinator.node.kernel_writer import MachineFiles
@@ -59,6 +60,7 @@ class HookedNode:
             ReconcilerSources(
                 pods=lambda: self.pods,
                 rules=lambda: self.rules,
+                processes=CgroupReader(self.layout, 4096).processes,
                 layout=self.layout,
                 executor=self.executor,
                 clock=self.clock,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+
+import pytest
 
 from koordinator.koordlet.hooks.contexts import starting_pod
 from tests.koordlet.hooks.hook_fixtures import BATCH, CPU_QOS, GIB, rules, status
@@ -110,3 +113,32 @@ def test_pods_in_virtual_machines_have_no_containers_here(tmp_path: Path) -> Non
     pod = node.run_pod("vm", "BE", resources=BATCH, spec={"runtimeClassName": "kata"})
     node.reconciler.reconcile()
     assert node.of_pod(pod, "cpu.shares") == ["512", "1024", "1024"]
+
+
+def test_processes_get_the_oom_score_of_their_containers_annotation(tmp_path: Path) -> None:
+    node = HookedNode(tmp_path, OOMScoreAdj=True)
+    annotations = {"koordinator.sh/oom-score-adj": "500", "koordinator.sh/oom-score-adj-spec": '{"other": -5}'}
+    pod = node.run_pod("web", "LS", annotations=annotations)
+    node.machine.write(f"/sys/fs/cgroup/cpu/{pod.containers[0].cgroup}/cgroup.procs", "7\n8\n")
+    node.machine.write(f"/sys/fs/cgroup/cpu/{pod.cgroup}/sandbox-web/cgroup.procs", "9\n")
+    for process in (7, 8, 9):
+        node.machine.write(f"/proc/{process}/oom_score_adj", "3\n")
+    node.reconciler.reconcile()
+    scores = [(node.machine.root / f"proc/{process}/oom_score_adj").read_text().strip() for process in (7, 8, 9)]
+    assert scores == ["500", "500", "3"]
+    assert node.reconciler.oom_scores == {("shop", "web", "web", "c"): 500}
+    # Another process has the number 8 by the next round, whoever's.
+    node.machine.write("/proc/8/oom_score_adj", "0\n")
+    asyncio.run(node.clock.advance(61))
+    node.executor.apply()
+    assert (node.machine.root / "proc/8/oom_score_adj").read_text() == "0\n"
+
+
+@pytest.mark.parametrize(
+    "annotations", [{"oom-score-adj": "1001"}, {"oom-score-adj": "x"}, {"oom-score-adj-spec": "{"}]
+)
+def test_a_bad_oom_score_is_told(tmp_path: Path, annotations: dict[str, str]) -> None:
+    node = HookedNode(tmp_path, OOMScoreAdj=True)
+    node.run_pod("web", "LS", annotations={f"koordinator.sh/{key}": text for key, text in annotations.items()})
+    node.reconciler.reconcile()
+    assert ["oom-score-adj" in note for note in node.notes] == [True]

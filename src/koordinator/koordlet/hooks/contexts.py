@@ -125,6 +125,8 @@ class Change:
     """Bytes, -1 for no limit."""
     bvt: int | None = None
     """Group identity."""
+    oom_score_adj: int | None = None
+    """Of each process of the cgroup."""
     environment: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
     devices: tuple[DeviceFile, ...] = ()

@@ -19,18 +19,20 @@ from koordinator.api.qos import KubernetesQoS
 from koordinator.base.clock import Clock
 from koordinator.koordlet.executor.executor import Executor
 from koordinator.koordlet.executor.wishes import Wish
-from koordinator.koordlet.hooks.contexts import Change, HookError, PodContext, running_pod
+from koordinator.koordlet.hooks.contexts import Change, ContainerContext, HookError, PodContext, running_pod
 from koordinator.koordlet.hooks.registry import Hook, Hooks
 from koordinator.koordlet.hooks.rules import Rules
 from koordinator.koordlet.pods import NodePod
 from koordinator.kube.events import EventRecorder
 from koordinator.node.cgroup_layout import CgroupLayout, UnknownCgroupError
+from koordinator.node.errors import FileError
 from koordinator.node.kernel_files import (
     CPU_BVT,
     CPU_QUOTA,
     CPU_SHARES,
     CPUSET,
     MEMORY_LIMIT,
+    OOM_SCORE_ADJ,
     KernelFile,
     Target,
     Value,
@@ -52,6 +54,8 @@ class ReconcilerSources:
 
     pods: Callable[[], Sequence[NodePod]]
     rules: Callable[[], Rules]
+    processes: Callable[[str], list[int]]
+    """The processes of a cgroup; FileError if it is gone."""
     layout: CgroupLayout
     executor: Executor
     clock: Clock
@@ -68,6 +72,12 @@ class Reconciler:
         self._starting: dict[str, tuple[PodContext, float]] = {}
         self._said: dict[tuple[str, str], str] = {}
         """Errors that were told, by hook and whatever they are of."""
+        self._scores: dict[tuple[str, str, str, str], int] = {}
+
+    @property
+    def oom_scores(self) -> Mapping[tuple[str, str, str, str], int]:
+        """What the containers' processes got, by namespace, name and UID of the pod and name of the container."""
+        return self._scores
 
     def start(self, pod: PodContext) -> None:
         """A runtime is about to run the pod, whose cgroup is there."""
@@ -79,11 +89,16 @@ class Reconciler:
         rules = self._sources.rules()
         pods = self._pods()
         errors: dict[tuple[str, str], str] = {}
+        self._scores = {}
         for hook in self._hooks:
             wishes = [*self._of_pods(hook, pods, rules, errors), *self._of_node(hook, pods, rules, errors)]
             self._sources.executor.submit(hook.name, wishes)
         self._said = errors
         self._sources.executor.apply()
+        for hook in self._hooks:
+            if hook.is_of_processes:
+                # A process that ends leaves its number to another one, which must not get what was meant for it.
+                self._sources.executor.submit(hook.name, ())
 
     def _pods(self) -> list[PodContext]:
         layout = self._sources.layout
@@ -110,11 +125,28 @@ class Reconciler:
                     level = "sandbox" if container.is_sandbox else "container"
                     change = self._timed(level, hook, partial(hook.container, pod, container, rules))
                     yield from _wishes(hook.name, container.cgroup, change)
+                    yield from self._of_processes(hook, pod, container, change)
             except HookError as error:
                 key = hook.name, pod.uid
                 errors[key] = str(error)
                 if self._said.get(key) != str(error):
                     self._tell(hook, pod, error)
+
+    def _of_processes(
+        self, hook: Hook, pod: PodContext, container: ContainerContext, change: Change | None
+    ) -> Iterator[Wish]:
+        if change is None or change.oom_score_adj is None or not container.cgroup:
+            return
+        try:
+            processes = self._sources.processes(container.cgroup)
+        except FileError:
+            # Containers end all the time.
+            return
+        if processes:
+            self._scores[pod.namespace, pod.name, pod.uid, container.name] = change.oom_score_adj
+        for process in processes:
+            target = Target(OOM_SCORE_ADJ, str(process))
+            yield Wish(hook.name, target, change.oom_score_adj, change.reason, change.priority)
 
     def _of_node(
         self, hook: Hook, pods: Iterable[PodContext], rules: Rules, errors: dict[tuple[str, str], str]

@@ -21,6 +21,7 @@ from koordinator.koordlet.hooks import (
     cpuset_allocator,
     gpu_environment,
     group_identity,
+    oom_score_adj,
     rdma_devices,
 )
 from koordinator.koordlet.hooks.contexts import Change, ContainerContext, PodContext
@@ -56,6 +57,8 @@ class Hook:
     gate: str
     stages: frozenset[Stage] = frozenset()
     is_reconciled: bool = True
+    is_of_processes: bool = False
+    """Whether what it wishes is for processes, whose numbers mean others a moment later."""
     pod: PodFunction | None = None
     container: ContainerFunction | None = None
     qos_folder: Callable[[str, Rules], Change | None] | None = None
@@ -155,6 +158,12 @@ def _all(rdma: RDMADeviceInject) -> list[Hook]:
             _STARTING,
             pod=cpu_normalization.pod,
             container=cpu_normalization.container,
+        ),
+        Hook(
+            oom_score_adj.OWNER,
+            features.OOM_SCORE_ADJ,
+            is_of_processes=True,
+            container=oom_score_adj.container,
         ),
         Hook(
             gpu_environment.OWNER,

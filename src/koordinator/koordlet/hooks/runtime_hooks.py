@@ -36,6 +36,7 @@ from koordinator.koordlet.qos.snapshot import system_cpus
 from koordinator.koordlet.states import StatesInformer
 from koordinator.kube.events import EventRecorder
 from koordinator.node.cgroup_layout import CgroupLayout
+from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.grpc_server import GrpcServer
 from koordinator.node.host import exists
 from koordinator.node.kernel_files import CPU_BVT, SCHED_CORE, SCHED_GROUP_IDENTITY, Target
@@ -100,6 +101,7 @@ class RuntimeHooks:
         reconciling = ReconcilerSources(
             pods=lambda: sources.states.pods,
             rules=self.rules,
+            processes=CgroupReader(sources.layout, os.sysconf("SC_PAGESIZE")).processes,
             layout=sources.layout,
             executor=sources.executor,
             clock=sources.clock,
@@ -203,6 +205,12 @@ class RuntimeHooks:
 
     def _export(self) -> None:
         metrics, states = self._sources.metrics, self._sources.states
+        metrics.latest(
+            "container_oom_score_adj",
+            "oom_score_adj that the annotations of pods ask for",
+            ("pod_namespace", "pod_name", "pod_uid", "container_name"),
+            lambda: [(labels, float(score)) for labels, score in self._reconciler.oom_scores.items()],
+        )
         per_cpu = self._options.features.enabled(features.PER_CPU_METRIC)
         for kind, text in (("ls", ""), ("be", "be_")):
 
