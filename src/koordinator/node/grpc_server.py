@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, cast
 
@@ -45,6 +46,8 @@ class GrpcServer:
             loop = asyncio.get_running_loop()
             server = await loop.create_unix_server(lambda: self._accept(tasks), path)
             try:
+                # Whoever may ask is root on the node.
+                os.chmod(path, 0o600)
                 on_listening()
                 await asyncio.Event().wait()
             finally:

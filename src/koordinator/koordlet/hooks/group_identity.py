@@ -20,8 +20,8 @@ from koordinator.koordlet.hooks.rules import Rules
 from koordinator.node.kernel_files import SCHED_CORE, SCHED_GROUP_IDENTITY, Target
 
 OWNER: Final = "GroupIdentity"
-POLICY: Final = "groupIdentity"
-NEUTRAL: Final = 0
+_POLICY: Final = "groupIdentity"
+_NEUTRAL: Final = 0
 _CLASSES: Final = {QoSClass.LSE: "LSR", QoSClass.LSR: "LSR", QoSClass.LS: "LS", QoSClass.BE: "BE"}
 """Of the NodeSLO, by the class of a pod."""
 
@@ -39,7 +39,7 @@ def pod(pod_: PodContext, rules: Rules) -> Change | None:
         where = f"metadata.annotations[{annotation_keys.CPU_QOS}]: groupIdentity"
         raise HookError(f"{where}: {config.group_identity} is not in [-1, 2]")
     if not config.enable:
-        value = NEUTRAL
+        value = _NEUTRAL
     elif config.group_identity is not None:
         value = config.group_identity
     return Change(f"the pod's annotation {annotation_keys.CPU_QOS}", Priority.POD, bvt=value)
@@ -57,8 +57,8 @@ def qos_folder(kubernetes_qos: str, rules: Rules) -> Change | None:
         return None
     class_ = {KubernetesQoS.BURSTABLE.value: "LS", KubernetesQoS.BEST_EFFORT.value: "BE"}.get(kubernetes_qos)
     if class_ is None:
-        return Change("the kernel takes no other value for Guaranteed pods as a whole", bvt=NEUTRAL)
-    return Change(_reason(class_, values), bvt=values.get(class_, NEUTRAL))
+        return Change("the kernel takes no other value for Guaranteed pods as a whole", bvt=_NEUTRAL)
+    return Change(_reason(class_, values), bvt=values.get(class_, _NEUTRAL))
 
 
 def host_application(application: HostApplicationSpec, rules: Rules) -> Change | None:
@@ -66,12 +66,12 @@ def host_application(application: HostApplicationSpec, rules: Rules) -> Change |
     if values is None:
         return None
     class_ = {str(qos): name for qos, name in _CLASSES.items()}.get(application.qos, "")
-    return Change(_reason(class_, values), bvt=values.get(class_, NEUTRAL))
+    return Change(_reason(class_, values), bvt=values.get(class_, _NEUTRAL))
 
 
 def node(rules: Rules) -> list[Wish]:
     """The kernel's switches, where it has them."""
-    if rules.policy is None or not rules.has_group_identity or not class_values(rules.policy):
+    if rules.policy is None or not rules.has_group_identity or not _class_values(rules.policy):
         return []
     if rules.group_identity_switch is None:
         return []
@@ -86,13 +86,13 @@ def release(rules: Rules) -> Change | None:
     """What every cgroup gets when the gate is off."""
     if not rules.has_group_identity or rules.group_identity_switch == 0:
         return None
-    return Change("the gate GroupIdentity is off", Priority.RELEASE, bvt=NEUTRAL)
+    return Change("the gate GroupIdentity is off", Priority.RELEASE, bvt=_NEUTRAL)
 
 
-def class_values(policy: NodeSLOSpec) -> dict[str, int]:
+def _class_values(policy: NodeSLOSpec) -> dict[str, int]:
     """Group identities by class of the NodeSLO, of those that have one."""
     strategy = policy.resource_qos_strategy
-    if strategy is None or ((strategy.policies and strategy.policies.cpu_policy) or POLICY) != POLICY:
+    if strategy is None or ((strategy.policies and strategy.policies.cpu_policy) or _POLICY) != _POLICY:
         return {}
     classes: dict[str, ResourceQoS | None] = {
         "LSR": strategy.lsr_class,
@@ -100,7 +100,7 @@ def class_values(policy: NodeSLOSpec) -> dict[str, int]:
         "BE": strategy.be_class,
     }
     return {
-        name: class_.cpu_qos.group_identity or NEUTRAL
+        name: class_.cpu_qos.group_identity or _NEUTRAL
         for name, class_ in classes.items()
         if class_ is not None and class_.cpu_qos is not None and class_.cpu_qos.enable
     }
@@ -110,7 +110,7 @@ def _values(rules: Rules) -> dict[str, int] | None:
     """None where nothing is to be written: all is off, and so is the kernel's switch."""
     if rules.policy is None or not rules.has_group_identity:
         return None
-    values = class_values(rules.policy)
+    values = _class_values(rules.policy)
     return None if not values and rules.group_identity_switch == 0 else values
 
 
@@ -123,7 +123,7 @@ def _of_class(qos: QoSClass, kubernetes_qos: str, values: dict[str, int]) -> tup
             KubernetesQoS.BEST_EFFORT.value: "BE",
         }
         class_ = by_kubernetes.get(kubernetes_qos, "")
-    return values.get(class_, NEUTRAL), _reason(class_, values)
+    return values.get(class_, _NEUTRAL), _reason(class_, values)
 
 
 def _reason(class_: str, values: dict[str, int]) -> str:

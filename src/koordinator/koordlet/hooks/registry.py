@@ -7,7 +7,7 @@ one counts (pkg/koordlet/runtimehooks/hooks/hooks.go).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Final
 
@@ -78,13 +78,10 @@ class Hooks:
 
     enabled: tuple[Hook, ...] = ()
     released: tuple[Hook, ...] = ()
-    _by_stage: dict[Stage, tuple[Hook, ...]] = field(default_factory=dict)
 
     def at(self, stage: Stage) -> tuple[Hook, ...]:
         """Those that are asked at a stage."""
-        if stage not in self._by_stage:
-            self._by_stage[stage] = tuple(hook for hook in self.enabled if stage in hook.stages)
-        return self._by_stage[stage]
+        return tuple(hook for hook in self.enabled if stage in hook.stages)
 
     @property
     def stages(self) -> list[Stage]:
