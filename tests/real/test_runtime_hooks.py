@@ -186,6 +186,13 @@ def test_the_files_of_running_pods_are_those_that_the_original_writes(
     hooked: HookedNode, real_programs: RealPrograms
 ) -> None:
     (hooked.proxy.hooks / "koordlet.json").unlink(missing_ok=True)
+    # Without one, the original does nothing at all.
+    policy = {
+        "kind": "NodeSLO",
+        "metadata": {"name": _NODE},
+        "spec": {"resourceUsedThresholdWithBE": {"enable": False}},
+    }
+    hooked.node.apply({"apiVersion": "slo.koordinator.sh/v1alpha1", **policy})
     pods = [hooked.node.run_pod(_batch_pod("sort2")), hooked.node.run_pod(_pinned_pod("db2"))]
 
     def shown() -> dict[str, str]:

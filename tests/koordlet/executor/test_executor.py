@@ -71,6 +71,27 @@ def test_what_is_written_already_is_not_read_again_for_a_minute(kernel: FakeKern
     assert kernel.value(QUOTA) == 50_000
 
 
+def test_a_round_in_which_nothing_can_have_changed_decides_nothing(kernel: FakeKernel, clock: ManualClock) -> None:
+    target = Target(CPU_QUOTA, POD)
+    kernel.add(target, -1)
+    executor = kernel.executor(clock)
+    looks: list[Value] = []
+    canonical = kernel.codec.canonical
+
+    def counted(target: Target, value: Value) -> Value:
+        looks.append(value)
+        return canonical(target, value)
+
+    kernel.codec.canonical = counted  # type: ignore[method-assign]
+    for value in (50_000, 50_000, 50_000, 60_000, 60_000):
+        want(executor, (target, value))
+        executor.apply()
+    assert looks == [50_000, 60_000]
+    pass_seconds(clock, 60)
+    executor.apply()
+    assert looks == [50_000, 60_000, 60_000]
+
+
 def test_a_value_that_is_there_is_not_written(kernel: FakeKernel, clock: ManualClock) -> None:
     executor = kernel.executor(clock)
     want(executor, (QUOTA, -1))

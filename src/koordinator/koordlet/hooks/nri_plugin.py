@@ -43,8 +43,7 @@ class NRIPlugin:
         self._hooks = hooks
         self._clock = clock
         self._said = ""
-        self.is_connected = False
-        """Whether a runtime asks."""
+        self._is_connected = False
 
     async def run(self) -> None:
         """Stay connected until cancelled; what keeps it from that is said once, and tried again after a pause."""
@@ -57,9 +56,9 @@ class NRIPlugin:
                 if text != self._said:
                     logger.warning("the container runtime is not followed by NRI: %s", text)
                 self._said = text
-            if self.is_connected:
+            if self._is_connected:
                 pause = self._options.first_pause
-            self.is_connected = False
+            self._is_connected = False
             await self._clock.sleep(pause)
             pause = min(pause * self._options.factor, self._options.longest_pause)
 
@@ -72,7 +71,7 @@ class NRIPlugin:
             request = nri.RegisterPluginRequest(plugin_name=self._options.name, plugin_idx=self._options.index)
             async with asyncio.timeout(self._options.connect_timeout):
                 await connection.call(_RUNTIME, "RegisterPlugin", request.SerializeToString())
-            self.is_connected, self._said = True, ""
+            self._is_connected, self._said = True, ""
             logger.info("the container runtime is followed by NRI at %s", self._options.socket)
 
     async def handle(self, path: str, payload: bytes) -> bytes:
