@@ -4,9 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TEST_JOBS ?= 2
+# More than there are cores: these tests wait most of the time.
+REAL_JOBS ?= 4
+# The seed of `make test-long`: a new one each time, unless a failure is to be seen again.
+SEED := $(or $(SEED),$(shell date +%s))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo up test test-real check format protobuf bench bench-scheduler bench-scheduler-perf manifests picture lock clean
+.PHONY: help setup demo up test test-long test-real check format protobuf bench bench-scheduler bench-scheduler-perf manifests picture lock clean
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 24
@@ -29,8 +33,13 @@ up: $(STAMP) ## start an embedded cluster and the programs; stop with Ctrl-C
 test: $(STAMP) ## all tests that need nothing but Python
 	$(BIN)/python -m pytest -n $(TEST_JOBS) --ignore=tests/real
 
+test-long: $(STAMP) ## property tests with fresh seeds, and tests that take minutes
+	@echo "The seed is $(SEED); to see a failure again: make test-long SEED=$(SEED)"
+	$(BIN)/python -m pytest -n $(TEST_JOBS) --ignore=tests/real -m "hypothesis or slow" \
+		--hypothesis-profile=exploring --hypothesis-seed=$(SEED)
+
 test-real: $(STAMP) ## tests against the real Kubernetes programs and the Go original
-	$(BIN)/python -m pytest tests/real -m real
+	$(BIN)/python -m pytest tests/real -m "real and not slow" -n $(REAL_JOBS) --dist loadfile
 
 check: $(STAMP) ## format, lint, strict types, layers, generated files
 	$(BIN)/ruff format --check .

@@ -29,8 +29,8 @@ from koordinator.kube.event_series import EVENTS_V1, EventEntry, EventKey, event
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.interface import Client
 from koordinator.kube.leader_election import LeaderElectionConfig, LeaderElector
-from koordinator.scheduler.binding import binding_body
-from koordinator.scheduler.pod_events import PodEvents
+from koordinator.scheduler.binding.binder import binding_body
+from koordinator.scheduler.cycle.failure_report import PodEvents
 
 _NAME: Final = "koord-scheduler"
 _INSTANCE: Final = "bind-only"

@@ -39,8 +39,8 @@ from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.pooled_transport import PooledTransport
 from koordinator.kube.time_limits import TimeLimits
 from koordinator.kube.transport import Endpoint, Transport
-from koordinator.scheduler.binding import binding_body
-from koordinator.scheduler.pod_events import PodEvents
+from koordinator.scheduler.binding.binder import binding_body
+from koordinator.scheduler.cycle.failure_report import PodEvents
 from tests.kube.certificates import Authority
 
 _CONCURRENCY: Final = 32

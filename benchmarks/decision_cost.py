@@ -43,8 +43,8 @@ from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.not_built import STAND_INS
 from koordinator.scheduler.plugins.table import BUILT_IN
-from koordinator.scheduler.pod_facts import PodFacts
 from koordinator.scheduler.profiles import build_profiles
+from koordinator.scheduler.watch.pod_facts import PodFacts
 
 _PROFILE: Final = Path(__file__).parent / "scheduler_profile.yaml"
 _SIZES: Final = (1000, 2000, 5000, 10_000, 20_000)

@@ -33,8 +33,8 @@ from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.not_built import STAND_INS
 from koordinator.scheduler.plugins.table import BUILT_IN
-from koordinator.scheduler.pod_facts import PodFacts
 from koordinator.scheduler.profiles import build_profiles
+from koordinator.scheduler.watch.pod_facts import PodFacts
 
 T = TypeVar("T")
 

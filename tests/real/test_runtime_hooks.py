@@ -94,7 +94,7 @@ def hooked(real_cluster: Path, real_programs: RealPrograms) -> Iterator[HookedNo
         settings = {"KBIN": str(folder / "bin"), "CRI_SOCKET": str(proxy.socket)}
         proxy.launch()
         try:
-            with real_node(real_cluster, folder / "node", _NODE, _NAMESPACE, settings) as node:
+            with real_node(real_cluster, folder / "node", _NODE, _NAMESPACE, **settings) as node:
                 status = json.dumps({"status": {"capacity": _CAPACITY, "allocatable": _CAPACITY}})
                 node.kubectl("patch", "node", node.name, "--subresource=status", "--type=merge", "-p", status)
                 yield HookedNode(node, proxy, folder)

@@ -21,7 +21,7 @@ from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.errors import KubeError
 from koordinator.kube.event_series import EVENTS_V1
 from koordinator.kube.interface import Malformed
-from koordinator.scheduler.failure_report import scheduled_condition
+from koordinator.scheduler.cycle.failure_report import scheduled_condition
 from tests.real.control_plane import ControlPlane
 from tests.real.scheduler_configuration import LOAD_AWARE, write_configuration
 

@@ -23,8 +23,8 @@ from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import PatchType
+from koordinator.scheduler.cycle.failure_report import scheduled_condition
 from koordinator.scheduler.engine.decision import Placement, Rejection
-from koordinator.scheduler.failure_report import scheduled_condition
 from tests.real.control_plane import ControlPlane
 from tests.real.programs import RealPrograms
 from tests.real.scheduler_configuration import write_configuration

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.node import Node
 from koordinator.kube.errors import ApiStatusError
-from koordinator.scheduler.decision_limit import DecisionLimit, packages_of
+from koordinator.scheduler.cycle.decision_limit import DecisionLimit, packages_of
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.framework import FilterPlugin, Observer, Plugin, PluginError, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo

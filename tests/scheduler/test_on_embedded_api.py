@@ -18,13 +18,13 @@ from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.leadership import Leadership
 from koordinator.kube.lease_watchdog import NoWatchdog
 from koordinator.scheduler.configuration import default_configuration
+from koordinator.scheduler.cycle.failure_report import PodEvents
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.main import make_lifecycle
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.plugins.table import BUILT_IN
-from koordinator.scheduler.pod_events import PodEvents
 from koordinator.scheduler.profiles import build_profiles
 from koordinator.scheduler.program import Scheduler, SchedulerOptions
 

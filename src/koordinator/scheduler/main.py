@@ -31,16 +31,16 @@ from koordinator.scheduler.configuration import (
     not_built,
     write_configuration,
 )
+from koordinator.scheduler.cycle.failure_report import PodEvents
+from koordinator.scheduler.cycle.monitor import MonitorOptions
 from koordinator.scheduler.debug_output import DebugSettings
 from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.pod_info import make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.metrics import SchedulerMetrics
-from koordinator.scheduler.monitor import MonitorOptions
 from koordinator.scheduler.options import CROSS_SCHEDULER_NOMINATION, Options, parse_options
 from koordinator.scheduler.plugins.not_built import STAND_INS
 from koordinator.scheduler.plugins.table import BUILT_IN
-from koordinator.scheduler.pod_events import PodEvents
 from koordinator.scheduler.profiles import build_profiles
 from koordinator.scheduler.program import Scheduler, SchedulerOptions
 from koordinator.scheduler.queue.scheduling_queue import QueueOptions

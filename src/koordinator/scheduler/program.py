@@ -23,11 +23,18 @@ from koordinator.base.garbage_collection import spare_initial_lists
 from koordinator.base.loops import STEP_SECONDS
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
-from koordinator.scheduler.binding import Binder, Binding, Outcome
-from koordinator.scheduler.cluster_writer import ApiWriter
-from koordinator.scheduler.controllers import make_controllers, run_controller
+from koordinator.scheduler.binding.binder import Binder, Binding, Outcome
+from koordinator.scheduler.binding.cluster_writer import ApiWriter
+from koordinator.scheduler.binding.evictions import Evictions
+from koordinator.scheduler.binding.pre_bind import Preparation
+from koordinator.scheduler.cycle.decision_limit import DecisionLimit, packages_of
+from koordinator.scheduler.cycle.failure_report import Events, Failure, FailureReporter
+from koordinator.scheduler.cycle.loop import LoopParts, SchedulingLoop
+from koordinator.scheduler.cycle.monitor import MonitorOptions, SchedulerMonitor
+from koordinator.scheduler.cycle.plugin_services import make_controllers, run_controller
+from koordinator.scheduler.cycle.plugin_times import PluginTimes
+from koordinator.scheduler.cycle.rejected_pods import RejectedPods
 from koordinator.scheduler.debug_output import DebugOutput, DebugSettings
-from koordinator.scheduler.decision_limit import DecisionLimit, packages_of
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import DecisionLog
 from koordinator.scheduler.engine.engine import Engine
@@ -38,23 +45,16 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.resync import Resync
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.evictions import Evictions
 from koordinator.scheduler.explain.sources import Sources
-from koordinator.scheduler.failure_report import Events, Failure, FailureReporter
-from koordinator.scheduler.feed import Feed
-from koordinator.scheduler.hints import Hints
-from koordinator.scheduler.loop import LoopParts, SchedulingLoop
 from koordinator.scheduler.metrics import SchedulerMetrics
-from koordinator.scheduler.monitor import MonitorOptions, SchedulerMonitor
 from koordinator.scheduler.plugin_errors import PluginErrors
-from koordinator.scheduler.plugin_times import PluginTimes
-from koordinator.scheduler.pod_facts import PodFacts
-from koordinator.scheduler.preparation import Preparation
 from koordinator.scheduler.queue.scheduling_queue import QueueOptions, SchedulingQueue
 from koordinator.scheduler.queue.sort_keys import checked_sort_key
-from koordinator.scheduler.rejected_pods import RejectedPods
-from koordinator.scheduler.resynchronisation import Resynchronisation
-from koordinator.scheduler.watching import add_informers
+from koordinator.scheduler.watch.event_handlers import Feed
+from koordinator.scheduler.watch.informers import add_informers
+from koordinator.scheduler.watch.pod_facts import PodFacts
+from koordinator.scheduler.watch.queueing_hints import Hints
+from koordinator.scheduler.watch.resynchronisation import Resynchronisation
 
 logger = logging.getLogger(__name__)
 

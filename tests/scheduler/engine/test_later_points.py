@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from koordinator.scheduler.controllers import make_controllers
+from koordinator.scheduler.cycle.plugin_services import make_controllers
 from koordinator.scheduler.engine.binding_points import ClusterWriter, PermitPlugin, Wait
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CycleState

@@ -22,9 +22,9 @@ from koordinator.scheduler.configuration.argument_checks import complete_load_aw
 from koordinator.scheduler.configuration.arguments import LoadAwareSchedulingArgs, NodeAffinityArgs
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import FilterPlugin, Observer, PreFilterPlugin
-from koordinator.scheduler.feed import Feed
-from koordinator.scheduler.pod_facts import PodFacts
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
+from koordinator.scheduler.watch.event_handlers import Feed
+from koordinator.scheduler.watch.pod_facts import PodFacts
 from tests.scheduler.plugins.clusters import NODE_NAMES, NOW, POD_NAMES, World, metrics, nodes, pods, resizes
 
 LOAD = complete_load_aware(LoadAwareSchedulingArgs(usage_thresholds={"cpu": 60}, filter_expired_node_metrics=True), "")

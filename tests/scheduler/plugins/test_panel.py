@@ -16,6 +16,7 @@ from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
 from koordinator.base.metrics import Metrics
+from koordinator.scheduler.cycle.plugin_times import PluginTimes
 from koordinator.scheduler.engine.columns import Ints, Rows
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.findings import FilterFindings, SharedFindings
@@ -23,7 +24,6 @@ from koordinator.scheduler.engine.joint import Joint
 from koordinator.scheduler.engine.panel import Panel
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.metrics import SchedulerMetrics
-from koordinator.scheduler.plugin_times import PluginTimes
 from koordinator.scheduler.plugins.node_resources.fit import NodeResourcesFit
 from tests.scheduler.plugins.clusters import NOW, World
 from tests.scheduler.plugins.test_following import LOAD, failures, make_profile, tick, verdicts

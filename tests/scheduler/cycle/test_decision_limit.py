@@ -19,7 +19,7 @@ from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.nodemetric import NodeMetric, NodeMetricStatus
 from koordinator.scheduler.configuration.arguments import LoadAwareSchedulingArgs
-from koordinator.scheduler.decision_limit import DecisionLimit, packages_of
+from koordinator.scheduler.cycle.decision_limit import DecisionLimit, packages_of
 from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import Aspect, Ints, NodeColumns, Rows

@@ -14,8 +14,8 @@ from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.framework import Observer, Plugin
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.passing_time import PassingTime
 from koordinator.scheduler.plugin_errors import PluginErrors
+from koordinator.scheduler.watch.queueing_hints import PassingTime
 
 
 class Ticking(Observer, Plugin):

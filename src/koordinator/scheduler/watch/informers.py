@@ -16,7 +16,7 @@ from koordinator.kube.interface import Malformed
 from koordinator.model import transformers
 from koordinator.model.transformers import node_as_seen
 from koordinator.scheduler.engine.framework import Plugin
-from koordinator.scheduler.feed import Feed
+from koordinator.scheduler.watch.event_handlers import Feed
 
 _NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final
@@ -16,29 +16,62 @@ from typing import Final
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.logs import verbosity
-from koordinator.scheduler.binding import Binder, Binding, Outcome, Result
+from koordinator.scheduler.binding.binder import Binder, Binding, Outcome, Result
+from koordinator.scheduler.binding.pre_bind import Preparation, WaitingRoom
+from koordinator.scheduler.cycle.failure_report import Events, Failure, FailureReason, FailureReporter
+from koordinator.scheduler.cycle.monitor import SchedulerMonitor
+from koordinator.scheduler.cycle.plugin_services import PluginServices
+from koordinator.scheduler.cycle.rejected_pods import RejectedPods
 from koordinator.scheduler.debug_output import DebugOutput
 from koordinator.scheduler.engine.decision import Attempt, DecisionLog, Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
+from koordinator.scheduler.engine.extender import NextPodPlugin
 from koordinator.scheduler.engine.framework import PluginError, Reason
 from koordinator.scheduler.engine.post_filter import NO_PLAN
+from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.rejection import refused_on_node
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.engine.waiting_pods import Verdict
-from koordinator.scheduler.failure_report import Events, Failure, FailureReason, FailureReporter
-from koordinator.scheduler.feed import Feed
 from koordinator.scheduler.metrics import SchedulerMetrics
-from koordinator.scheduler.monitor import SchedulerMonitor
-from koordinator.scheduler.next_pod import NextPod
-from koordinator.scheduler.passing_time import PassingTime
 from koordinator.scheduler.plugin_errors import PluginErrors
-from koordinator.scheduler.plugin_services import PluginServices
-from koordinator.scheduler.preparation import Preparation
 from koordinator.scheduler.queue.queued_pod import UNDER_WAY, QueuedPod
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
-from koordinator.scheduler.rejected_pods import RejectedPods
-from koordinator.scheduler.waiting_room import WaitingRoom
+from koordinator.scheduler.watch.event_handlers import Feed
+from koordinator.scheduler.watch.queueing_hints import PassingTime
+
+
+class NextPod:
+    """The queue serves all profiles, so the first plugin of any profile that has a say is asked, and no other."""
+
+    def __init__(self, queue: SchedulingQueue, profiles: Iterable[Profile], errors: PluginErrors) -> None:
+        self._queue = queue
+        self._errors = errors
+        self._plugin = next((plugin for profile in profiles for plugin in profile.all(NextPodPlugin)), None)
+
+    def pop(self) -> QueuedPod | None:
+        """Take the pod out of the queue; None when there is nothing to try now. A plugin that names a pod that is
+        gated, in flight or unknown, or that fails, is passed over."""
+        if self._plugin is not None:
+            uid = self._ask(self._plugin)
+            entry = self._queue.take(uid) if uid is not None else None
+            if entry is not None:
+                return entry
+        return self._queue.pop()
+
+    def _ask(self, plugin: NextPodPlugin) -> str | None:
+        try:
+            uid: object = plugin.next_pod()
+        except Exception as error:
+            # A plugin may raise anything; pods are tried in their order then.
+            self._errors.of_plugin(plugin.name, "next_pod", error)
+            return None
+        if uid is None or isinstance(uid, str):
+            return uid
+        nonsense = PluginError(f"it answers {uid!r}; expected is the uid of a pod, or None")
+        self._errors.of_plugin(plugin.name, "next_pod", nonsense)
+        return None
+
 
 logger = logging.getLogger(__name__)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
 
@@ -18,6 +19,8 @@ from koordinator.api.timestamps import format_time
 from koordinator.base.clock import Clock
 from koordinator.base.loops import Heartbeat
 from koordinator.kube.errors import ApiStatusError, KubeError
+from koordinator.kube.event_series import reference_to
+from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.lacks import Lack, lack_for_write
 
@@ -168,3 +171,25 @@ def condition_patch(failure: Failure, now: str) -> dict[str, object]:
     if failure.nominated_node not in (None, failure.pod.status.nominated_node_name):
         status["nominatedNodeName"] = failure.nominated_node or None
     return {"metadata": {"uid": metadata.uid}, "status": status}
+
+
+class PodEvents:
+    """One recorder for each scheduler name."""
+
+    def __init__(self, broadcaster: EventBroadcaster, scheduler_names: Iterable[str]) -> None:
+        self._recorders = {name: broadcaster.recorder(name) for name in scheduler_names}
+
+    def pod_event(
+        self,
+        pod: Pod,
+        event_type: Literal["Normal", "Warning"],
+        reason: str,
+        action: str,
+        note: str,
+        *,
+        reporter: Pod | None = None,
+    ) -> None:
+        """Record an event about the pod, in the name of its own profile or of that which handles ``reporter``. Returns
+        at once."""
+        name = (reporter or pod).spec.scheduler_name
+        self._recorders[name].event(reference_to(PODS, pod), event_type, reason, action, note)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from koordinator.scheduler.binding.evictions import Eviction, Evictions
+from koordinator.scheduler.cycle.failure_report import FailureReporter
 from koordinator.scheduler.engine.decision import Rejection
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.evictions import Eviction, Evictions
-from koordinator.scheduler.failure_report import FailureReporter
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.queue.queued_pod import QueuedPod
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue

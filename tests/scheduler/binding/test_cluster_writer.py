@@ -11,7 +11,7 @@ import pytest
 from koordinator.api.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PODS, Kind
 from koordinator.api.meta import Object, ObjectMeta
 from koordinator.base.clock import ManualClock
-from koordinator.scheduler.cluster_writer import ApiWriter
+from koordinator.scheduler.binding.cluster_writer import ApiWriter
 from koordinator.scheduler.engine.events import ClusterEvent, object_event
 from tests.kube.fake_client import as_client
 from tests.scheduler.fakes import describe, make_node, make_pod

@@ -11,7 +11,7 @@ from koordinator.api.meta import OwnerReference
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.resource_index import ResourceIndex
-from koordinator.scheduler.pod_facts import PodFacts
+from koordinator.scheduler.watch.pod_facts import PodFacts
 from tests.scheduler.fakes import make_pod
 
 

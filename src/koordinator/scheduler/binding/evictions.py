@@ -15,9 +15,9 @@ from koordinator.base.logs import verbosity
 from koordinator.base.loops import Heartbeat
 from koordinator.kube.interface import Client
 from koordinator.kube.pod_eviction import PodDeleter
+from koordinator.scheduler.cycle.failure_report import Events
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.failure_report import Events
 from koordinator.scheduler.plugins.default_preemption.plugin import BY_SCHEDULER
 
 logger = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ import pytest
 
 from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
+from koordinator.scheduler.cycle.monitor import MonitorOptions, SchedulerMonitor
 from koordinator.scheduler.metrics import SchedulerMetrics
-from koordinator.scheduler.monitor import MonitorOptions, SchedulerMonitor
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 from tests.scheduler.fakes import describe, make_pod
 

@@ -7,11 +7,11 @@ import itertools
 import pytest
 
 from koordinator.base.metrics import Metrics
+from koordinator.scheduler.cycle.plugin_times import PluginTimes
 from koordinator.scheduler.engine.columns import Ints, Rows
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.metrics import SchedulerMetrics
-from koordinator.scheduler.plugin_times import PluginTimes
 from koordinator.scheduler.plugins.node_unschedulable import NodeUnschedulable
 from tests.scheduler.explain.scene import Scene, make_node, make_pod
 

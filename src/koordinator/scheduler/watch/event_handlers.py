@@ -14,8 +14,8 @@ from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_event
 from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
-from koordinator.scheduler.pod_facts import PodFacts
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
+from koordinator.scheduler.watch.pod_facts import PodFacts
 
 
 class Feed:
