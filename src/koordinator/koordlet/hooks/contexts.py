@@ -69,7 +69,6 @@ class ContainerContext:
 
     name: str
     cgroup: str = ""
-    id: str = ""
     is_sandbox: bool = False
     batch: BatchResources | None = None
     cpu_limit: int | None = None
@@ -225,7 +224,6 @@ def _containers(
         yield ContainerContext(
             name=status.name,
             cgroup=layout.container(node_pod.cgroup, identifier),
-            id=status.container_id,
             batch=batch.get(status.name),
             cpu_limit=_native_quota(specs[status.name]),
         )
