@@ -142,3 +142,14 @@ def test_a_bad_oom_score_is_told(tmp_path: Path, annotations: dict[str, str]) ->
     node.run_pod("web", "LS", annotations={f"koordinator.sh/{key}": text for key, text in annotations.items()})
     node.reconciler.reconcile()
     assert ["oom-score-adj" in note for note in node.notes] == [True]
+
+
+def test_what_kubelet_writes_while_it_makes_a_pods_cgroup_does_not_stay(tmp_path: Path) -> None:
+    """koordlet may have seen the folder before kubelet has written into it; the runtime tells of the pod after that."""
+    node = HookedNode(tmp_path)
+    pod = node.run_pod("sort", "BE", resources=BATCH)
+    node.reconciler.reconcile()
+    node.machine.write(f"/sys/fs/cgroup/cpu/{pod.cgroup}/cpu.shares", "2\n")
+    labels = {"koordinator.sh/qosClass": "BE"}
+    node.reconciler.start(starting_pod("shop", "sort", "sort", labels, {}, f"/{pod.cgroup}"))
+    assert node.shown(pod.cgroup, "cpu.shares") == "512"

@@ -138,6 +138,13 @@ class Executor:
             self._wishes[owner] = given
             self._next_look = -inf
 
+    def look_again(self, folder: str) -> None:
+        """Read the files of a cgroup in the next round, since somebody else may have written them."""
+        for target, state in self._states.items():
+            if target.folder == folder:
+                state.at = -inf
+        self._next_look = -inf
+
     def present(self, target: Target) -> Value | None:
         """What the kernel shows; None if it shows nothing that can be understood."""
         return self._read(target, _Pass(self._clock.monotonic()))

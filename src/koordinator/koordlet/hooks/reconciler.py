@@ -82,6 +82,8 @@ class Reconciler:
     def start(self, pod: PodContext) -> None:
         """A runtime is about to run the pod, whose cgroup is there."""
         self._starting[pod.uid] = pod, self._sources.clock.monotonic() + _STARTING_SECONDS
+        # Its folder may have been written as soon as it was there, before kubelet wrote what it gives.
+        self._sources.executor.look_again(pod.cgroup)
         self.reconcile()
 
     def reconcile(self) -> None:
