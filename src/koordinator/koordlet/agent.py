@@ -34,6 +34,8 @@ from koordinator.koordlet.devices.xpu_files import XPUFiles
 from koordinator.koordlet.evictor import Evictor, EvictorDependencies
 from koordinator.koordlet.executor.executor import Executor
 from koordinator.koordlet.executor.explanation_page import handler as explanation_handler
+from koordinator.koordlet.hooks import runtime_hooks
+from koordinator.koordlet.hooks.runtime_hooks import HookSources, NormalizationRatio, RuntimeHooks
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
 from koordinator.koordlet.metric_cache.sqlite import SQLiteMetricCache
@@ -211,6 +213,7 @@ class Agent:
             self._add_loops(kubelet, layout, meter, nvml)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._loops.run(), name="loops")
+                tasks.create_task(self._hooks.serve(), name="runtime hooks")
                 if self._options.kubelet.sync_interval > 0:
                     events = PodLifecycleEvents(
                         layout, self._given.clock, partial(self.states.sync_pods, kubelet, layout)
@@ -252,7 +255,7 @@ class Agent:
             self._loops.add(Loop("metric cache", self._keep_samples, _CACHE_SECONDS, 30.0))
         timeout = self._options.kubelet.sync_timeout + 1
         self._loops.add(Loop("kubelet configuration", self._cpu_manager_reader(kubelet), 60.0, timeout))
-        for loop in self._qos_manager(layout, observing.info).loops():
+        for loop in self._enforce(layout, observing.info):
             self._loops.add(loop)
         if self._options.topology_interval > 0:
             self._report_topology_and_devices(kubelet, observing.info, nvml)
@@ -346,7 +349,8 @@ class Agent:
 
         return read
 
-    def _qos_manager(self, layout: CgroupLayout, info: NodeInfo) -> QoSManager:
+    def _enforce(self, layout: CgroupLayout, info: NodeInfo) -> list[Loop]:
+        """The strategies and the hooks, which share the executor and the policy."""
         options, given = self._options, self._given
         self.executor = Executor(
             MachineFiles(),
@@ -356,6 +360,7 @@ class Agent:
             observe_only=options.enforcement.observe_only,
             on_round=account_for_rounds(self.metrics, self.audit, observe_only=options.enforcement.observe_only),
         )
+        ratio = NormalizationRatio(self.states, options.features)
         sources = SnapshotSources(
             states=self.states,
             policy=EnforcedPolicy(),
@@ -364,6 +369,7 @@ class Agent:
             executor=self.executor,
             topology=lambda: info.topology,
             cpu_manager_policy=lambda: self._cpu_manager_policy,
+            normalization_ratio=ratio,
         )
         recorder = self._events.recorder(COMPONENT)
         evicted = self.metrics.counter("pod_eviction", "Number of eviction launched by koordlet", ("reason",))
@@ -373,7 +379,19 @@ class Agent:
             ),
             observe_only=options.enforcement.observe_only,
         )
-        return QoSManager(options, sources, evictor, self.metrics, recorder, given.clock, given.random)
+        manager = QoSManager(options, sources, evictor, self.metrics, recorder, given.clock, given.random)
+        hooks = HookSources(
+            states=self.states,
+            policy=sources.policy,
+            layout=layout,
+            executor=self.executor,
+            events=self._events.recorder(runtime_hooks.COMPONENT),
+            clock=given.clock,
+            metrics=self.metrics,
+            ratio=ratio,
+        )
+        self._hooks = RuntimeHooks(options, hooks)
+        return [*manager.loops(), *self._hooks.loops()]
 
     async def _keep_audit(self) -> None:
         if self.audit is not None and self._pages is not None:

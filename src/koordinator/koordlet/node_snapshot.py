@@ -77,6 +77,8 @@ class SnapshotSources:
     executor: Executor
     topology: Callable[[], CPUTopology | None]
     cpu_manager_policy: Callable[[], str]
+    normalization_ratio: Callable[[], float | None] = lambda: None
+    """How many plain cores a core is worth."""
 
 
 def take_snapshot(sources: SnapshotSources) -> Snapshot:

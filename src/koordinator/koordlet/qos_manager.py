@@ -126,7 +126,12 @@ class QoSManager:
     def _decide_burst(self, snapshot: Snapshot) -> Decision:
         is_enabled = self._options.features.enabled(features.CPU_BURST)
         decision, self._burst = cpu_burst.decide(
-            snapshot, self._burst, self._clock.monotonic(), self._random.uniform, is_enabled=is_enabled
+            snapshot,
+            self._burst,
+            self._clock.monotonic(),
+            self._random.uniform,
+            is_enabled=is_enabled,
+            normalization_ratio=self._sources.normalization_ratio(),
         )
         return decision
 

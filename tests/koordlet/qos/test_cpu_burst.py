@@ -82,6 +82,22 @@ def test_pods_with_cpus_of_their_own_and_best_effort_pods_are_left_alone() -> No
         assert decision.wishes == ()
 
 
+def test_a_pod_with_allocated_cpus_is_left_alone() -> None:
+    allocated = {"scheduling.koordinator.sh/resource-status": '{"cpuset":"0-1"}'}
+    decision, _ = decide(world(throttled_pod(qos="", annotations=allocated)), BurstState(), 0.0, Random(1).uniform)
+    assert decision.wishes == ()
+
+
+def test_where_a_core_is_worth_two_everything_starts_from_half_the_limit() -> None:
+    decision, _ = decide(world(throttled_pod()), BurstState(), 0.0, Random(1).uniform, normalization_ratio=2.0)
+    assert values(decision, CPU_QUOTA) == [60_000, 60_000]
+    assert values(decision, CPU_BURST) == [50_000, 50_000]
+    system, _ = decide(
+        world(throttled_pod(qos="SYSTEM")), BurstState(), 0.0, Random(1).uniform, normalization_ratio=2.0
+    )
+    assert values(system, CPU_QUOTA) == [120_000, 120_000]
+
+
 def test_how_busy_the_shared_cpus_are() -> None:
     for cores, load in ((3.0, NodeLoad.IDLE), (3.7, NodeLoad.COOLING), (4.0, NodeLoad.OVERLOAD)):
         given_ = world(throttled_pod(), node_cpu=cores)

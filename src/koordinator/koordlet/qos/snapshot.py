@@ -134,6 +134,12 @@ def node_reservation(node: Node) -> NodeReservation:
     )
 
 
+def system_cpus(node: Node) -> frozenset[int]:
+    """The CPUs of the system's own processes; none if the annotation cannot be read."""
+    system = _annotation(node.metadata.annotations, annotation_keys.SYSTEM_QOS_RESOURCE, SystemQoSResource)
+    return cpu_list_or_none(system.cpuset) if system is not None else frozenset()
+
+
 def reserved_cpus(node: Node) -> frozenset[int]:
     """CPUs that pods keep off: the node's reservation, and the exclusive ones of the system."""
     system = _annotation(node.metadata.annotations, annotation_keys.SYSTEM_QOS_RESOURCE, SystemQoSResource)

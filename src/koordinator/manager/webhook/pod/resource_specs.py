@@ -15,8 +15,8 @@ from typing import Any, Final
 from koordinator.api.annotations import EXTENDED_RESOURCE_SPEC
 from koordinator.api.codec import DecodeError, convert, decode_any, encode, to_document
 from koordinator.api.document import Document
-from koordinator.api.meta import WireStruct
-from koordinator.api.pod import Pod, ResourceList
+from koordinator.api.extended_resource_spec import ExtendedResourceSpec
+from koordinator.api.pod import Pod
 from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import (
@@ -107,17 +107,6 @@ def _count_cards(container: Document) -> None:
     cards = integer_text(percent // _WHOLE_CARD if whole else 1)
     for part in (REQUESTS, LIMITS):
         writable(container, part)[GPU_SHARED] = cards
-
-
-class ExtendedResources(WireStruct):
-    limits: ResourceList = {}
-    requests: ResourceList = {}
-
-
-class ExtendedResourceSpec(WireStruct):
-    """The JSON of the annotation."""
-
-    containers: dict[str, ExtendedResources] = {}
 
 
 class ExtendedResourceSpecError(KoordinatorError):
