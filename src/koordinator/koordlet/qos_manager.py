@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 from collections.abc import Callable, Mapping
@@ -25,6 +26,7 @@ from koordinator.koordlet.node_snapshot import (
     best_effort_cpu,
     node_cpu_average,
     read_resctrl,
+    shared_cpu_average,
     take_snapshot,
 )
 from koordinator.koordlet.qos import class_resctrl, cpu_burst, cpu_suppress, eviction, memory_qos, system_config
@@ -125,15 +127,15 @@ class QoSManager:
 
     def _decide_burst(self, snapshot: Snapshot) -> Decision:
         is_enabled = self._options.features.enabled(features.CPU_BURST)
+        used = shared_cpu_average(self._sources.usage, snapshot, self._options.enforcement.reconcile_interval)
         decision, self._burst = cpu_burst.decide(
-            snapshot, self._burst, self._clock.monotonic(), self._random.uniform, is_enabled=is_enabled
+            snapshot, used, self._burst, self._clock.monotonic(), self._random.uniform, is_enabled=is_enabled
         )
         return decision
 
     def _eviction_loop(self, resource: str, enabled: list[eviction.Feature], interval: float, cool_down: float) -> Loop:
         async def evict() -> None:
-            now = self._clock.monotonic()
-            if now - self._last_eviction[resource] < cool_down:
+            if self._clock.monotonic() - self._last_eviction[resource] < cool_down:
                 return
             snapshot = take_snapshot(self._sources)
             present = {usage.pod.uid for usage in snapshot.pods}
@@ -141,8 +143,14 @@ class QoSManager:
             inputs = eviction.Inputs(snapshot, best_effort_cpu(usage, policy), node_cpu_average(usage, policy))
             plan = eviction.plan(inputs, enabled)
             self._say(f"evictions for {resource}", "; ".join(plan.problems) or "settings are valid")
-            if await self._evictor.carry_out(plan, present):
-                self._last_eviction[resource] = now
+            try:
+                has_evicted = bool(await self._evictor.carry_out(plan, present))
+            except asyncio.CancelledError:
+                # Whoever was asked last for an eviction may have carried it out.
+                self._last_eviction[resource] = self._clock.monotonic()
+                raise
+            if has_evicted:
+                self._last_eviction[resource] = self._clock.monotonic()
 
         return Loop(f"evictions for {resource}", evict, interval, _DEADLINE)
 
