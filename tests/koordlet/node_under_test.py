@@ -59,6 +59,8 @@ class NodeUnderTest:
         self.clock = ManualClock()
         self.client = ListingClient()
         self.kubelet_is_up = True
+        self.asked: list[str] = []
+        """Of kubelet."""
         self.has_address = True
         """Whether the Node says where its kubelet is."""
         self.pods: list[dict[str, Any]] = [pod("web", UID)]
@@ -153,6 +155,7 @@ class NodeUnderTest:
         return KubeletConnection(self._get, close)
 
     async def _get(self, path: str) -> bytes:
+        self.asked.append(path)
         if not self.kubelet_is_up:
             raise TransportError("connection refused")
         if path == "/pods/":

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from koordinator.api.kinds import NODES
+from koordinator.koordlet.agent import Agent
 from tests.koordlet.node_under_test import GIB, MEMORY_STAT, NODE, NodeUnderTest
 
 NAMES = ("a", "b", "c")
@@ -91,3 +92,25 @@ def test_an_eviction_without_an_answer_begins_the_pause(tmp_path: Path) -> None:
             return hanging, pausing, evicted(under_test)
 
     assert asyncio.run(watch()) == (["a"], ["a"], ["a", "b", "c"])
+
+
+def exposed(agent: Agent, name: str) -> list[str]:
+    body, _ = agent.metrics.both.exposition()
+    return [line for line in body.decode().splitlines() if line.startswith(f"koordlet_{name}{{")]
+
+
+def test_which_pods_were_evicted_is_told_for_five_minutes_and_how_many_for_ever(tmp_path: Path) -> None:
+    async def watch() -> list[list[str]]:
+        under_test = pressed_node(tmp_path, 49, 48)
+        async with under_test.running() as agent:
+            await under_test.pass_seconds(2)
+            under_test.pods = under_test.pods[:1]
+            told = [exposed(agent, "pod_eviction_detail")]
+            await under_test.clock.advance(301)
+            told += [exposed(agent, "pod_eviction_detail"), exposed(agent, "pod_eviction")]
+        return told
+
+    detail, later, total = asyncio.run(watch())
+    labels = f'node="{NODE}",pod_name="a",pod_namespace="jobs",reason="evicted"'
+    assert [sorted(line.partition("{")[2].partition("}")[0].split(",")) for line in detail] == [labels.split(",")]
+    assert (later, total) == ([], [f'koordlet_pod_eviction{{node="{NODE}",reason="evicted"}} 1.0'])

@@ -98,6 +98,7 @@ def give_it_work(books: Audited, machine: FakeMachine) -> dict[str, Any]:
     machine.write_cpus([(0, cpu, 0) for cpu in range(4)])
     machine.write("/proc/stat", "cpu 0 0 0 0 0 0 0 0\n")
     machine.write("/proc/meminfo", f"MemTotal: {16 << 20} kB\nMemFree: 1024 kB\nMemAvailable: {8 << 20} kB\n")
+    machine.write_numa_memory(0, 16 << 20)
     machine.write("/sys/fs/cgroup/cgroup.controllers", "cpu memory\n")
     for folder in (f"kubepods/besteffort/pod{uid}", f"kubepods/besteffort/pod{uid}/c0"):
         cgroup = f"/sys/fs/cgroup/{folder}"
@@ -112,12 +113,8 @@ def of_slo(kind: str) -> dict[str, Any]:
     return {"apiVersion": "slo.koordinator.sh/v1alpha1", "kind": kind, "metadata": {"name": NODE}}
 
 
-def thresholds(memory: int, suppress: int = 65) -> dict[str, Any]:
-    return {
-        "enable": True,
-        "memoryEvictThresholdPercent": memory,
-        "cpuSuppressThresholdPercent": suppress,
-    }
+def thresholds(memory: int) -> dict[str, Any]:
+    return {"enable": True, "memoryEvictThresholdPercent": memory}
 
 
 def report_devices(machine: FakeMachine, *, healthy: bool) -> None:
@@ -173,7 +170,10 @@ def test_every_right_is_used_and_none_is_missing(books: Audited, tmp_path: Path)
         def repeat_a_mistake() -> bool:
             """Two policies that are wrong in the same way: the second time the event is a series."""
             for memory in (41, 42):
-                spec = {"resourceUsedThresholdWithBE": thresholds(memory, suppress=101)}
+                spec = {
+                    "resourceUsedThresholdWithBE": thresholds(memory),
+                    "systemStrategy": {"watermarkScaleFactor": -1},
+                }
                 assert request("PATCH", NODE_SLO, {"spec": spec})[0] == 200
                 time.sleep(0.2)
             return not idle_rights(books)

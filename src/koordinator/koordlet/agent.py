@@ -31,7 +31,7 @@ from koordinator.koordlet.collectors.scan import Scanner
 from koordinator.koordlet.command_line import Options
 from koordinator.koordlet.devices.reporter import DeviceReporter, DeviceSources
 from koordinator.koordlet.devices.xpu_files import XPUFiles
-from koordinator.koordlet.evictor import Evictor, EvictorDependencies
+from koordinator.koordlet.evictor import Evictor, EvictorDependencies, count_evictions
 from koordinator.koordlet.executor.executor import Executor
 from koordinator.koordlet.executor.explanation_page import handler as explanation_handler
 from koordinator.koordlet.metric_cache import kinds
@@ -147,8 +147,6 @@ class Agent:
         """What is known of the node and its pods."""
         self._cache = _metric_cache(options, given.clock)
         self._loops = LoopSupervisor(clock=given.clock, random=given.random, metrics=given.metrics)
-        self._cpu_manager_policy = ""
-        """Of kubelet; empty until it has said."""
         self.executor: Executor | None = None
         """What writes the kernel's files; None until it is known where they are."""
         self._events = EventBroadcaster(
@@ -247,8 +245,6 @@ class Agent:
             self._loops.add(Loop("audit", self._keep_audit, _AUDIT_SECONDS, 30.0))
         if isinstance(self._cache, SQLiteMetricCache):
             self._loops.add(Loop("metric cache", self._keep_samples, _CACHE_SECONDS, 30.0))
-        timeout = self._options.kubelet.sync_timeout + 1
-        self._loops.add(Loop("kubelet configuration", self._cpu_manager_reader(kubelet), 60.0, timeout))
         for loop in self._qos_manager(layout, observing.info).loops():
             self._loops.add(loop)
         if self._options.topology_interval > 0:
@@ -335,14 +331,6 @@ class Agent:
         if isinstance(self._cache, SQLiteMetricCache):
             self._cache.flush()
 
-    def _cpu_manager_reader(self, kubelet: Kubelet) -> Callable[[], Awaitable[None]]:
-        async def read() -> None:
-            if self._options.kubelet.query_configuration:
-                answer = await kubelet.configuration()
-                self._cpu_manager_policy = str(answer.document.get("cpuManagerPolicy", ""))
-
-        return read
-
     def _qos_manager(self, layout: CgroupLayout, info: NodeInfo) -> QoSManager:
         options, given = self._options, self._given
         self.executor = Executor(
@@ -360,14 +348,11 @@ class Agent:
             layout=layout,
             executor=self.executor,
             topology=lambda: info.topology,
-            cpu_manager_policy=lambda: self._cpu_manager_policy,
         )
         recorder = self._events.recorder(COMPONENT)
-        evicted = self.metrics.counter("pod_eviction", "Number of eviction launched by koordlet", ("reason",))
+        count = count_evictions(self.metrics, given.clock)
         evictor = Evictor(
-            EvictorDependencies(
-                given.client, given.clock, recorder, self.audit, on_evicted=lambda _: evicted.inc("evicted")
-            ),
+            EvictorDependencies(given.client, given.clock, recorder, self.audit, on_evicted=count),
             observe_only=options.enforcement.observe_only,
         )
         return QoSManager(options, sources, evictor, self.metrics, recorder, given.clock, given.random)

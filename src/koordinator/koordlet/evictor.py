@@ -10,6 +10,7 @@ from typing import Final
 from koordinator.api.meta import ObjectReference
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
+from koordinator.koordlet.agent_metrics import AgentMetrics, Expiry
 from koordinator.koordlet.audit.log import AuditEvent, AuditLog
 from koordinator.koordlet.qos.eviction import EvictionPlan, EvictionRound, Victim
 from koordinator.kube.errors import ApiStatusError
@@ -21,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 _REMEMBERED: Final = 120.0
 """Seconds for which an evicted pod is not evicted again, and a terminating one counts: it is on its way out."""
+_TOLD: Final = 300.0
 _UNAVAILABLE: Final = (503, 504)
 
 
@@ -110,6 +112,24 @@ class Evictor:
             event = AuditEvent(type="pod", namespace=pod.namespace, name=pod.name, reason="evicted", message=message)
             self._given.audit.record(event, 0)
         self._given.on_evicted(victim)
+
+
+def count_evictions(metrics: AgentMetrics, clock: Clock) -> Callable[[Victim], None]:
+    """What counts the pods that were evicted, all together and, for five minutes, each."""
+    total = metrics.counter("pod_eviction", "Number of eviction launched by koordlet", ("reason",))
+    detail = metrics.counter(
+        "pod_eviction_detail",
+        "evict detail launched by koordlet",
+        ("reason", "pod_namespace", "pod_name"),
+        expiry=Expiry(clock, _TOLD),
+    )
+
+    def count(victim: Victim) -> None:
+        metadata = victim.usage.pod.pod.metadata
+        total.inc("evicted")
+        detail.inc("evicted", metadata.namespace, metadata.name)
+
+    return count
 
 
 def _is_overload(error: ApiStatusError) -> bool:

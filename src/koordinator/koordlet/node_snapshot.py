@@ -79,7 +79,6 @@ class SnapshotSources:
     layout: CgroupLayout
     executor: Executor
     topology: Callable[[], CPUTopology | None]
-    cpu_manager_policy: Callable[[], str]
 
 
 def take_snapshot(sources: SnapshotSources) -> Snapshot:
@@ -96,7 +95,7 @@ def take_snapshot(sources: SnapshotSources) -> Snapshot:
         host_applications={name: value for name, value in cores.items() if value is not None},
         topology=sources.topology(),
         best_effort=_best_effort(sources.layout, sources.executor),
-        cpu_manager_policy=sources.cpu_manager_policy(),
+        cpu_manager_policy=sources.states.topology.kubelet.policy if sources.states.topology is not None else "",
     )
 
 
