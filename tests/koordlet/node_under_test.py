@@ -63,6 +63,7 @@ class NodeUnderTest:
         """Of kubelet."""
         self.has_address = True
         """Whether the Node says where its kubelet is."""
+        self.machine.write("/proc/driver/nvidia/version", "NVRM version: 570.86\n")
         self.pods: list[dict[str, Any]] = [pod("web", UID)]
         self.busy_ticks = 0
         self.pod_cpu = 0
@@ -132,7 +133,7 @@ class NodeUnderTest:
             clock=self.clock,
             random=Random(1),
             metrics=Metrics(),
-            open_nvml=lambda: open_nvml(lambda: FakeNvmlLibrary(*self.cards, has_driver=bool(self.cards))),
+            open_nvml=lambda host: open_nvml(host, lambda: FakeNvmlLibrary(*self.cards, has_driver=bool(self.cards))),
         )
         agent = Agent(options, given)
         stop = asyncio.Event()

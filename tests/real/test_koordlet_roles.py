@@ -1,7 +1,7 @@
 """koordlet with the rights of config/rbac and no others: nothing is forbidden, and no right is idle.
 
 The machine is a folder and kubelet a small server on its read-only port, so that what is measured is under control.
-What kubelet itself asks the API server about a caller (nodes/pods, nodes/configz) takes a real kubelet to see.
+What kubelet itself asks the API server about a caller (nodes/pods, nodes/configz) is seen on a real one.
 """
 
 from __future__ import annotations
@@ -9,24 +9,27 @@ from __future__ import annotations
 import json
 import os
 import signal
+import ssl
 import subprocess
-import sys
-import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.koordlet.devices.test_devices import xpu
 from tests.koordlet.node_under_test import GIB, MEMORY_STAT
 from tests.node.machine import FakeMachine
-from tests.real.audited import Audited, Right, audited
+from tests.real.audited import TOKEN, Audited, Right, audited
 from tests.real.manager_cluster import prepare
 from tests.real.programs import RealPrograms
+from tests.real.real_node import real_node
+from tests.real.sandbox_node import OURS, koordlet, kubelet, log_of
 
 CORE = "/api/v1"
 SLO = "/apis/slo.koordinator.sh/v1alpha1"
@@ -45,40 +48,6 @@ def books(real_programs: RealPrograms, tmp_path: Path) -> Iterator[Audited]:
         prepare(made.plane)
         made.install()
         yield made
-
-
-class FakeKubelet(ThreadingHTTPServer):
-    """Answers ``/pods/`` and ``/configz`` on a port of its own."""
-
-    def __init__(self, pods: list[dict[str, Any]]) -> None:
-        pages = {"/pods/": {"items": pods}, "/configz": {"kubeletconfig": {"cgroupDriver": "cgroupfs"}}}
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                body = json.dumps(pages[self.path]).encode()
-                self.send_response(200)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
-                return
-
-        super().__init__(("127.0.0.1", 0), Handler)
-
-
-@contextmanager
-def kubelet(pods: list[dict[str, Any]]) -> Iterator[int]:
-    """Its port."""
-    server = FakeKubelet(pods)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield server.server_port
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def give_it_work(books: Audited, machine: FakeMachine) -> dict[str, Any]:
@@ -121,35 +90,6 @@ def report_devices(machine: FakeMachine, *, healthy: bool) -> None:
     machine.write("/xpus/devices.json", json.dumps([xpu(0, status={"healthy": healthy})]))
 
 
-@contextmanager
-def koordlet(books: Audited, machine: FakeMachine, port: int, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    host, root = machine.host, machine.root
-    folders = {
-        "cgroup-root-dir": host.cgroup,
-        "sys-root-dir": host.sys,
-        "sys-fs-root-dir": host.sys_fs,
-        "proc-root-dir": host.proc,
-        "var-run-root-dir": host.var_run,
-        "run-root-dir": host.run,
-        "var-lib-kubelet-dir": host.var_lib_kubelet,
-        "prediction-checkpoint-filepath": root / "forecasts",
-        "xpu-device-infos-dir": root / "xpus",
-    }
-    command = [sys.executable, "-m", "koordinator.koordlet", "--addr=0", f"--kubeconfig={books.kubeconfig}"]
-    command += [f"--{name}={folder}" for name, folder in folders.items()]
-    command += ["--kubelet-insecure-tls", f"--kubelet-read-only-port={port}", f"--feature-gates={GATES}"]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, stdout=output, stderr=output, env={**os.environ, "NODE_NAME": NODE, "agent_mode": "hostMode"}
-        )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
-
-
 def until(holds: Callable[[], object], what: str, log: Path) -> None:
     deadline = time.monotonic() + SECONDS
     while not holds():
@@ -158,9 +98,10 @@ def until(holds: Callable[[], object], what: str, log: Path) -> None:
 
 
 def test_every_right_is_used_and_none_is_missing(books: Audited, tmp_path: Path) -> None:
-    machine, log, request = FakeMachine(tmp_path / "machine"), tmp_path / "koordlet.log", books.plane.request
-    pod = give_it_work(books, machine)
-    with kubelet([pod]) as port, koordlet(books, machine, port, log) as process:
+    machine, request = FakeMachine(tmp_path / "machine"), books.plane.request
+    pod, log = give_it_work(books, machine), log_of(machine)
+    arguments = ["--addr=0", f"--feature-gates={GATES}"]
+    with kubelet([pod]) as port, koordlet(OURS, NODE, machine, port, books.kubeconfig, arguments) as process:
         until(lambda: request("GET", TOPOLOGY)[0] == 200, "NodeResourceTopology", log)
         until(lambda: request("GET", DEVICE)[0] == 200, "Device", log)
         annotations = {"node.koordinator.sh/cpu-topology": "{}"}
@@ -189,3 +130,58 @@ def test_every_right_is_used_and_none_is_missing(books: Audited, tmp_path: Path)
 
 def idle_rights(books: Audited) -> set[Right]:
     return books.idle() - OF_KUBELET
+
+
+@contextmanager
+def kubelet_with_authorization(folder: Path) -> Iterator[None]:
+    """The kubelet of a real node, started anew: it asks the API server who calls, and whether they may."""
+    path, pid_file = folder / "kubelet.yaml", folder / "kubelet.pid"
+    settings = yaml.safe_load(path.read_text())
+    settings["authentication"] = {"anonymous": {"enabled": False}, "webhook": {"enabled": True, "cacheTTL": "1s"}}
+    settings["authorization"] = {"mode": "Webhook"}
+    path.write_text(yaml.safe_dump(settings))
+    pid = int(pid_file.read_text())
+    command = [word.decode() for word in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") if word]
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + SECONDS
+    while Path(f"/proc/{pid}").exists() and b"\0" in Path(f"/proc/{pid}/cmdline").read_bytes():
+        assert time.monotonic() < deadline, "the kubelet does not end"
+        time.sleep(0.1)
+    with (folder / "kubelet.log").open("ab") as log:
+        variables = {**os.environ, "KUBECONFIG": ""}
+        with subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env=variables) as process:
+            pid_file.write_text(str(process.pid))
+            try:
+                yield
+            finally:
+                process.terminate()
+
+
+def answer_of_kubelet(path: str, token: str) -> int:
+    """The HTTP status; 0 where nobody answers."""
+    unverified = ssl.create_default_context()
+    unverified.check_hostname, unverified.verify_mode = False, ssl.CERT_NONE
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    request = urllib.request.Request(f"https://127.0.0.1:10250{path}", headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=5, context=unverified) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+    except OSError:
+        return 0
+
+
+def test_kubelet_tells_koordlet_of_its_pods_and_configuration_and_does_nothing_else_for_it(
+    books: Audited, tmp_path: Path
+) -> None:
+    node = real_node(books.plane.kubeconfig, tmp_path / "node", "roles-node", "roles-test")
+    with node, kubelet_with_authorization(tmp_path / "node"):
+        deadline = time.monotonic() + SECONDS
+        while answer_of_kubelet("/pods/", TOKEN) != 200:
+            assert time.monotonic() < deadline, (tmp_path / "node/kubelet.log").read_text(errors="replace")[-2000:]
+            time.sleep(0.5)
+        paths = ("/configz", "/exec/default/pod/container?command=id", "/logs/", "/metrics")
+        assert [answer_of_kubelet(path, TOKEN) for path in paths] == [200, 403, 403, 403]
+        assert answer_of_kubelet("/pods/", "") == 401

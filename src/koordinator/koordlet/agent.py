@@ -63,6 +63,7 @@ from koordinator.node.cgroup_meter import CgroupMeter
 from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.cpu_time import ticks_per_second
 from koordinator.node.errors import Unavailable
+from koordinator.node.host import Host
 from koordinator.node.kernel_files import KernelFileCodec
 from koordinator.node.kernel_writer import MachineFiles
 from koordinator.node.kubelet import Get, Kubelet, KubeletAddressError
@@ -117,7 +118,7 @@ class Dependencies:
     clock: Clock
     random: Random
     metrics: Metrics
-    open_nvml: Callable[[], NVML | Unavailable] = open_nvml
+    open_nvml: Callable[[Host], NVML | Unavailable] = open_nvml
     """Asked for the GPUs of the node, where they are to be measured."""
 
 
@@ -233,7 +234,7 @@ class Agent:
     def _open_nvml(self) -> NVML | None:
         if not self._options.features.enabled(features.ACCELERATORS):
             return None
-        nvml = self._given.open_nvml()
+        nvml = self._given.open_nvml(self._options.host)
         if isinstance(nvml, Unavailable):
             logger.warning("GPUs are not measured: %s", nvml)
             return None
