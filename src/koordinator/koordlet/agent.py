@@ -31,7 +31,7 @@ from koordinator.koordlet.collectors.scan import Scanner
 from koordinator.koordlet.command_line import Options
 from koordinator.koordlet.devices.reporter import DeviceReporter, DeviceSources
 from koordinator.koordlet.devices.xpu_files import XPUFiles
-from koordinator.koordlet.evictor import Evictor, EvictorDependencies
+from koordinator.koordlet.evictor import Evictor, EvictorDependencies, count_evictions
 from koordinator.koordlet.executor.executor import Executor
 from koordinator.koordlet.executor.explanation_page import handler as explanation_handler
 from koordinator.koordlet.hooks import runtime_hooks
@@ -66,6 +66,7 @@ from koordinator.node.cgroup_meter import CgroupMeter
 from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.cpu_time import ticks_per_second
 from koordinator.node.errors import Unavailable
+from koordinator.node.host import Host
 from koordinator.node.kernel_files import KernelFileCodec
 from koordinator.node.kernel_writer import MachineFiles
 from koordinator.node.kubelet import Get, Kubelet, KubeletAddressError
@@ -120,7 +121,7 @@ class Dependencies:
     clock: Clock
     random: Random
     metrics: Metrics
-    open_nvml: Callable[[], NVML | Unavailable] = open_nvml
+    open_nvml: Callable[[Host], NVML | Unavailable] = open_nvml
     """Asked for the GPUs of the node, where they are to be measured."""
 
 
@@ -150,8 +151,6 @@ class Agent:
         """What is known of the node and its pods."""
         self._cache = _metric_cache(options, given.clock)
         self._loops = LoopSupervisor(clock=given.clock, random=given.random, metrics=given.metrics)
-        self._cpu_manager_policy = ""
-        """Of kubelet; empty until it has said."""
         self.executor: Executor | None = None
         """What writes the kernel's files; None until it is known where they are."""
         self._events = EventBroadcaster(
@@ -241,7 +240,7 @@ class Agent:
     def _open_nvml(self) -> NVML | None:
         if not self._options.features.enabled(features.ACCELERATORS):
             return None
-        nvml = self._given.open_nvml()
+        nvml = self._given.open_nvml(self._options.host)
         if isinstance(nvml, Unavailable):
             logger.warning("GPUs are not measured: %s", nvml)
             return None
@@ -253,8 +252,6 @@ class Agent:
             self._loops.add(Loop("audit", self._keep_audit, _AUDIT_SECONDS, 30.0))
         if isinstance(self._cache, SQLiteMetricCache):
             self._loops.add(Loop("metric cache", self._keep_samples, _CACHE_SECONDS, 30.0))
-        timeout = self._options.kubelet.sync_timeout + 1
-        self._loops.add(Loop("kubelet configuration", self._cpu_manager_reader(kubelet), 60.0, timeout))
         for loop in self._enforce(layout, observing.info):
             self._loops.add(loop)
         if self._options.topology_interval > 0:
@@ -341,14 +338,6 @@ class Agent:
         if isinstance(self._cache, SQLiteMetricCache):
             self._cache.flush()
 
-    def _cpu_manager_reader(self, kubelet: Kubelet) -> Callable[[], Awaitable[None]]:
-        async def read() -> None:
-            if self._options.kubelet.query_configuration:
-                answer = await kubelet.configuration()
-                self._cpu_manager_policy = str(answer.document.get("cpuManagerPolicy", ""))
-
-        return read
-
     def _enforce(self, layout: CgroupLayout, info: NodeInfo) -> list[Loop]:
         """The strategies and the hooks, which share the executor and the policy."""
         options, given = self._options, self._given
@@ -368,15 +357,12 @@ class Agent:
             layout=layout,
             executor=self.executor,
             topology=lambda: info.topology,
-            cpu_manager_policy=lambda: self._cpu_manager_policy,
             normalization_ratio=ratio,
         )
         recorder = self._events.recorder(COMPONENT)
-        evicted = self.metrics.counter("pod_eviction", "Number of eviction launched by koordlet", ("reason",))
+        count = count_evictions(self.metrics, given.clock)
         evictor = Evictor(
-            EvictorDependencies(
-                given.client, given.clock, recorder, self.audit, on_evicted=lambda _: evicted.inc("evicted")
-            ),
+            EvictorDependencies(given.client, given.clock, recorder, self.audit, on_evicted=count),
             observe_only=options.enforcement.observe_only,
         )
         manager = QoSManager(options, sources, evictor, self.metrics, recorder, given.clock, given.random)

@@ -71,6 +71,7 @@ class BurstState:
 
 def decide(
     snapshot: Snapshot,
+    shared_cpu: float | None,
     state: BurstState,
     now: float,
     uniform: Uniform,
@@ -80,19 +81,20 @@ def decide(
 ) -> tuple[Decision, BurstState]:
     """Bursts and quotas of all containers that may burst; the second is the state for the next round.
 
-    ``now`` in monotonic seconds. Where the gate is off nothing bursts: bursts are 0 and quotas those of the limits,
-    which ``normalization_ratio`` divides where CPUs are worth more than plain ones.
+    ``shared_cpu`` as ``node_load`` takes it, ``now`` in monotonic seconds. Where the gate is off nothing bursts: bursts
+    are 0 and quotas those of the limits, which ``normalization_ratio`` divides where CPUs are worth more than plain
+    ones.
     """
     if snapshot.policy is None or snapshot.policy.cpu_burst_strategy is None:
         return Decision(None, "the node has no NodeSLO"), state
     strategy = snapshot.policy.cpu_burst_strategy
-    load = node_load(snapshot, strategy)
+    load = node_load(snapshot, shared_cpu, strategy)
     wishes: list[Wish] = []
     tokens: dict[str, Tokens] = {}
     quotas: dict[str, int] = {}
     for usage in snapshot.pods:
         pod = usage.pod.pod
-        if qos_class_raw(pod) in _OF_OTHERS or pod_cpus(pod) or pod.status.phase not in ("Pending", "Running"):
+        if not is_latency_sensitive(pod) or pod_cpus(pod) or pod.status.phase not in ("Pending", "Running"):
             continue
         config, priority = pod_config(pod, strategy)
         if not is_enabled:
@@ -126,18 +128,21 @@ def pod_config(pod: Pod, strategy: CPUBurstStrategy) -> tuple[CPUBurstConfig, Pr
     return CPUBurstConfig(**merged), Priority.POD
 
 
-def node_load(snapshot: Snapshot, strategy: CPUBurstStrategy) -> NodeLoad:
-    """How the CPUs that are not given to LSE and LSR pods are used by what is neither theirs nor best-effort."""
-    if snapshot.node_cpu is None or not snapshot.cpus or strategy.share_pool_threshold_percent is None:
+def is_latency_sensitive(pod: Pod) -> bool:
+    """Whether it runs on the CPUs that are shared, with a claim to them."""
+    return qos_class_raw(pod) not in _OF_OTHERS
+
+
+def node_load(snapshot: Snapshot, shared_cpu: float | None, strategy: CPUBurstStrategy) -> NodeLoad:
+    """How the CPUs that are not given to LSE and LSR pods are used by what is neither theirs nor best-effort:
+    ``shared_cpu``, the mean of the last seconds in cores."""
+    if shared_cpu is None or not snapshot.cpus or strategy.share_pool_threshold_percent is None:
         return NodeLoad.UNKNOWN
-    total, used = float(len(snapshot.cpus)), snapshot.node_cpu
+    total = float(len(snapshot.cpus))
     for usage in snapshot.pods:
-        qos = qos_class_raw(usage.pod.pod)
-        if qos in (QoSClass.LSE, QoSClass.LSR):
+        if qos_class_raw(usage.pod.pod) in (QoSClass.LSE, QoSClass.LSR):
             total -= pod_requests(usage.pod.pod).get("cpu", 0) / 1e9
-        if qos in _OF_OTHERS:
-            used -= usage.cpu or 0.0
-    ratio, threshold = (used / total if total > 0 else 1.0), strategy.share_pool_threshold_percent / 100
+    ratio, threshold = (shared_cpu / total if total > 0 else 1.0), strategy.share_pool_threshold_percent / 100
     if ratio >= threshold:
         return NodeLoad.OVERLOAD
     return NodeLoad.COOLING if ratio >= threshold * _COOLING else NodeLoad.IDLE

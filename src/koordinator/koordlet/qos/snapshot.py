@@ -71,6 +71,11 @@ class PodUsage:
     """By the container's ID."""
 
     @property
+    def is_terminating(self) -> bool:
+        """Whether somebody has told it to end."""
+        return self.pod.pod.metadata.deletion_timestamp is not None
+
+    @property
     def is_best_effort(self) -> bool:
         """Whether CPU suppress counts it among what it holds down."""
         return qos_class_raw(self.pod.pod) is QoSClass.BE or kubernetes_qos(self.pod.pod) == KubernetesQoS.BEST_EFFORT
