@@ -89,12 +89,12 @@ def test_pods_with_cpus_of_their_own_and_best_effort_pods_are_left_alone() -> No
 
 def test_a_pod_with_allocated_cpus_is_left_alone() -> None:
     allocated = {"scheduling.koordinator.sh/resource-status": '{"cpuset":"0-1"}'}
-    decision, _ = decide(world(throttled_pod(qos="", annotations=allocated)), BurstState(), 0.0, Random(1).uniform)
+    decision, _ = burst(world(throttled_pod(qos="", annotations=allocated)), BurstState(), 0.0, Random(1).uniform)
     assert decision.wishes == ()
 
 
 def test_where_a_core_is_worth_two_everything_starts_from_half_the_limit() -> None:
-    decision, _ = decide(world(throttled_pod()), BurstState(), 0.0, Random(1).uniform, normalization_ratio=2.0)
+    decision, _ = burst(world(throttled_pod()), BurstState(), 0.0, Random(1).uniform, normalization_ratio=2.0)
     assert values(decision, CPU_QUOTA) == [60_000, 60_000]
     assert values(decision, CPU_BURST) == [50_000, 50_000]
     system, _ = decide(
@@ -112,7 +112,7 @@ def test_how_busy_the_shared_cpus_are() -> None:
 
 
 def test_nothing_is_raised_while_nobody_knows_how_busy_the_shared_cpus_are() -> None:
-    decision, _ = decide(world(throttled_pod()), None, BurstState(), 0.0, Random(1).uniform)
+    decision, _ = burst(world(throttled_pod()), None, BurstState(), 0.0, Random(1).uniform)
     assert (values(decision, CPU_QUOTA), decision.reason) == ([100_000, 100_000], "the node is unknown")
 
 
