@@ -108,7 +108,7 @@ class InMemoryApi:
         return InMemoryConnection(self)
 
     def client(self, clock: Clock | None = None, connection: InMemoryConnection | None = None) -> KubeClient:
-        """A client whose time limits and pauses go by ``clock``, or else by that of the server. It does not repeat
+        """A client whose deadlines and pauses go by ``clock``, or else by that of the server. It does not repeat
         requests that the server could not be asked."""
         clock, random = clock or self.clock, Random(1)
         sender = Sender(
@@ -121,7 +121,8 @@ class InMemoryApi:
             identity=[("User-Agent", "test")],
             timeout_seconds=60,
         )
-        return KubeClient(sender, TimeLimits(clock), random)
+        # No watch stalls in memory, and to look for that twice a second would cost more than all else.
+        return KubeClient(sender, TimeLimits(ManualClock()), random)
 
     def go_away(self) -> None:
         self.away = True
