@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from koordinator.koordlet.metric_cache import kinds
+from koordinator.koordlet.metric_cache.kinds import MetricKind
+from koordinator.koordlet.node_snapshot import RecentUsage, shared_cpu_average
 from koordinator.koordlet.qos.cpu_burst import BurstState, NodeLoad, decide, node_load
 from koordinator.koordlet.qos.snapshot import Decision, PodUsage, Snapshot
 from koordinator.node.kernel_files import CPU_BURST, CPU_QUOTA, KernelFile
@@ -127,3 +130,29 @@ def test_quotas_stay_between_the_limit_and_the_ceiling_whatever_the_load_and_the
         decision, state = burst(world(pod, node_cpu, cfsQuotaBurstPeriodSeconds=30), state, now, random)
         assert all(100_000 <= quota <= 300_000 for quota in values(decision, CPU_QUOTA))
         assert all(abs(tokens.left) <= tokens.capacity for tokens in state.tokens.values())
+
+
+class MeanUsage:
+    """Stands for the metric cache: the mean of the last seconds of the node, and of each pod by its UID."""
+
+    interval = 1.0
+
+    def __init__(self, node: float | None, **pods: float) -> None:
+        self.node, self.pods = node, pods
+        self.windows: set[float] = set()
+
+    def average(self, kind: MetricKind, seconds: float, pod_uid: str = "") -> float | None:
+        self.windows.add(seconds)
+        return self.node if kind is kinds.NODE_CPU_USAGE else self.pods.get(pod_uid.removeprefix("uid-"))
+
+
+def test_the_load_is_the_mean_of_five_rounds_and_ten_seconds_at_most_without_pods_that_do_not_share() -> None:
+    pods = (pod_usage("web"), pod_usage("own", "LSR"), pod_usage("batch", "BE"))
+    for interval, window in ((1.0, 5.0), (3.0, 10.0)):
+        usage = MeanUsage(6.0, web=3.0, own=1.0, batch=1.5)
+        assert shared_cpu_average(cast("RecentUsage", usage), snapshot(pods=pods), interval) == 3.5
+        assert usage.windows == {window}
+
+
+def test_the_load_of_a_node_that_was_not_measured_is_not_known() -> None:
+    assert shared_cpu_average(cast("RecentUsage", MeanUsage(None)), snapshot(), 1.0) is None
