@@ -1,4 +1,4 @@
-# The image of the Deployments in config/deployments: koord-scheduler, koord-manager and koord, one image for all.
+# The image of the workloads in config/deployments and config/daemon-sets: all programs and koord, one image for all.
 #
 #   docker build --tag koordinator:0.1.0 .
 #   docker tag koordinator:0.1.0 REGISTRY/koordinator:0.1.0 && docker push REGISTRY/koordinator:0.1.0
@@ -24,9 +24,10 @@ RUN pip wheel --no-cache-dir --no-deps --wheel-dir /wheels . \
 # The same base, since the environment refers to its interpreter. Nothing is built here.
 FROM python:${PYTHON}-slim
 COPY --from=build /opt/koordinator /opt/koordinator
-# The original's manifests start /koord-scheduler and /koord-manager.
-RUN ln -s /opt/koordinator/bin/koord-scheduler /opt/koordinator/bin/koord-manager /
+# The original's manifests start /koord-scheduler and so on.
+RUN cd /opt/koordinator/bin && for program in koord-scheduler koord-manager koord-descheduler koordlet koord-device-daemon; \
+ do ln -s "$PWD/$program" /; done
 ENV PATH=/opt/koordinator/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
-# Without a name, so that Kubernetes can tell that it is not root.
+# Without a name, so that Kubernetes can tell that it is not root; koordlet and koord-device-daemon are root by their pods.
 USER 65532:65532
 CMD ["koord", "--help"]

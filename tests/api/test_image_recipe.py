@@ -13,11 +13,15 @@ from koordinator.api.manifests.installation import Installation, manifest_files
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCKERFILE = (REPOSITORY / "Dockerfile").read_text()
-DEPLOYMENTS = [
-    next(yaml.safe_load_all(text)) for text in manifest_files(Installation(), ("scheduler", "manager")).values()
+WORKLOADS = [
+    next(yaml.safe_load_all(text))
+    for text in manifest_files(
+        Installation(), ("scheduler", "manager", "descheduler", "koordlet", "device-daemon")
+    ).values()
 ]
-PODS = [deployment["spec"]["template"]["spec"] for deployment in DEPLOYMENTS]
-NAMES = [deployment["metadata"]["name"] for deployment in DEPLOYMENTS]
+PODS = {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in WORKLOADS}
+WITHOUT_ROOT = {name: pod for name, pod in PODS.items() if "securityContext" in pod}
+"""koordlet and koord-device-daemon are root on their nodes."""
 
 
 def test_its_head_builds_the_image_that_is_installed_by_default() -> None:
@@ -36,16 +40,23 @@ def test_what_it_copies_exists_and_reaches_the_builder() -> None:
     assert {f"!{source.split('/')[0]}" for source in copied} <= set(let_in)
 
 
-@pytest.mark.parametrize("pod", PODS, ids=NAMES)
+@pytest.mark.parametrize("pod", WITHOUT_ROOT.values(), ids=WITHOUT_ROOT)
 def test_its_user_is_that_of_the_pods(pod: dict[str, dict[str, int]]) -> None:
     context = pod["securityContext"]
     assert f"USER {context['runAsUser']}:{context['runAsGroup']}\n" in DOCKERFILE
 
 
-@pytest.mark.parametrize("pod", PODS, ids=NAMES)
+@pytest.mark.parametrize("pod", PODS.values(), ids=PODS)
 def test_the_commands_of_the_pods_are_those_of_the_package(pod: dict[str, list[dict[str, list[str]]]]) -> None:
     scripts = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["scripts"]
     assert {container["command"][0] for container in pod["containers"]} <= set(scripts)
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_a_program_is_also_where_the_originals_manifests_start_it(name: str) -> None:
+    linked = re.search(r"for program in ([^;]+);", DOCKERFILE)
+    assert linked is not None
+    assert name in linked[1].split()
 
 
 def test_the_interpreter_of_the_build_is_that_of_the_image() -> None:

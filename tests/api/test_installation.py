@@ -15,11 +15,15 @@ import yaml
 import koordinator
 from koordinator.api.manifests.installation import PARTS, Installation, deletion_order, kustomization, manifest_files
 from koordinator.api.priority import PRIORITY_RANGES, PriorityClass
+from koordinator.device_daemon.options import parse_options as device_daemon_options
+from koordinator.koordlet.command_line import Options as KoordletOptions
+from koordinator.koordlet.command_line import parse_options as koordlet_options
 from koordinator.manager.command_line import parse_options as manager_options
 from koordinator.manager.environment import read_environment
 from koordinator.manager.webhook.admission import ALLOWED, AdmissionRequest
 from koordinator.manager.webhook.config_map.validating import ConfigMapValidatingHandler
 from koordinator.model.slo_configuration.configuration import SLOConfiguration
+from koordinator.node.host import Host
 from koordinator.scheduler.configuration import load_configuration, not_built
 from koordinator.scheduler.options import parse_options as scheduler_options
 from koordinator.scheduler.plugins.table import BUILT_IN
@@ -27,6 +31,7 @@ from koordinator.scheduler.plugins.table import BUILT_IN
 Document = dict[str, Any]
 REPOSITORY = Path(__file__).resolve().parents[2]
 HOME = "koordinator-system"
+ON_EVERY_NODE = ("koordlet", "koord-device-daemon")
 CLUSTER_SCOPED = {
     "Namespace",
     "CustomResourceDefinition",
@@ -55,7 +60,7 @@ def named(kind: str, name: str, installation: Installation | None = None) -> Doc
 
 
 def deployment(program: str) -> Document:
-    return named("Deployment", program)
+    return named("DaemonSet" if program in ON_EVERY_NODE else "Deployment", program)
 
 
 def container(program: str) -> Document:
@@ -90,6 +95,7 @@ def test_what_something_needs_comes_before_it() -> None:
         "ValidatingWebhookConfiguration",
         "Deployment",
         "PodDisruptionBudget",
+        "DaemonSet",
     ]
 
 
@@ -135,9 +141,9 @@ def test_the_lease_of_the_scheduler_is_in_the_namespace_of_the_installation() ->
 
 def test_image_and_replicas_are_those_that_were_asked_for() -> None:
     asked = Installation(image="registry.example/koordinator@sha256:0123", replicas=3)
-    specs = [document["spec"] for document in documents(asked) if document["kind"] == "Deployment"]
+    specs = [document["spec"] for document in documents(asked) if document["kind"] in ("Deployment", "DaemonSet")]
     images = {each["image"] for spec in specs for each in spec["template"]["spec"]["containers"]}
-    assert (images, {spec["replicas"] for spec in specs}) == ({asked.image}, {3})
+    assert (images, {spec["replicas"] for spec in specs if "replicas" in spec}) == ({asked.image}, {3})
 
 
 def test_the_usual_image_has_the_version_of_the_package() -> None:
@@ -323,3 +329,96 @@ def test_the_cluster_and_the_manager_itself_can_come_back_without_the_webhooks(n
     by_key = {rule["key"]: rule.get("values") for rule in entry["namespaceSelector"]["matchExpressions"]}
     assert by_key == {"control-plane": None, "kubernetes.io/metadata.name": ["kube-system", HOME]}
     assert "control-plane" in named("Namespace", HOME)["metadata"]["labels"]
+
+
+def options_of_koordlet() -> KoordletOptions:
+    return koordlet_options(arguments("koordlet"), {"NODE_NAME": "node-1"})
+
+
+def mounts(program: str) -> dict[str, str]:
+    """Where in the container -> which folder of the node, for what is the node's."""
+    volumes = {volume["name"]: volume for volume in deployment(program)["spec"]["template"]["spec"]["volumes"]}
+    mounted = container(program)["volumeMounts"]
+    return {
+        mount["mountPath"]: volumes[mount["name"]]["hostPath"]["path"]
+        for mount in mounted
+        if "hostPath" in volumes[mount["name"]]
+    }
+
+
+def test_koordlet_understands_its_arguments() -> None:
+    assert options_of_koordlet().remarks == ()
+
+
+def test_the_device_daemon_understands_its_arguments() -> None:
+    assert device_daemon_options(arguments("koord-device-daemon"), {}).remarks == ()
+
+
+@pytest.mark.parametrize("folder", ["cgroup", "sys", "sys_fs", "var_run", "run", "var_lib_kubelet"])
+def test_koordlet_finds_a_folder_of_the_node_where_it_is_mounted(folder: str) -> None:
+    on_the_node: str = getattr(Host(), folder)
+    assert mounts("koordlet")[getattr(options_of_koordlet().host, folder)] == on_the_node
+
+
+def test_koordlet_sees_the_processes_of_the_node() -> None:
+    spec = deployment("koordlet")["spec"]["template"]["spec"]
+    assert (options_of_koordlet().host.proc, spec["hostPID"]) == (Host().proc, True)
+
+
+def test_koordlet_keeps_its_forecasts_over_restarts() -> None:
+    assert str(options_of_koordlet().prediction.folder) in mounts("koordlet")
+
+
+@pytest.mark.parametrize("folder", ["audit", "samples"])
+def test_koordlet_may_write_where_it_writes(folder: str) -> None:
+    options = koordlet_options([*arguments("koordlet"), "--metric-cache-backend=sqlite"], {"NODE_NAME": "node-1"})
+    written = {"audit": Path(options.audit.folder), "samples": options.cache_folder}[folder]
+    writable = {mount["mountPath"] for mount in container("koordlet")["volumeMounts"] if not mount.get("readOnly")}
+    assert str(written) in writable
+
+
+def test_koordlet_reads_the_devices_where_the_device_daemon_writes_them() -> None:
+    written = Path(device_daemon_options(arguments("koord-device-daemon"), {}).output).parent
+    read = options_of_koordlet().device_files.rstrip("/")
+    assert mounts("koord-device-daemon")[str(written)] == mounts("koordlet")[read]
+
+
+def test_the_device_daemon_finds_the_machine_where_it_is_mounted() -> None:
+    options = device_daemon_options(arguments("koord-device-daemon"), {})
+    found = mounts("koord-device-daemon")
+    sys = options.pci_folder.removesuffix("/bus/pci/devices")
+    assert [found[folder] for folder in (options.host_root, sys, options.dev)] == ["/", "/sys", "/dev"]
+
+
+def test_koordlet_is_probed_where_it_serves() -> None:
+    listen = options_of_koordlet().listen
+    probes = [container("koordlet")[probe]["httpGet"] for probe in ("readinessProbe", "livenessProbe")]
+    assert [(probe["host"], probe["port"]) for probe in probes] == [(listen.host, listen.port)] * 2
+
+
+def test_koordlet_runs_under_the_account_that_its_role_is_bound_to() -> None:
+    name = deployment("koordlet")["spec"]["template"]["spec"]["serviceAccountName"]
+    account = {"kind": "ServiceAccount", "name": name, "namespace": HOME}
+    assert named("ClusterRoleBinding", "koordlet")["subjects"] == [account]
+
+
+def test_koordlet_may_not_run_commands_in_pods() -> None:
+    """As nodes/proxy, the right of the original, would let it, on every node."""
+    rules = named("ClusterRole", "koordlet")["rules"]
+    granted = {word for rule in rules for values in rule.values() for word in values}
+    assert granted.isdisjoint({"*", "nodes/proxy"})
+
+
+def test_the_device_daemon_has_no_token() -> None:
+    assert deployment("koord-device-daemon")["spec"]["template"]["spec"]["automountServiceAccountToken"] is False
+
+
+@pytest.mark.parametrize("program", ON_EVERY_NODE)
+def test_a_program_of_nodes_runs_on_tainted_nodes_and_is_not_preempted(program: str) -> None:
+    spec = deployment(program)["spec"]["template"]["spec"]
+    assert (spec["tolerations"], spec["priorityClassName"]) == ([{"operator": "Exists"}], "system-node-critical")
+
+
+def test_the_two_programs_of_nodes_do_not_take_each_others_pods() -> None:
+    selectors = [deployment(program)["spec"]["selector"]["matchLabels"] for program in ON_EVERY_NODE]
+    assert selectors == [{"koord-app": program} for program in ON_EVERY_NODE]

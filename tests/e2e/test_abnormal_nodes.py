@@ -6,7 +6,6 @@ import asyncio
 import io
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from random import Random
 from typing import Any, Final
 
@@ -22,9 +21,9 @@ from koordinator.cluster.nodes.fleet import Fleet
 from koordinator.cluster.nodes.scenario import parse_scenario
 from koordinator.kube.interface import PatchType
 from koordinator.kube.serving import HealthServer
-from koordinator.manager.node_policy.node_metric import NodeMetricController
-from koordinator.manager.node_resource.answers import PATH, explain_handler
+from koordinator.manager.node_policy.controller import NodeMetricController
 from koordinator.manager.node_resource.controller import NodeResourceController
+from koordinator.manager.node_resource.explanations import PATH, explain_handler
 from tests.manager.controller_bench import SYSTEM, ControllerBench, controller_bench
 
 BATCH: Final = ("kubernetes.io/batch-cpu", "kubernetes.io/batch-memory")
@@ -68,7 +67,7 @@ EXPECTED: Final = {
 }
 
 
-class World:
+class AbnormalCluster:
     """A manager's controllers and two simulated nodes on one clock; an hour of simulated time is a minute of it."""
 
     def __init__(self, made: ControllerBench, controller: NodeResourceController) -> None:
@@ -95,7 +94,7 @@ class World:
         return not self.is_marked() and len(self.offers()) == 4
 
     async def until(self, holds: Callable[[], bool], seconds: int) -> None:
-        """Let time pass until it holds. The sound node's reports show that the world has kept up with the clock."""
+        """Let time pass until it holds. The sound node's reports show that the cluster has kept up with the clock."""
         for _ in range(seconds):
             if holds():
                 return
@@ -136,8 +135,8 @@ class World:
 
 
 @asynccontextmanager
-async def a_world(folder: Path, faults: str = "") -> AsyncIterator[World]:
-    async with controller_bench(folder) as made:
+async def a_cluster(faults: str = "") -> AsyncIterator[AbnormalCluster]:
+    async with controller_bench() as made:
         data = {"colocation-config": CONFIGURATION}
         await made.client.create(CONFIG_MAPS, {"metadata": {"name": "slo-controller-config"}, "data": data}, SYSTEM)
         resources = NodeResourceController(made.context)
@@ -146,24 +145,24 @@ async def a_world(folder: Path, faults: str = "") -> AsyncIterator[World]:
             while not fleet.nodes:
                 await made.clock.advance(0.5)
             await made.client.create(PODS, POD, "default")
-            yield World(made, resources)
+            yield AbnormalCluster(made, resources)
 
 
 @pytest.mark.parametrize("fault", EXPECTED)
-def test_a_fault_is_marked_and_its_end_restores_everything(fault: Fault, tmp_path: Path) -> None:
+def test_a_fault_is_marked_and_its_end_restores_everything(fault: Fault) -> None:
     reason, message = EXPECTED[fault]
 
     async def scenario() -> None:
-        async with a_world(tmp_path) as world:
-            await world.until(world.is_well, 20)
-            await world.say(fault)
-            await world.until(world.is_marked, 90)
-            await world.until(lambda: not world.offers(), 90)
-            found = world.mark()
+        async with a_cluster() as cluster:
+            await cluster.until(cluster.is_well, 20)
+            await cluster.say(fault)
+            await cluster.until(cluster.is_marked, 90)
+            await cluster.until(lambda: not cluster.offers(), 90)
+            found = cluster.mark()
             assert found is not None
             assert (found.reason, found.message) == (reason, message)
-            assert (world.counted(reason), world.offers(SOUND)) == (1, {*BATCH, *MID})
-            document, text = await world.explained()
+            assert (cluster.counted(reason), cluster.offers(SOUND)) == (1, {*BATCH, *MID})
+            document, text = await cluster.explained()
             assert document["abnormal"] == [{"reason": reason, "message": message}]
             assert found.last_transition_time is not None
             since = f"{found.last_transition_time:%Y-%m-%dT%H:%M:%SZ}"
@@ -172,29 +171,29 @@ def test_a_fault_is_marked_and_its_end_restores_everything(fault: Fault, tmp_pat
             assert f"abnormal since {since}: {message} ({reason})" in text
             assert "kubernetes.io/batch-cpu is not offered: " in text
 
-            await world.say(None)
-            await world.until(world.is_well, 60)
-            found = world.mark()
+            await cluster.say(None)
+            await cluster.until(cluster.is_well, 60)
+            found = cluster.mark()
             assert found is not None
             assert (found.status, found.reason) == ("False", "ReadingsAreSound")
-            assert world.counted(reason) == 0
-            document, text = await world.explained()
+            assert cluster.counted(reason) == 0
+            document, text = await cluster.explained()
             assert document["abnormal"] == []
             assert "abnormal" not in text
-            assert world.mark(SOUND) is None
+            assert cluster.mark(SOUND) is None
 
     asyncio.run(scenario())
 
 
-def test_a_plan_makes_a_node_abnormal_that_never_reported(tmp_path: Path) -> None:
+def test_a_plan_makes_a_node_abnormal_that_never_reported() -> None:
     async def scenario() -> None:
         faults = f"faults: [{{fault: agentMissing, nodes: [{FAULTY}], lasts: 20m}}]"
-        async with a_world(tmp_path, faults) as world:
-            await world.until(world.is_marked, 15)
-            found = world.mark()
+        async with a_cluster(faults) as cluster:
+            await cluster.until(cluster.is_marked, 15)
+            found = cluster.mark()
             assert found is not None
             assert found.reason == "AgentMissing"
-            assert world.offers() == set()
-            await world.until(world.is_well, 60)
+            assert cluster.offers() == set()
+            await cluster.until(cluster.is_well, 60)
 
     asyncio.run(scenario())

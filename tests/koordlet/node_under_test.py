@@ -59,8 +59,11 @@ class NodeUnderTest:
         self.clock = ManualClock()
         self.client = ListingClient()
         self.kubelet_is_up = True
+        self.asked: list[str] = []
+        """Of kubelet."""
         self.has_address = True
         """Whether the Node says where its kubelet is."""
+        self.machine.write("/proc/driver/nvidia/version", "NVRM version: 570.86\n")
         self.pods: list[dict[str, Any]] = [pod("web", UID)]
         self.busy_ticks = 0
         self.pod_cpu = 0
@@ -130,7 +133,7 @@ class NodeUnderTest:
             clock=self.clock,
             random=Random(1),
             metrics=Metrics(),
-            open_nvml=lambda: open_nvml(lambda: FakeNvmlLibrary(*self.cards, has_driver=bool(self.cards))),
+            open_nvml=lambda host: open_nvml(host, lambda: FakeNvmlLibrary(*self.cards, has_driver=bool(self.cards))),
         )
         agent = Agent(options, given)
         stop = asyncio.Event()
@@ -153,6 +156,7 @@ class NodeUnderTest:
         return KubeletConnection(self._get, close)
 
     async def _get(self, path: str) -> bytes:
+        self.asked.append(path)
         if not self.kubelet_is_up:
             raise TransportError("connection refused")
         if path == "/pods/":

@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import shutil
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
@@ -14,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from koordinator.api.kinds import NODE_METRICS
+from koordinator.api.kinds import NODE_METRICS, NODES
 from koordinator.koordlet.audit.log import AuditEvent
 from koordinator.koordlet.command_line import CollectorOptions
 from koordinator.kube.errors import ApiStatusError
 from koordinator.node.errors import MissingFileError
-from tests.koordlet.node_under_test import GIB, MEMORY_STAT, POD_FOLDER, NodeUnderTest, pod
+from tests.koordlet.node_under_test import GIB, MEMORY_STAT, NODE, POD_FOLDER, NodeUnderTest, pod
 from tests.node.nvml_library import FakeCard
 
 Story = Callable[[NodeUnderTest], Awaitable[None]]
@@ -444,3 +445,37 @@ def test_with_a_copy_on_disk_windows_are_warm_at_once_after_a_restart(node: Node
     assert ten_minutes(play(node, four_minutes)) == {}
     node.kubelet_is_up = True
     assert ten_minutes(play(node, two_minutes)) == usage("2", "8Gi")
+
+
+def test_kubelet_is_asked_for_its_configuration_by_one_loop(node: NodeUnderTest) -> None:
+    node.machine.write_numa_memory(0, 16 << 20)
+
+    async def story(node: NodeUnderTest) -> None:
+        await node.pass_seconds(55)
+
+    play(node, story)
+    # Every thirty seconds, from the round on in which the first pods are known.
+    assert node.asked.count("/configz") == 2
+
+
+def test_what_cpu_burst_has_made_of_containers_and_what_online_pods_use(node: NodeUnderTest) -> None:
+    node.pods[0]["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "1"}
+    for folder in (POD_FOLDER, f"{POD_FOLDER}/c0"):
+        node.machine.write(f"/sys/fs/cgroup/{folder}/cpu.max", "100000 100000\n")
+        node.machine.write(f"/sys/fs/cgroup/{folder}/cpu.max.burst", "0\n")
+    node.machine.write("/sys/fs/cgroup/kubepods/besteffort/cpu.max", "max 100000\n")
+    node.client.objects[NODES.qualified, "", NODE]["status"]["capacity"] = {"cpu": "4", "memory": "16Gi"}
+    suppress = {"enable": True, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 65}
+    node.show_slo({"cpuBurstStrategy": {"policy": "auto"}, "resourceUsedThresholdWithBE": suppress})
+    text = asyncio.run(exported(node, 5))
+    labels = 'container_id="containerd://c0",container_name="c",node="node-1",pod_name="web",pod_namespace="shop"'
+    for name in ("cfs_burst_us", "cfs_quota_us"):
+        assert f"koordlet_container_scaled_{name}{{{labels}}} 100000.0\n" in sorted_labels(text)
+    online = text.partition('koordlet_be_suppress_ls_used_cpu_cores{node="node-1"} ')[2].partition("\n")[0]
+    assert float(online) == pytest.approx(0.5)
+
+
+def sorted_labels(text: str) -> str:
+    """Each line with its labels in the order of their names."""
+    pattern = re.compile(r"\{(.*)\}")
+    return pattern.sub(lambda found: "{" + ",".join(sorted(found[1].split(","))) + "}", text)

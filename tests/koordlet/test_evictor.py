@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from koordinator.api.meta import StatusCause, StatusDetails
 from koordinator.base.clock import ManualClock
 from koordinator.koordlet.evictor import Evictor, EvictorDependencies
 from koordinator.koordlet.qos.eviction import EvictionPlan, Feature, Inputs, Victim, plan
@@ -58,15 +59,19 @@ def _names(victims: list[Victim]) -> list[str]:
     return [victim.usage.pod.pod.metadata.name for victim in victims]
 
 
-def _plan(used: float = 48.0) -> EvictionPlan:
-    """At 48 GiB one of the two pods is enough, the larger one is ``a``; at 54 GiB both have to go."""
-    pods = (pod_usage("a", "BE", memory=6.0 * GIB), pod_usage("b", "BE", memory=5.0 * GIB))
+def _plan(used: float = 48.0, *, terminating: bool = False) -> EvictionPlan:
+    """At 48 GiB one of the two pods is enough, the larger one is ``a``, which may end already; at 54 GiB both have to
+    go."""
+    larger = pod_usage("a", "BE", memory=6.0 * GIB, is_terminating=terminating)
+    pods = (larger, pod_usage("b", "BE", memory=5.0 * GIB))
     policy = suppression(memoryEvictThresholdPercent=70)
     return plan(Inputs(snapshot(policy=policy, pods=pods, node_memory=used * GIB)), [Feature.BE_MEMORY])
 
 
 def _refused() -> ApiStatusError:
-    return ApiStatusError(429, "TooManyRequests", "Cannot evict pod as it would violate the pod's disruption budget.")
+    message = "Cannot evict pod as it would violate the pod's disruption budget."
+    details = StatusDetails(causes=[StatusCause(reason="DisruptionBudget", message="the budget needs 1 healthy pod")])
+    return ApiStatusError(429, "TooManyRequests", message, details)
 
 
 def test_what_a_budget_refuses_is_followed_by_the_next_candidate_and_told_on_the_pod() -> None:
@@ -79,7 +84,7 @@ def test_what_a_budget_refuses_is_followed_by_the_next_candidate_and_told_on_the
 def test_an_eviction_names_the_pods_uid() -> None:
     bench = Bench()
     bench.carry_out()
-    assert [body["deleteOptions"] for _, _, body in bench.client.calls] == [{"preconditions": {"uid": "uid-a"}}]
+    assert [body["deleteOptions"]["preconditions"] for _, _, body in bench.client.calls] == [{"uid": "uid-a"}]
 
 
 def test_an_evicted_pod_that_is_still_there_is_not_evicted_again_and_counts() -> None:
@@ -128,6 +133,32 @@ def test_a_server_that_does_not_answer_is_asked_once_in_a_round() -> None:
     assert bench.asked == ["a"]
     bench.failures = {}
     assert bench.carry_out() == ["a"]
+
+
+@pytest.mark.parametrize("code", [429, 503, 504])
+def test_a_server_that_has_too_much_to_do_is_asked_once_in_a_round(code: int) -> None:
+    """Its 429 is not that of a budget, for which the next candidate would be asked."""
+    bench = Bench()
+    bench.failures = {name: ApiStatusError(code, "", "too many requests, please try again later") for name in "ab"}
+    assert bench.carry_out() == []
+    assert bench.asked == ["a"]
+
+
+def test_a_pod_that_somebody_else_ends_counts_and_nobody_goes_for_it() -> None:
+    bench = Bench()
+    gone = asyncio.run(bench.evictor.carry_out(_plan(terminating=True), PRESENT))
+    assert (_names(gone), bench.asked) == ([], [])
+
+
+def test_a_pod_that_hangs_in_its_end_does_not_keep_others_from_going() -> None:
+    bench = Bench()
+
+    async def rounds() -> list[Victim]:
+        await bench.evictor.carry_out(_plan(terminating=True), PRESENT)
+        await bench.clock.advance(121)
+        return await bench.evictor.carry_out(_plan(terminating=True), PRESENT)
+
+    assert _names(asyncio.run(rounds())) == ["b"]
 
 
 def test_who_only_observes_evicts_nobody() -> None:

@@ -10,7 +10,12 @@ import koordinator
 
 _SOURCE = Path(koordinator.__file__).parent
 _WRITER = "node/kernel_writer.py"
-_OWN_FILES = {"koordlet/audit/log.py", "koordlet/metric_cache/sqlite.py", "koordlet/prediction/checkpoints.py"}
+_OWN_FILES = {
+    "koordlet/audit/log.py",
+    "koordlet/hooks/registration.py",
+    "koordlet/metric_cache/sqlite.py",
+    "koordlet/prediction/checkpoints.py",
+}
 """Modules that keep files of the agent's own, in folders that the user names."""
 _METHODS = {"write_text", "write_bytes", "touch", "mkdir", "makedirs", "rmdir", "unlink", "mount"}
 _FLAGS = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_APPEND", "O_TRUNC"}

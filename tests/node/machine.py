@@ -21,6 +21,12 @@ class FakeMachine:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(content)
 
+    def write_numa_memory(self, node: int, kib: int) -> None:
+        """Of one NUMA node, all of it free."""
+        amounts = {"MemTotal": kib, "MemFree": kib, "Active(file)": 0, "Inactive(file)": 0, "SReclaimable": 0}
+        lines = [f"Node {node} {name}: {amount} kB\n" for name, amount in amounts.items()]
+        self.write(f"/sys/bus/node/devices/node{node}/meminfo", "".join(lines))
+
     def layout(self, version: CgroupVersion, driver: CgroupDriver = CgroupDriver.SYSTEMD) -> CgroupLayout:
         return CgroupLayout(self.host.cgroup, version, driver)
 

@@ -52,15 +52,21 @@ class EnforcedNode:
     def start_koordlet(self, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
         environment = {**os.environ, "NODE_NAME": self.name, "agent_mode": "hostMode"}
         command = [sys.executable, "-m", "koordinator.koordlet", f"--kubeconfig={self.kubeconfig}", "--addr=0"]
+        # Its socket and its registration must not be those of a koordlet that this machine may have.
+        hooks = log.parent / "hooks"
+        command += [f"--runtime-hooks-addr={hooks}.sock", f"--runtime-hooks-config-path={hooks}.d"]
         with log.open("ab") as stderr:
             return subprocess.Popen([*command, *arguments], env=environment, stderr=stderr)
 
 
 @contextmanager
-def real_node(kubeconfig: Path, folder: Path, name: str, namespace: str) -> Iterator[EnforcedNode]:
-    """A node with the CRDs and an empty namespace; skips the test where the machine lacks something."""
+def real_node(kubeconfig: Path, folder: Path, name: str, namespace: str, **environment: str) -> Iterator[EnforcedNode]:
+    """A node with the CRDs and an empty namespace; skips the test where the machine lacks something.
+
+    ``environment`` is that of the program that starts it.
+    """
     node = EnforcedNode(kubeconfig, name)
-    with started_node(kubeconfig, folder, name):
+    with started_node(kubeconfig, folder, name, **environment):
         try:
             node.kubectl("apply", "-f", str(REPOSITORY / "config/crd"))
             node.kubectl("create", "namespace", namespace)

@@ -82,7 +82,7 @@ def _until(condition: Any, seconds: float) -> None:
 def _start(real: EnforcedNode, log: Path, *arguments: str) -> subprocess.Popen[bytes]:
     environment = {**os.environ, "NODE_NAME": _NODE, "agent_mode": "hostMode"}
     # It would take back the quota of best-effort pods that the fixture has set.
-    observing = (f"--kubeconfig={real.kubeconfig}", "--observe-only", *arguments)
+    observing = (f"--kubeconfig={real.kubeconfig}", "--observe-only", "--runtime-hooks-addr=", *arguments)
     command = [sys.executable, "-m", "koordinator.koordlet", *observing]
     with log.open("wb") as stderr:
         return subprocess.Popen(command, env=environment, stderr=stderr)

@@ -51,7 +51,7 @@ def node(real_programs: RealPrograms, real_cluster: Path) -> Iterator[Node]:
     with tempfile.TemporaryDirectory(prefix="krp", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         proxy = ProxyProcess(folder, folder / "node/containerd.sock")
-        _link_programs(real_programs.kubernetes, folder / "bin", proxy.socket)
+        link_programs(real_programs.kubernetes, folder / "bin", proxy.socket)
         hooks = [sys.executable, "-m", "tests.real.hook_server_process", str(folder / "hook.sock"), str(folder / "log")]
         real = Node(real_cluster, proxy)
         with subprocess.Popen(hooks, cwd=REPOSITORY) as hook_server:
@@ -69,7 +69,7 @@ def node(real_programs: RealPrograms, real_cluster: Path) -> Iterator[Node]:
                 hook_server.terminate()
 
 
-def _link_programs(programs: Path, folder: Path, socket: Path) -> None:
+def link_programs(programs: Path, folder: Path, socket: Path) -> None:
     """The programs of Kubernetes, but kubelet waits for the proxy, as its unit does."""
     folder.mkdir()
     for program in programs.iterdir():

@@ -207,6 +207,7 @@ class PodResourceClaim(WireStruct):
 class PodSpec(WireStruct):
     node_name: str = ""
     scheduler_name: str = ""
+    runtime_class_name: str = ""
     priority: int | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None

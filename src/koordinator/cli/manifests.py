@@ -22,8 +22,8 @@ from koordinator.api.names import dns_label
 from koordinator.base.errors import KoordinatorError
 
 _DESCRIPTION: Final = f"""\
-Print what a real cluster needs before koord-scheduler and koord-manager run in it, and the Deployments that run them,
-in an order that `kubectl apply -f -` takes at once on an empty cluster, and again at any time; or write the same into a
+Print what a real cluster needs before the programs run in it, and the Deployments and DaemonSets that run them, in an
+order that `kubectl apply -f -` takes at once on an empty cluster, and again at any time; or write the same into a
 folder, for `kubectl apply -k DIR` and overlays of your own.
 
 parts, in their order:
@@ -35,17 +35,20 @@ parts, in their order:
   webhook           the Service and the webhook configurations; koord-manager switches them on when it serves them
   scheduler         Deployment and PodDisruptionBudget of koord-scheduler
   manager           Deployment and PodDisruptionBudget of koord-manager
+  descheduler       Deployment and PodDisruptionBudget of koord-descheduler
+  koordlet          DaemonSet of koordlet: privileged, on every node
+  device-daemon     DaemonSet of koord-device-daemon, for accelerators other than NVIDIA's; privileged, on every node
 """
 EXAMPLES: Final = """\
 examples:
   koord manifests | kubectl apply -f -
       Install everything; --image says where the nodes find the programs.
-  koord manifests --without scheduler,manager,descheduler | kubectl apply -f -
-      All but the Deployments: the programs run elsewhere, with a kubeconfig.
+  koord manifests --without scheduler,manager,descheduler,koordlet,device-daemon | kubectl apply -f -
+      All but Deployments and DaemonSets: the programs run elsewhere, with a kubeconfig.
   koord manifests --only crd,rbac | kubectl diff -f -
       What an upgrade would change in two of the parts.
   koord manifests --namespace colocation --image registry.example/koordinator:0.1.0 --replicas 3
-      Elsewhere, from a registry of your own, with three replicas of each program.
+      Elsewhere, from a registry of your own, with three replicas of each Deployment.
   koord manifests deploy && kubectl apply -k deploy
       By way of a folder that you can keep and change.
   koord manifests --without namespace,crd --for-deletion | kubectl delete --ignore-not-found -f -
@@ -83,11 +86,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--image",
         type=_image,
         default=default.image,
-        help="the image of both programs; no published one exists, the default is what the Dockerfile's head builds "
+        help="the image of all programs; no published one exists, the default is what the Dockerfile's head builds "
         "(%(default)s)",
     )
     parser.add_argument(
-        "--replicas", type=_replicas, metavar="N", default=default.replicas, help="of each program (%(default)s)"
+        "--replicas", type=_replicas, metavar="N", default=default.replicas, help="of each Deployment (%(default)s)"
     )
     parser.add_argument(
         "--webhook-failure-policy",

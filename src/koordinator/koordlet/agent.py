@@ -31,9 +31,11 @@ from koordinator.koordlet.collectors.scan import Scanner
 from koordinator.koordlet.command_line import Options
 from koordinator.koordlet.devices.reporter import DeviceReporter, DeviceSources
 from koordinator.koordlet.devices.xpu_files import XPUFiles
-from koordinator.koordlet.evictor import Evictor, EvictorDependencies
+from koordinator.koordlet.evictor import Evictor, EvictorDependencies, count_evictions
 from koordinator.koordlet.executor.executor import Executor
 from koordinator.koordlet.executor.explanation_page import handler as explanation_handler
+from koordinator.koordlet.hooks import runtime_hooks
+from koordinator.koordlet.hooks.runtime_hooks import HookSources, NormalizationRatio, RuntimeHooks
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
 from koordinator.koordlet.metric_cache.sqlite import SQLiteMetricCache
@@ -56,6 +58,7 @@ from koordinator.koordlet.resource_metrics import (
 from koordinator.koordlet.states import StatesInformer
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.events import EventBroadcaster
+from koordinator.kube.health import HealthChecks
 from koordinator.kube.interface import Client
 from koordinator.kube.servers import Servers
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, detect_driver, detect_version
@@ -63,6 +66,7 @@ from koordinator.node.cgroup_meter import CgroupMeter
 from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.cpu_time import ticks_per_second
 from koordinator.node.errors import Unavailable
+from koordinator.node.host import Host
 from koordinator.node.kernel_files import KernelFileCodec
 from koordinator.node.kernel_writer import MachineFiles
 from koordinator.node.kubelet import Get, Kubelet, KubeletAddressError
@@ -117,7 +121,7 @@ class Dependencies:
     clock: Clock
     random: Random
     metrics: Metrics
-    open_nvml: Callable[[], NVML | Unavailable] = open_nvml
+    open_nvml: Callable[[Host], NVML | Unavailable] = open_nvml
     """Asked for the GPUs of the node, where they are to be measured."""
 
 
@@ -147,8 +151,6 @@ class Agent:
         """What is known of the node and its pods."""
         self._cache = _metric_cache(options, given.clock)
         self._loops = LoopSupervisor(clock=given.clock, random=given.random, metrics=given.metrics)
-        self._cpu_manager_policy = ""
-        """Of kubelet; empty until it has said."""
         self.executor: Executor | None = None
         """What writes the kernel's files; None until it is known where they are."""
         self._events = EventBroadcaster(
@@ -167,8 +169,10 @@ class Agent:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set. FileError if no cgroup hierarchy is mounted, OSError if an address is taken."""
-        servers = Servers(self.metrics.both, self._given.clock)
-        servers.add(self._options.listen, self._add_routes)
+        servers, health = Servers(self.metrics.both, self._given.clock), HealthChecks()
+        # A restart would not bring back an API server or a kubelet that is away, so the other paths stay healthy.
+        health.add("loops", self._loops.check, "readyz")
+        servers.add(self._options.listen, self._add_routes, health=health)
         lifecycle = Lifecycle(self._given.clock)
         lifecycle.serve(servers)
         lifecycle.background("states informer", self.states.run)
@@ -208,6 +212,7 @@ class Agent:
             self._add_loops(kubelet, layout, meter, nvml)
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._loops.run(), name="loops")
+                tasks.create_task(self._hooks.serve(), name="runtime hooks")
                 if self._options.kubelet.sync_interval > 0:
                     events = PodLifecycleEvents(
                         layout, self._given.clock, partial(self.states.sync_pods, kubelet, layout)
@@ -235,7 +240,7 @@ class Agent:
     def _open_nvml(self) -> NVML | None:
         if not self._options.features.enabled(features.ACCELERATORS):
             return None
-        nvml = self._given.open_nvml()
+        nvml = self._given.open_nvml(self._options.host)
         if isinstance(nvml, Unavailable):
             logger.warning("GPUs are not measured: %s", nvml)
             return None
@@ -247,9 +252,7 @@ class Agent:
             self._loops.add(Loop("audit", self._keep_audit, _AUDIT_SECONDS, 30.0))
         if isinstance(self._cache, SQLiteMetricCache):
             self._loops.add(Loop("metric cache", self._keep_samples, _CACHE_SECONDS, 30.0))
-        timeout = self._options.kubelet.sync_timeout + 1
-        self._loops.add(Loop("kubelet configuration", self._cpu_manager_reader(kubelet), 60.0, timeout))
-        for loop in self._qos_manager(layout, observing.info).loops():
+        for loop in self._enforce(layout, observing.info):
             self._loops.add(loop)
         if self._options.topology_interval > 0:
             self._report_topology_and_devices(kubelet, observing.info, nvml)
@@ -335,15 +338,8 @@ class Agent:
         if isinstance(self._cache, SQLiteMetricCache):
             self._cache.flush()
 
-    def _cpu_manager_reader(self, kubelet: Kubelet) -> Callable[[], Awaitable[None]]:
-        async def read() -> None:
-            if self._options.kubelet.query_configuration:
-                answer = await kubelet.configuration()
-                self._cpu_manager_policy = str(answer.document.get("cpuManagerPolicy", ""))
-
-        return read
-
-    def _qos_manager(self, layout: CgroupLayout, info: NodeInfo) -> QoSManager:
+    def _enforce(self, layout: CgroupLayout, info: NodeInfo) -> list[Loop]:
+        """The strategies and the hooks, which share the executor and the policy."""
         options, given = self._options, self._given
         self.executor = Executor(
             MachineFiles(),
@@ -353,6 +349,7 @@ class Agent:
             observe_only=options.enforcement.observe_only,
             on_round=account_for_rounds(self.metrics, self.audit, observe_only=options.enforcement.observe_only),
         )
+        ratio = NormalizationRatio(self.states, options.features)
         sources = SnapshotSources(
             states=self.states,
             policy=EnforcedPolicy(),
@@ -360,17 +357,27 @@ class Agent:
             layout=layout,
             executor=self.executor,
             topology=lambda: info.topology,
-            cpu_manager_policy=lambda: self._cpu_manager_policy,
+            normalization_ratio=ratio,
         )
         recorder = self._events.recorder(COMPONENT)
-        evicted = self.metrics.counter("pod_eviction", "Number of eviction launched by koordlet", ("reason",))
+        count = count_evictions(self.metrics, given.clock)
         evictor = Evictor(
-            EvictorDependencies(
-                given.client, given.clock, recorder, self.audit, on_evicted=lambda _: evicted.inc("evicted")
-            ),
+            EvictorDependencies(given.client, given.clock, recorder, self.audit, on_evicted=count),
             observe_only=options.enforcement.observe_only,
         )
-        return QoSManager(options, sources, evictor, self.metrics, recorder, given.clock, given.random)
+        manager = QoSManager(options, sources, evictor, self.metrics, recorder, given.clock, given.random)
+        hooks = HookSources(
+            states=self.states,
+            policy=sources.policy,
+            layout=layout,
+            executor=self.executor,
+            events=self._events.recorder(runtime_hooks.COMPONENT),
+            clock=given.clock,
+            metrics=self.metrics,
+            ratio=ratio,
+        )
+        self._hooks = RuntimeHooks(options, hooks)
+        return [*manager.loops(), *self._hooks.loops()]
 
     async def _keep_audit(self) -> None:
         if self.audit is not None and self._pages is not None:

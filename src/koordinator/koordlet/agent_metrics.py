@@ -7,12 +7,14 @@ minute then costs what it reads, and what has ended is gone from the next one wi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from koordinator.base.clock import Clock
 from koordinator.base.metrics import Metrics
 from koordinator.base.tallies import Count
 
@@ -44,9 +46,11 @@ class AgentMetrics:
         kind = "counter" if name.endswith("_total") else "gauge"
         self._register(_Latest(name, help_text, kind, ("node", *labels), self._node_name, rows), external)
 
-    def counter(self, name: str, help_text: str, labels: Sequence[str]) -> CounterByLabels:
+    def counter(
+        self, name: str, help_text: str, labels: Sequence[str], expiry: Expiry | None = None
+    ) -> CounterByLabels:
         """Add a counter under a name of the original's, which does not end in ``_total``."""
-        counter = CounterByLabels()
+        counter = CounterByLabels(expiry)
         # The library calls a counter NAME_total. What says no type has the name that it is given.
         self._register(
             _Latest(name, help_text, "unknown", ("node", *labels), self._node_name, counter.rows), external=False
@@ -57,17 +61,38 @@ class AgentMetrics:
         (self.external if external else self.internal).register(collector)
 
 
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """Series that have not grown for so many seconds are forgotten."""
+
+    clock: Clock
+    seconds: float
+
+
 class CounterByLabels:
     """Counts that only grow, by the values of the labels."""
 
-    def __init__(self) -> None:
+    def __init__(self, expiry: Expiry | None = None) -> None:
+        self._expiry = expiry
         self._counts: dict[tuple[str, ...], Count] = {}
+        self._grown_at: dict[tuple[str, ...], float] = {}
 
     def inc(self, *values: str) -> None:
+        self._forget()
         self._counts.setdefault(values, Count()).inc()
+        if self._expiry is not None:
+            self._grown_at[values] = self._expiry.clock.monotonic()
 
     def rows(self) -> Rows:
-        return ((values, count.value) for values, count in self._counts.items())
+        self._forget()
+        return [(values, count.value) for values, count in self._counts.items()]
+
+    def _forget(self) -> None:
+        if self._expiry is None:
+            return
+        oldest = self._expiry.clock.monotonic() - self._expiry.seconds
+        for values in [values for values, at in self._grown_at.items() if at < oldest]:
+            del self._counts[values], self._grown_at[values]
 
 
 class _Latest(Collector):

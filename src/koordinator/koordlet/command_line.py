@@ -16,6 +16,7 @@ from koordinator.base.flags import FlagSet
 from koordinator.base.listen_address import ListenAddress
 from koordinator.base.unused_flags import KLOG_FLAGS, KLOG_SWITCHES, UnusedFlags
 from koordinator.koordlet.features import WITHOUT_EFFECT, make_features
+from koordinator.koordlet.hooks.options import HookFlags, HookOptions
 from koordinator.koordlet.prediction.options import PredictionFlags, PredictionOptions
 from koordinator.node.host import Host
 
@@ -59,9 +60,9 @@ _UNUSED: Final[Mapping[str, str]] = {
     "docker-endpoint": _NOT_BUILT,
     "pouch-endpoint": _NOT_BUILT,
     "default-runtime-type": _NOT_BUILT,
-    "hami-core-library-directory-path": _NOT_BUILT,
     "pod-resources-proxy-path": _NOT_BUILT,
     "enable-pod-taskids": _NOT_BUILT,
+    "runtime-hooks-nri-backoff-steps": "it is tried as long as it takes",
     "collect-sys-metric-outdated-interval": "what the system uses is made of readings of one moment",
 }
 """Flags of the original that do nothing here, and why."""
@@ -160,6 +161,7 @@ class Options:
     prediction: PredictionOptions = field(default_factory=PredictionOptions)
     audit: AuditOptions = field(default_factory=AuditOptions)
     enforcement: EnforcementOptions = field(default_factory=EnforcementOptions)
+    hooks: HookOptions = field(default_factory=HookOptions)
     report: bool = True
     cache_bytes: int = 100 << 20
     cache_folder: Path | None = None
@@ -182,6 +184,7 @@ class _Flags:
         self._measuring_rarely(self.set.group("Measuring more rarely"))
         self.prediction = PredictionFlags(self.set.group("Prediction"))
         self._enforcing(self.set.group("Enforcing quality of service"))
+        self.hooks = HookFlags(self.set.group("Hooks of starting pods"), host)
         self._audit(self.set.group("Audit log"))
         self._folders(self.set.group("Folders of the machine"), host)
         serving = self.set.group("Serving and logging")
@@ -383,6 +386,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
             storage_interval=given[flags.storage_interval].total_seconds(),
         ),
         prediction=flags.prediction.options(given),
+        hooks=flags.hooks.options(given),
         enforcement=EnforcementOptions(
             reconcile_interval=given[flags.reconcile],
             cpu_suppress_interval=given[flags.cpu_suppress],

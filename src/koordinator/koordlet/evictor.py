@@ -7,20 +7,23 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
-from koordinator.api.kinds import PODS
 from koordinator.api.meta import ObjectReference
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
+from koordinator.koordlet.agent_metrics import AgentMetrics, Expiry
 from koordinator.koordlet.audit.log import AuditEvent, AuditLog
 from koordinator.koordlet.qos.eviction import EvictionPlan, EvictionRound, Victim
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.events import EventRecorder
 from koordinator.kube.interface import Client
+from koordinator.kube.pod_eviction import evict
 
 logger = logging.getLogger(__name__)
 
 _REMEMBERED: Final = 120.0
-"""Seconds for which an evicted pod is not evicted again: it is on its way out."""
+"""Seconds for which an evicted pod is not evicted again, and a terminating one counts: it is on its way out."""
+_TOLD: Final = 300.0
+_UNAVAILABLE: Final = (503, 504)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,8 @@ class Evictor:
         self._given = given
         self._observe_only = observe_only
         self._evicted_at: dict[str, float] = {}
+        self._terminating_since: dict[str, float] = {}
+        """Pods that were told to end by somebody else."""
 
     def evicted(self, present: Collection[str]) -> frozenset[str]:
         """UIDs of pods that were evicted lately; those that are not present any more are forgotten."""
@@ -50,7 +55,7 @@ class Evictor:
 
     async def carry_out(self, plan: EvictionPlan, present: Collection[str]) -> list[Victim]:
         """Evict until every task of the plan is satisfied or out of candidates; those that go are returned."""
-        round_ = EvictionRound(plan.tasks, self.evicted(present))
+        round_ = EvictionRound(plan.tasks, self.evicted(present) | self._terminating(plan, present))
         gone: list[Victim] = []
         while (victim := round_.next_victim()) is not None:
             if victim.usage.pod.uid in self._evicted_at:
@@ -61,7 +66,10 @@ class Evictor:
                 await self._evict(victim)
                 gone.append(victim)
             except ApiStatusError as error:
-                # 429: a disruption budget allows no more of its pods to go; the next candidate is asked instead.
+                if _is_overload(error):
+                    # To ask for the next candidate would make it worse.
+                    break
+                # Refused, by a disruption budget say: the next candidate is asked for instead.
                 if not (error.is_not_found or error.is_conflict):
                     continue
             except KoordinatorError:
@@ -70,6 +78,15 @@ class Evictor:
             # It goes, or has gone by itself: a pod made anew under its name has used nothing of what was measured.
             round_.evicted(victim)
         return gone
+
+    def _terminating(self, plan: EvictionPlan, present: Collection[str]) -> frozenset[str]:
+        """Candidates that end already, for a while: what hangs in its end releases nothing."""
+        now = self._given.clock.monotonic()
+        ending = {usage.pod.uid for task in plan.tasks for usage in task.candidates if usage.is_terminating}
+        self._terminating_since = {uid: at for uid, at in self._terminating_since.items() if uid in present}
+        for uid in ending:
+            self._terminating_since.setdefault(uid, now)
+        return frozenset(uid for uid in ending if now - self._terminating_since[uid] < _REMEMBERED)
 
     async def _evict(self, victim: Victim) -> None:
         """Raises what the client raises, once it is told on the pod."""
@@ -80,15 +97,9 @@ class Evictor:
         if self._observe_only:
             logger.info("observe only: %s (%s)", message, victim.reason)
             return
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": pod.name, "namespace": pod.namespace},
-            "deleteOptions": {"preconditions": {"uid": pod.uid}},
-        }
         regarding = ObjectReference("v1", "Pod", pod.namespace, pod.name, pod.uid)
         try:
-            await self._given.client.create(PODS, body, pod.namespace, name=pod.name, subresource="eviction")
+            await evict(self._given.client, pod, {})
         except KoordinatorError as error:
             # The other loop may have forgotten it, if its snapshot did not have the pod any more.
             self._evicted_at.pop(pod.uid, None)
@@ -101,3 +112,27 @@ class Evictor:
             event = AuditEvent(type="pod", namespace=pod.namespace, name=pod.name, reason="evicted", message=message)
             self._given.audit.record(event, 0)
         self._given.on_evicted(victim)
+
+
+def count_evictions(metrics: AgentMetrics, clock: Clock) -> Callable[[Victim], None]:
+    """What counts the pods that were evicted, all together and, for five minutes, each."""
+    total = metrics.counter("pod_eviction", "Number of eviction launched by koordlet", ("reason",))
+    detail = metrics.counter(
+        "pod_eviction_detail",
+        "evict detail launched by koordlet",
+        ("reason", "pod_namespace", "pod_name"),
+        expiry=Expiry(clock, _TOLD),
+    )
+
+    def count(victim: Victim) -> None:
+        metadata = victim.usage.pod.pod.metadata
+        total.inc("evicted")
+        detail.inc("evicted", metadata.namespace, metadata.name)
+
+    return count
+
+
+def _is_overload(error: ApiStatusError) -> bool:
+    """Whether the server refuses whatever it is asked. 429 is also the answer of a disruption budget, which says so."""
+    is_budget = any(cause.reason == "DisruptionBudget" for cause in error.details.causes)
+    return error.code in _UNAVAILABLE or (error.is_too_many_requests and not is_budget)

@@ -6,16 +6,10 @@ from typing import Final
 
 from koordinator.base.feature_gates import Feature, FeatureGates, Stage
 
-_ON: Final = ("GroupIdentity", "CPUSetAllocator", "BatchResource")
 _OFF: Final = (
     "HamiCoreVGPUMonitor",
     "Libpfm4",
     "PodResourcesProxy",
-    "PerCPUMetric",
-    "CPUNormalization",
-    "GPUEnvInject",
-    "RDMADeviceInject",
-    "OOMScoreAdj",
     "CoreSched",
     "Resctrl",
     "TCNetworkQoS",
@@ -49,6 +43,15 @@ MEMORY_ALLOCATABLE_EVICT: Final = "MemoryAllocatableEvict"
 SYSTEM_CONFIG: Final = "SystemConfig"
 CGROUP_RECONCILE: Final = "CgroupReconcile"
 
+GROUP_IDENTITY: Final = "GroupIdentity"
+CPUSET_ALLOCATOR: Final = "CPUSetAllocator"
+BATCH_RESOURCE: Final = "BatchResource"
+CPU_NORMALIZATION: Final = "CPUNormalization"
+GPU_ENV_INJECT: Final = "GPUEnvInject"
+RDMA_DEVICE_INJECT: Final = "RDMADeviceInject"
+OOM_SCORE_ADJ: Final = "OOMScoreAdj"
+PER_CPU_METRIC: Final = "PerCPUMetric"
+
 _ENFORCING: Final = {
     BE_CPU_SUPPRESS: True,
     CPU_BURST: True,
@@ -62,6 +65,13 @@ _ENFORCING: Final = {
     MEMORY_ALLOCATABLE_EVICT: False,
     SYSTEM_CONFIG: False,
     CGROUP_RECONCILE: False,
+    GROUP_IDENTITY: True,
+    CPUSET_ALLOCATOR: True,
+    BATCH_RESOURCE: True,
+    CPU_NORMALIZATION: False,
+    GPU_ENV_INJECT: False,
+    RDMA_DEVICE_INJECT: False,
+    OOM_SCORE_ADJ: False,
 }
 """Gates of what is done to the node, and their defaults; the NodeSLO switches each of them as well."""
 
@@ -77,18 +87,19 @@ _OBSERVING: Final = (
     NODE_METRIC_PROM_METRICS,
     AUDIT_EVENTS,
     AUDIT_EVENTS_HTTP_HANDLER,
+    PER_CPU_METRIC,
 )
 """Gates of what is measured and told; off unless they are switched on."""
 
 
 def make_features() -> FeatureGates:
     """All gates, as a command line finds them."""
-    gates = {name: Feature(default=True, stage=Stage.BETA) for name in (NODE_TOPOLOGY_REPORT, *_ON)}
+    gates = {NODE_TOPOLOGY_REPORT: Feature(default=True, stage=Stage.BETA)}
     gates |= {
         name: Feature(default=is_on, stage=Stage.BETA if is_on else Stage.ALPHA) for name, is_on in _ENFORCING.items()
     }
     return FeatureGates(gates | {name: Feature(default=False) for name in (*_OBSERVING, *_OFF)})
 
 
-WITHOUT_EFFECT: Final = frozenset({BLOCK_IO_RECONCILE, *_ON, *_OFF})
+WITHOUT_EFFECT: Final = frozenset({BLOCK_IO_RECONCILE, *_OFF})
 """Gates of features that are not built yet, or that nothing goes by yet; switching one on is said at the start."""

@@ -17,6 +17,7 @@ from koordinator.koordlet.metric_cache.samples import MetricCache, NoSamplesErro
 from koordinator.koordlet.pods import NodePod
 from koordinator.koordlet.policy import EnforcedPolicy
 from koordinator.koordlet.qos.class_resctrl import GROUP_NAMES, Resctrl
+from koordinator.koordlet.qos.cpu_burst import is_latency_sensitive
 from koordinator.koordlet.qos.eviction import BestEffortCPU
 from koordinator.koordlet.qos.snapshot import BestEffortCgroups, ContainerUsage, PodUsage, Snapshot
 from koordinator.koordlet.states import StatesInformer
@@ -30,6 +31,8 @@ from koordinator.node.kernel_files import CPU_QUOTA, CPUSET, Target
 
 _LATEST_INTERVALS = 2
 """A sample counts as the present usage for so many intervals of measuring."""
+_LONGEST_BURST_WINDOW = 10.0
+"""Seconds."""
 
 
 class RecentUsage:
@@ -76,7 +79,8 @@ class SnapshotSources:
     layout: CgroupLayout
     executor: Executor
     topology: Callable[[], CPUTopology | None]
-    cpu_manager_policy: Callable[[], str]
+    normalization_ratio: Callable[[], float | None] = lambda: None
+    """How many plain cores a core is worth."""
 
 
 def take_snapshot(sources: SnapshotSources) -> Snapshot:
@@ -93,7 +97,7 @@ def take_snapshot(sources: SnapshotSources) -> Snapshot:
         host_applications={name: value for name, value in cores.items() if value is not None},
         topology=sources.topology(),
         best_effort=_best_effort(sources.layout, sources.executor),
-        cpu_manager_policy=sources.cpu_manager_policy(),
+        cpu_manager_policy=sources.states.topology.kubelet.policy if sources.states.topology is not None else "",
     )
 
 
@@ -142,6 +146,17 @@ def _subfolders(folder: str) -> list[str]:
 def node_cpu_average(usage: RecentUsage, policy: NodeSLOSpec | None) -> float | None:
     """Cores of the node over the window of the policy's evictions."""
     return usage.average(kinds.NODE_CPU_USAGE, _window(usage, policy))
+
+
+def shared_cpu_average(usage: RecentUsage, snapshot: Snapshot, interval: float) -> float | None:
+    """Cores that all but LSE, LSR and BE pods use, on the mean of five rounds of ``interval`` seconds, ten seconds at
+    most: one quiet second must not let everybody burst. None where the node was not measured."""
+    window = max(min(5 * interval, _LONGEST_BURST_WINDOW), usage.interval)
+    used = usage.average(kinds.NODE_CPU_USAGE, window)
+    if used is None:
+        return None
+    others = (each.pod.uid for each in snapshot.pods if not is_latency_sensitive(each.pod.pod))
+    return used - sum(usage.average(kinds.POD_CPU_USAGE, window, pod_uid=uid) or 0.0 for uid in others)
 
 
 def best_effort_cpu(usage: RecentUsage, policy: NodeSLOSpec | None) -> BestEffortCPU | None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from random import Random
 from typing import Final
 
@@ -15,28 +17,32 @@ from koordinator.base.clock import Clock
 from koordinator.base.loops import Loop
 from koordinator.base.metrics import exponential_buckets
 from koordinator.koordlet import features
-from koordinator.koordlet.agent_metrics import PREFIX, AgentMetrics
+from koordinator.koordlet.agent_metrics import PREFIX, AgentMetrics, Rows
 from koordinator.koordlet.audit.log import AuditEvent, AuditLog
 from koordinator.koordlet.command_line import Options
 from koordinator.koordlet.evictor import Evictor
 from koordinator.koordlet.executor.executor import Round
+from koordinator.koordlet.executor.wishes import Outcome
 from koordinator.koordlet.node_snapshot import (
     SnapshotSources,
     best_effort_cpu,
     node_cpu_average,
     read_resctrl,
+    shared_cpu_average,
     take_snapshot,
 )
 from koordinator.koordlet.qos import class_resctrl, cpu_burst, cpu_suppress, eviction, memory_qos, system_config
 from koordinator.koordlet.qos.cpu_burst import BurstState
 from koordinator.koordlet.qos.snapshot import Decision, Snapshot
 from koordinator.kube.events import EventRecorder
+from koordinator.node.kernel_files import CPU_BURST, CPU_QUOTA, KernelFile, Target
 
 logger = logging.getLogger(__name__)
 
 COMPONENT: Final = "koordlet-qosManager"
 _DEADLINE: Final = 30.0
 _AUDIT_LEVEL: Final = 3
+_OF_CONTAINER: Final = ("pod_namespace", "pod_name", "container_id", "container_name")
 _BUCKETS: Final = exponential_buckets(0.01, 4, 8)
 """Milliseconds."""
 
@@ -125,15 +131,21 @@ class QoSManager:
 
     def _decide_burst(self, snapshot: Snapshot) -> Decision:
         is_enabled = self._options.features.enabled(features.CPU_BURST)
+        used = shared_cpu_average(self._sources.usage, snapshot, self._options.enforcement.reconcile_interval)
         decision, self._burst = cpu_burst.decide(
-            snapshot, self._burst, self._clock.monotonic(), self._random.uniform, is_enabled=is_enabled
+            snapshot,
+            used,
+            self._burst,
+            self._clock.monotonic(),
+            self._random.uniform,
+            is_enabled=is_enabled,
+            normalization_ratio=self._sources.normalization_ratio(),
         )
         return decision
 
     def _eviction_loop(self, resource: str, enabled: list[eviction.Feature], interval: float, cool_down: float) -> Loop:
         async def evict() -> None:
-            now = self._clock.monotonic()
-            if now - self._last_eviction[resource] < cool_down:
+            if self._clock.monotonic() - self._last_eviction[resource] < cool_down:
                 return
             snapshot = take_snapshot(self._sources)
             present = {usage.pod.uid for usage in snapshot.pods}
@@ -141,8 +153,14 @@ class QoSManager:
             inputs = eviction.Inputs(snapshot, best_effort_cpu(usage, policy), node_cpu_average(usage, policy))
             plan = eviction.plan(inputs, enabled)
             self._say(f"evictions for {resource}", "; ".join(plan.problems) or "settings are valid")
-            if await self._evictor.carry_out(plan, present):
-                self._last_eviction[resource] = now
+            try:
+                has_evicted = bool(await self._evictor.carry_out(plan, present))
+            except asyncio.CancelledError:
+                # Whoever was asked last for an eviction may have carried it out.
+                self._last_eviction[resource] = self._clock.monotonic()
+                raise
+            if has_evicted:
+                self._last_eviction[resource] = self._clock.monotonic()
 
         return Loop(f"evictions for {resource}", evict, interval, _DEADLINE)
 
@@ -181,6 +199,41 @@ class QoSManager:
             ("type",),
             lambda: _suppressed(self._figures.get(cpu_suppress.OWNER, {})),
         )
+        metrics.latest(
+            "be_suppress_ls_used_cpu_cores",
+            "Number of cpu cores used by LS. We consider non-BE pods and podMeta-missing pods as LS.",
+            (),
+            self._online_cores,
+        )
+        for name, help_text, file in (
+            (
+                "container_scaled_cfs_burst_us",
+                "The maximum accumulated run-time(in microseconds) in container-level set by koordlet",
+                CPU_BURST,
+            ),
+            (
+                "container_scaled_cfs_quota_us",
+                "Run-time replenished within a period (in microseconds) in container-level set by koordlet",
+                CPU_QUOTA,
+            ),
+        ):
+            metrics.latest(name, help_text, _OF_CONTAINER, partial(self._in_force, file))
+
+    def _online_cores(self) -> Rows:
+        cores = self._figures.get(cpu_suppress.OWNER, {}).get("online_cores")
+        return () if cores is None else [((), cores)]
+
+    def _in_force(self, file: KernelFile) -> Rows:
+        """What containers have of CPU burst's own wishes, microseconds each."""
+        for pod in self._sources.states.pods:
+            metadata = pod.pod.metadata
+            for container in pod.containers:
+                found = self._sources.executor.explain(Target(file, container.cgroup))
+                if found is None or found.outcome not in (Outcome.WRITTEN, Outcome.THERE_ALREADY):
+                    continue
+                if cpu_burst.OWNER in found.verdict.owners and isinstance(found.verdict.value, int):
+                    labels = (metadata.namespace, metadata.name, container.id, container.name)
+                    yield labels, found.verdict.value
 
 
 def _suppressed(figures: Mapping[str, float]) -> list[tuple[tuple[str, ...], float]]:

@@ -44,13 +44,14 @@ class Root(Enum):
     SYSCTL = "sysctl"
     SYS = "sys"
     RESCTRL = "resctrl"
+    PROCESS = "process"
 
 
 class Format(Enum):
     """How a value is written."""
 
     INTEGER = "a number"
-    LIMIT = "a number, -1 for none"
+    LIMIT = "bytes, in whole pages, -1 for none"
     QUOTA = "microseconds, -1 for none"
     PERIOD = "microseconds of a period"
     SHARES = "shares"
@@ -162,11 +163,15 @@ def _sys(key: str, folder: str, name: str, highest: int | None) -> KernelFile:
 MIN_FREE_KBYTES: Final = _sysctl("min_free_kbytes", "vm", 10240, 10 * 1024 * 1024)
 WATERMARK_SCALE_FACTOR: Final = _sysctl("watermark_scale_factor", "vm", 10, 400)
 SCHED_GROUP_IDENTITY: Final = _sysctl("sched_group_identity_enabled", "kernel", 0, 1)
+SCHED_CORE: Final = _sysctl("sched_core", "kernel", 0, 1)
 SCHED_IDLE_SAVER: Final = _sysctl("sched_idle_saver_wmark", "kernel", None, None)
 MEMCG_REAPER: Final = _sys("memcg_reaper", "kernel/mm/memcg_reaper", "reap_background", 1)
 PAGE_CACHE_LIMIT: Final = _sys("pagecache_limit", "kernel/mm/pagecache_limit", "enabled", 1)
 SCHED_FEATURES: Final = KernelFile(
     "sched_features", Root.SYS, "kernel/debug", "sched_features", "sched_features", Format.SWITCH_WORD, 0, 1
+)
+OOM_SCORE_ADJ: Final = KernelFile(
+    "oom_score_adj", Root.PROCESS, "", "oom_score_adj", "oom_score_adj", Format.INTEGER, -1000, 1000
 )
 RESCTRL_SCHEMATA: Final = KernelFile("schemata", Root.RESCTRL, "", "schemata", "schemata", Format.SCHEMATA, 1)
 RESCTRL_TASKS: Final = KernelFile("tasks", Root.RESCTRL, "", "tasks", "tasks", Format.TASKS, 1)
@@ -176,8 +181,8 @@ RESCTRL_TASKS: Final = KernelFile("tasks", Root.RESCTRL, "", "tasks", "tasks", F
 class Target:
     """One value of the kernel: of a file in a folder, and in it of a device, a switch or a kind of cache.
 
-    ``folder`` is a relative folder of ``CgroupLayout``, or the name of a resctrl group; empty for what the machine has
-    once.
+    ``folder`` is a relative folder of ``CgroupLayout``, the name of a resctrl group or the number of a process; empty
+    for what the machine has once.
     """
 
     file: KernelFile
@@ -208,6 +213,8 @@ class KernelFileCodec:
         file = target.file
         if file.root is Root.CGROUP:
             return self._layout.folder(file.folder, target.folder)
+        if file.root is Root.PROCESS:
+            return f"{self._host.proc}/{target.folder}"
         if file.root is Root.SYSCTL:
             return f"{self._host.proc}/sys/{file.folder}"
         if file.root is Root.SYS:
@@ -220,8 +227,14 @@ class KernelFileCodec:
         if target.file.format is Format.SHARES and self._layout.version is CgroupVersion.V2:
             return _least_shares(weight_of_shares(_number(target, value)))
         if target.file.format is Format.BYTES and value != UNLIMITED:
-            return _number(target, value) // self._page_size * self._page_size
+            return self._whole_pages(_number(target, value))
+        if target.file.format is Format.LIMIT and value != NO_LIMIT:
+            pages = self._whole_pages(_number(target, value))
+            return NO_LIMIT if pages >= self._whole_pages(UNLIMITED) else pages
         return value
+
+    def _whole_pages(self, number: int) -> int:
+        return number // self._page_size * self._page_size
 
     def texts(self, target: Target, value: Value, content: str) -> Iterator[str]:
         """What has to be written, in turn, so that the file shows the value; ``content`` is what it shows now."""
@@ -275,10 +288,10 @@ class KernelFileCodec:
                     return parse_cpu_max(path, content.encode())[target.file.format is Format.PERIOD]
                 case Format.LIMIT:
                     number = NO_LIMIT if content.strip() == "max" else int(content)
-                    return NO_LIMIT if number >= UNLIMITED // self._page_size * self._page_size else number
+                    return NO_LIMIT if number >= self._whole_pages(UNLIMITED) else number
                 case Format.BYTES:
                     number = UNLIMITED if content.strip() == "max" else int(content)
-                    return UNLIMITED if number >= UNLIMITED // self._page_size * self._page_size else number
+                    return UNLIMITED if number >= self._whole_pages(UNLIMITED) else number
                 case _:
                     return int(content)
         except ValueError:
@@ -339,6 +352,11 @@ _LEAST_QUOTA: Final = 1000
 def quota_of_milli(milli: int) -> int:
     """Microseconds of quota in a period of 100 ms; NO_LIMIT for no limit."""
     return NO_LIMIT if milli <= 0 else max(milli * PERIOD // 1000, _LEAST_QUOTA)
+
+
+def shares_of_milli(milli: int) -> int:
+    """``cpu.shares`` of a request: 1024 a core, within the kernel's bounds."""
+    return min(max(milli * 1024 // 1000, MIN_SHARES), MAX_SHARES)
 
 
 def _is_device_number(text: str) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from koordinator.node.errors import Unavailable
+from koordinator.node.host import Host, exists
 
 logger = logging.getLogger(__name__)
 
@@ -100,8 +101,10 @@ class NVML:
         )
 
 
-def open_nvml(load: Callable[[], Any] = lambda: importlib.import_module("pynvml")) -> NVML | Unavailable:
-    """The library, or why there is none."""
+def open_nvml(host: Host, load: Callable[[], Any] = lambda: importlib.import_module("pynvml")) -> NVML | Unavailable:
+    """The library, or why there is none. Without a driver the bindings are not even imported."""
+    if not exists(f"{host.proc}/driver/nvidia/version"):
+        return Unavailable("no NVIDIA driver is loaded", "an NVIDIA GPU, and its driver")
     try:
         library = load()
     except ImportError:

@@ -7,11 +7,12 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from koordinator.node.errors import FileError, NodeError
+from koordinator.node.errors import FileError, MissingFileError, NodeError, file_error
 from koordinator.node.host import Host, list_folder, read_optional_integer, read_text
 from koordinator.node.pci import PciBus, PciPlacement
 
 _NETWORK_CLASS: Final = "0x02"
+DEVICE_FOLDER: Final = "/dev/infiniband"
 _NUMBERED: Final = re.compile(r"mlx\d+_(\d+)")
 """The kernel's names of the devices of Mellanox' drivers; the number is the minor number."""
 
@@ -24,6 +25,15 @@ class RDMADevice:
     healthy: bool
     placement: PciPlacement
     virtual_functions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFile:
+    """A character device and its numbers."""
+
+    path: str
+    major: int
+    minor: int
 
 
 def read_rdma_devices(host: Host) -> tuple[RDMADevice, ...]:
@@ -43,6 +53,24 @@ def read_rdma_devices(host: Host) -> tuple[RDMADevice, ...]:
         if device is not None:
             found.append(device)
     return tuple(sorted(found, key=lambda device: device.minor))
+
+
+def verbs_device(host: Host, address: str) -> DeviceFile:
+    """The file through which programs use the RDMA device at a PCI address. FileError if the kernel shows none."""
+    folder = f"{host.sys}/bus/pci/devices/{address}/infiniband_verbs"
+    names = list_folder(folder)
+    if not names:
+        raise MissingFileError(folder, "is empty: the device is used by no driver")
+    return device_file(f"{DEVICE_FOLDER}/{names[0]}")
+
+
+def device_file(path: str) -> DeviceFile:
+    """FileError if it is not there."""
+    try:
+        number = os.stat(path).st_rdev
+    except OSError as error:
+        raise file_error(path, error) from error
+    return DeviceFile(path, os.major(number), os.minor(number))
 
 
 def _read(host: Host, bus: PciBus, folder: str, address: str) -> RDMADevice | None:

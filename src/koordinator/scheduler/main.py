@@ -124,6 +124,8 @@ def _servers(
 ) -> Servers:
     health = HealthChecks()
     health.add("informer-sync", lambda: "" if scheduler.synced else "not in sync", "readyz")
+    # A restart would not bring back an API server that is away, so the other paths stay healthy.
+    health.add("bindings", scheduler.check_bindings, "readyz")
     if leadership.is_contended:
         health.add("leaderElection", leadership.check, "healthz", "livez")
 

@@ -23,7 +23,7 @@ from koordinator.base.garbage_collection import spare_initial_lists
 from koordinator.base.loops import STEP_SECONDS
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
-from koordinator.scheduler.binding.binder import Binder, Binding, Outcome
+from koordinator.scheduler.binding.binder import DEADLINE, Binder
 from koordinator.scheduler.binding.cluster_writer import ApiWriter
 from koordinator.scheduler.binding.evictions import Evictions
 from koordinator.scheduler.binding.pre_bind import PreBindStage
@@ -155,11 +155,11 @@ class Scheduler:
             self._writer.notify,
             foreign_nominations=self._options.foreign_nominations,
         )
-        self._binder_heartbeat = self._loops.loop("binder")
         self._binder = Binder(
             client,
             self.state,
-            self._binding_finished,
+            self._loop.finished,
+            self._loops.loop("binder", DEADLINE).timed,
             clock=clock,
             random=random,
             concurrency=self._options.bind_concurrency,
@@ -195,6 +195,10 @@ class Scheduler:
     def is_binding(self) -> bool:
         """Whether pods are on their way to their nodes."""
         return self._binder.unfinished > 0
+
+    def check_bindings(self) -> str:
+        """For health checks: the bindings that have taken longer than their deadline; empty when there are none."""
+        return self._binder.check()
 
     @property
     def sources(self) -> Sources:
@@ -263,10 +267,6 @@ class Scheduler:
     ) -> asyncio.Task[None]:
         """Start a loop whose heartbeat is that it goes on, and that keeps the event loop for ``deadline`` at most."""
         return tasks.create_task(self._loops.loop(name, deadline or inf).watch(body), name=name)
-
-    def _binding_finished(self, binding: Binding, outcome: Outcome) -> None:
-        self._binder_heartbeat.beat()
-        self._loop.finished(binding, outcome)
 
     def _handler_failed(self, plugin: str, method: str, error: Exception) -> None:
         self._errors.of_event_handler(plugin, method, error)

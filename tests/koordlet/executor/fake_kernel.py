@@ -99,6 +99,9 @@ class FakeKernel:
             return f"{text} 100000\n"
         if target.file is CPU_PERIOD and self.layout.version is CgroupVersion.V2:
             return f"{text}\n"
+        if target.file.format in (Format.BYTES, Format.LIMIT) and text.strip().isdecimal():
+            # It counts whole pages.
+            return f"{int(text) // PAGE * PAGE}\n"
         return f"{text.strip()}\n"
 
     def _check_hierarchy(self, path: str, target: Target, value: Value | None, content: str) -> None:

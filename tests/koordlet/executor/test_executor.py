@@ -19,6 +19,7 @@ from koordinator.node.kernel_files import (
     CPU_SHARES,
     CPUSET,
     MEMORY_HIGH,
+    MEMORY_LIMIT,
     MEMORY_LOW,
     NET_CLASS,
     RESCTRL_TASKS,
@@ -68,6 +69,27 @@ def test_what_is_written_already_is_not_read_again_for_a_minute(kernel: FakeKern
     pass_seconds(clock, 1)
     assert len(executor.apply().written) == 1
     assert kernel.value(QUOTA) == 50_000
+
+
+def test_a_round_in_which_nothing_can_have_changed_decides_nothing(kernel: FakeKernel, clock: ManualClock) -> None:
+    target = Target(CPU_QUOTA, POD)
+    kernel.add(target, -1)
+    executor = kernel.executor(clock)
+    looks: list[Value] = []
+    canonical = kernel.codec.canonical
+
+    def counted(target: Target, value: Value) -> Value:
+        looks.append(value)
+        return canonical(target, value)
+
+    kernel.codec.canonical = counted  # type: ignore[method-assign]
+    for value in (50_000, 50_000, 50_000, 60_000, 60_000):
+        want(executor, (target, value))
+        executor.apply()
+    assert looks == [50_000, 60_000]
+    pass_seconds(clock, 60)
+    executor.apply()
+    assert looks == [50_000, 60_000, 60_000]
 
 
 def test_a_value_that_is_there_is_not_written(kernel: FakeKernel, clock: ManualClock) -> None:
@@ -219,6 +241,17 @@ def test_tasks_are_added_one_by_one_and_one_that_has_ended_keeps_no_other_out(cl
     want(executor, (tasks, frozenset({1, 2, 3})))
     executor.apply()
     assert [content for _, content in kernel.writes] == ["2", "3"]
+
+
+@pytest.mark.parametrize(("limit", "shown"), [(10**9, 999_997_440), ((1 << 63) - 1, -1), (-1, -1)])
+def test_a_memory_limit_is_held_in_whole_pages(kernel: FakeKernel, clock: ManualClock, limit: int, shown: int) -> None:
+    target = Target(MEMORY_LIMIT, POD)
+    kernel.add(target, 4096)
+    executor = kernel.executor(clock)
+    want(executor, (target, limit))
+    executor.apply()
+    assert outcome(executor, target) is Outcome.WRITTEN
+    assert kernel.value(target) == shown
 
 
 def test_version_2_writes_its_own_terms(clock: ManualClock) -> None:

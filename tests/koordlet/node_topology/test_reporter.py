@@ -42,17 +42,7 @@ class Bench:
     def __init__(self, root: Path, reporting: TopologyReporting) -> None:
         self.machine = FakeMachine(root)
         self.machine.write_cpus([(0, 0, 0), (0, 0, 0)])
-        meminfo = "".join(
-            f"Node 0 {name}: {kib} kB\n"
-            for name, kib in (
-                ("MemTotal", 1 << 20),
-                ("MemFree", 0),
-                ("Active(file)", 0),
-                ("Inactive(file)", 0),
-                ("SReclaimable", 0),
-            )
-        )
-        self.machine.write("/sys/bus/node/devices/node0/meminfo", meminfo)
+        self.machine.write_numa_memory(0, 1 << 20)
         self.api = MemoryApi()
         self.api.put(NODES, {"metadata": {"name": NODE}})
         self.clock = ManualClock()

@@ -57,6 +57,7 @@ def pod_usage(
     annotations: dict[str, str] | None = None,
     labels: dict[str, str] | None = None,
     throttled: float | None = None,
+    is_terminating: bool = False,
 ) -> PodUsage:
     """A running pod of one container."""
     resources = {"requests": requests or {}, "limits": limits or {}}
@@ -67,6 +68,7 @@ def pod_usage(
             "uid": f"uid-{name}",
             "annotations": annotations or {},
             "labels": {**({"koordinator.sh/qosClass": qos} if qos else {}), **(labels or {})},
+            **({"deletionTimestamp": "2026-01-01T00:00:00Z"} if is_terminating else {}),
         },
         "spec": {"priority": priority, "containers": [{"name": "c", "image": "i", "resources": resources}]},
         "status": {

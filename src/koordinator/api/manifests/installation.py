@@ -24,7 +24,12 @@ _PLACEHOLDER: Final = re.compile(r"\$\{(\w+)\}")
 _TEMPLATES: Final = {
     "namespace": ("namespace.yaml",),
     "priority-classes": ("priority-classes.yaml",),
-    "rbac": ("rbac/koord-descheduler.yaml", "rbac/koord-manager.yaml", "rbac/koord-scheduler.yaml"),
+    "rbac": (
+        "rbac/koord-descheduler.yaml",
+        "rbac/koord-manager.yaml",
+        "rbac/koord-scheduler.yaml",
+        "rbac/koordlet.yaml",
+    ),
     "config-maps": (
         "config-maps/koord-descheduler-config.yaml",
         "config-maps/koord-scheduler-config.yaml",
@@ -33,6 +38,8 @@ _TEMPLATES: Final = {
     "scheduler": ("deployments/koord-scheduler.yaml",),
     "manager": ("deployments/koord-manager.yaml",),
     "descheduler": ("deployments/koord-descheduler.yaml",),
+    "koordlet": ("daemon-sets/koordlet.yaml",),
+    "device-daemon": ("daemon-sets/koord-device-daemon.yaml",),
 }
 PARTS: Final = (
     "namespace",
@@ -44,6 +51,8 @@ PARTS: Final = (
     "scheduler",
     "manager",
     "descheduler",
+    "koordlet",
+    "device-daemon",
 )
 """In the order in which they are applied: what something needs comes before it."""
 
@@ -58,7 +67,7 @@ class Installation:
     """One image has all programs. The default is the name under which the Dockerfile's head builds it; there is no
     published one."""
     replicas: int = 2
-    """Of each program; one of them leads."""
+    """Of each program with a Deployment; one of them leads."""
     failure_policy: str = "Ignore"
     """Of the webhooks of pods and quotas: while no koord-manager answers, Ignore lets these in, Fail refuses them."""
 

@@ -13,7 +13,7 @@ from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.api.resource_names import BATCH_CPU
 from koordinator.cli.demo.day import FAULTY
 from koordinator.cli.demo.explanation import Explained
-from koordinator.model.overcommit.abnormal_condition import CONDITION_TYPE
+from koordinator.model.overcommit.abnormality import CONDITION_TYPE
 
 
 @dataclass(frozen=True, slots=True)

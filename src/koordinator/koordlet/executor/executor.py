@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
 from koordinator.base.clock import Clock
@@ -125,13 +126,24 @@ class Executor:
         self._verdicts: Mapping[Target, Verdict] = {}
         self._states: dict[Target, _State] = {}
         self._invalid: dict[Wish, str] = {}
+        self._next_look = -inf
+        """Before then nothing has to be done unless somebody wishes something else (monotonic)."""
 
     def submit(self, owner: str, wishes: Iterable[Wish]) -> None:
         """These are all the wishes of the owner from now on. What it no longer wishes stays as it is in the kernel."""
         given = tuple(wishes)
         if strangers := {wish.owner for wish in given} - {owner}:
             raise ValueError(f"{owner} submits wishes of {', '.join(sorted(strangers))}")
-        self._wishes[owner] = given
+        if self._wishes.get(owner) != given:
+            self._wishes[owner] = given
+            self._next_look = -inf
+
+    def look_again(self, folder: str) -> None:
+        """Read the files of a cgroup in the next round, since somebody else may have written them."""
+        for target, state in self._states.items():
+            if target.folder == folder:
+                state.at = -inf
+        self._next_look = -inf
 
     def present(self, target: Target) -> Value | None:
         """What the kernel shows; None if it shows nothing that can be understood."""
@@ -140,6 +152,8 @@ class Executor:
     def apply(self) -> Round:
         """Write what differs. Raises nothing for what the kernel does not take: that is in the result."""
         now = self._clock.monotonic()
+        if now < self._next_look:
+            return self._done(Round())
         run = _Pass(now)
         wishes = self._valid_wishes()
         verdicts = decide(wishes, {})
@@ -160,9 +174,8 @@ class Executor:
         self._verdicts = verdicts
         self._states = {target: state for target, state in self._states.items() if target in verdicts}
         failed = tuple(each for target in run.broken if (each := self.explain(target)) and each.failures)
-        result = Round(tuple(run.written), failed, deferred)
-        self._on_round(result)
-        return result
+        self._next_look = -inf if deferred else min(map(self._due_at, verdicts), default=inf)
+        return self._done(Round(tuple(run.written), failed, deferred))
 
     def explain(self, target: Target) -> Explanation | None:
         """Who wants what there, who has won, and what came of it; None for a target that nobody wishes anything for."""
@@ -213,6 +226,20 @@ class Executor:
         if target.file.format is Format.TASKS and isinstance(value, frozenset) and isinstance(state.value, frozenset):
             return not value <= state.value
         return state.value != value
+
+    def _due_at(self, target: Target) -> float:
+        """When it has to be looked at again, as ``_is_due`` says it; what a parent limits, at once."""
+        state, verdict = self._states.get(target), self._verdicts[target]
+        if state is None or state.outcome in _UNFINISHED or verdict.limited_by:
+            return -inf
+        if self._differs(target, state, verdict.value):
+            return -inf
+        reassert = state.at + self._reassert
+        return min(reassert, state.retry_at) if state.has_failed else reassert
+
+    def _done(self, result: Round) -> Round:
+        self._on_round(result)
+        return result
 
     def _may_write(self, target: Target, value: Value, now: float) -> bool:
         state = self._states.get(target)

@@ -13,6 +13,8 @@ class Priority(IntEnum):
 
     RELEASE = 0
     """What kubelet would have: wished by a feature that is switched off."""
+    BASE = 5
+    """What a pod's limits come to on this node, before a strategy moves them."""
     POLICY = 10
     """The NodeSLO."""
     POD = 20

@@ -20,8 +20,9 @@ from koordinator.api.cpu_burst import CPUBurstConfig, CPUBurstStrategy
 from koordinator.api.pod import Container, Pod
 from koordinator.api.qos import QoSClass, qos_class_raw
 from koordinator.koordlet.executor.wishes import Priority, Wish
+from koordinator.koordlet.hooks.cpu_normalization import normalized
 from koordinator.koordlet.pods import PodContainer
-from koordinator.koordlet.qos.snapshot import Decision, PodUsage, Snapshot
+from koordinator.koordlet.qos.snapshot import Decision, PodUsage, Snapshot, pod_cpus
 from koordinator.model.pod_requests import pod_requests
 from koordinator.node.cgroup_reader import NO_LIMIT
 from koordinator.node.kernel_files import CPU_BURST, CPU_QUOTA, PERIOD, Target, quota_of_milli
@@ -69,27 +70,37 @@ class BurstState:
 
 
 def decide(
-    snapshot: Snapshot, state: BurstState, now: float, uniform: Uniform, *, is_enabled: bool = True
+    snapshot: Snapshot,
+    shared_cpu: float | None,
+    state: BurstState,
+    now: float,
+    uniform: Uniform,
+    *,
+    is_enabled: bool = True,
+    normalization_ratio: float | None = None,
 ) -> tuple[Decision, BurstState]:
     """Bursts and quotas of all containers that may burst; the second is the state for the next round.
 
-    ``now`` in monotonic seconds. Where the gate is off nothing bursts: bursts are 0 and quotas those of the limits.
+    ``shared_cpu`` as ``node_load`` takes it, ``now`` in monotonic seconds. Where the gate is off nothing bursts: bursts
+    are 0 and quotas those of the limits, which ``normalization_ratio`` divides where CPUs are worth more than plain
+    ones.
     """
     if snapshot.policy is None or snapshot.policy.cpu_burst_strategy is None:
         return Decision(None, "the node has no NodeSLO"), state
     strategy = snapshot.policy.cpu_burst_strategy
-    load = node_load(snapshot, strategy)
+    load = node_load(snapshot, shared_cpu, strategy)
     wishes: list[Wish] = []
     tokens: dict[str, Tokens] = {}
     quotas: dict[str, int] = {}
     for usage in snapshot.pods:
         pod = usage.pod.pod
-        if qos_class_raw(pod) in _OF_OTHERS or pod.status.phase not in ("Pending", "Running"):
+        if not is_latency_sensitive(pod) or pod_cpus(pod) or pod.status.phase not in ("Pending", "Running"):
             continue
         config, priority = pod_config(pod, strategy)
         if not is_enabled:
             config, priority = CPUBurstConfig(policy=policies.NONE), Priority.RELEASE
-        round_ = _PodRound(usage, config, priority, load, now)
+        ratio = None if qos_class_raw(pod) is QoSClass.SYSTEM else normalization_ratio
+        round_ = _PodRound(usage, config, priority, load, now, ratio)
         wishes += round_.kernel_burst()
         wishes += round_.quota_burst(state, tokens, quotas, uniform)
     reason = "the gate CPUBurst is off" if not is_enabled else f"the node is {load.value}"
@@ -117,18 +128,21 @@ def pod_config(pod: Pod, strategy: CPUBurstStrategy) -> tuple[CPUBurstConfig, Pr
     return CPUBurstConfig(**merged), Priority.POD
 
 
-def node_load(snapshot: Snapshot, strategy: CPUBurstStrategy) -> NodeLoad:
-    """How the CPUs that are not given to LSE and LSR pods are used by what is neither theirs nor best-effort."""
-    if snapshot.node_cpu is None or not snapshot.cpus or strategy.share_pool_threshold_percent is None:
+def is_latency_sensitive(pod: Pod) -> bool:
+    """Whether it runs on the CPUs that are shared, with a claim to them."""
+    return qos_class_raw(pod) not in _OF_OTHERS
+
+
+def node_load(snapshot: Snapshot, shared_cpu: float | None, strategy: CPUBurstStrategy) -> NodeLoad:
+    """How the CPUs that are not given to LSE and LSR pods are used by what is neither theirs nor best-effort:
+    ``shared_cpu``, the mean of the last seconds in cores."""
+    if shared_cpu is None or not snapshot.cpus or strategy.share_pool_threshold_percent is None:
         return NodeLoad.UNKNOWN
-    total, used = float(len(snapshot.cpus)), snapshot.node_cpu
+    total = float(len(snapshot.cpus))
     for usage in snapshot.pods:
-        qos = qos_class_raw(usage.pod.pod)
-        if qos in (QoSClass.LSE, QoSClass.LSR):
+        if qos_class_raw(usage.pod.pod) in (QoSClass.LSE, QoSClass.LSR):
             total -= pod_requests(usage.pod.pod).get("cpu", 0) / 1e9
-        if qos in _OF_OTHERS:
-            used -= usage.cpu or 0.0
-    ratio, threshold = (used / total if total > 0 else 1.0), strategy.share_pool_threshold_percent / 100
+    ratio, threshold = (shared_cpu / total if total > 0 else 1.0), strategy.share_pool_threshold_percent / 100
     if ratio >= threshold:
         return NodeLoad.OVERLOAD
     return NodeLoad.COOLING if ratio >= threshold * _COOLING else NodeLoad.IDLE
@@ -143,6 +157,7 @@ class _PodRound:
     priority: Priority
     load: NodeLoad
     now: float
+    ratio: float | None
 
     def kernel_burst(self) -> list[Wish]:
         total, wishes = 0, []
@@ -151,7 +166,7 @@ class _PodRound:
         reason = f"policy {self.config.policy}: {percent} percent of the limit"
         for container, spec in self._containers():
             # Kernels of kernel.org take no burst above the quota.
-            quota = quota_of_milli(_limit_milli(spec))
+            quota = self._base(_limit_milli(spec))
             burst = min(math.trunc(_limit_milli(spec) / 1000 * percent / 100 * PERIOD), max(quota, 0))
             total += burst
             wishes.append(Wish(OWNER, Target(CPU_BURST, container.cgroup), burst, reason, self.priority))
@@ -166,7 +181,7 @@ class _PodRound:
         wishes: list[Wish] = []
         raised = 0
         for container, spec in self._containers():
-            base = quota_of_milli(_limit_milli(spec))
+            base = self._base(_limit_milli(spec))
             if base == NO_LIMIT:
                 continue
             allowed = True
@@ -216,10 +231,13 @@ class _PodRound:
         specs = {container.name: container for container in self.usage.pod.pod.spec.containers}
         return [(each, specs[each.name]) for each in self.usage.pod.containers if each.name in specs]
 
+    def _base(self, milli: int) -> int:
+        return normalized(quota_of_milli(milli), self.ratio)
+
     def _pod_base(self) -> int:
         """The quota that kubelet gives the pod: none if one of its containers has none."""
         limits = [_limit_milli(container) for container in self.usage.pod.pod.spec.containers]
-        return quota_of_milli(sum(limits)) if limits and all(limit > 0 for limit in limits) else NO_LIMIT
+        return self._base(sum(limits)) if limits and all(limit > 0 for limit in limits) else NO_LIMIT
 
 
 def _limit_milli(container: Container) -> int:

@@ -81,7 +81,7 @@ def cpu_budget(snapshot: Snapshot, strategy: ResourceThresholdStrategy) -> int |
     if strategy.cpu_suppress_threshold_percent is None:
         return "the NodeSLO has no cpuSuppressThresholdPercent"
     capacity = capacity_milli(node)
-    others = sum(usage.cpu or 0.0 for usage in snapshot.pods if not usage.is_best_effort)
+    others = online_cores(snapshot)
     programs, other_programs = _host_applications(snapshot)
     used = sum(usage.cpu or 0.0 for usage in snapshot.pods) + programs
     system = max(math.trunc((snapshot.node_cpu - used) * 1000), 0, _reserved_milli(node))
@@ -90,6 +90,11 @@ def cpu_budget(snapshot: Snapshot, strategy: ResourceThresholdStrategy) -> int |
     if strategy.cpu_suppress_min_percent is not None:
         budget = max(budget, capacity * strategy.cpu_suppress_min_percent // 100)
     return budget
+
+
+def online_cores(snapshot: Snapshot) -> float:
+    """What the pods that are not held down use."""
+    return sum(usage.cpu or 0.0 for usage in snapshot.pods if not usage.is_best_effort)
 
 
 def _host_applications(snapshot: Snapshot) -> tuple[float, float]:
@@ -126,7 +131,7 @@ def _by_quota(snapshot: Snapshot, node: Node, cgroups: BestEffortCgroups, budget
         Wish(OWNER, Target(CPU_QUOTA, folder), NO_LIMIT, lifted) for folder in (*cgroups.pods, *cgroups.containers)
     ]
     wishes += _cpuset_release(snapshot, cgroups, "the policy is cfsQuota", frozenset())
-    return Decision(tuple(wishes), reason, {"budget_milli": budget, "quota": quota})
+    return Decision(tuple(wishes), reason, {"online_cores": online_cores(snapshot), "quota": quota})
 
 
 def next_quota(budget: int, current: int, cores: int) -> int:
@@ -155,7 +160,7 @@ def _by_cpuset(snapshot: Snapshot, node: Node, cgroups: BestEffortCgroups, budge
     folders_above = recovered if snapshot.cpu_manager_policy == STATIC else chosen
     wishes += [Wish(OWNER, Target(CPUSET, folder), folders_above, reason) for folder in (cgroups.root, *cgroups.pods)]
     wishes += [Wish(OWNER, Target(CPUSET, folder), chosen, reason) for folder in cgroups.containers]
-    return Decision(tuple(wishes), reason, {"budget_milli": budget, "cpus": len(chosen)})
+    return Decision(tuple(wishes), reason, {"online_cores": online_cores(snapshot), "cpus": len(chosen)})
 
 
 def next_cpu_count(budget: int, current: int, cpus: int, eligible: int) -> int:

@@ -153,7 +153,7 @@ class EvictionRound:
                 if uid in self._before:
                     # It goes already: what it holds counts as released.
                     self._count(usage)
-                elif self._helps(task, usage):
+                elif not usage.is_terminating and self._helps(task, usage):
                     self._tried.add((task.feature, uid))
                     return Victim(usage, task.feature, task.reason)
         return None

@@ -71,6 +71,11 @@ class PodUsage:
     """By the container's ID."""
 
     @property
+    def is_terminating(self) -> bool:
+        """Whether somebody has told it to end."""
+        return self.pod.pod.metadata.deletion_timestamp is not None
+
+    @property
     def is_best_effort(self) -> bool:
         """Whether CPU suppress counts it among what it holds down."""
         return qos_class_raw(self.pod.pod) is QoSClass.BE or kubernetes_qos(self.pod.pod) == KubernetesQoS.BEST_EFFORT
@@ -132,6 +137,12 @@ def node_reservation(node: Node) -> NodeReservation:
     return (
         _annotation(node.metadata.annotations, annotation_keys.NODE_RESERVATION, NodeReservation) or NodeReservation()
     )
+
+
+def system_cpus(node: Node) -> frozenset[int]:
+    """The CPUs of the system's own processes; none if the annotation cannot be read."""
+    system = _annotation(node.metadata.annotations, annotation_keys.SYSTEM_QOS_RESOURCE, SystemQoSResource)
+    return cpu_list_or_none(system.cpuset) if system is not None else frozenset()
 
 
 def reserved_cpus(node: Node) -> frozenset[int]:

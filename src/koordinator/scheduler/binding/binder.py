@@ -72,21 +72,35 @@ class Nodes(Protocol):
 
 
 Finished = Callable[[Binding, Outcome], None]
+DEADLINE: Final = 60.0
+"""Seconds that a binding may take. It is not cancelled then: its pod stays assumed until the outcome is known."""
 
 
 class Binder:
     """``run`` sends ``concurrency`` requests at a time until cancelled; ``finished`` is called for every binding."""
 
     def __init__(
-        self, client: Client, nodes: Nodes, finished: Finished, *, clock: Clock, random: Random, concurrency: int = 32
+        self,
+        client: Client,
+        nodes: Nodes,
+        finished: Finished,
+        timed: Callable[[float], None],
+        *,
+        clock: Clock,
+        random: Random,
+        concurrency: int = 32,
     ) -> None:
+        """``timed`` gets the seconds that each binding took."""
         self._client = client
         self._nodes = nodes
         self._finished = finished
+        self._timed = timed
         self._clock = clock
         self._random = random
         self._concurrency = concurrency
         self._waiting: asyncio.Queue[Binding] = asyncio.Queue()
+        self._begun: dict[int, float] = {}
+        """By worker: when the binding that it has in hand began."""
         self._unfinished = 0
         self._full = False
         self._lack = Lack("bindings")
@@ -116,14 +130,21 @@ class Binder:
         """Wait until nothing is unfinished."""
         await self._drained.wait()
 
+    def check(self) -> str:
+        """For health checks: the bindings that have taken longer than the deadline; empty when there are none."""
+        now = self._clock.monotonic()
+        late = [now - begun for begun in self._begun.values() if now - begun > DEADLINE]
+        return f"{len(late)} bindings have been under way for up to {max(late):.0f}s" if late else ""
+
     async def run(self) -> None:
         async with asyncio.TaskGroup() as workers:
             for number in range(self._concurrency):
-                workers.create_task(self._work(), name=f"bind-{number}")
+                workers.create_task(self._work(number), name=f"bind-{number}")
 
-    async def _work(self) -> None:
+    async def _work(self, number: int) -> None:
         while True:
             binding = await self._waiting.get()
+            started = self._begun[number] = self._clock.monotonic()
             times = binding.engine.times
             begun = times.begin()
             try:
@@ -136,6 +157,8 @@ class Binder:
                 times.end("Bind", begun, "Error")
                 logger.exception("binding of pod %s failed", binding.placement.pod.key)
                 outcome = Outcome(Result.REFUSED, f"{type(error).__name__}: {error}")
+            del self._begun[number]
+            self._timed(self._clock.monotonic() - started)
             self._unfinished -= 1
             if self._unfinished <= self._concurrency:
                 self._full = False

@@ -1,0 +1,1 @@
+"""Runtime hooks: what pods get when they start, in the container runtime's requests, and are kept at while they run."""

@@ -1,0 +1,277 @@
+"""What a hook sees of a pod and of a container, and what it answers; pure.
+
+The same hook is asked before a container starts, by the runtime proxy or the container runtime, and again and again
+while it runs, by the reconciler. The former know labels, annotations and the cgroup only, the latter knows the pod's
+spec, too (pkg/koordlet/runtimehooks/protocol).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+import msgspec
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api.codec import DecodeError, decode
+from koordinator.api.cpu_list import parse_cpu_list
+from koordinator.api.extended_resource_spec import ExtendedResources, ExtendedResourceSpec
+from koordinator.api.labels import QOS_CLASS
+from koordinator.api.meta import WireStruct
+from koordinator.api.pod import Container, Pod, ResourceList
+from koordinator.api.qos import KubernetesQoS, QoSClass, kubernetes_qos, qos_class_of_name, qos_class_raw
+from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, CPU
+from koordinator.base.errors import KoordinatorError
+from koordinator.koordlet.executor.wishes import Priority
+from koordinator.koordlet.pods import NodePod
+from koordinator.node.cgroup_layout import CgroupLayout, ContainerIDError, kubernetes_qos_of, parse_container_id
+from koordinator.node.cgroup_reader import NO_LIMIT
+from koordinator.node.kernel_files import quota_of_milli
+from koordinator.node.rdma import DeviceFile
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+_KATA: Final = "kata"
+"""The runtime class of pods whose containers are in a virtual machine: their cgroups are not on this node."""
+
+
+class HookError(KoordinatorError):
+    """What a pod asks for cannot be understood, or cannot be done on this node."""
+
+
+class NUMANodeResource(WireStruct):
+    """Resources that the scheduler has given to a pod on one NUMA node."""
+
+    node: int = 0
+    resources: ResourceList = {}
+
+
+class ResourceStatus(WireStruct):
+    """The annotation scheduling.koordinator.sh/resource-status."""
+
+    cpuset: str = ""
+    numa_node_resources: list[NUMANodeResource] = []
+
+
+@dataclass(frozen=True, slots=True)
+class BatchResources:
+    """Of one container: milli-CPU and bytes; 0 where nothing is requested or where there is no limit."""
+
+    cpu_request: int = 0
+    cpu_limit: int = 0
+    memory_limit: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerContext:
+    """One container. ``cgroup`` is its relative folder, empty before it is there; ``is_sandbox`` of the pod's pause."""
+
+    name: str
+    cgroup: str = ""
+    is_sandbox: bool = False
+    batch: BatchResources | None = None
+    cpu_limit: int | None = None
+    """Microseconds in a period by the native limit of its spec, -1 for none; None where it is not known."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodContext:
+    """One pod. ``containers`` are those that have a cgroup."""
+
+    namespace: str
+    name: str
+    uid: str
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    cgroup: str
+    qos: QoSClass
+    """As its label says; NONE if it has none."""
+    kubernetes_qos: str
+    containers: tuple[ContainerContext, ...] = ()
+    batch: Mapping[str, BatchResources] | None = None
+    """By container; None if the pod has no batch resources."""
+    has_unbounded_container: bool = False
+    """Whether a container has no batch resources in a pod that has some."""
+    cpu_limit: int | None = None
+    """As of a container, of the whole pod."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """A bind mount that a container gets."""
+
+    source: str
+    destination: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a hook wants of a cgroup or of a container that is about to start; what is None stays as it is."""
+
+    reason: str
+    priority: Priority = Priority.POLICY
+    cpu_shares: int | None = None
+    cpu_quota: int | None = None
+    """Microseconds in a period of 100 ms, -1 for no limit."""
+    cpuset: frozenset[int] | None = None
+    """An empty set takes from a starting container what kubelet gives it, and changes nothing of one that runs."""
+    memory_limit: int | None = None
+    """Bytes, -1 for no limit."""
+    bvt: int | None = None
+    """Group identity."""
+    oom_score_adj: int | None = None
+    """Of each process of the cgroup."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    mounts: tuple[Mount, ...] = ()
+    devices: tuple[DeviceFile, ...] = ()
+    """Readable and writable for all."""
+
+
+def starting_pod(
+    namespace: str, name: str, uid: str, labels: Mapping[str, str], annotations: Mapping[str, str], cgroup: str
+) -> PodContext:
+    """A pod that a runtime is about to run. ``cgroup`` as the runtime is told it."""
+    batch = _annotated_batch(annotations)
+    folder = cgroup.strip("/")
+    return PodContext(
+        namespace=namespace,
+        name=name,
+        uid=uid,
+        labels=labels,
+        annotations=annotations,
+        cgroup=folder,
+        qos=qos_class_of_name(labels.get(QOS_CLASS, "")),
+        kubernetes_qos=kubernetes_qos_of(folder),
+        batch=batch or None,
+    )
+
+
+def starting_container(pod: PodContext, name: str, cpu_quota: int | None) -> ContainerContext:
+    """A container that a runtime is about to create or update, with the quota that kubelet asks for, if it does."""
+    return ContainerContext(name, batch=(pod.batch or {}).get(name), cpu_limit=cpu_quota)
+
+
+def running_pod(node_pod: NodePod, layout: CgroupLayout, sandbox: str = "") -> PodContext:
+    """A pod that kubelet tells of; ``sandbox`` is the name of its sandbox's folder, if it is known."""
+    pod = node_pod.pod
+    batch = _batch_of_spec(pod)
+    containers = () if pod.spec.runtime_class_name == _KATA else tuple(_containers(node_pod, layout, batch))
+    if sandbox and containers:
+        containers = (ContainerContext("", f"{node_pod.cgroup}/{sandbox}", is_sandbox=True), *containers)
+    limits = [_native_quota(container) for container in pod.spec.containers]
+    return PodContext(
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        uid=node_pod.uid,
+        labels=pod.metadata.labels,
+        annotations=pod.metadata.annotations,
+        cgroup=node_pod.cgroup,
+        qos=qos_class_raw(pod),
+        kubernetes_qos=kubernetes_qos(pod),
+        containers=containers,
+        batch=batch or None,
+        has_unbounded_container=any(container.name not in batch for container in pod.spec.containers),
+        cpu_limit=NO_LIMIT if NO_LIMIT in limits else sum(limits),
+    )
+
+
+def resource_status(pod: PodContext) -> ResourceStatus:
+    """What the scheduler has given to the pod; HookError if the annotation cannot be read."""
+    return annotation(pod, annotation_keys.RESOURCE_STATUS, ResourceStatus) or ResourceStatus()
+
+
+def own_cpus(pod: PodContext) -> frozenset[int]:
+    """The CPUs that belong to the pod alone; HookError if the annotation cannot be read."""
+    try:
+        return parse_cpu_list(resource_status(pod).cpuset)
+    except ValueError as error:
+        raise HookError(f"metadata.annotations[{annotation_keys.RESOURCE_STATUS}]: cpuset: {error}") from error
+
+
+def annotation(pod: PodContext, key: str, kind: type[S]) -> S | None:
+    """The JSON of an annotation, None if there is none; HookError if it is not what it should be."""
+    text = pod.annotations.get(key)
+    if not text:
+        return None
+    try:
+        return decode(text, kind)
+    except DecodeError as error:
+        raise HookError(f"metadata.annotations[{key}]: {error}") from error
+
+
+def is_best_effort(pod: PodContext) -> bool:
+    """Whether the pod is below the folder of BestEffort pods."""
+    return pod.kubernetes_qos == KubernetesQoS.BEST_EFFORT
+
+
+def _containers(
+    node_pod: NodePod, layout: CgroupLayout, batch: Mapping[str, BatchResources]
+) -> Iterable[ContainerContext]:
+    pod = node_pod.pod
+    specs = {container.name: container for container in (*pod.spec.init_containers, *pod.spec.containers)}
+    for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
+        if not status.container_id or status.state.terminated is not None or status.name not in specs:
+            continue
+        try:
+            identifier = parse_container_id(status.container_id)
+        except ContainerIDError:
+            continue
+        yield ContainerContext(
+            name=status.name,
+            cgroup=layout.container(node_pod.cgroup, identifier),
+            batch=batch.get(status.name),
+            cpu_limit=_native_quota(specs[status.name]),
+        )
+
+
+def _native_quota(container: Container) -> int:
+    limit = container.resources.limits.get(CPU)
+    return NO_LIMIT if limit is None else quota_of_milli(limit.milli)
+
+
+def _batch_of_spec(pod: Pod) -> dict[str, BatchResources]:
+    """Of the spec, else of the annotation; of init containers, sidecars count alone, since the others run before."""
+    sidecars = [container for container in pod.spec.init_containers if container.restart_policy == "Always"]
+    found = {
+        container.name: amounts
+        for container in (*pod.spec.containers, *sidecars)
+        if (amounts := _amounts(container.resources.requests, container.resources.limits)) is not None
+    }
+    return found or _annotated_batch(pod.metadata.annotations)
+
+
+def _annotated_batch(annotations: Mapping[str, str]) -> dict[str, BatchResources]:
+    """Of the annotation that is written at admission; nothing where it cannot be read, as in the original."""
+    text = annotations.get(annotation_keys.EXTENDED_RESOURCE_SPEC)
+    if not text:
+        return {}
+    try:
+        containers = decode(text, ExtendedResourceSpec).containers
+    except DecodeError:
+        return {}
+    return {name: _amounts_of(given) for name, given in containers.items()}
+
+
+def _amounts_of(given: ExtendedResources) -> BatchResources:
+    return _amounts(given.requests, given.limits) or BatchResources()
+
+
+def _amounts(requests: ResourceList, limits: ResourceList) -> BatchResources | None:
+    if not {BATCH_CPU, BATCH_MEMORY} & (requests.keys() | limits.keys()):
+        return None
+    return BatchResources(
+        cpu_request=_value(requests, BATCH_CPU),
+        cpu_limit=_value(limits, BATCH_CPU),
+        memory_limit=_value(limits, BATCH_MEMORY),
+    )
+
+
+def _value(amounts: ResourceList, name: str) -> int:
+    """batch-cpu counts milli-CPU. What is below 0 is as good as nothing."""
+    amount = amounts.get(name)
+    return max(amount.value, 0) if amount is not None else 0

@@ -1,0 +1,78 @@
+"""CPUNormalization: a CPU limit means as much work on a fast CPU as on a plain one.
+
+koord-manager writes to the Node how many plain cores a core of it is worth. The quotas of pods on shared CPUs are
+divided by that (pkg/koordlet/runtimehooks/hooks/cpunormalization).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api.node import Node
+from koordinator.api.qos import QoSClass
+from koordinator.koordlet.executor.wishes import Priority
+from koordinator.koordlet.hooks.contexts import Change, ContainerContext, HookError, PodContext, own_cpus
+from koordinator.koordlet.hooks.rules import Rules
+
+OWNER: Final = "CPUNormalization"
+_REASON: Final = f"the Node's annotation {annotation_keys.CPU_NORMALIZATION_RATIO}"
+
+
+def pod(pod_: PodContext, rules: Rules) -> Change | None:
+    return _change(pod_, pod_.cpu_limit, rules)
+
+
+def container(pod_: PodContext, container_: ContainerContext, rules: Rules) -> Change | None:
+    return _change(pod_, container_.cpu_limit, rules)
+
+
+def release_pod(pod_: PodContext, _: Rules) -> Change | None:
+    return _release(pod_, pod_.cpu_limit)
+
+
+def release_container(pod_: PodContext, container_: ContainerContext, _: Rules) -> Change | None:
+    return _release(pod_, container_.cpu_limit)
+
+
+def normalization_ratio(node: Node) -> float | None:
+    """The ratio that koord-manager has written; None without one. HookError if it is not a number above 0."""
+    text = node.metadata.annotations.get(annotation_keys.CPU_NORMALIZATION_RATIO)
+    if text is None:
+        return None
+    where = f"metadata.annotations[{annotation_keys.CPU_NORMALIZATION_RATIO}] of the Node"
+    try:
+        ratio = float(text)
+    except ValueError:
+        raise HookError(f"{where}: {text!r} is not a number") from None
+    if not 0 < ratio < float("inf"):
+        raise HookError(f"{where}: {text!r} is not above 0")
+    return ratio
+
+
+def normalized(quota: int, ratio: float | None) -> int:
+    """The quota that is worth as much on faster CPUs. No limit stays none, and slower CPUs change nothing."""
+    if quota <= 0 or ratio is None or ratio <= 1:
+        return quota
+    return -int(-quota // ratio)
+
+
+def _change(pod_: PodContext, quota: int | None, rules: Rules) -> Change | None:
+    """Without a ratio, the quotas are those of the limits again, whatever an earlier ratio has made of them."""
+    if quota is None or quota <= 0 or not _is_on_shared_cpus(pod_):
+        return None
+    if rules.normalization_ratio is None:
+        return Change("the Node has no CPU normalization ratio", Priority.RELEASE, cpu_quota=quota)
+    return Change(_REASON, Priority.BASE, cpu_quota=normalized(quota, rules.normalization_ratio))
+
+
+def _release(pod_: PodContext, quota: int | None) -> Change | None:
+    if quota is None or quota <= 0 or not _is_on_shared_cpus(pod_):
+        return None
+    return Change("the gate CPUNormalization is off", Priority.RELEASE, cpu_quota=quota)
+
+
+def _is_on_shared_cpus(pod_: PodContext) -> bool:
+    if pod_.qos is QoSClass.LS:
+        return True
+    return pod_.qos is QoSClass.NONE and not own_cpus(pod_)

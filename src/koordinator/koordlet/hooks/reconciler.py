@@ -1,0 +1,259 @@
+"""Keeps running pods at what the hooks say, through the executor, whoever has started them and however.
+
+It goes over all pods when kubelet has told of them, when a rule has changed, and every few seconds; a pod that is about
+to start is gone over as soon as a runtime says so, before kubelet tells of it (pkg/koordlet/runtimehooks/reconciler).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from koordinator.api.host_application import HostApplicationSpec
+from koordinator.api.meta import ObjectReference
+from koordinator.api.qos import KubernetesQoS
+from koordinator.base.clock import Clock
+from koordinator.koordlet.executor.executor import Executor
+from koordinator.koordlet.executor.wishes import Wish
+from koordinator.koordlet.hooks.contexts import Change, ContainerContext, HookError, PodContext, running_pod
+from koordinator.koordlet.hooks.registry import Hook, Hooks
+from koordinator.koordlet.hooks.rules import Rules
+from koordinator.koordlet.pods import NodePod
+from koordinator.kube.events import EventRecorder
+from koordinator.node.cgroup_layout import CgroupLayout, UnknownCgroupError
+from koordinator.node.errors import FileError
+from koordinator.node.kernel_files import (
+    CPU_BVT,
+    CPU_QUOTA,
+    CPU_SHARES,
+    CPUSET,
+    MEMORY_LIMIT,
+    OOM_SCORE_ADJ,
+    KernelFile,
+    Target,
+    Value,
+)
+
+logger = logging.getLogger(__name__)
+
+_STARTING_SECONDS: Final = 60.0
+"""For so long a pod is kept in mind that a runtime starts and that kubelet does not tell of."""
+_CRIO: Final = ("crio-", ".scope")
+
+Observe = Callable[[str, str, str, float], None]
+"""Told of each time that a hook was asked: level, kind of file, ``success`` or ``failed``, seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReconcilerSources:
+    """What a round is made of."""
+
+    pods: Callable[[], Sequence[NodePod]]
+    rules: Callable[[], Rules]
+    processes: Callable[[str], list[int]]
+    """The processes of a cgroup; FileError if it is gone."""
+    layout: CgroupLayout
+    executor: Executor
+    clock: Clock
+    events: EventRecorder
+
+
+class Reconciler:
+    """Call ``reconcile``; it does no waiting."""
+
+    def __init__(self, hooks: Hooks, sources: ReconcilerSources, observe: Observe) -> None:
+        self._hooks = tuple(hooks.reconciled)
+        self._sources = sources
+        self._observe = observe
+        self._starting: dict[str, tuple[PodContext, float]] = {}
+        self._said: dict[tuple[str, str], str] = {}
+        """Errors that were told, by hook and whatever they are of."""
+        self._scores: dict[tuple[str, str, str, str], int] = {}
+
+    @property
+    def oom_scores(self) -> Mapping[tuple[str, str, str, str], int]:
+        """What the containers' processes got, by namespace, name and UID of the pod and name of the container."""
+        return self._scores
+
+    def start(self, pod: PodContext) -> None:
+        """A runtime is about to run the pod, whose cgroup is there."""
+        self._starting[pod.uid] = pod, self._sources.clock.monotonic() + _STARTING_SECONDS
+        # Its folder may have been written as soon as it was there, before kubelet wrote what it gives.
+        self._sources.executor.look_again(pod.cgroup)
+        self.reconcile()
+
+    def reconcile(self) -> None:
+        """One round."""
+        rules = self._sources.rules()
+        pods = self._pods()
+        errors: dict[tuple[str, str], str] = {}
+        self._scores = {}
+        for hook in self._hooks:
+            wishes = [*self._of_pods(hook, pods, rules, errors), *self._of_node(hook, pods, rules, errors)]
+            self._sources.executor.submit(hook.name, wishes)
+        self._said = errors
+        self._sources.executor.apply()
+        for hook in self._hooks:
+            if hook.is_of_processes:
+                # A process that ends leaves its number to another one, which must not get what was meant for it.
+                self._sources.executor.submit(hook.name, ())
+
+    def _pods(self) -> list[PodContext]:
+        layout = self._sources.layout
+        listed = [pod for pod in self._sources.pods() if not pod.has_finished]
+        now = self._sources.clock.monotonic()
+        known = {pod.uid for pod in listed}
+        self._starting = {
+            uid: (pod, until) for uid, (pod, until) in self._starting.items() if uid not in known and now < until
+        }
+        running = [running_pod(pod, layout, _sandbox(pod, layout)) for pod in listed]
+        return running + [pod for pod, _ in self._starting.values()]
+
+    def _of_pods(
+        self, hook: Hook, pods: Iterable[PodContext], rules: Rules, errors: dict[tuple[str, str], str]
+    ) -> Iterator[Wish]:
+        for pod in pods:
+            try:
+                if hook.pod is not None:
+                    change = self._timed("pod", hook, partial(hook.pod, pod, rules))
+                    yield from _wishes(hook.name, pod.cgroup, change)
+                if hook.container is None:
+                    continue
+                for container in pod.containers:
+                    level = "sandbox" if container.is_sandbox else "container"
+                    change = self._timed(level, hook, partial(hook.container, pod, container, rules))
+                    yield from _wishes(hook.name, container.cgroup, change)
+                    yield from self._of_processes(hook, pod, container, change)
+            except HookError as error:
+                key = hook.name, pod.uid
+                errors[key] = str(error)
+                if self._said.get(key) != str(error):
+                    self._tell(hook, pod, error)
+
+    def _of_processes(
+        self, hook: Hook, pod: PodContext, container: ContainerContext, change: Change | None
+    ) -> Iterator[Wish]:
+        if change is None or change.oom_score_adj is None or not container.cgroup:
+            return
+        try:
+            processes = self._sources.processes(container.cgroup)
+        except FileError:
+            # Containers end all the time.
+            return
+        if processes:
+            self._scores[pod.namespace, pod.name, pod.uid, container.name] = change.oom_score_adj
+        for process in processes:
+            target = Target(OOM_SCORE_ADJ, str(process))
+            yield Wish(hook.name, target, change.oom_score_adj, change.reason, change.priority)
+
+    def _of_node(
+        self, hook: Hook, pods: Iterable[PodContext], rules: Rules, errors: dict[tuple[str, str], str]
+    ) -> Iterator[Wish]:
+        if hook.node is not None:
+            yield from hook.node(rules)
+        if hook.qos_folder is not None:
+            known = {pod.cgroup for pod in pods}
+            for class_ in KubernetesQoS:
+                change = self._timed("kubeqos", hook, partial(hook.qos_folder, class_, rules))
+                folder = self._sources.layout.qos(class_)
+                yield from _wishes(hook.name, folder, change)
+                for other in self._unknown_folders(folder, known) if change is not None else ():
+                    yield from _wishes(hook.name, other, change)
+        if hook.host_application is not None and rules.policy is not None:
+            for application in rules.policy.host_applications:
+                yield from self._of_application(hook, application, rules, errors)
+
+    def _of_application(
+        self, hook: Hook, application: HostApplicationSpec, rules: Rules, errors: dict[tuple[str, str], str]
+    ) -> Iterator[Wish]:
+        ask = hook.host_application
+        if ask is None:
+            return
+        try:
+            change = self._timed("hostapp", hook, partial(ask, application, rules))
+        except HookError as error:
+            key = hook.name, f"host application {application.name}"
+            errors[key] = str(error)
+            if self._said.get(key) != str(error):
+                logger.warning("%s: %s", hook.name, error)
+            return
+        yield from _wishes(hook.name, self._sources.layout.host_application(application), change)
+
+    def _unknown_folders(self, qos_folder: str, known: set[str]) -> Iterator[str]:
+        """Folders of pods that kubelet does not tell of, and of their containers."""
+        layout = self._sources.layout
+        for name in _subfolders(layout.folder("cpu", qos_folder)):
+            folder = f"{qos_folder}/{name}"
+            try:
+                layout.pod_uid(name)
+            except UnknownCgroupError:
+                continue
+            if folder not in known:
+                yield folder
+                yield from (f"{folder}/{inner}" for inner in _subfolders(layout.folder("cpu", folder)))
+
+    def _timed(self, level: str, hook: Hook, ask: Callable[[], Change | None]) -> Change | None:
+        started = self._sources.clock.monotonic()
+        try:
+            change = ask()
+        except HookError:
+            self._observe(level, hook.name, "failed", self._sources.clock.monotonic() - started)
+            raise
+        for file, _ in _values(change):
+            self._observe(level, file.key, "success", self._sources.clock.monotonic() - started)
+        return change
+
+    def _tell(self, hook: Hook, pod: PodContext, error: HookError) -> None:
+        logger.warning("%s, pod %s: %s", hook.name, pod.key, error)
+        regarding = ObjectReference("v1", "Pod", pod.namespace, pod.name, uid=pod.uid)
+        self._sources.events.event(regarding, "Warning", "InvalidAnnotation", hook.name, str(error))
+
+
+def _wishes(owner: str, cgroup: str, change: Change | None) -> Iterator[Wish]:
+    """None for a container that has no cgroup yet."""
+    if change is None or not cgroup:
+        return
+    for file, value in _values(change):
+        yield Wish(owner, Target(file, cgroup), value, change.reason, change.priority)
+
+
+def _values(change: Change | None) -> Iterator[tuple[KernelFile, Value]]:
+    if change is None:
+        return
+    by_file: Mapping[KernelFile, Value | None] = {
+        CPU_BVT: change.bvt,
+        CPU_SHARES: change.cpu_shares,
+        CPU_QUOTA: change.cpu_quota,
+        # What runs must run somewhere: only what starts can be told to have no CPUs of its own.
+        CPUSET: change.cpuset or None,
+        MEMORY_LIMIT: change.memory_limit,
+    }
+    yield from ((file, value) for file, value in by_file.items() if value is not None)
+
+
+def _sandbox(pod: NodePod, layout: CgroupLayout) -> str:
+    """The one folder in a pod's that is none of its containers'; empty if there is not exactly one."""
+    statuses = (*pod.pod.status.container_statuses, *pod.pod.status.init_container_statuses)
+    identifiers = [status.container_id.rpartition("://")[2] for status in statuses if status.container_id]
+    if not identifiers:
+        return ""
+    found = [
+        name
+        for name in _subfolders(layout.folder("cpuset", pod.cgroup))
+        if not any(identifier in name for identifier in identifiers)
+        and not (name.startswith(_CRIO[0]) and name.endswith(_CRIO[1]))
+    ]
+    return found[0] if len(found) == 1 else ""
+
+
+def _subfolders(folder: str) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        # Pods end all the time.
+        return []

@@ -1,0 +1,75 @@
+"""Asks the hooks of a stage about a pod or container that is about to start, whoever starts it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from koordinator.base.clock import Clock
+from koordinator.koordlet.hooks.contexts import Change, ContainerContext, HookError, PodContext
+from koordinator.koordlet.hooks.reconciler import Reconciler
+from koordinator.koordlet.hooks.registry import Hook, Hooks, Stage, merge
+from koordinator.koordlet.hooks.rules import Rules
+from koordinator.node import grpc_messages
+from koordinator.node.grpc_messages import GrpcError
+
+logger = logging.getLogger(__name__)
+
+FAIL: Final = "Fail"
+IGNORE: Final = "Ignore"
+
+Observe = Callable[[str, str, str, float], None]
+"""Told of each time that a hook was asked: hook, stage, ``success`` or ``failed``, seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartingHooks:
+    """``fails``: whether the error of a hook keeps a pod from starting, instead of being logged."""
+
+    hooks: Hooks
+    rules: Callable[[], Rules]
+    reconciler: Reconciler
+    clock: Clock
+    observe: Observe
+    fails: bool = False
+
+    def pod(self, stage: Stage, pod: PodContext) -> Change | None:
+        """What the hooks want; what is to be written of the pod's own cgroup is written. GrpcError if one fails."""
+        rules = self.rules()
+        asked = [(hook, partial(hook.pod, pod, rules)) for hook in self.hooks.at(stage) if hook.pod is not None]
+        change = merge(list(self._ask(stage, pod, asked)))
+        if stage is Stage.PRE_RUN_POD_SANDBOX and pod.uid and pod.cgroup:
+            self.reconciler.start(pod)
+        return change
+
+    def container(self, stage: Stage, pod: PodContext, container: ContainerContext) -> Change | None:
+        """What the hooks want of a container. GrpcError if one fails."""
+        rules = self.rules()
+        asked = [
+            (hook, partial(hook.container, pod, container, rules))
+            for hook in self.hooks.at(stage)
+            if hook.container is not None
+        ]
+        return merge(list(self._ask(stage, pod, asked)))
+
+    def _ask(
+        self, stage: Stage, pod: PodContext, asked: Sequence[tuple[Hook, Callable[[], Change | None]]]
+    ) -> Iterator[Change]:
+        for hook, ask in asked:
+            started = self.clock.monotonic()
+            status = "failed"
+            try:
+                change = ask()
+                status = "success"
+            except HookError as error:
+                if self.fails:
+                    raise GrpcError(grpc_messages.UNKNOWN, f"{hook.name}: {error}") from error
+                logger.warning("%s, %s, pod %s: %s", stage, hook.name, pod.key, error)
+                continue
+            finally:
+                self.observe(hook.name, stage, status, self.clock.monotonic() - started)
+            if change is not None:
+                yield change

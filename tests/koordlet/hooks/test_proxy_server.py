@@ -1,0 +1,172 @@
+"""The hook server: what runtime proxies are answered; asked by our client, by grpcio's and by koord-runtime-proxy."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+
+from koordinator.api.protobuf import cri_pb2 as cri
+from koordinator.api.protobuf.runtime_hooks_pb2 import (
+    ContainerResourceHookRequest,
+    ContainerResourceHookResponse,
+    PodSandboxHookRequest,
+    PodSandboxHookResponse,
+)
+from koordinator.koordlet.hooks.options import HookOptions
+from koordinator.koordlet.hooks.proxy_server import handlers
+from koordinator.koordlet.hooks.registration import RegistrationError, clear_socket, register
+from koordinator.koordlet.hooks.registry import Stage
+from koordinator.node.grpc_client import GrpcClient
+from koordinator.node.grpc_messages import GrpcError
+from koordinator.node.grpc_server import GrpcServer
+from tests.koordlet.hooks.hooked_node import HookedNode
+from tests.runtime_proxy.fake_servers import channel
+from tests.runtime_proxy.proxied import proxied, run
+
+SPEC = "node.koordinator.sh/extended-resource-spec"
+AMOUNTS = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "1Gi"}
+BATCH = json.dumps({"containers": {"main": {"requests": AMOUNTS, "limits": AMOUNTS}}})
+PARENT = "/kubepods/besteffort/podsort"
+
+
+@asynccontextmanager
+async def serving(node: HookedNode, *, fails: bool = False) -> AsyncIterator[Path]:
+    """The hook server of a node, at a path short enough for a socket."""
+    with tempfile.TemporaryDirectory(prefix="kh") as folder:
+        path, listening = Path(folder, "hooks.sock"), asyncio.Event()
+        async with asyncio.TaskGroup() as tasks:
+            server = GrpcServer(handlers(node.starting(fails=fails)))
+            task = tasks.create_task(server.run(str(path), listening.set))
+            await listening.wait()
+            yield path
+            task.cancel()
+
+
+def container_request(**annotations: str) -> ContainerResourceHookRequest:
+    request = ContainerResourceHookRequest(pod_cgroup_parent=PARENT)
+    request.pod_meta.name, request.pod_meta.uid, request.container_meta.name = "sort", "sort", "main"
+    request.pod_labels["koordinator.sh/qosClass"] = "BE"
+    request.pod_annotations.update(annotations)
+    request.container_resources.cpu_shares, request.container_resources.oom_score_adj = 2, 999
+    request.container_resources.cpuset_cpus = "3"
+    request.container_envs["A"] = "1"
+    return request
+
+
+def test_a_container_is_answered_with_its_batch_resources(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(HookedNode(tmp_path)) as path:
+            client = GrpcClient(path)
+            message = container_request(**{SPEC: BATCH}).SerializeToString()
+            method = "/runtime.v1alpha1.RuntimeHookService/PreCreateContainerHook"
+            answer = ContainerResourceHookResponse.FromString(await client.unary(method, message, 5))
+            client.close()
+        given = answer.container_resources
+        assert (given.cpu_shares, given.cpu_quota, given.memory_limit_in_bytes) == (512, 50_000, 1 << 30)
+        assert (given.oom_score_adj, given.cpuset_cpus, dict(answer.container_envs)) == (999, "", {"A": "1"})
+        assert answer.pod_cgroup_parent == PARENT
+
+    run(scenario())
+
+
+def test_a_starting_pod_is_written_before_it_runs(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = HookedNode(tmp_path)
+        node.add_cgroup(PARENT.strip("/"))
+        request = PodSandboxHookRequest(cgroup_parent=PARENT, annotations={SPEC: BATCH})
+        request.pod_meta.uid, request.labels["koordinator.sh/qosClass"] = "sort", "BE"
+        async with serving(node) as path, channel(path) as opened:
+            call = opened.unary_unary("/runtime.v1alpha1.RuntimeHookService/PreRunPodSandboxHook")
+            answer = PodSandboxHookResponse.FromString(await call(request.SerializeToString()))
+        assert answer.resources.cpu_quota == 50_000
+        assert dict(answer.annotations) == {SPEC: BATCH}
+        files = ("cpu.shares", "cpu.cfs_quota_us", "cpu.bvt_warp_ns")
+        assert [node.shown(PARENT.strip("/"), name) for name in files] == ["512", "50000", "-1"]
+
+    run(scenario())
+
+
+def test_a_bad_annotation_fails_the_call_only_where_that_is_wanted(tmp_path: Path) -> None:
+    method = "/runtime.v1alpha1.RuntimeHookService/PreCreateContainerHook"
+    message = container_request(**{"scheduling.koordinator.sh/resource-status": "{"}).SerializeToString()
+
+    async def scenario() -> None:
+        async with serving(HookedNode(tmp_path)) as path:
+            assert await GrpcClient(path).unary(method, message, 5)
+        async with serving(HookedNode(tmp_path), fails=True) as path:
+            with pytest.raises(GrpcError, match="resource-status"):
+                await GrpcClient(path).unary(method, message, 5)
+
+    run(scenario())
+
+
+def test_grpcio_gets_long_answers_and_the_codes_of_errors(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with serving(HookedNode(tmp_path)) as path, channel(path) as opened:
+            request = PodSandboxHookRequest(annotations={"long": "x" * 300_000})
+            call = opened.unary_unary("/runtime.v1alpha1.RuntimeHookService/PostStopPodSandboxHook")
+            answers = await asyncio.gather(*(call(request.SerializeToString()) for _ in range(5)))
+            for answer in answers:
+                assert len(PodSandboxHookResponse.FromString(answer).annotations["long"]) == 300_000
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await opened.unary_unary("/runtime.v1alpha1.RuntimeHookService/Nothing")(b"")
+            assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call(b"\xff")
+            assert caught.value.code() is grpc.StatusCode.INTERNAL
+
+    run(scenario())
+
+
+def test_a_container_through_the_runtime_proxy_has_its_batch_resources(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = HookedNode(tmp_path)
+        node.add_cgroup(PARENT.strip("/"))
+        async with serving(node) as path, proxied() as proxy:
+            proxy.register("koordlet.json", path, tuple(node.hooks.stages))
+            pod = cri.RunPodSandboxRequest()
+            pod.config.metadata.name = pod.config.metadata.uid = "sort"
+            pod.config.labels["koordinator.sh/qosClass"] = "BE"
+            pod.config.annotations[SPEC] = BATCH
+            pod.config.linux.cgroup_parent = PARENT
+            sandbox = cri.RunPodSandboxResponse.FromString(await proxy.call("RunPodSandbox", pod)).pod_sandbox_id
+            container = cri.CreateContainerRequest(pod_sandbox_id=sandbox)
+            container.config.metadata.name = "main"
+            container.config.linux.resources.cpu_shares = 2
+            container.sandbox_config.linux.cgroup_parent = PARENT
+            await proxy.call("CreateContainer", container)
+            created = cri.CreateContainerRequest.FromString(proxy.runtime.messages("CreateContainer")[-1])
+        given = created.config.linux.resources
+        assert (given.cpu_shares, given.cpu_quota, given.memory_limit_in_bytes) == (512, 50_000, 1 << 30)
+        assert node.shown(PARENT.strip("/"), "cpu.cfs_quota_us") == "50000"
+
+    run(scenario())
+
+
+def test_the_file_of_the_server_names_its_stages(tmp_path: Path) -> None:
+    options = HookOptions(
+        endpoint="/run/k.sock", registration_folder=str(tmp_path / "new"), disabled_stages=("PreCreateContainer",)
+    )
+    register(options, [Stage.PRE_RUN_POD_SANDBOX, Stage.PRE_CREATE_CONTAINER])
+    assert json.loads((tmp_path / "new/koordlet.json").read_text()) == {
+        "remote-endpoint": "/run/k.sock",
+        "failure-policy": "Ignore",
+        "runtime-hooks": ["PreRunPodSandbox"],
+    }
+    assert [file.name for file in (tmp_path / "new").iterdir()] == ["koordlet.json"]
+
+
+def test_no_file_but_a_socket_makes_way_for_the_socket(tmp_path: Path) -> None:
+    path = tmp_path / "new/hooks.sock"
+    clear_socket(path)
+    path.write_text("mine")
+    with pytest.raises(RegistrationError, match="not a socket"):
+        clear_socket(path)
+    assert path.read_text() == "mine"

@@ -1,0 +1,91 @@
+"""A node that is a folder: kernel files that either koordlet reads and writes, and a kubelet on a read-only port."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from tests.node.machine import FakeMachine
+
+OURS = (sys.executable, "-m", "koordinator.koordlet")
+
+
+class _FakeKubelet(ThreadingHTTPServer):
+    """Answers ``/pods/`` with what is in ``pods`` at the time, and ``/configz``."""
+
+    def __init__(self, pods: list[dict[str, Any]]) -> None:
+        configuration = {"kubeletconfig": {"cgroupDriver": "cgroupfs"}}
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                page = (
+                    {"kind": "PodList", "apiVersion": "v1", "items": pods} if self.path == "/pods/" else configuration
+                )
+                body = json.dumps(page).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
+                return
+
+        super().__init__(("127.0.0.1", 0), Handler)
+
+
+@contextmanager
+def kubelet(pods: list[dict[str, Any]]) -> Iterator[int]:
+    """Its port. The pods may be changed meanwhile."""
+    server = _FakeKubelet(pods)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@contextmanager
+def koordlet(
+    program: Sequence[str], node: str, machine: FakeMachine, port: int, kubeconfig: Path, arguments: Sequence[str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """One that takes the machine for its node; its log is beside the machine's folder."""
+    host, root = machine.host, machine.root
+    folders = {
+        "cgroup-root-dir": host.cgroup,
+        "sys-root-dir": host.sys,
+        "sys-fs-root-dir": host.sys_fs,
+        "proc-root-dir": host.proc,
+        "var-run-root-dir": host.var_run,
+        "run-root-dir": host.run,
+        "var-lib-kubelet-dir": host.var_lib_kubelet,
+        "prediction-checkpoint-filepath": f"{root}/forecasts",
+        "xpu-device-infos-dir": f"{root}/xpus",
+        "tsdb-path": f"{root}/samples",
+        "audit-log-dir": f"{root}/audit",
+    }
+    command = [*program, f"--kubeconfig={kubeconfig}", *(f"--{name}={folder}/" for name, folder in folders.items())]
+    command += ["--kubelet-insecure-tls", f"--kubelet-read-only-port={port}", *arguments]
+    variables = {**os.environ, "NODE_NAME": node, "agent_mode": "hostMode"}
+    with log_of(machine).open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, env=variables)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def log_of(machine: FakeMachine) -> Path:
+    return machine.root.with_suffix(".log")
