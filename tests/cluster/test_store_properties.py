@@ -21,11 +21,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordinator.cluster.storage.hub import HistoryLimits
-from koordinator.cluster.storage.indexed import IndexedStorage
+from koordinator.cluster.storage.indexed import IndexedStorage, MemoryStorage
 from koordinator.cluster.storage.interface import Compacted, KeyExists, KeyMissing, RevisionMismatch, Stored
-from koordinator.cluster.storage.memory import MemoryStorage
 from koordinator.cluster.storage.sqlite import SqliteStorage
+from koordinator.cluster.storage.watch_cache import HistoryLimits
 
 KEYS = [f"/g/{kind}/{name}" for kind in ("a", "b") for name in "xyz"]
 PREFIXES = ("/g/a/", "/g/b/", "/g/a/x")

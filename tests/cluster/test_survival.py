@@ -12,17 +12,17 @@ from koordinator.api.document import Document
 from koordinator.cluster.admission_webhooks.configuration import VALIDATING, Configurations
 from koordinator.cluster.background import BackgroundLoops, LoopBody
 from koordinator.cluster.custom_resources import CustomResources
-from koordinator.cluster.disruption.controller import DisruptionController
-from koordinator.cluster.storage.hub import HistoryLimits
+from koordinator.cluster.disruption import DisruptionController
+from koordinator.cluster.storage.indexed import MemoryStorage
 from koordinator.cluster.storage.interface import Change, StorageFull
-from koordinator.cluster.storage.memory import MemoryStorage
+from koordinator.cluster.storage.watch_cache import HistoryLimits
 from koordinator.cluster.termination import Termination
 from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.delete import delete
 from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.options import DeleteOptions
-from koordinator.cluster.verbs.patch import patch
 from koordinator.cluster.verbs.target import Target
+from koordinator.cluster.verbs.update import patch
 from tests.cluster.embedded import Verbs, config_map, pod
 
 HISTORY = HistoryLimits(changes=20)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from koordinator.api.document import Document
-from koordinator.cluster.registry import Registry
-from koordinator.cluster.resource import Resource
+from koordinator.cluster.resource import Registry, Resource
 from koordinator.cluster.verbs.subresources import ACTIONS
 
 VERSION: Final[Document] = {

@@ -11,12 +11,12 @@ import pytest
 
 from koordinator.api.document import Document, copied
 from koordinator.cluster.background import BackgroundLoops
-from koordinator.cluster.disruption.controller import DisruptionController
+from koordinator.cluster.disruption import DisruptionController
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.verbs.delete import delete
 from koordinator.cluster.verbs.eviction import evict
-from koordinator.cluster.verbs.modify import modify
 from koordinator.cluster.verbs.options import DeleteOptions, WriteOptions
+from koordinator.cluster.verbs.update import modify
 from tests.cluster.embedded import Verbs, pod
 
 _LABELS = {"app": "web"}

@@ -15,9 +15,9 @@ from koordinator.api.kinds import NODE_METRICS, NODES
 from koordinator.api.nodemetric import NodeMetric, NodeMetricInfo
 from koordinator.base.clock import ManualClock
 from koordinator.base.errors import ConfigurationError
-from koordinator.cluster.nodes.fault_kinds import FAULT_ANNOTATION
 from koordinator.cluster.nodes.fleet import Fleet
 from koordinator.cluster.nodes.scenario import parse_scenario
+from koordinator.cluster.nodes.scenario_checks import FAULT_ANNOTATION
 from koordinator.kube.event_series import EVENTS_V1
 from koordinator.kube.interface import Client
 from tests.cluster.nodes.memory_api import Document, MemoryApi

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from koordinator.cluster.nodes.noise import identity
-from koordinator.cluster.nodes.usage import NodeColumns, PodColumns, Tier
+from koordinator.cluster.nodes.usage import NodeColumns, PodColumns, Tier, identity
 
 GIBI = 1024.0**3
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordinator.cluster.patch.operations import OperationError, apply_operations
+from koordinator.cluster.json_patch import OperationError, apply_operations
 
 _SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=3)
 _DOCUMENTS = st.dictionaries(

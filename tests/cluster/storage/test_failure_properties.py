@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordinator.cluster.storage.hub import HistoryLimits
 from koordinator.cluster.storage.interface import Change, OutcomeUnknown, StorageError, WriteFailed
 from koordinator.cluster.storage.sqlite import SqliteStorage
+from koordinator.cluster.storage.watch_cache import HistoryLimits
 from tests.cluster.storage.faulty import FULL, IO_ERROR, Disk
 
 LIMITS = HistoryLimits(changes=10_000)

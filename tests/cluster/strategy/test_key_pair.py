@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from koordinator.cluster.strategy.key_pair import key_pair_complaint
+from koordinator.cluster.strategy.secret import key_pair_complaint
 
 _Key = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 

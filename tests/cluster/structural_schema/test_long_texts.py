@@ -9,10 +9,10 @@ import pytest
 from koordinator.api.quantity import Quantity, QuantityError
 from koordinator.base.durations import DurationError, parse_duration
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.selectors import parse_label_selector
-from koordinator.cluster.strategy.key_pair import key_pair_complaint
+from koordinator.cluster.strategy.secret import key_pair_complaint
 from koordinator.cluster.structural_schema.formats import FORMATS
 from koordinator.cluster.verbs.options import WriteOptions
+from koordinator.cluster.verbs.selection import parse_label_selector
 
 LONG = (
     "(" * 20_000, ":" * 20_000, "<" * 20_000, "a@" * 20_000, "9" * 20_000, "a" * 20_000, "1.1.1.1/" + "9" * 20_000,

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordinator.api.document import Document, copied, same
-from koordinator.cluster.structural_schema.correlation import Correlated
 from koordinator.cluster.structural_schema.custom_schema import CustomSchema
-from koordinator.cluster.structural_schema.explanation import explain
+from koordinator.cluster.structural_schema.explanation import Correlated, explain
 from koordinator.cluster.structural_schema.node import read
 from koordinator.cluster.structural_schema.pruning import Pruner, drop
 from koordinator.cluster.structural_schema.validity import accepts, questions_of

@@ -10,11 +10,11 @@ import pytest
 
 from koordinator.api.document import Document, copied
 from koordinator.cluster.errors import ApiError
+from koordinator.cluster.storage.indexed import MemoryStorage
 from koordinator.cluster.storage.interface import Stored
-from koordinator.cluster.storage.memory import MemoryStorage
 from koordinator.cluster.verbs.eviction import evict
-from koordinator.cluster.verbs.modify import modify
 from koordinator.cluster.verbs.options import WriteOptions
+from koordinator.cluster.verbs.update import modify
 from tests.cluster.embedded import Verbs, pod
 
 

@@ -12,8 +12,8 @@ from koordinator.api.document import copied
 from koordinator.api.kinds import Kind
 from koordinator.api.kubernetes_types.table import named
 from koordinator.api.meta import Object
-from koordinator.cluster.patch.json_patch import apply_json_patch
-from koordinator.cluster.patch.merge import apply_merge_patch
+from koordinator.cluster.json_patch import apply_json_patch
+from koordinator.cluster.patch import apply_merge_patch
 from koordinator.kube.decoding import decode_item, decode_object
 from koordinator.kube.errors import FencedError, TransportError
 from koordinator.kube.interface import ListPage, Malformed, PatchType, WatchEvent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from koordinator.api.kinds import NODES
 from koordinator.cli.demo.day import FAULTY, FAULTY_FROM_HOUR, FAULTY_TO_HOUR
 from koordinator.cli.demo.observation import Day
-from koordinator.cluster.nodes.fault_kinds import FAULT_ANNOTATION, Fault
+from koordinator.cluster.nodes.scenario_checks import FAULT_ANNOTATION, Fault
 from koordinator.kube.interface import Client, PatchType
 
 

@@ -16,9 +16,17 @@ import msgspec
 
 from koordinator.base.errors import KoordinatorError
 from koordinator.cluster.admission_webhooks.configuration import ClientConfig
-from koordinator.cluster.admission_webhooks.services import ServiceError, ServiceResolver
-from koordinator.cluster.admission_webhooks.tls import BundleError, certified_names, client_context
-from koordinator.cluster.admission_webhooks.transport_errors import explain, is_wrong_name, status_line, wrong_name
+from koordinator.cluster.admission_webhooks.connection import (
+    BundleError,
+    ServiceError,
+    ServiceResolver,
+    certified_names,
+    client_context,
+    explain,
+    is_wrong_name,
+    status_line,
+    wrong_name,
+)
 
 _MAX_ANSWER: Final = 3 << 20
 """Bytes."""

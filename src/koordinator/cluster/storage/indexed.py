@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from koordinator.cluster.storage.hub import HistoryLimits, Hub
 from koordinator.cluster.storage.interface import (
     Change,
     KeyExists,
@@ -26,6 +25,7 @@ from koordinator.cluster.storage.interface import (
     Stored,
     Watch,
 )
+from koordinator.cluster.storage.watch_cache import HistoryLimits, Hub
 
 _LOG = logging.getLogger(__name__)
 
@@ -157,3 +157,22 @@ class IndexedStorage(ABC):
                 write.done.set_result(change.current)
             else:
                 write.done.set_exception(failure)
+
+
+# A store that forgets with the process: for tests and for throw-away clusters.
+
+
+class MemoryStorage(IndexedStorage):
+    """``interface.Storage`` without a disk."""
+
+    def __init__(self, limits: HistoryLimits | None = None) -> None:
+        super().__init__(limits or HistoryLimits())
+
+    def _persist(self, changes: Sequence[Change]) -> None:
+        """What is in memory is as durable as this store gets."""
+
+    def health(self) -> str:
+        return ""
+
+    def try_again(self) -> None:
+        """Nothing ever fails here."""

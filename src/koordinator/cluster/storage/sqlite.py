@@ -17,11 +17,20 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from koordinator.cluster.storage.database import Connect, Database, InDoubt, Position, Row, boot_id
-from koordinator.cluster.storage.hub import HistoryLimits
+from koordinator.cluster.storage.database import (
+    Connect,
+    Database,
+    InDoubt,
+    Position,
+    Row,
+    boot_id,
+    explanation,
+    is_full,
+    write_failure,
+)
 from koordinator.cluster.storage.indexed import IndexedStorage
 from koordinator.cluster.storage.interface import Change, OutcomeUnknown, StorageError, Stored, WriteFailed
-from koordinator.cluster.storage.sqlite_errors import explanation, is_full, write_failure
+from koordinator.cluster.storage.watch_cache import HistoryLimits
 
 _LOG = logging.getLogger(__name__)
 _CHECKPOINT_BYTES = 4 << 20

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from koordinator.api.document import Document
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import forbidden, invalid, required
-from koordinator.cluster.structural_schema.regular_expression import PatternError, matcher
+from koordinator.cluster.structural_schema.keywords import PatternError, matcher
 
 Level = Literal["root", "item", "field"]
 _INT_OR_STRING: Final = [{"type": "integer"}, {"type": "string"}]

@@ -10,8 +10,8 @@ from typing import Literal
 from koordinator.cluster.errors import ApiError, expired
 from koordinator.cluster.storage.interface import Change, Compacted, Stored
 from koordinator.cluster.verbs.environment import Environment
-from koordinator.cluster.verbs.list import check_not_too_new
 from koordinator.cluster.verbs.options import ListOptions
+from koordinator.cluster.verbs.read import check_not_too_new
 from koordinator.cluster.verbs.selection import Selection
 from koordinator.cluster.verbs.target import Target
 

@@ -1,4 +1,4 @@
-"""GET of a collection: pages pinned to one revision, selectors, and what ``resourceVersion`` promises."""
+"""GET of an object or a collection: pages pinned to one revision, selectors, what ``resourceVersion`` promises."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from koordinator.api.document import Document
-from koordinator.cluster.errors import ApiError, bad_request, expired
+from koordinator.cluster.errors import ApiError, bad_request, expired, not_found
 from koordinator.cluster.storage.interface import Compacted, Page, Stored
 from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.options import ListOptions
@@ -115,3 +115,15 @@ def _parse_token(text: str, target: Target) -> _Token:
 
 def _too_old_version(revision: int | None) -> str:
     return f"The resourceVersion for the provided list is too old: {revision}"
+
+
+# GET of one object.
+
+
+def get(environment: Environment, target: Target, options: ListOptions) -> Stored:
+    """The newest state, which satisfies any ``resourceVersion`` that is not in the future. Raises ApiError 404."""
+    check_not_too_new(environment, options.revision)
+    stored = environment.storage.get(target.key)
+    if stored is None:
+        raise not_found(target.resource, target.name)
+    return stored

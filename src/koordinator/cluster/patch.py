@@ -7,14 +7,42 @@ from typing import Any, Final
 import msgspec
 
 from koordinator.api.document import Document, copied
-from koordinator.api.kubernetes_types.table import kind_type
+from koordinator.api.kubernetes_types.table import ObjectType, kind_type
 from koordinator.cluster.errors import ApiError, bad_request, unsupported_media_type
+from koordinator.cluster.json_patch import apply_json_patch
 from koordinator.cluster.limits import MAX_DEPTH, TOO_DEEP, is_too_deep
-from koordinator.cluster.patch.json_patch import apply_json_patch
-from koordinator.cluster.patch.merge import apply_merge_patch
-from koordinator.cluster.patch.strategic import apply_strategic_patch
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.strategy.json_syntax import complaint, json_kind
+from koordinator.model.patch import strategic
+from koordinator.model.patch.errors import PatchError
+
+# RFC 7396 (``application/merge-patch+json``).
+
+
+def apply_merge_patch(original: Document, changes: Document) -> Document:
+    """Objects merge, null removes, all else (lists too) replaces. Unchanged parts are shared with the original."""
+    merged = dict(original)
+    for key, change in changes.items():
+        if change is None:
+            merged.pop(key, None)
+        elif isinstance(change, dict):
+            current = merged.get(key)
+            merged[key] = apply_merge_patch(current if isinstance(current, dict) else {}, change)
+        else:
+            merged[key] = copied(change)
+    return merged
+
+
+# Strategic merge patch as a request asks for it: what is wrong with one becomes the API server's answer.
+
+
+def apply_strategic_patch(original: Document, changes: Document, of: ObjectType | None) -> Document:
+    """Merge ``changes`` into ``original``, in place; ``of`` is None where the type is not known. Raises ApiError."""
+    try:
+        return strategic.apply_strategic_patch(original, changes, of)
+    except PatchError as error:
+        raise ApiError(error.code, error.reason, error.message) from error
+
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
