@@ -32,7 +32,7 @@ from koordinator.api.kinds import NAMESPACES, NODE_METRICS, NODES, PODS, Kind
 from koordinator.api.pod import Pod
 from koordinator.base.clock import SystemClock
 from koordinator.base.metrics import Metrics
-from koordinator.kube.answer_stream import AnswerStream
+from koordinator.kube.answer_stream import ResponseStream
 from koordinator.kube.client import KubeClient
 from koordinator.kube.request import Request
 from koordinator.kube.sender import Sender
@@ -62,7 +62,7 @@ class Answers:
     def __init__(self, pages: Mapping[str, Sequence[bytes]]) -> None:
         self._pages = pages
         self._released = {path: asyncio.Event() for path in pages}
-        self._streams: dict[str, AnswerStream] = {}
+        self._streams: dict[str, ResponseStream] = {}
         self._opened: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
     def release(self, kind: Kind[Any]) -> None:
@@ -90,7 +90,7 @@ class Answers:
 
     async def stream(self, request: Request) -> Stream:
         path = urlsplit(request.target).path
-        stream = self._streams[path] = AnswerStream(b"", request.target)
+        stream = self._streams[path] = ResponseStream(b"", request.target)
         stream.data_received(_HEAD)
         await stream.begin()
         self._opened[path].set()

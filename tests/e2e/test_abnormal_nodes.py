@@ -68,7 +68,7 @@ EXPECTED: Final = {
 }
 
 
-class World:
+class Cluster:
     """A manager's controllers and two simulated nodes on one clock; an hour of simulated time is a minute of it."""
 
     def __init__(self, made: ControllerBench, controller: NodeResourceController) -> None:
@@ -95,7 +95,7 @@ class World:
         return not self.is_marked() and len(self.offers()) == 4
 
     async def until(self, holds: Callable[[], bool], seconds: int) -> None:
-        """Let time pass until it holds. The sound node's reports show that the world has kept up with the clock."""
+        """Let time pass until it holds. The sound node's reports show that the cluster has kept up with the clock."""
         for _ in range(seconds):
             if holds():
                 return
@@ -136,7 +136,7 @@ class World:
 
 
 @asynccontextmanager
-async def a_world(folder: Path, faults: str = "") -> AsyncIterator[World]:
+async def a_cluster(folder: Path, faults: str = "") -> AsyncIterator[Cluster]:
     async with controller_bench(folder) as made:
         data = {"colocation-config": CONFIGURATION}
         await made.client.create(CONFIG_MAPS, {"metadata": {"name": "slo-controller-config"}, "data": data}, SYSTEM)
@@ -146,7 +146,7 @@ async def a_world(folder: Path, faults: str = "") -> AsyncIterator[World]:
             while not fleet.nodes:
                 await made.clock.advance(0.5)
             await made.client.create(PODS, POD, "default")
-            yield World(made, resources)
+            yield Cluster(made, resources)
 
 
 @pytest.mark.parametrize("fault", EXPECTED)
@@ -154,16 +154,16 @@ def test_a_fault_is_marked_and_its_end_restores_everything(fault: Fault, tmp_pat
     reason, message = EXPECTED[fault]
 
     async def scenario() -> None:
-        async with a_world(tmp_path) as world:
-            await world.until(world.is_well, 20)
-            await world.say(fault)
-            await world.until(world.is_marked, 90)
-            await world.until(lambda: not world.offers(), 90)
-            found = world.mark()
+        async with a_cluster(tmp_path) as cluster:
+            await cluster.until(cluster.is_well, 20)
+            await cluster.say(fault)
+            await cluster.until(cluster.is_marked, 90)
+            await cluster.until(lambda: not cluster.offers(), 90)
+            found = cluster.mark()
             assert found is not None
             assert (found.reason, found.message) == (reason, message)
-            assert (world.counted(reason), world.offers(SOUND)) == (1, {*BATCH, *MID})
-            document, text = await world.explained()
+            assert (cluster.counted(reason), cluster.offers(SOUND)) == (1, {*BATCH, *MID})
+            document, text = await cluster.explained()
             assert document["abnormal"] == [{"reason": reason, "message": message}]
             assert found.last_transition_time is not None
             since = f"{found.last_transition_time:%Y-%m-%dT%H:%M:%SZ}"
@@ -172,16 +172,16 @@ def test_a_fault_is_marked_and_its_end_restores_everything(fault: Fault, tmp_pat
             assert f"abnormal since {since}: {message} ({reason})" in text
             assert "kubernetes.io/batch-cpu is not offered: " in text
 
-            await world.say(None)
-            await world.until(world.is_well, 60)
-            found = world.mark()
+            await cluster.say(None)
+            await cluster.until(cluster.is_well, 60)
+            found = cluster.mark()
             assert found is not None
             assert (found.status, found.reason) == ("False", "ReadingsAreSound")
-            assert world.counted(reason) == 0
-            document, text = await world.explained()
+            assert cluster.counted(reason) == 0
+            document, text = await cluster.explained()
             assert document["abnormal"] == []
             assert "abnormal" not in text
-            assert world.mark(SOUND) is None
+            assert cluster.mark(SOUND) is None
 
     asyncio.run(scenario())
 
@@ -189,12 +189,12 @@ def test_a_fault_is_marked_and_its_end_restores_everything(fault: Fault, tmp_pat
 def test_a_plan_makes_a_node_abnormal_that_never_reported(tmp_path: Path) -> None:
     async def scenario() -> None:
         faults = f"faults: [{{fault: agentMissing, nodes: [{FAULTY}], lasts: 20m}}]"
-        async with a_world(tmp_path, faults) as world:
-            await world.until(world.is_marked, 15)
-            found = world.mark()
+        async with a_cluster(tmp_path, faults) as cluster:
+            await cluster.until(cluster.is_marked, 15)
+            found = cluster.mark()
             assert found is not None
             assert found.reason == "AgentMissing"
-            assert world.offers() == set()
-            await world.until(world.is_well, 60)
+            assert cluster.offers() == set()
+            await cluster.until(cluster.is_well, 60)
 
     asyncio.run(scenario())

@@ -250,7 +250,7 @@ class DisruptionController:
         return list(found)
 
     def _selects(self, budget: Document, stored: Stored) -> bool:
-        labels: Mapping[str, str] = self._environment.facts.labels(stored)
+        labels: Mapping[str, str] = self._environment.selector_cache.labels(stored)
         return selects(budget, labels)
 
     async def _recheck(self) -> AsyncIterator[None]:

@@ -12,7 +12,7 @@ from koordinator.cluster.errors import ApiError, bad_request, unsupported_media_
 from koordinator.cluster.json_patch import apply_json_patch
 from koordinator.cluster.limits import MAX_DEPTH, TOO_DEEP, is_too_deep
 from koordinator.cluster.resource import Resource
-from koordinator.cluster.strategy.json_syntax import complaint, json_kind
+from koordinator.cluster.strategy.json_syntax import json_kind, syntax_error
 from koordinator.model.patch import strategic
 from koordinator.model.patch.errors import PatchError
 
@@ -111,7 +111,7 @@ def _decode(patch: bytes, expected: type, go_type: str, prefix: str = "error dec
     except UnicodeDecodeError:
         return _decode(patch.decode(errors="replace").encode(), expected, go_type, prefix)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise bad_request(f"{prefix}{complaint(patch, error)}") from error
+        raise bad_request(f"{prefix}{syntax_error(patch, error)}") from error
     if decoded is not None and not isinstance(decoded, expected):
         raise bad_request(f"{prefix}json: cannot unmarshal {json_kind(decoded)} into Go value of type {go_type}")
     # Few patches have so many brackets that they could be too deep.

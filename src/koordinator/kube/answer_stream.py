@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Final, cast
 
 from koordinator.kube.errors import TransportError
-from koordinator.kube.http1 import AnswerParser
+from koordinator.kube.http1 import ResponseParser
 
 _HELD_BYTES: Final = 1 << 20
 """So much may wait for the reader before the server is made to wait."""
 
 
-class AnswerStream(asyncio.Protocol):
+class ResponseStream(asyncio.Protocol):
     """Sends ``request`` as soon as it is connected; ``what`` names it in errors. Implements ``transport.Stream``."""
 
     def __init__(self, request: bytes, what: str) -> None:
@@ -21,7 +21,7 @@ class AnswerStream(asyncio.Protocol):
         self.headers: Mapping[str, str] = {}
         self._request = request
         self._what = what
-        self._parser = AnswerParser()
+        self._parser = ResponseParser()
         self._transport: asyncio.Transport | None = None
         self._changed = asyncio.Event()
         self._ended = False

@@ -19,7 +19,7 @@ P = TypeVar("P", bound=asyncio.Protocol)
 
 
 @dataclass(slots=True)
-class Dialler:
+class Connector:
     """Where the server is, and how it is spoken to. ``tls`` None is plain HTTP; ``server_name`` is what its certificate
     has to say."""
 

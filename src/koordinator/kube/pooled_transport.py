@@ -14,8 +14,8 @@ from weakref import WeakSet
 
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
-from koordinator.kube.answer_stream import AnswerStream
-from koordinator.kube.dial import Dialler
+from koordinator.kube.answer_stream import ResponseStream
+from koordinator.kube.dial import Connector
 from koordinator.kube.errors import FencedError, TransportError
 from koordinator.kube.pool import Connection, ConnectionPool
 from koordinator.kube.time_limits import TimeLimits
@@ -40,9 +40,9 @@ class PooledTransport:
         port = parts.port or (443 if parts.scheme == "https" else 80)
         self._clock = clock
         self._monotonic = clock.monotonic
-        self._dialler = Dialler(parts.hostname or "", port, endpoint.server_name, tls)
-        self._pool = ConnectionPool(self._dialler, max_connections, limits, clock.monotonic)
-        self._streams: WeakSet[AnswerStream] = WeakSet()
+        self._connector = Connector(parts.hostname or "", port, endpoint.server_name, tls)
+        self._pool = ConnectionPool(self._connector, max_connections, limits, clock.monotonic)
+        self._streams: WeakSet[ResponseStream] = WeakSet()
         self._prefix = parts.path
         self._host = f"Host: {parts.netloc.rpartition('@')[2]}\r\n"
         # By identity: whoever sends builds each set of headers once and uses it for every request.
@@ -68,7 +68,7 @@ class PooledTransport:
             if may_send is not None and not may_send():
                 self._pool.put_back(connection)
                 raise FencedError(f"{method} {target}: not sent, the right to write is lost")
-            waiter = connection.ask(message, now, give_up_at, bodyless=method == "HEAD")
+            waiter = connection.send(message, now, give_up_at, bodyless=method == "HEAD")
             try:
                 return await waiter
             except BaseException:
@@ -101,11 +101,11 @@ class PooledTransport:
 
     async def stream(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None
-    ) -> AnswerStream:
+    ) -> ResponseStream:
         what = f"{method} {target}"
         message = self._message(method, target, headers, body)
         try:
-            stream = await self._dialler.connect(lambda: AnswerStream(message, what))
+            stream = await self._connector.connect(lambda: ResponseStream(message, what))
             self._streams.add(stream)
             try:
                 await stream.begin()

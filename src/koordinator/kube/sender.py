@@ -30,7 +30,7 @@ _READS: Final = ("GET", "HEAD")
 
 
 @dataclass(slots=True)
-class _Troubles:
+class _RetryState:
     """What one call has been through; most go through nothing and have none."""
 
     give_up_at: float
@@ -138,7 +138,7 @@ class Sender:
             await self._clock.sleep(delay)
             now = self._monotonic()
         give_up_at = now + self._timeout_seconds
-        troubles: _Troubles | None = None
+        retry_state: _RetryState | None = None
         while True:
             authorization = await self._credentials.authorization()
             if self._tls is not None:
@@ -146,25 +146,25 @@ class Sender:
             try:
                 return await attempt(request, self._headers_of(request.content_type, authorization), give_up_at)
             except (TransportError, ApiStatusError) as error:
-                troubles = troubles or _Troubles(give_up_at)
-                await self._recover(request, authorization, error, troubles)
+                retry_state = retry_state or _RetryState(give_up_at)
+                await self._recover(request, authorization, error, retry_state)
 
     async def _recover(
-        self, request: Request, authorization: str, error: TransportError | ApiStatusError, troubles: _Troubles
+        self, request: Request, authorization: str, error: TransportError | ApiStatusError, retry_state: _RetryState
     ) -> None:
         """Do what has to come before the next attempt, or raise ``error`` where there is to be none."""
         if isinstance(error, TransportError):
             self._metrics.attempted(request.method)
-            delay = self._retry.after_error(error, repeatable=request.repeatable, attempts=troubles.errors)
-            troubles.errors += 1
+            delay = self._retry.after_error(error, repeatable=request.repeatable, attempts=retry_state.errors)
+            retry_state.errors += 1
         else:
-            if error.is_unauthorized and not troubles.renewed:
-                troubles.renewed = True
+            if error.is_unauthorized and not retry_state.renewed:
+                retry_state.renewed = True
                 if await self._credentials.renew(authorization):
                     return
-            delay = self._retry.after_answer(error.code, error.retry_after, troubles.answers)
-            troubles.answers += 1
-        if delay is None or self._monotonic() + delay >= troubles.give_up_at:
+            delay = self._retry.after_answer(error.code, error.retry_after, retry_state.answers)
+            retry_state.answers += 1
+        if delay is None or self._monotonic() + delay >= retry_state.give_up_at:
             raise error
         logger.debug("trying again in %.2f s: %s", delay, error)
         await self._clock.sleep(delay)

@@ -16,7 +16,7 @@ _SETTLE_SECONDS = 20.0
 
 
 @dataclass
-class World:
+class WebhookCluster:
     """One namespace of its own in a server. Webhooks are called for what lies in it or carries its label."""
 
     kubeconfig: Path
@@ -24,7 +24,7 @@ class World:
     namespace: str
     configurations: list[str] = field(default_factory=list)
     definitions: list[str] = field(default_factory=list)
-    """Paths of CustomResourceDefinitions that go with this world."""
+    """Paths of CustomResourceDefinitions that go with this cluster."""
 
     def __post_init__(self) -> None:
         self._api = ApiServer(self.kubeconfig)

@@ -51,7 +51,7 @@ def test_an_operation_applies(operation: dict[str, Any], expected: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("operation", "complaint"),
+    ("operation", "detail"),
     [
         ({"op": "add", "value": 1}, "add operation failed to decode path: missing value"),
         ({"op": "add", "path": "", "value": 1}, 'add operation does not apply: doc is missing path: "": missing value'),
@@ -86,10 +86,10 @@ def test_an_operation_applies(operation: dict[str, Any], expected: Any) -> None:
         ({"path": "/a"}, "Unexpected kind: unknown"),
     ],
 )
-def test_an_operation_that_does_not_apply_says_why(operation: dict[str, Any], complaint: str) -> None:
+def test_an_operation_that_does_not_apply_says_why(operation: dict[str, Any], detail: str) -> None:
     with pytest.raises(OperationError) as caught:
         apply_operations({"a": [1, 2]}, [operation])
-    assert str(caught.value) == complaint
+    assert str(caught.value) == detail
 
 
 def test_a_copy_shares_nothing_with_its_source() -> None:

@@ -206,7 +206,7 @@ def test_poke_brings_the_revision_up_to_date(run: Run) -> None:
     async def scenario(store: IndexedStorage) -> None:
         watch = store.watch("/g/k/", after=0)
         await store.create("/g/other/a", b"")
-        watch.poke()
+        watch.wake()
         assert await watch.next() == []
         assert watch.revision == 1
 

@@ -20,7 +20,7 @@ from koordinator.cluster.errors import bad_request, invalid_options, unsupported
 from koordinator.cluster.limits import MAX_BODY, MAX_DEPTH, TOO_DEEP, is_too_deep
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.strategy.causes import go_quoted, not_supported
-from koordinator.cluster.strategy.json_syntax import complaint, json_kind
+from koordinator.cluster.strategy.json_syntax import json_kind, syntax_error
 
 # The grammar of resource paths: ``/api/v1/…`` and ``/apis/GROUP/VERSION/…``.
 
@@ -270,7 +270,7 @@ def _from_json(body: bytes) -> Any:
         # As Go does; where such a text matters, it is refused for what it has become.
         return _from_json(body.decode(errors="replace").encode())
     except (msgspec.DecodeError, RecursionError) as error:
-        raise _Undecodable(_UNDECODED + complaint(body, error)) from error
+        raise _Undecodable(_UNDECODED + syntax_error(body, error)) from error
     # Few bodies have so many brackets that they could be too deep.
     if body.count(b"{") + body.count(b"[") > MAX_DEPTH and is_too_deep(document):
         raise _Undecodable(_UNDECODED + TOO_DEEP)

@@ -36,14 +36,20 @@ from koordinator.cluster.verbs.delete import delete, delete_collection
 from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.options import DeleteOptions, ListOptions, WriteOptions
 from koordinator.cluster.verbs.read import get, list_objects
-from koordinator.cluster.verbs.subresources import ACTION_KINDS, ACTIONS, get_scale, patch_scale, update_scale
+from koordinator.cluster.verbs.subresources import (
+    ACTION_KINDS,
+    CREATED_SUBRESOURCES,
+    get_scale,
+    patch_scale,
+    update_scale,
+)
 from koordinator.cluster.verbs.target import Target
 from koordinator.cluster.verbs.unavailable import explain_unavailable
 from koordinator.cluster.verbs.update import patch, update
 from koordinator.cluster.verbs.watch import WatchSession
 
 Answer = Awaitable[web.StreamResponse]
-_VIEWS = ("status", "scale")
+_OBJECT_SUBRESOURCES = ("status", "scale")
 """Subresources that are read and changed like objects; all others are actions."""
 
 
@@ -73,7 +79,7 @@ class ResourceHandler:
         target = Target(resource, path.namespace, path.name, path.subresource)
         if "watch" not in resource.verbs:
             return await self._not_stored(request, target)
-        if path.subresource and path.subresource not in _VIEWS:
+        if path.subresource and path.subresource not in _OBJECT_SUBRESOURCES:
             return await self._act(request, target)
         if path.subresource and path.subresource not in resource.subresources:
             raise unknown_path()
@@ -142,7 +148,7 @@ class ResourceHandler:
 
     async def _act(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         resource = target.resource
-        action = ACTIONS.get((resource.group, resource.plural, target.subresource))
+        action = CREATED_SUBRESOURCES.get((resource.group, resource.plural, target.subresource))
         if action is None or target.subresource not in resource.subresources:
             raise explain_unavailable(self._environment, target) or unknown_path()
         if request.method != "POST" or target.namespace is None:

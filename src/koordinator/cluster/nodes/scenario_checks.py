@@ -185,15 +185,15 @@ def _check_group(at: str, group: NodeGroup) -> None:
 
 def _check_metadata(at: str, group: NodeGroup) -> None:
     for key, value in group.labels.items():
-        if complaints := label_key(key):
-            raise ConfigurationError(f"{at}.labels", key, "; ".join(complaints))
+        if errors := label_key(key):
+            raise ConfigurationError(f"{at}.labels", key, "; ".join(errors))
         _check_label_value(f"{at}.labels.{key}", value)
     for key in group.annotations:
-        if complaints := label_key(key):
-            raise ConfigurationError(f"{at}.annotations", key, "; ".join(complaints))
+        if errors := label_key(key):
+            raise ConfigurationError(f"{at}.annotations", key, "; ".join(errors))
     for index, taint in enumerate(group.taints):
-        if complaints := label_key(taint.key):
-            raise ConfigurationError(f"{at}.taints[{index}].key", taint.key, "; ".join(complaints))
+        if errors := label_key(taint.key):
+            raise ConfigurationError(f"{at}.taints[{index}].key", taint.key, "; ".join(errors))
         if taint.effect not in _EFFECTS:
             raise ConfigurationError(f"{at}.taints[{index}].effect", taint.effect, f"one of {', '.join(_EFFECTS)}")
     try:
@@ -222,8 +222,8 @@ def _check_names(groups: list[NodeGroup]) -> set[str]:
 
 
 def _check_label_value(at: str, value: str) -> None:
-    if complaints := label_value(value):
-        raise ConfigurationError(at, value, "; ".join(complaints))
+    if errors := label_value(value):
+        raise ConfigurationError(at, value, "; ".join(errors))
 
 
 def _numbers(path: str, struct: msgspec.Struct) -> Iterator[tuple[str, Any]]:

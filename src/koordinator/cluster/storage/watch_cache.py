@@ -41,7 +41,7 @@ class Collection:
         self._trimmed_entries = 0
         self.trimmed = trimmed
         """Changes up to this revision are no longer in the history."""
-        self.watchers: set[HubWatch] = set()
+        self.watchers: set[WatchCursor] = set()
 
     def get(self, key: str) -> Stored | None:
         return self._objects.get(key)
@@ -108,7 +108,7 @@ class Collection:
         return sorted(objects), objects
 
 
-class Hub:
+class WatchCache:
     """All collections, the revision counter, and the trimming of the history across them."""
 
     def __init__(self, limits: HistoryLimits) -> None:
@@ -153,10 +153,10 @@ class Hub:
         self._trim()
         for collection in dict.fromkeys(touched):
             for watcher in collection.watchers:
-                watcher.wake()
+                watcher.notify()
 
-    def watch(self, prefix: str, after: int) -> HubWatch:
-        return HubWatch(self, self._collection(_collection_of(prefix)), prefix, after)
+    def watch(self, prefix: str, after: int) -> WatchCursor:
+        return WatchCursor(self, self._collection(_collection_of(prefix)), prefix, after)
 
     def end_watches(self) -> None:
         for collection in self._collections.values():
@@ -188,17 +188,17 @@ class Hub:
             self.floor = collection.trimmed
 
 
-class HubWatch:
+class WatchCursor:
     """A cursor; see ``interface.Watch``."""
 
-    __slots__ = ("_closed", "_collection", "_hub", "_poked", "_prefix", "_waiter", "revision")
+    __slots__ = ("_closed", "_collection", "_prefix", "_waiter", "_watch_cache", "_woken", "revision")
 
-    def __init__(self, hub: Hub, collection: Collection, prefix: str, after: int) -> None:
-        self._hub = hub
+    def __init__(self, watch_cache: WatchCache, collection: Collection, prefix: str, after: int) -> None:
+        self._watch_cache = watch_cache
         self._collection = collection
         self._prefix = prefix
         self._waiter: asyncio.Future[None] | None = None
-        self._poked = False
+        self._woken = False
         self._closed = False
         self.revision = after
         collection.watchers.add(self)
@@ -206,8 +206,8 @@ class HubWatch:
     async def next(self) -> Sequence[Change] | None:
         while not self._closed:
             changes = self._take()
-            if changes or self._poked:
-                self._poked = False
+            if changes or self._woken:
+                self._woken = False
                 return changes
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
@@ -216,24 +216,26 @@ class HubWatch:
     def _take(self) -> Sequence[Change]:
         changes = self._collection.since(self.revision, _BATCH)
         # A revision beyond the store's own (a client that knew a younger store) must not be moved back.
-        self.revision = changes[-1].revision if len(changes) == _BATCH else max(self.revision, self._hub.revision)
+        self.revision = (
+            changes[-1].revision if len(changes) == _BATCH else max(self.revision, self._watch_cache.revision)
+        )
         return [change for change in changes if change.current.key.startswith(self._prefix)]
 
-    def poke(self) -> None:
-        self._poked = True
-        self.wake()
+    def wake(self) -> None:
+        self._woken = True
+        self.notify()
 
     def check(self) -> None:
         self._collection.check(self.revision)
 
-    def wake(self) -> None:
+    def notify(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
     def close(self) -> None:
         self._closed = True
         self._collection.watchers.discard(self)
-        self.wake()
+        self.notify()
 
 
 def _collection_of(key: str) -> str:

@@ -32,8 +32,8 @@ def check_group_and_scope(spec: Document) -> list[Cause]:
     group = spec.get("group") or ""
     if not group:
         causes = [required("spec.group")]
-    elif complaints := dns_subdomain(group):
-        causes = [invalid("spec.group", group, ",".join(complaints))]
+    elif errors := dns_subdomain(group):
+        causes = [invalid("spec.group", group, ",".join(errors))]
     elif "." not in group:
         causes = [invalid("spec.group", group, "should be a domain with at least one dot")]
     else:
@@ -46,8 +46,8 @@ def check_names(names: Document) -> list[Cause]:
     for name in ("plural", "singular"):
         causes += _label(f"spec.names.{name}", names.get(name) or "")
     for name in ("kind", "listKind"):
-        if complaints := dns_1035_label(names[name].lower()) if names.get(name) else []:
-            causes.append(invalid(f"spec.names.{name}", names[name], _MIXED + ",".join(complaints)))
+        if errors := dns_1035_label(names[name].lower()) if names.get(name) else []:
+            causes.append(invalid(f"spec.names.{name}", names[name], _MIXED + ",".join(errors)))
     for name in ("shortNames", "categories"):
         for index, value in enumerate(names.get(name) or ()):
             causes += _label(f"spec.names.{name}[{index}]", value)
@@ -94,8 +94,8 @@ def _check_review_versions(versions: list[str], field: str) -> list[Cause]:
 
 
 def _label(field: str, value: str) -> list[Cause]:
-    complaints = dns_1035_label(value) if value else []
-    return [invalid(field, value, ",".join(complaints))] if complaints else []
+    errors = dns_1035_label(value) if value else []
+    return [invalid(field, value, ",".join(errors))] if errors else []
 
 
 def _one_of(field: str, value: str, accepted: Sequence[str]) -> list[Cause]:
@@ -107,7 +107,7 @@ def _one_of(field: str, value: str, accepted: Sequence[str]) -> list[Cause]:
 # What is wrong with the versions of a definition: schemas, columns, subresources, storage; in the real server's words.
 #
 # The real server checks an internal form in which whatever all versions share lies beside the versions, once; hence the
-# paths of the complaints.
+# paths of the errors.
 
 
 _COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
@@ -130,10 +130,10 @@ def check_versions(versions: list[Document], old: list[Document]) -> list[Cause]
     if sum(bool(version.get("storage")) for version in versions) != 1:
         causes.append(invalid("spec.versions", names, "must have exactly one version marked as storage version"))
     for index, version in enumerate(versions):
-        if complaints := dns_1035_label(names[index]):
-            causes.append(invalid(f"spec.versions[{index}].name", names[index], ",".join(complaints)))
+        if errors := dns_1035_label(names[index]):
+            causes.append(invalid(f"spec.versions[{index}].name", names[index], ",".join(errors)))
             # The first version lies beside the others, too.
-            causes += [] if index else [invalid("spec.version", names[index], ",".join(complaints))]
+            causes += [] if index else [invalid("spec.version", names[index], ",".join(errors))]
         if not schema_of(version):
             causes.append(required(f"spec.versions[{index}].schema.openAPIV3Schema"))
         causes += _check_deprecation(version, f"spec.versions[{index}].deprecationWarning")

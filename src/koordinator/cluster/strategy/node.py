@@ -76,8 +76,8 @@ def check_taints(taints: list[Document], field: str) -> list[Cause]:
     for index, taint in enumerate(taints):
         at = f"{field}[{index}]"
         key, value, effect = (taint.get(name) or "" for name in ("key", "value", "effect"))
-        causes += [invalid(f"{at}.key", key, complaint) for complaint in label_key(key)]
-        causes += [invalid(f"{at}.value", value, complaint) for complaint in label_value(value)]
+        causes += [invalid(f"{at}.key", key, detail) for detail in label_key(key)]
+        causes += [invalid(f"{at}.value", value, detail) for detail in label_value(value)]
         if not effect:
             causes.append(required(f"{at}.effect"))
         elif effect not in _EFFECTS:

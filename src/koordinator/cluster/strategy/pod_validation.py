@@ -59,7 +59,7 @@ def _may_overcommit(name: str) -> bool:
 
 def check_name(name: str, field: str, *, container: bool = False) -> list[Cause]:
     """Nodes may have resources of any name, containers only known ones and those with a prefix."""
-    causes = [invalid(field, name, complaint) for complaint in label_key(name)]
+    causes = [invalid(field, name, detail) for detail in label_key(name)]
     if not causes and container and "/" not in name and name not in _STANDARD and not name.startswith("hugepages-"):
         causes.append(invalid(field, name, "must be a standard resource type or fully qualified"))
         causes.append(invalid(field, name, "must be a standard resource for containers"))
@@ -93,7 +93,7 @@ def check_pod_spec(spec: Document, field: str, labels: Document) -> list[Cause]:
         causes.append(invalid(f"{field}.activeDeadlineSeconds", deadline, detail))
     for name in ("nodeName", "schedulerName", "priorityClassName", "serviceAccountName"):
         if value := spec.get(name):
-            causes += [invalid(f"{field}.{name}", value, complaint) for complaint in dns_subdomain(value)]
+            causes += [invalid(f"{field}.{name}", value, detail) for detail in dns_subdomain(value)]
     causes += validate_labels(spec.get("nodeSelector"), f"{field}.nodeSelector")
     causes += check_tolerations(spec.get("tolerations") or [], f"{field}.tolerations")
     causes += _check_node_affinity(
@@ -167,7 +167,7 @@ def _names(items: Iterable[Document], field: str, causes: list[Cause]) -> set[st
     for index, item in enumerate(items):
         name = item.get("name") or ""
         at = f"{field}[{index}].name"
-        causes += [invalid(at, name, complaint) for complaint in dns_label(name)] if name else [required(at)]
+        causes += [invalid(at, name, detail) for detail in dns_label(name)] if name else [required(at)]
         if name in seen:
             causes.append(duplicate(at, name))
         seen.add(name)
@@ -180,7 +180,7 @@ def check_tolerations(tolerations: list[Document], field: str) -> list[Cause]:
         at = f"{field}[{index}]"
         key, operator, value = (toleration.get(name) or "" for name in ("key", "operator", "value"))
         if key:
-            causes += [invalid(f"{at}.key", key, complaint) for complaint in label_key(key)]
+            causes += [invalid(f"{at}.key", key, detail) for detail in label_key(key)]
         elif operator != "Exists":
             detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
             causes.append(invalid(f"{at}.operator", operator, detail))
@@ -251,7 +251,7 @@ def _check_gates(spec: Document, field: str) -> list[Cause]:
     seen: set[str] = set()
     for index, gate in enumerate(gates):
         name, at = gate.get("name") or "", f"{field}.schedulingGates[{index}]"
-        causes += [invalid(at, name, complaint) for complaint in label_key(name)]
+        causes += [invalid(at, name, detail) for detail in label_key(name)]
         if name in seen:
             causes.append(duplicate(at, name))
         seen.add(name)

@@ -19,7 +19,7 @@ from koordinator.cluster.resource import Cause, RequestContext
 from koordinator.cluster.strategy import tables
 from koordinator.cluster.strategy.causes import forbidden, invalid, required, too_long
 from koordinator.cluster.strategy.containers import default_each, defaults_of
-from koordinator.cluster.strategy.json_syntax import object_complaint
+from koordinator.cluster.strategy.json_syntax import object_syntax_error
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 
 # What ConfigMaps and Secrets have in common: their keys are file names, they are small, and they may be immutable.
@@ -38,14 +38,14 @@ _IMMUTABLE: Final = "field is immutable when `immutable` is set"
 
 def check_key(field: str, key: str) -> list[Cause]:
     """What is wrong with one key of ``field``."""
-    complaints = [f"must be no more than {_LONGEST_KEY} characters"] if len(key.encode()) > _LONGEST_KEY else []
+    errors = [f"must be no more than {_LONGEST_KEY} characters"] if len(key.encode()) > _LONGEST_KEY else []
     if not _DATA_KEY.fullmatch(key):
-        complaints.append(_RULE)
+        errors.append(_RULE)
     if key in (".", ".."):
-        complaints.append(f"must not be '{key}'")
+        errors.append(f"must not be '{key}'")
     elif key.startswith(".."):
-        complaints.append("must not start with '..'")
-    return [invalid(f"{field}[{key}]", key, complaint) for complaint in complaints]
+        errors.append("must not start with '..'")
+    return [invalid(f"{field}[{key}]", key, detail) for detail in errors]
 
 
 def check_immutable(obj: Document, old: Document | None, fields: Iterable[str]) -> list[Cause]:
@@ -97,7 +97,7 @@ _KEYS: Final = (
 )
 
 
-def key_pair_complaint(certificate: bytes, key: bytes) -> str:
+def key_pair_error(certificate: bytes, key: bytes) -> str:
     """Empty when they match. Both are PEM."""
     certificates, skipped = _blocks(certificate, "CERTIFICATE")
     if not certificates:
@@ -227,9 +227,9 @@ class SecretStrategy(ObjectStrategy):
         if obj["type"] != _TLS or self.validate(obj, old):
             return
         data = obj["data"]
-        complaint = key_pair_complaint(decode_base64(data[_CERTIFICATE]), decode_base64(data[_KEY]))
-        if complaint and complaint not in context.warnings:
-            context.warnings.append(complaint)
+        detail = key_pair_error(decode_base64(data[_CERTIFICATE]), decode_base64(data[_KEY]))
+        if detail and detail not in context.warnings:
+            context.warnings.append(detail)
 
 
 def _check_type(secret: Document, data: Document) -> list[Cause]:
@@ -252,5 +252,5 @@ def _check_type(secret: Document, data: Document) -> list[Cause]:
 def _check_json(data: Document, key: str) -> list[Cause]:
     if key not in data:
         return [required(f"data[{key}]")]
-    complaint = object_complaint(decode_base64(data[key]))
-    return [invalid(f"data[{key}]", "<secret contents redacted>", complaint)] if complaint else []
+    detail = object_syntax_error(decode_base64(data[key]))
+    return [invalid(f"data[{key}]", "<secret contents redacted>", detail)] if detail else []

@@ -72,8 +72,8 @@ def _validate_path(path: str, field: str) -> list[Cause]:
         return [invalid(field, path, "segment[0] may not be empty")]
     causes = [] if path.startswith("/") else [invalid(field, path, "must start with a '/'")]
     for index, segment in enumerate(path[1:].removesuffix("/").split("/")):
-        complaints = dns_subdomain(segment) if segment else []
-        causes += [invalid(field, path, f"segment[{index}]: {complaint}") for complaint in complaints]
+        errors = dns_subdomain(segment) if segment else []
+        causes += [invalid(field, path, f"segment[{index}]: {detail}") for detail in errors]
         if not segment:
             causes.append(invalid(field, path, f"segment[{index}] may not be empty"))
     return causes
@@ -230,8 +230,8 @@ def _check_webhook(webhook: Document, field: str) -> list[Cause]:
 def _check_name(name: str, field: str) -> list[Cause]:
     if not name:
         return [required(field)]
-    if complaints := dns_subdomain(name):
-        return [invalid(field, name, ",".join(complaints))]
+    if errors := dns_subdomain(name):
+        return [invalid(field, name, ",".join(errors))]
     if name.count(".") < 2:
         return [invalid(field, name, "should be a domain with at least three segments separated by dots")]
     return []
@@ -257,7 +257,7 @@ def _check_versions(versions: list[str], field: str) -> list[Cause]:
         if version in versions[:index]:
             causes.append(invalid(f"{field}[{index}]", version, "duplicate version"))
         else:
-            causes += [invalid(f"{field}[{index}]", version, complaint) for complaint in dns_1035_label(version)]
+            causes += [invalid(f"{field}[{index}]", version, detail) for detail in dns_1035_label(version)]
     if not set(versions) & set(REVIEW_VERSIONS):
         causes.append(invalid(field, versions, f"must include at least one of {listed}"))
     return causes

@@ -22,7 +22,7 @@ from koordinator.cluster.structural_schema.explanation import Correlated, explai
 from koordinator.cluster.structural_schema.failure import NO_FIELD, go_json, shown
 from koordinator.cluster.structural_schema.node import Node, read
 from koordinator.cluster.structural_schema.pruning import Pruner, drop, filler, unknown_paths
-from koordinator.cluster.structural_schema.validity import accepts, questions_of
+from koordinator.cluster.structural_schema.validity import accepts, validators_of
 
 # Lists of type ``set`` and ``map``: no item, and no combination of keys, twice.
 
@@ -97,9 +97,9 @@ class CustomSchema:
     def __init__(self, schema: Document, *, prunes: bool = True) -> None:
         """``prunes`` is false for the few old definitions with spec.preserveUnknownFields."""
         self._root = read(schema)
-        self._questions = questions_of(self._root)
+        self._validators = validators_of(self._root)
         self._status = self._root.properties.get("status") or Node()
-        self._status_questions = questions_of(self._status)
+        self._status_validators = validators_of(self._status)
         self._pruner = Pruner(self._root) if prunes else None
         self._fill = filler(self._root)
         self._embedded = walker(self._root)
@@ -142,7 +142,7 @@ class CustomSchema:
     def causes(self, obj: Document, old: Document | None) -> list[Cause]:
         """Everything that is wrong with an object that has been normalized; ``old`` is None on create."""
         causes: list[Cause] = []
-        if not accepts(self._questions, obj):
+        if not accepts(self._validators, obj):
             correlated = None if old is None else Correlated(obj, old, self._root)
             causes += [failure.cause("") for failure in explain(self._root, obj, correlated)]
         if self._embedded is not None:
@@ -152,7 +152,7 @@ class CustomSchema:
     def status_causes(self, obj: Document, old: Document) -> list[Cause]:
         """The same for an update of the status alone."""
         causes: list[Cause] = []
-        if "status" in obj and not accepts(self._status_questions, obj["status"]):
+        if "status" in obj and not accepts(self._status_validators, obj["status"]):
             correlated = Correlated(obj, old, self._root).member("status")
             causes += [failure.cause("status") for failure in explain(self._status, obj["status"], correlated)]
         return self._with_rules(causes + self._repetitions(obj, old))

@@ -104,8 +104,8 @@ def check(obj: Document, path: str) -> list[Cause]:
         causes.append(invalid(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}"))
     if kind == "":
         causes.append(invalid(f"{path}.kind", kind, "must not be empty"))
-    elif isinstance(kind, str) and (complaints := dns_1035_label(kind.lower())):
-        detail = f"may have mixed case, but should otherwise match: {','.join(complaints)}"
+    elif isinstance(kind, str) and (errors := dns_1035_label(kind.lower())):
+        detail = f"may have mixed case, but should otherwise match: {','.join(errors)}"
         causes.append(invalid(f"{path}.kind", kind, detail))
     if "metadata" in obj:
         causes += _check_metadata(obj["metadata"], path)

@@ -22,7 +22,7 @@ from koordinator.cluster.structural_schema.keywords import (
     type_failure,
 )
 from koordinator.cluster.structural_schema.node import Node
-from koordinator.cluster.structural_schema.validity import KINDS, type_question
+from koordinator.cluster.structural_schema.validity import KINDS, type_validator
 
 # Which old value a part of an updated object had: what was wrong before and has not changed is let pass.
 #
@@ -131,8 +131,8 @@ def _null(node: Node, path: str, result: Result) -> None:
 
 
 def _typed(node: Node, value: Any, path: str) -> list[Failure]:
-    question = type_question(node, type(value))
-    if question is None or question(value):
+    validator = type_validator(node, type(value))
+    if validator is None or validator(value):
         return []
     if node.format and not isinstance(value, (str, list)):
         return [type_failure(path, node.format_name, _GO_FORMATS.get(type(value), ""))]
@@ -142,12 +142,12 @@ def _typed(node: Node, value: Any, path: str) -> list[Failure]:
 def _first(keywords: Iterable[Keyword], value: Any, path: str, result: Result) -> None:
     failed = next((keyword for keyword in keywords if not keyword.holds(value)), None)
     if failed is not None:
-        result.add([failed.complain(path, value)])
+        result.add([failed.failure(path, value)])
     result.matched += 1
 
 
 def _every(keywords: Iterable[Keyword], value: Any, path: str, result: Result) -> None:
-    result.add(keyword.complain(path, value) for keyword in keywords if not keyword.holds(value))
+    result.add(keyword.failure(path, value) for keyword in keywords if not keyword.holds(value))
 
 
 def _not_in_enum(node: Node, value: Any, path: str) -> Failure:

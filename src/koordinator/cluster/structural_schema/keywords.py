@@ -1,4 +1,4 @@
-"""What the keywords of a schema ask of strings, numbers, lists and objects: a question, and the complaint about a no.
+"""The keywords of a schema for strings, numbers, lists and objects: a predicate, and the failure where it is false.
 
 Both the quick answer and the explanation are made from these, so that they cannot disagree.
 """
@@ -109,10 +109,10 @@ _EXACT = 1 << 53
 
 
 class Keyword(NamedTuple):
-    """``holds`` of a value; if not, ``complain`` (path, value)."""
+    """``holds`` of a value; if not, ``failure`` (path, value)."""
 
     holds: Callable[[Any], object]
-    complain: Callable[[str, Any], Failure]
+    failure: Callable[[str, Any], Failure]
 
 
 def of_strings(node: Node) -> list[Keyword]:
@@ -217,10 +217,10 @@ def _number(number: float) -> str:
 
 def _bounded(bound: float, side: str, exclusive: bool) -> Keyword:
     than = "than" if exclusive else "than or equal to"
-    complain = _invalid(f"should be {side} {than} {_number(bound)}")
+    failure = _invalid(f"should be {side} {than} {_number(bound)}")
     if side == "less":
-        return Keyword((lambda number: number < bound) if exclusive else (lambda number: number <= bound), complain)
-    return Keyword((lambda number: number > bound) if exclusive else (lambda number: number >= bound), complain)
+        return Keyword((lambda number: number < bound) if exclusive else (lambda number: number <= bound), failure)
+    return Keyword((lambda number: number > bound) if exclusive else (lambda number: number >= bound), failure)
 
 
 def _failure(path: str, sentence: str, value: Any) -> Failure:
@@ -236,15 +236,15 @@ def _sized(sentence: str) -> Callable[[str, Any], Failure]:
 
 
 def _too_long(limit: int) -> Callable[[str, Any], Failure]:
-    def complain(path: str, value: Any) -> Failure:
+    def failure(path: str, value: Any) -> Failure:
         return Failure(Fault.TOO_LONG, path, f"{path} in body should be at most {limit} chars long", limit=limit)
 
-    return complain
+    return failure
 
 
 def _too_many(limit: int, what: str) -> Callable[[str, Any], Failure]:
-    def complain(path: str, value: Any) -> Failure:
+    def failure(path: str, value: Any) -> Failure:
         text = f"{path} in body should have at most {limit} {what}"
         return Failure(Fault.TOO_MANY, path, text, len(value), limit=limit)
 
-    return complain
+    return failure

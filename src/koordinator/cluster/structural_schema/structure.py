@@ -1,6 +1,6 @@
 """Is a schema structural: does it say of each field, once and outside of all junctors, what it is?
 
-Schemas are looked at as they were written, and complaints name their paths and use the words of the real server
+Schemas are looked at as they were written, and errors name their paths and use the words of the real server
 (k8s.io/apiextensions-apiserver, apiserver/schema).
 """
 

@@ -15,7 +15,7 @@ from koordinator.cluster.errors import ApiError, forbidden
 from koordinator.cluster.resource import Registry, RequestContext
 from koordinator.cluster.storage.interface import Storage
 from koordinator.cluster.verbs.options import DeleteOptions, WriteOptions
-from koordinator.cluster.verbs.selection import SelectorFacts
+from koordinator.cluster.verbs.selection import SelectorCache
 from koordinator.cluster.verbs.target import Target, decode, is_namespace, new_uid
 
 # The place between what a client sent and the store where others may change or refuse it.
@@ -140,7 +140,7 @@ class Environment:
     random: Random
     admission: Sequence[Admission] = ()
     webhooks: Webhooks = field(default_factory=NoWebhooks)
-    facts: SelectorFacts = field(default_factory=SelectorFacts)
+    selector_cache: SelectorCache = field(default_factory=SelectorCache)
     quotas: Quotas = field(default_factory=NoQuotas)
     warns_of_missing_controllers: bool = True
 

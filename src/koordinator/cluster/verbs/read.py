@@ -52,7 +52,7 @@ class _Token(msgspec.Struct):
 def list_objects(environment: Environment, target: Target, options: ListOptions) -> ObjectList:
     """Raises ApiError: 400 or 422 for bad options, 410 for a token or revision that is too old."""
     options.check_list()
-    selection = Selection.parse(target, environment.facts, options.label_selector, options.field_selector)
+    selection = Selection.parse(target, environment.selector_cache, options.label_selector, options.field_selector)
     prefix = selection.prefix(target)
     start, revision = _position(environment, target, options)
     try:

@@ -106,8 +106,8 @@ class _Parser:
         key = self._take()
         if not _is_identifier(key):
             raise _unparsable(f"found '{key}', expected: identifier")
-        if complaints := label_key(key):
-            raise _unparsable(f"<nil>: Invalid value: {json.dumps(key)}: {'; '.join(complaints)}")
+        if errors := label_key(key):
+            raise _unparsable(f"<nil>: Invalid value: {json.dumps(key)}: {'; '.join(errors)}")
         if absent or self._peek() in ("", ","):
             return _Requirement(key, "!" if absent else "exists")
         operator = self._take()
@@ -169,8 +169,8 @@ def _check_values(key: str, operator: str, values: list[str]) -> None:
         if operator in (">", "<") and not _is_int64(value):
             why = "for 'Gt', 'Lt' operators, the value must be an integer"
             raise _unparsable(f"values[{index}]: Invalid value: {quoted}: {why}")
-        if complaints := label_value(value):
-            raise _unparsable(f"values[{index}][{key}]: Invalid value: {quoted}: {'; '.join(complaints)}")
+        if errors := label_value(value):
+            raise _unparsable(f"values[{index}][{key}]: Invalid value: {quoted}: {'; '.join(errors)}")
 
 
 def _unparsable(why: str) -> ApiError:
@@ -262,7 +262,7 @@ class _Head(msgspec.Struct):
 _head = msgspec.json.Decoder(_Head).decode
 
 
-class SelectorFacts:
+class SelectorCache:
     """Labels and field labels by revision: many watchers ask the same of one write."""
 
     def __init__(self) -> None:
@@ -292,7 +292,7 @@ class Selection:
     """Label and field selector of one request, compiled."""
 
     resource: Resource
-    facts: SelectorFacts
+    selector_cache: SelectorCache
     labels: LabelMatcher | None
     fields: tuple[tuple[str, bool, str], ...]
     """(field, must be equal, value), without what ``name`` says already."""
@@ -300,7 +300,9 @@ class Selection:
     """The one name that is asked for, if ``metadata.name`` is."""
 
     @classmethod
-    def parse(cls, target: Target, facts: SelectorFacts, label_selector: str, field_selector: str) -> Selection:
+    def parse(
+        cls, target: Target, selector_cache: SelectorCache, label_selector: str, field_selector: str
+    ) -> Selection:
         """Raises ApiError 400 for a selector that does not parse or a field that the kind does not offer."""
         name = target.name or None
         fields = []
@@ -317,7 +319,7 @@ class Selection:
                     raise field_label_not_supported(field, only_metadata=built_in and offered == _OF_EVERY_KIND)
             fields.append((field, operator == "=", value))
         labels = parse_label_selector(label_selector) if label_selector else None
-        return cls(target.resource, facts, labels, tuple(fields), name)
+        return cls(target.resource, selector_cache, labels, tuple(fields), name)
 
     @property
     def everything(self) -> bool:
@@ -332,11 +334,11 @@ class Selection:
     def matches(self, stored: Stored) -> bool:
         if self.name is not None and stored.key.rpartition("/")[2] != self.name:
             return False
-        if self.labels is not None and not self.labels(self.facts.labels(stored)):
+        if self.labels is not None and not self.labels(self.selector_cache.labels(stored)):
             return False
         if not self.fields:
             return True
-        values = self.facts.fields(self.resource, stored)
+        values = self.selector_cache.fields(self.resource, stored)
         return all((values.get(field, "") == value) == equal for field, equal, value in self.fields)
 
 

@@ -237,7 +237,7 @@ def _view(target: Target, stored: Stored) -> Stored:
 Action = Callable[[Environment, Target, Document, WriteOptions], Awaitable[None]]
 """(environment, target, body, options); answered with a Status of success."""
 
-ACTIONS: Final[Mapping[tuple[str, str, str], Action]] = {
+CREATED_SUBRESOURCES: Final[Mapping[tuple[str, str, str], Action]] = {
     ("", "pods", "binding"): bind,
     ("", "pods", "eviction"): evict,
 }

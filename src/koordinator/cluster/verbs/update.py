@@ -183,15 +183,15 @@ def inspected(resource: Resource, change: Change, body: bytes, options: WriteOpt
         new = change(old)
         if resource.schema is None:
             assert object_type is not None
-            complaints = _drop_added(new, old, object_type)
+            errors = _drop_added(new, old, object_type)
         else:
-            complaints = [f"unknown field {go_quoted(path)}" for path in resource.strategy.unknown_fields(new)]
-        if complaints and mode == "Strict":
-            error = UnknownFields(f"strict decoding error: {', '.join(complaints)}")
+            errors = [f"unknown field {go_quoted(path)}" for path in resource.strategy.unknown_fields(new)]
+        if errors and mode == "Strict":
+            error = UnknownFields(f"strict decoding error: {', '.join(errors)}")
             raise bad_request(str(error)) from error
         if mode != "Ignore":
             # The patch is applied again when another writer comes in between.
-            warnings.extend(text for text in complaints if text not in warnings)
+            warnings.extend(text for text in errors if text not in warnings)
         return new
 
     return inspect

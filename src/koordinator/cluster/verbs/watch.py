@@ -45,7 +45,9 @@ class WatchSession:
         self._bookmarks = options.allow_bookmarks
         # Half an hour to an hour spreads the reconnects of many clients, as the real server does.
         self._timeout = options.timeout_seconds or environment.random.uniform(1800, 3600)
-        self._selection = Selection.parse(target, environment.facts, options.label_selector, options.field_selector)
+        self._selection = Selection.parse(
+            target, environment.selector_cache, options.label_selector, options.field_selector
+        )
         prefix = self._selection.prefix(target)
         self.pending: list[WatchEvent] = []
         """What of the state at the start has not been sent."""
@@ -117,7 +119,7 @@ class WatchSession:
                 return
             if now >= bookmark:
                 bookmark = now + _BOOKMARK_SECONDS
-                self._cursor.poke()
+                self._cursor.wake()
         self._cursor.close()
 
 
