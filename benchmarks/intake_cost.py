@@ -32,8 +32,8 @@ from koordinator.api.kinds import NAMESPACES, NODE_METRICS, NODES, PODS, Kind
 from koordinator.api.pod import Pod
 from koordinator.base.clock import SystemClock
 from koordinator.base.metrics import Metrics
-from koordinator.kube.answer_stream import ResponseStream
 from koordinator.kube.client import KubeClient
+from koordinator.kube.pooled_transport import ResponseStream
 from koordinator.kube.request import Request
 from koordinator.kube.sender import Sender
 from koordinator.kube.time_limits import TimeLimits

@@ -16,8 +16,8 @@ from urllib.parse import parse_qs, urlsplit
 from koordinator.api.codec import decode_any, encode
 from koordinator.api.kinds import Kind
 from koordinator.base.errors import KoordinatorError
-from koordinator.kube.answer_stream import ResponseStream
 from koordinator.kube.interface import PatchType
+from koordinator.kube.pooled_transport import ResponseStream
 from koordinator.kube.request import Request
 from koordinator.kube.transport import Stream
 

@@ -16,7 +16,7 @@ from rich.console import Console
 
 from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODES, PODS
 from koordinator.api.node import Node, NodeCondition
-from koordinator.cli.explain_offer import print_offer
+from koordinator.cli.explain_node import print_offer
 from koordinator.cluster.nodes.fleet import Fleet
 from koordinator.cluster.nodes.scenario import parse_scenario
 from koordinator.cluster.nodes.scenario_checks import FAULT_ANNOTATION, Fault

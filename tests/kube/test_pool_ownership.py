@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from koordinator.base.clock import ManualClock
-from koordinator.kube.dial import Connector
+from koordinator.kube.connector import Connector
 from koordinator.kube.errors import TransportError
 from koordinator.kube.pool import Connection
 from koordinator.kube.pooled_transport import PooledTransport

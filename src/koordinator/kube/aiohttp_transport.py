@@ -14,7 +14,7 @@ from yarl import URL
 
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
-from koordinator.kube.dial import probe_when_silent
+from koordinator.kube.connector import probe_when_silent
 from koordinator.kube.errors import FencedError, TransportError
 from koordinator.kube.pool import IDLE_SECONDS
 from koordinator.kube.transport import Endpoint

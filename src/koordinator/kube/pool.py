@@ -9,7 +9,7 @@ from collections.abc import Callable
 from math import inf
 from typing import cast
 
-from koordinator.kube.dial import Connector
+from koordinator.kube.connector import Connector
 from koordinator.kube.errors import TransportError
 from koordinator.kube.http1 import ResponseParser, read_success
 from koordinator.kube.time_limits import Limit, TimeLimits

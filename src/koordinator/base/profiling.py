@@ -5,12 +5,19 @@ The numbers of fields are those of https://github.com/google/pprof/blob/main/pro
 
 from __future__ import annotations
 
+import asyncio
 import gzip
-from collections.abc import Iterable, Mapping, Sequence
+import signal
+import sys
+import threading
+import tracemalloc
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from types import CodeType, FrameType
-from typing import Final, NamedTuple
+from pathlib import PurePath
+from types import CodeType, FrameType, TracebackType
+from typing import Any, Final, NamedTuple, Self
 
 MOST_FRAMES: Final = 128
 """Of one stack; deeper ones lose what called the rest."""
@@ -139,3 +146,110 @@ def _message(field: int, body: bytes) -> bytes:
 
 def _packed(field: int, values: Iterable[int]) -> bytes:
     return _message(field, b"".join(map(_varint, values)))
+
+
+# What every thread and every task of a program is doing at this moment.
+
+
+def running_stacks() -> Iterator[tuple[str, Stack]]:
+    """A title and a stack for each thread, then for each task of the running event loop that waits for something."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    for ident, frame in sys._current_frames().items():
+        yield f"thread {names.get(ident, ident)}", tuple(place.frame for place in places_from(frame))
+    current = asyncio.current_task()
+    for task in sorted(asyncio.all_tasks(), key=lambda task: task.get_name()):
+        if task is not current:
+            yield f"task {task.get_name()}", _of_task(task)
+
+
+def _of_task(task: asyncio.Task[Any]) -> Stack:
+    """From the task's coroutine to what it waits for, through all that it awaits."""
+    frames: list[Frame] = []
+    awaited: Any = task.get_coro()
+    while awaited is not None and len(frames) < MOST_FRAMES:
+        frame = getattr(awaited, "cr_frame", None) or getattr(awaited, "ag_frame", None)
+        if frame is not None:
+            frames.append(place_of(frame).frame)
+        awaited = getattr(awaited, "cr_await", None) or getattr(awaited, "ag_await", None)
+    return tuple(reversed(frames))
+
+
+# Where a program spends its processor time, by looking at it a hundred times in each second of that.
+#
+# The operating system's timer counts the time of all threads, waiting left out; what the main thread does is looked at.
+# Time within a library that is not Python's counts where it was called.
+
+
+HERTZ: Final = 100
+
+
+class CpuSampler:
+    """``with sampler:`` samples; ``stacks`` tells how often each stack was seen. To be used in the main thread, one
+    at a time, as it owns SIGPROF."""
+
+    def __init__(self) -> None:
+        self._seen: Counter[tuple[Place, ...]] = Counter()
+        self._sampling = False
+
+    def __enter__(self) -> Self:
+        self._sampling = True
+        # It stays: a last signal that is on its way when the timer is stopped would otherwise end the process.
+        signal.signal(signal.SIGPROF, self._look)
+        signal.setitimer(signal.ITIMER_PROF, 1 / HERTZ, 1 / HERTZ)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        self._sampling = False
+
+    def stacks(self) -> dict[Stack, int]:
+        # A copy: another sample may be taken meanwhile.
+        seen = list(self._seen.items())
+        return {tuple(place.frame for place in places): count for places, count in seen}
+
+    def _look(self, number: int, frame: FrameType | None) -> None:
+        if self._sampling:
+            self._seen[places_from(frame)] += 1
+
+
+# What a program has allocated and still holds, by the place that asked for it.
+#
+# Python keeps no account of that unless it is told to, and a program that does is about half as fast: it is done for a
+# while, and tells of that while.
+
+
+_FRAMES: Final = 16
+
+
+class HeapWatch:
+    """``with watch:`` keeps the account; ``held`` is what was allocated since and is held, as (objects, bytes)."""
+
+    def __init__(self) -> None:
+        self._started_here = False
+
+    def __enter__(self) -> Self:
+        # Who started Python with PYTHONTRACEMALLOC has the account from the beginning, and keeps it.
+        self._started_here = not tracemalloc.is_tracing()
+        if self._started_here:
+            tracemalloc.start(_FRAMES)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._started_here:
+            tracemalloc.stop()
+
+    def held(self) -> dict[Stack, tuple[int, int]]:
+        """Only within ``with``. Takes a while where much is held."""
+        own = tracemalloc.Filter(inclusive=False, filename_pattern=tracemalloc.__file__)
+        found = tracemalloc.take_snapshot().filter_traces([own]).statistics("traceback")
+        return {_stack(each.traceback): (each.count, each.size) for each in found}
+
+
+def _stack(traceback: tracemalloc.Traceback) -> Stack:
+    # It knows files and lines, but no functions.
+    return tuple(
+        Frame(f"{PurePath(place.filename).name}:{place.lineno}", place.filename, place.lineno, place.lineno)
+        for place in reversed(traceback)
+    )
