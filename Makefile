@@ -7,6 +7,9 @@ TEST_JOBS ?= 2
 # The seed of `make test-long`: a new one each time, unless a failure is to be seen again.
 SEED := $(or $(SEED),$(shell date +%s))
 
+# The tests start hundreds of processes; each would compile every module again where bytecode is not written.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo up test test-long test-real check format protobuf bench bench-scheduler bench-scheduler-perf manifests picture lock clean
 

@@ -7,15 +7,13 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import yaml
 
 from koordinator.api.manifests.installation import Installation, manifest_files
+from tests.yaml_documents import yaml_documents
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCKERFILE = (REPOSITORY / "Dockerfile").read_text()
-DEPLOYMENTS = [
-    next(yaml.safe_load_all(text)) for text in manifest_files(Installation(), ("scheduler", "manager")).values()
-]
+DEPLOYMENTS = [yaml_documents(text)[0] for text in manifest_files(Installation(), ("scheduler", "manager")).values()]
 PODS = [deployment["spec"]["template"]["spec"] for deployment in DEPLOYMENTS]
 NAMES = [deployment["metadata"]["name"] for deployment in DEPLOYMENTS]
 
