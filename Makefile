@@ -4,6 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TEST_JOBS ?= 2
+# More than there are cores: these tests wait most of the time.
+REAL_JOBS ?= 4
 # The seed of `make test-long`: a new one each time, unless a failure is to be seen again.
 SEED := $(or $(SEED),$(shell date +%s))
 
@@ -40,7 +42,7 @@ test-long: $(STAMP) ## property tests with fresh seeds, and tests that take minu
 		--hypothesis-profile=exploring --hypothesis-seed=$(SEED)
 
 test-real: $(STAMP) ## tests against the real Kubernetes programs and the Go original
-	$(BIN)/python -m pytest tests/real -m "real and not slow"
+	$(BIN)/python -m pytest tests/real -m "real and not slow" -n $(REAL_JOBS) --dist loadfile
 
 check: $(STAMP) ## format, lint, strict types, layers, generated files
 	$(BIN)/ruff format --check .

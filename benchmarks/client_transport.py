@@ -1,9 +1,9 @@
 """CPU of what is asked of an API server for each pod, against a trivial server with TLS on loopback.
 
 A small POST on our own connections and on aiohttp's; and, with all that the client does above its connections, a
-binding and an event from its recording to its answer. ``least`` is what the event loop and TLS cost for the same bytes
-when nothing is done with them. The server is a process of its own, so that only the client's CPU is counted; the cases
-take turns and the best round of each counts, so that the machine's moods hit none.
+binding and an event from its recording to its answer. ``reprieve`` is what the event loop and TLS cost for the same
+bytes when nothing is done with them. The server is a process of its own, so that only the client's CPU is counted; the
+cases take turns and the best round of each counts, so that the machine's moods hit none.
 
 usage: python -m benchmarks.client_transport [--requests 1000] [--rounds 20]
 """

@@ -82,7 +82,7 @@ def make_world(nodes: int, engine: type[Engine] = Engine) -> World:
     state = ClusterState(view)
     configuration = parse_configuration(_PROFILE.read_text(), _PROFILE.name)
     (profile,) = build_profiles(configuration, {**STAND_INS, **BUILT_IN}, view)
-    state.add_observers(profile.observers)
+    state.add_event_handlers(profile.event_handlers)
     for number in range(nodes):
         document = workload.node(number)
         name = document["metadata"]["name"]

@@ -64,7 +64,7 @@ class FullCluster:
         self.view.now = _BEGIN
         self.state = ClusterState(self.view)
         (profile,) = build_profiles(parse_configuration(_CONFIGURATION, ""), {**STAND_INS, **BUILT_IN}, self.view)
-        self.state.add_observers(profile.observers)
+        self.state.add_event_handlers(profile.event_handlers)
         self.engine = Engine(profile, self.state, Random(1))
         resources = self.view.columns.resources
         self._facts = PodFacts(lambda pod: make_pod_info(pod, resources), lambda _: profile.treats_equals_alike)
@@ -97,7 +97,7 @@ def costs_of(nodes: int, pods: int, lag: int) -> Costs:
     cluster = FullCluster(nodes)
     timer = _Timer()
     finding = taking = 0.0
-    open_promises: deque[tuple[PodInfo, Rejection]] = deque()
+    open_nominations: deque[tuple[PodInfo, Rejection]] = deque()
     for number in range(pods):
         pod = cluster.pod(f"high-{number:05}", cpu="3", priority=10)
         rejection, seconds = timer.of(partial(cluster.engine.decide, pod, _BEGIN))
@@ -105,11 +105,11 @@ def costs_of(nodes: int, pods: int, lag: int) -> Costs:
         assert isinstance(rejection, Rejection)
         assert rejection.after.nominated_node
         cluster.view.nominations.set(pod, rejection.after.nominated_node)
-        open_promises.append((pod, rejection))
-        if len(open_promises) > lag:
-            taking += _take(cluster, timer, *open_promises.popleft())
-    while open_promises:
-        taking += _take(cluster, timer, *open_promises.popleft())
+        open_nominations.append((pod, rejection))
+        if len(open_nominations) > lag:
+            taking += _take(cluster, timer, *open_nominations.popleft())
+    while open_nominations:
+        taking += _take(cluster, timer, *open_nominations.popleft())
     return Costs(finding * 1e6 / pods, taking * 1e6 / pods)
 
 
@@ -150,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             "finding_victims": round(min(each.finding_victims for each in rounds), 1),
             "taking_room": round(min(each.taking_room for each in rounds), 1),
         }
-    print(json.dumps({"benchmark": "preemption_cost", "microseconds": found, "open_promises": options.lag}))
+    print(json.dumps({"benchmark": "preemption_cost", "microseconds": found, "open_nominations": options.lag}))
     return 0
 
 

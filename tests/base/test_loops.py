@@ -229,3 +229,12 @@ def test_a_step_that_keeps_everything_else_waiting_is_an_error(caplog: pytest.Lo
 
     asyncio.run(scenario())
     assert "loop worker kept everything else waiting for 3.0s" in caplog.text
+
+
+@pytest.mark.parametrize(("seconds", "errors", "since"), [(5.0, 0, 0.0), (5.1, 1, None)])
+def test_a_timed_iteration_past_its_deadline_is_an_error(seconds: float, errors: int, since: float | None) -> None:
+    bench = WatchedBench(deadline=5.0)
+    bench.heartbeat.timed(seconds)
+    assert bench.sample("loop_errors_total") == errors
+    assert bench.sample("loop_duration_seconds_sum") == seconds
+    assert bench.heartbeat.seconds_since() == since

@@ -22,7 +22,7 @@ from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.interface import PatchType
 from koordinator.kube.services import Services
 from koordinator.kube.serving import HealthServer
-from koordinator.scheduler.services.explanations import NODE_PATH, POD_PATH
+from koordinator.scheduler.services.routes import NODE_PATH, POD_PATH
 
 NAMESPACE, LEASE = "koordinator-system", "koord-scheduler"
 

@@ -49,7 +49,7 @@ def test_what_would_help_comes_before_the_tables() -> None:
     assert 0 < text.index("What would help") < text.index("Why: the last attempt")
 
 
-def test_who_ruled_out_how_many_nodes_is_a_table() -> None:
+def test_who_rejected_how_many_nodes_is_a_table() -> None:
     assert "NodeResourcesFit │ Insufficient cpu" in pod_text(pending())
 
 
@@ -70,7 +70,7 @@ def test_a_placed_pod_shows_its_node_and_only_scores_that_differ_from_nothing() 
     text = pod_text(scene)
     assert text.startswith("default/p  is on node a\n")
     assert "1 of 2 nodes were good enough" in text
-    assert "Others were ruled out by NodeUnschedulable." in text
+    assert "Others were rejected by NodeUnschedulable." in text
     assert "InterPodAffinity" not in text
 
 
@@ -131,7 +131,7 @@ def test_a_pod_for_which_others_leave_says_where_and_who() -> None:
     assert "It is to have room on a, from where default/low must go." in pod_text(scene, "high")
 
 
-def test_a_pod_whose_victims_are_told_to_leave_says_so() -> None:
+def test_a_pod_whose_victims_are_evicted_says_so() -> None:
     scene = Scene(make_node("a"))
     scene.queue.await_victims(scene.take(make_pod("p")))
     first, *_ = pod_text(scene).splitlines()

@@ -6,7 +6,6 @@ import asyncio
 import io
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from random import Random
 from typing import Any, Final
 
@@ -22,9 +21,9 @@ from koordinator.cluster.nodes.scenario import parse_scenario
 from koordinator.cluster.nodes.scenario_checks import FAULT_ANNOTATION, Fault
 from koordinator.kube.interface import PatchType
 from koordinator.kube.serving import HealthServer
-from koordinator.manager.node_policy.node_metric import NodeMetricController
-from koordinator.manager.node_resource.answers import PATH, explain_handler
+from koordinator.manager.node_policy.controller import NodeMetricController
 from koordinator.manager.node_resource.controller import NodeResourceController
+from koordinator.manager.node_resource.explanations import PATH, explain_handler
 from tests.manager.controller_bench import SYSTEM, ControllerBench, controller_bench
 
 BATCH: Final = ("kubernetes.io/batch-cpu", "kubernetes.io/batch-memory")
@@ -68,7 +67,7 @@ EXPECTED: Final = {
 }
 
 
-class Cluster:
+class AbnormalCluster:
     """A manager's controllers and two simulated nodes on one clock; an hour of simulated time is a minute of it."""
 
     def __init__(self, made: ControllerBench, controller: NodeResourceController) -> None:
@@ -136,8 +135,8 @@ class Cluster:
 
 
 @asynccontextmanager
-async def a_cluster(folder: Path, faults: str = "") -> AsyncIterator[Cluster]:
-    async with controller_bench(folder) as made:
+async def a_cluster(faults: str = "") -> AsyncIterator[AbnormalCluster]:
+    async with controller_bench() as made:
         data = {"colocation-config": CONFIGURATION}
         await made.client.create(CONFIG_MAPS, {"metadata": {"name": "slo-controller-config"}, "data": data}, SYSTEM)
         resources = NodeResourceController(made.context)
@@ -146,15 +145,15 @@ async def a_cluster(folder: Path, faults: str = "") -> AsyncIterator[Cluster]:
             while not fleet.nodes:
                 await made.clock.advance(0.5)
             await made.client.create(PODS, POD, "default")
-            yield Cluster(made, resources)
+            yield AbnormalCluster(made, resources)
 
 
 @pytest.mark.parametrize("fault", EXPECTED)
-def test_a_fault_is_marked_and_its_end_restores_everything(fault: Fault, tmp_path: Path) -> None:
+def test_a_fault_is_marked_and_its_end_restores_everything(fault: Fault) -> None:
     reason, message = EXPECTED[fault]
 
     async def scenario() -> None:
-        async with a_cluster(tmp_path) as cluster:
+        async with a_cluster() as cluster:
             await cluster.until(cluster.is_well, 20)
             await cluster.say(fault)
             await cluster.until(cluster.is_marked, 90)
@@ -186,10 +185,10 @@ def test_a_fault_is_marked_and_its_end_restores_everything(fault: Fault, tmp_pat
     asyncio.run(scenario())
 
 
-def test_a_plan_makes_a_node_abnormal_that_never_reported(tmp_path: Path) -> None:
+def test_a_plan_makes_a_node_abnormal_that_never_reported() -> None:
     async def scenario() -> None:
         faults = f"faults: [{{fault: agentMissing, nodes: [{FAULTY}], lasts: 20m}}]"
-        async with a_cluster(tmp_path, faults) as cluster:
+        async with a_cluster(faults) as cluster:
             await cluster.until(cluster.is_marked, 15)
             found = cluster.mark()
             assert found is not None

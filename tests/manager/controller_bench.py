@@ -1,26 +1,23 @@
-"""A controller at work against the embedded API, on a clock of its own."""
+"""A controller at work on an API server in memory, on a clock of its own."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from random import Random
 from typing import Any, Protocol, TypeVar
 
-from koordinator.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, NAMESPACES, Kind
-from koordinator.api.manifests import custom_resource_definitions
+from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
 from koordinator.base.clock import ManualClock, SystemClock
 from koordinator.base.metrics import Metrics
-from koordinator.cluster.server import EmbeddedApi, ServerOptions
 from koordinator.kube.client import KubeClient
-from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
 from koordinator.manager.controllers import ControllerContext
 from koordinator.manager.options import Options
+from tests.in_memory_api import InMemoryApi
 
 T = TypeVar("T", bound=Object)
 SYSTEM = "koordinator-system"
@@ -95,15 +92,11 @@ class ControllerBench:
 
 
 @asynccontextmanager
-async def controller_bench(folder: Path, options: Options | None = None) -> AsyncIterator[ControllerBench]:
-    """With our definitions and the system namespace in place."""
-    async with EmbeddedApi(ServerOptions()) as api:
-        api.write_kubeconfig(folder / "kubeconfig")
-        client = await connect(ClientOptions(kubeconfig=str(folder / "kubeconfig")))
+async def controller_bench(options: Options | None = None) -> AsyncIterator[ControllerBench]:
+    """On an API server in memory."""
+    async with InMemoryApi(SystemClock()).running() as api:
+        client = api.client()
         try:
-            for definition in custom_resource_definitions():
-                await client.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
-            await client.create(NAMESPACES, {"metadata": {"name": SYSTEM}})
             yield ControllerBench(client, options or Options())
         finally:
             await client.close()

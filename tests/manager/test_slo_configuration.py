@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import pytest
 
@@ -33,13 +32,13 @@ async def changed(source: SLOConfigurationSource) -> asyncio.Event:
     return happened
 
 
-def test_without_a_config_map_the_defaults_are_in_force(tmp_path: Path) -> None:
+def test_without_a_config_map_the_defaults_are_in_force() -> None:
     async def scenario() -> None:
-        async with controller_bench(tmp_path) as made:
+        async with controller_bench() as made:
             source = source_of(made)
             async with made.working():
                 before = source.current.colocation
-                source.settle()
+                source.mark_synced()
                 now = source.current.colocation
                 assert (before.available, now.available, now.strategies.cluster.enable) == (False, True, False)
 
@@ -47,10 +46,10 @@ def test_without_a_config_map_the_defaults_are_in_force(tmp_path: Path) -> None:
 
 
 def test_a_config_map_that_does_not_exist_is_named_once_with_the_command_that_installs_it(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def scenario() -> None:
-        async with controller_bench(tmp_path) as made:
+        async with controller_bench() as made:
             source = source_of(made)
             async with made.working():
                 for _ in range(2):
@@ -65,21 +64,21 @@ def test_a_config_map_that_does_not_exist_is_named_once_with_the_command_that_in
     )
 
 
-def test_what_is_written_is_in_force(tmp_path: Path) -> None:
+def test_what_is_written_is_in_force() -> None:
     async def scenario() -> None:
-        async with controller_bench(tmp_path) as made:
+        async with controller_bench() as made:
             await write(made, **{"colocation-config": '{"enable": true, "cpuReclaimThresholdPercent": 70}'})
             source = source_of(made)
             async with made.working():
-                source.settle()
+                source.mark_synced()
                 assert source.current.colocation.strategies.cluster.cpu_reclaim_threshold_percent == 70
 
     asyncio.run(scenario())
 
 
-def test_listeners_hear_of_changes(tmp_path: Path) -> None:
+def test_listeners_hear_of_changes() -> None:
     async def scenario() -> None:
-        async with controller_bench(tmp_path) as made:
+        async with controller_bench() as made:
             source = source_of(made)
             async with made.working(), asyncio.timeout(20):
                 happened = await changed(source)
@@ -90,9 +89,9 @@ def test_listeners_hear_of_changes(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_broken_value_leaves_the_last_good_one_and_is_told(tmp_path: Path) -> None:
+def test_a_broken_value_leaves_the_last_good_one_and_is_told() -> None:
     async def scenario() -> None:
-        async with controller_bench(tmp_path) as made:
+        async with controller_bench() as made:
             await write(made, **{"colocation-config": '{"enable": true}'})
             source = source_of(made)
             async with made.working(), asyncio.timeout(20):
@@ -110,9 +109,9 @@ def test_a_broken_value_leaves_the_last_good_one_and_is_told(tmp_path: Path) -> 
     asyncio.run(scenario())
 
 
-def test_what_was_repaired_is_no_error_any_more(tmp_path: Path) -> None:
+def test_what_was_repaired_is_no_error_any_more() -> None:
     async def scenario() -> None:
-        async with controller_bench(tmp_path) as made:
+        async with controller_bench() as made:
             await write(made, **{"colocation-config": "{"})
             source = source_of(made)
             async with made.working(), asyncio.timeout(20):
@@ -125,9 +124,9 @@ def test_what_was_repaired_is_no_error_any_more(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_deleting_the_config_map_leaves_it_in_force(tmp_path: Path) -> None:
+def test_deleting_the_config_map_leaves_it_in_force() -> None:
     async def scenario() -> None:
-        async with controller_bench(tmp_path) as made:
+        async with controller_bench() as made:
             await write(made, **{"colocation-config": '{"enable": true}'})
             source = source_of(made)
             async with made.working(), asyncio.timeout(20):
@@ -136,7 +135,7 @@ def test_deleting_the_config_map_leaves_it_in_force(tmp_path: Path) -> None:
                 informer.add_handlers(on_delete=lambda _: gone.set())
                 await made.client.delete(CONFIG_MAPS, NAME, SYSTEM)
                 await gone.wait()
-                source.settle()
+                source.mark_synced()
             assert source.current.colocation.strategies.cluster.enable
 
     asyncio.run(scenario())

@@ -15,8 +15,8 @@ from koordinator.api.document import Document, copied
 from koordinator.base.metrics import Metrics
 from koordinator.manager.features import make_features
 from koordinator.manager.webhook.dispatch import Webhook
-from koordinator.manager.webhook.elastic_quota.pod_check import QuotaPodCheck
 from koordinator.manager.webhook.elastic_quota.settings import QuotaSettings
+from koordinator.manager.webhook.elastic_quota.validating import QuotaPodCheck
 from koordinator.manager.webhook.metrics import WebhookMetrics
 from koordinator.manager.webhook.pod.enhanced_rules import no_rules
 from koordinator.manager.webhook.pod.validating import PodValidatingHandler
@@ -93,7 +93,7 @@ def our_program(gates: str = "") -> tuple[QuotaBench, dict[str, Webhook]]:
     bench.observe(*QUOTAS)
     metadata = [pod["metadata"] for pod in PODS]
     bench.pods.pods = [Pod(each["namespace"], each["name"], each["labels"].get(f"{P}/name", "")) for each in metadata]
-    pods = PodValidatingHandler(no_rules, (QuotaPodCheck(bench.expected, settings),))
+    pods = PodValidatingHandler(no_rules, (QuotaPodCheck(bench.quotas, settings),))
     metrics = WebhookMetrics(Metrics())
     handlers = (bench.validating, bench.mutating, pods)
     return bench, {handler.path: Webhook(handler, metrics, bench.clock) for handler in handlers}

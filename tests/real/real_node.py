@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -57,6 +59,36 @@ class EnforcedNode:
 @contextmanager
 def real_node(kubeconfig: Path, folder: Path, name: str, namespace: str) -> Iterator[EnforcedNode]:
     """A node with the CRDs and an empty namespace; skips the test where the machine lacks something."""
+    node = EnforcedNode(kubeconfig, name)
+    with started_node(kubeconfig, folder, name):
+        try:
+            node.kubectl("apply", "-f", str(REPOSITORY / "config/crd"))
+            node.kubectl("create", "namespace", namespace)
+            yield node
+        finally:
+            node.kubectl("delete", "namespace", namespace, "--ignore-not-found", "--wait=false")
+
+
+@contextmanager
+def started_node(kubeconfig: Path, folder: Path, name: str, **environment: str) -> Iterator[None]:
+    """containerd and kubelet with files in ``folder``; the Node is deleted afterwards.
+
+    The cgroups of kubelet and the network of containers exist once on a machine: there is one node at a time, of
+    whatever test run."""
+    script = _node_script()
+    with (Path(tempfile.gettempdir()) / "koordinator-real-node.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        variables = {**os.environ, "NODE": name, **environment}
+        try:
+            subprocess.run([str(script), "up", str(folder), str(kubeconfig)], env=variables, check=True, timeout=120)
+            yield
+        finally:
+            subprocess.run([str(script), "down", str(folder)], env=variables, check=False, timeout=120)
+            EnforcedNode(kubeconfig, name).kubectl("delete", "node", name, "--ignore-not-found")
+
+
+def _node_script() -> Path:
+    """The program that starts a node; skips the test where the machine lacks something."""
     shared = Path(os.environ.get("KOORDINATOR_SHARED") or REPOSITORY.parent / "shared")
     script = shared / "tools/real-node.sh"
     if not script.is_file():
@@ -65,17 +97,7 @@ def real_node(kubeconfig: Path, folder: Path, name: str, namespace: str) -> Iter
         pytest.skip("a real node needs root")
     if missing := [program for program in ("containerd", "runc", "gcc") if shutil.which(program) is None]:
         pytest.skip(f"apt-get install containerd runc containernetworking-plugins gcc: {missing[0]} is absent")
-    environment = {**os.environ, "NODE": name}
-    node = EnforcedNode(kubeconfig, name)
-    try:
-        subprocess.run([str(script), "up", str(folder), str(kubeconfig)], env=environment, check=True, timeout=120)
-        node.kubectl("apply", "-f", str(REPOSITORY / "config/crd"))
-        node.kubectl("create", "namespace", namespace)
-        yield node
-    finally:
-        subprocess.run([str(script), "down", str(folder)], env=environment, check=False, timeout=120)
-        node.kubectl("delete", "node", name, "--ignore-not-found")
-        node.kubectl("delete", "namespace", namespace, "--ignore-not-found", "--wait=false")
+    return script
 
 
 def until(condition: Callable[[], bool], seconds: float) -> float:

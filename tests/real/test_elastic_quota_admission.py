@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from koordinator.api.elastic_quota import ROOT_QUOTA
-from koordinator.manager.webhook.quota_page import quota_summary
+from koordinator.manager.webhook.quota_accounts import quota_summary
 from tests.real.programs import RealPrograms
 from tests.real.quota_cases import PASSES_WITH_THE_ORIGINAL, PASSES_WITH_US, STEPS, Step
 from tests.real.quota_programs import Programs, both_programs, filled, quota_cluster, verdict
@@ -41,7 +41,7 @@ def test_every_question_is_answered_as_the_original_does(programs: Programs) -> 
 
 def test_the_page_shows_what_the_original_shows(programs: Programs) -> None:
     original = json.loads(programs.original.ask("/elasticQuota"))
-    ours = quota_summary(programs.bench.expected.tree())
+    ours = quota_summary(programs.bench.quotas.tree())
     assert ours["quotaInfoMap"] == original["quotaInfoMap"]
     # The original forgets the children of the root when the root is created, and keeps parents that nobody names.
     children = {name: found for name, found in ours["quotaHierarchyInfo"].items() if name != ROOT_QUOTA}

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from koordinator.api.document import Document
-from koordinator.manager.webhook.quota_page import quota_summary
+from koordinator.manager.webhook.quota_accounts import quota_summary
 from tests.manager.webhook.elastic_quota.quota_bench import QuotaBench, versioned
 from tests.manager.webhook.reviews import answered
 from tests.model.quota_tree.quota_objects import P
@@ -151,7 +151,7 @@ def _counted(document: Document) -> tuple[object, ...]:
 
 def _assert_same_tree(programs: Programs) -> None:
     original = json.loads(programs.original.ask("/elasticQuota"))
-    ours = quota_summary(programs.bench.expected.tree())
+    ours = quota_summary(programs.bench.quotas.tree())
     assert ours["quotaInfoMap"] == original["quotaInfoMap"]
     children = {name: sorted(found) for name, found in original["quotaHierarchyInfo"].items() if found}
     assert {name: found for name, found in ours["quotaHierarchyInfo"].items() if found} == children

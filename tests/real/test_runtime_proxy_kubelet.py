@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -15,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from tests.real.container_runtime import HOW_TO_GET, ProxyProcess, until
+from tests.real.container_runtime import ProxyProcess, until
 from tests.real.hook_server_process import SHARES
 from tests.real.programs import RealPrograms
+from tests.real.real_node import REPOSITORY, started_node
 
-_REPOSITORY = Path(__file__).resolve().parents[2]
 _NODE = "proxy-node"
 _NAMESPACE = "runtime-proxy"
 _PODS = 30
@@ -50,35 +48,23 @@ class Node:
 @pytest.fixture
 def node(real_programs: RealPrograms, real_cluster: Path) -> Iterator[Node]:
     """A node, with a hook server that gives each container CPU shares."""
-    shared = Path(os.environ.get("KOORDINATOR_SHARED") or _REPOSITORY.parent / "shared")
-    script = shared / "tools/real-node.sh"
-    if not script.is_file():
-        pytest.skip("there is no program that starts a real node")
-    if os.geteuid() != 0:
-        pytest.skip("a real node needs root")
-    if missing := [program for program in ("containerd", "runc", "gcc") if shutil.which(program) is None]:
-        pytest.skip(HOW_TO_GET.format(missing[0]))
     with tempfile.TemporaryDirectory(prefix="krp", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         proxy = ProxyProcess(folder, folder / "node/containerd.sock")
         _link_programs(real_programs.kubernetes, folder / "bin", proxy.socket)
-        environment = {**os.environ, "NODE": _NODE, "KBIN": str(folder / "bin"), "CRI_SOCKET": str(proxy.socket)}
         hooks = [sys.executable, "-m", "tests.real.hook_server_process", str(folder / "hook.sock"), str(folder / "log")]
         real = Node(real_cluster, proxy)
-        with subprocess.Popen(hooks, cwd=_REPOSITORY) as hook_server:
+        with subprocess.Popen(hooks, cwd=REPOSITORY) as hook_server:
             until((folder / "hook.sock").exists, 30, "the hook server serves")
             proxy.register("a.json", folder / "hook.sock", _HOOKS)
             try:
                 proxy.launch()
-                up = [str(script), "up", str(folder / "node"), str(real_cluster)]
-                subprocess.run(up, env=environment, check=True, timeout=120)
-                real.kubectl("create", "namespace", _NAMESPACE)
-                yield real
+                programs = {"KBIN": str(folder / "bin"), "CRI_SOCKET": str(proxy.socket)}
+                with started_node(real_cluster, folder / "node", _NODE, **programs):
+                    real.kubectl("create", "namespace", _NAMESPACE)
+                    yield real
+                    real.kubectl("delete", "namespace", _NAMESPACE, "--wait=false")
             finally:
-                down = [str(script), "down", str(folder / "node")]
-                subprocess.run(down, env=environment, check=False, timeout=120)
-                real.kubectl("delete", "node", _NODE, "--ignore-not-found")
-                real.kubectl("delete", "namespace", _NAMESPACE, "--ignore-not-found", "--wait=false")
                 proxy.stop()
                 hook_server.terminate()
 

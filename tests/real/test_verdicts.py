@@ -1,4 +1,4 @@
-"""Our verdicts and scores against those of the Go original, pod by pod, on random clusters on a real API server.
+"""Our results and scores against those of the Go original, pod by pod, on random clusters on a real API server.
 
 The original schedules; before each pod is created our engine says, on the same cluster, which nodes pass and what they
 score. Nodes that pass, every plugin's weighted score, and the message of a pod that fits nowhere must be the same.
@@ -143,7 +143,7 @@ def differences(name: str, ours: Verdict, pod: Pod, theirs: Said) -> list[str]:
         if isinstance(ours.result, Rejection):
             return [f"{name} went to {pod.spec.node_name}; we refuse: {ours.result.message}"]
         if pod.spec.node_name not in ours.scores:
-            found.append(f"{name} went to {pod.spec.node_name}, which we rule out")
+            found.append(f"{name} went to {pod.spec.node_name}, which we reject")
         if pod.spec.node_name in preferred_nodes(pod):
             # The original looks at no other node then, and scores none.
             chosen = ours.result.node_name
@@ -170,15 +170,15 @@ def differences(name: str, ours: Verdict, pod: Pod, theirs: Said) -> list[str]:
     counts = {key: len(nodes) for key, nodes in theirs.failures.items()}
     # The diagnosis leaves out the nodes that PreFilter leaves out; the message counts them.
     filtered = [
-        each for each in ours.result.ruled_out if not each.reasons[0].startswith("node(s) didn't satisfy plugin(s)")
+        each for each in ours.result.rejected if not each.reasons[0].startswith("node(s) didn't satisfy plugin(s)")
     ]
     if counts and counts != {(each.plugin, ", ".join(each.reasons)): each.count for each in filtered}:
-        found.append(f"{name}: nodes by plugin and reason {counts}, ours {ours.result.ruled_out}")
+        found.append(f"{name}: nodes by plugin and reason {counts}, ours {ours.result.rejected}")
     return found
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_verdicts_reasons_and_scores_are_the_original_s(
+def test_results_reasons_and_scores_are_the_original_s(
     seed: int, plane: ControlPlane, real_programs: RealPrograms, tmp_path: Path
 ) -> None:
     random, log = Random(seed), tmp_path / "original.log"

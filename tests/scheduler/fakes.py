@@ -82,7 +82,7 @@ class Unschedulable(FilterPlugin):
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return (Reason("node(s) were unschedulable", unresolvable=True),)
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         return frozenset({EventKind.NODE_ADD, EventKind.NODE_TAINT})
 
 
@@ -120,7 +120,7 @@ class Fit(FilterPlugin, ScorePlugin):
         scores: Ints = np.maximum(free * 100 // np.maximum(columns.allocatable[rows, CPU], 1), 0)
         return scores
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         return frozenset({EventKind.NODE_ADD, EventKind.NODE_ALLOCATABLE, EventKind.POD_DELETE})
 
 
@@ -142,7 +142,7 @@ class Rank(ScorePlugin):
 
 
 class OnlyNodes(PreFilterPlugin):
-    """The pod's label ``only`` names the one node to look at; ``never`` rules out all."""
+    """The pod's label ``only`` names the one node to look at; ``never`` rejects all."""
 
     name = "OnlyNodes"
 
@@ -157,7 +157,7 @@ class OnlyNodes(PreFilterPlugin):
         only = labels.get("only")
         return PreFilterResult(node_names=frozenset({only}) if only else None)
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         return frozenset({EventKind.POD_UPDATE})
 
 
@@ -176,7 +176,7 @@ def make_profile(view: ClusterView, *, preempts: bool = False, name: str = "koor
 
 
 def make_state(nodes: Iterable[Node] = ()) -> ClusterState:
-    """A cluster of these nodes, without observers."""
+    """A cluster of these nodes, without event handlers."""
     state = ClusterState(ClusterView(NodeColumns()))
     for node in nodes:
         state.set_node(node)

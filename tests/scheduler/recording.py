@@ -20,8 +20,8 @@ from koordinator.scheduler.engine.binding_points import (
 )
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CycleState
-from koordinator.scheduler.engine.extender import FailureHandler, PodPatcher
 from koordinator.scheduler.engine.framework import Plugin, Reason
+from koordinator.scheduler.engine.framework_hooks import FailureHandler, PodPatcher
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView

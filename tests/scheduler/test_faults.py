@@ -18,7 +18,7 @@ from koordinator.api.node import Node
 from koordinator.kube.errors import ApiStatusError
 from koordinator.scheduler.cycle.decision_limit import DecisionLimit, packages_of
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
-from koordinator.scheduler.engine.framework import FilterPlugin, Observer, Plugin, PluginError, Reason
+from koordinator.scheduler.engine.framework import EventHandler, FilterPlugin, Plugin, PluginError, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
@@ -28,7 +28,7 @@ from tests.scheduler.fakes import describe, make_node, make_pod, make_profile
 from tests.scheduler.world import World, check, check_nothing_waits_for_nothing, simulate, two_nodes
 
 
-class Odd(FilterPlugin, Observer):
+class Odd(FilterPlugin, EventHandler):
     """Misbehaves for pods and nodes that ask for it."""
 
     name = "Odd"
@@ -90,7 +90,7 @@ def test_a_plugin_that_raises_costs_its_pod_an_attempt() -> None:
     assert world.api.placed().keys() == {"odd", "fine"}
 
 
-def test_an_observer_that_raises_leaves_the_others_and_the_state_intact() -> None:
+def test_an_event_handler_that_raises_leaves_the_others_and_the_state_intact() -> None:
     async def story(world: World) -> None:
         world.api.put(make_node("c", labels={"odd": "", "rank": "9"}))
         world.api.put(make_pod("p"))
@@ -153,9 +153,9 @@ def test_a_node_that_can_take_them_frees_all_who_waited_for_one() -> None:
 def test_malformed_node_metrics_harm_nobody() -> None:
     async def story(world: World) -> None:
         odd = NODE_METRICS.type(metadata=make_node("a").metadata)
-        world.scheduler.feed.set_node_object(NODE_METRICS, "a", None, odd)
-        world.scheduler.feed.set_node_object(NODE_METRICS, "of-nobody", None, odd)
-        world.scheduler.feed.set_node_object(NODE_METRICS, "of-nobody", odd, None)
+        world.scheduler.event_handlers.set_node_object(NODE_METRICS, "a", None, odd)
+        world.scheduler.event_handlers.set_node_object(NODE_METRICS, "of-nobody", None, odd)
+        world.scheduler.event_handlers.set_node_object(NODE_METRICS, "of-nobody", odd, None)
         world.api.put(make_pod("p"))
 
     assert end(story).api.placed().keys() == {"p"}
@@ -197,7 +197,7 @@ def test_a_leader_that_dies_in_the_middle_of_bindings_leaves_nothing_twice() -> 
     asyncio.run(run())
 
 
-def promised() -> FakeApi:
+def nominated() -> FakeApi:
     """The one node is kept for an important pod, which waits until another one has left it."""
     api = FakeApi()
     api.put(make_node("a", cpu="4"))
@@ -242,7 +242,7 @@ def test_who_waited_for_the_room_that_was_promised_to_a_pod_gets_it_when_that_po
         await world.settle(12)
         assert world.api.placed()["patient"] == "a"
 
-    end(story, promised)
+    end(story, nominated)
 
 
 faults = st.sampled_from(["lost before", "lost after", "503 before", "503 after", "fine", "fine"])

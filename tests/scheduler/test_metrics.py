@@ -22,8 +22,8 @@ UPSTREAM: dict[str, tuple[set[str], Callable[[SchedulerMetrics], object]]] = {
     "scheduler_scheduling_algorithm_duration_seconds_count": (set(), lambda m: m.algorithm(1.0)),
     "scheduler_pod_scheduling_sli_duration_seconds_count": ({"attempts"}, lambda m: m.scheduled("p", 1.0, 2.0, 1)),
     "scheduler_pod_scheduling_attempts_count": (set(), lambda m: m.scheduled("p", 1.0, 2.0, 1)),
-    "scheduler_pod_scheduling_evaluated_nodes_count": (set(), lambda m: m.judged(5, 3)),
-    "scheduler_pod_scheduling_feasible_nodes_count": (set(), lambda m: m.judged(5, 3)),
+    "scheduler_pod_scheduling_evaluated_nodes_count": (set(), lambda m: m.evaluated(5, 3)),
+    "scheduler_pod_scheduling_feasible_nodes_count": (set(), lambda m: m.evaluated(5, 3)),
     "scheduler_preemption_attempts_total": (set(), lambda m: m.preemption_tried()),
     "scheduler_preemption_victims_count": (set(), lambda m: m.preempted(2)),
     "scheduler_permit_wait_duration_seconds_count": ({"result"}, lambda m: m.waited(allowed=True, seconds=1.0)),
@@ -38,7 +38,10 @@ UPSTREAM: dict[str, tuple[set[str], Callable[[SchedulerMetrics], object]]] = {
     "scheduler_scheduling_timeout": ({"profile"}, lambda m: m.timed_out("p")),
     "scheduler_pending_pods": ({"queue"}, lambda m: m.observe_sizes(lambda pool: 1, dict)),
     "scheduler_cache_size": ({"type"}, lambda m: m.observe_sizes(lambda pool: 1, lambda: {"nodes": 1})),
-    "scheduler_unschedulable_pods": ({"plugin", "profile"}, lambda m: m.observe_parked(lambda: [waiting("p", "Fit")])),
+    "scheduler_unschedulable_pods": (
+        {"plugin", "profile"},
+        lambda m: m.observe_unschedulable(lambda: [waiting("p", "Fit")]),
+    ),
     "scheduler_queue_incoming_pods_total": (
         {"queue", "event"},
         lambda m: m.observe_incoming(Counter({(Pool.ACTIVE, "NodeAdd"): 1})),
@@ -83,7 +86,7 @@ def test_many_attempts_share_a_label() -> None:
 
 def test_a_pod_counts_for_each_plugin_that_keeps_it_waiting() -> None:
     pods = [waiting("a", "Fit", "Taint"), waiting("b", "Fit", pool=Pool.BACKOFF), waiting("c", "Fit", pool=Pool.ACTIVE)]
-    values = exported(lambda metrics: metrics.observe_parked(lambda: pods))
+    values = exported(lambda metrics: metrics.observe_unschedulable(lambda: pods))
     assert {labels[0][1]: value for (name, labels), value in values.items() if "unschedulable" in name} == {
         "Fit": 2,
         "Taint": 1,
@@ -109,7 +112,7 @@ def test_gated_pods_come_into_the_unschedulable_ones_as_upstream_counts_them() -
 
 def test_what_upstream_does_not_have_has_names_of_its_own() -> None:
     def happens(metrics: SchedulerMetrics) -> None:
-        metrics.kept_off("LoadAwareScheduling")
+        metrics.filtered_by("LoadAwareScheduling")
         metrics.malformed("Pod")
         metrics.plugin_error("Fit", "on_node")
 

@@ -58,7 +58,7 @@ def test_it_is_binding_while_an_answer_is_awaited_and_not_afterwards() -> None:
     assert all(seen)
 
 
-def test_a_deleted_pod_makes_room_for_a_parked_one() -> None:
+def test_a_deleted_pod_makes_room_for_a_unschedulable_one() -> None:
     async def story(world: World) -> None:
         world.api.put(make_node("a", cpu="1"))
         world.api.put(make_pod("first"))
@@ -205,7 +205,7 @@ def test_a_node_deleted_between_decision_and_binding_gets_no_pod() -> None:
 
         def decide_and_lose_the_node(*arguments: Any) -> Any:
             result = decide(*arguments)
-            world.scheduler.feed.remove_node("a")
+            world.scheduler.event_handlers.remove_node("a")
             return result
 
         engine.decide = decide_and_lose_the_node  # type: ignore[method-assign, assignment]

@@ -1,4 +1,4 @@
-"""The example of docs/plugins.md: installed as a package, named in a profile, and its verdict decides."""
+"""The example of docs/plugins.md: installed as a package, named in a profile, and its result decides."""
 
 from __future__ import annotations
 
@@ -103,9 +103,9 @@ def test_its_reason_is_told_and_explained(plugin: str) -> None:
     assert message.startswith("0/3 nodes are available: 1 node(s) belonged to another tenant, 2 Insufficient cpu.")
     (explanation,) = explanations
     assert explanation is not None
-    (ruled_out,) = [each for each in explanation["attempts"][0]["ruledOut"] if each["plugin"] == plugin]
-    assert ruled_out["reasons"] == ["node(s) belonged to another tenant"]
-    assert ruled_out["examples"] == ["of-other"]
+    (rejected,) = [each for each in explanation["attempts"][0]["ruledOut"] if each["plugin"] == plugin]
+    assert rejected["reasons"] == ["node(s) belonged to another tenant"]
+    assert rejected["examples"] == ["of-other"]
 
 
 @pytest.mark.usefixtures("installed")

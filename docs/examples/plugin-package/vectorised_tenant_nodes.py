@@ -9,14 +9,14 @@ from tenant_nodes import TenantNodesArgs
 from koordinator.api.node import Node
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import EventKind
-from koordinator.scheduler.engine.framework import FilterPlugin, Observer, Reason, ScorePlugin
+from koordinator.scheduler.engine.framework import EventHandler, FilterPlugin, Reason, ScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 
 NOBODY = 0
 
 
-class VectorisedTenantNodes(FilterPlugin, ScorePlugin, Observer):
+class VectorisedTenantNodes(FilterPlugin, ScorePlugin, EventHandler):
     name = "VectorisedTenantNodes"
     args_type = TenantNodesArgs
     reads = score_reads = (Aspect.NODE,)
@@ -46,5 +46,5 @@ class VectorisedTenantNodes(FilterPlugin, ScorePlugin, Observer):
     def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         return np.where(self._tenants[rows] != NOBODY, 100, 0)
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         return frozenset({EventKind.NODE_ADD, EventKind.NODE_LABEL})

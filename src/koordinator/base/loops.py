@@ -91,6 +91,14 @@ class Heartbeat:
                 # It is the loop that this is meant for, above all its cancellation.
                 argument, proceed = error, loop.throw
 
+    def timed(self, seconds: float) -> None:
+        """An iteration has ended that must not be cancelled at the deadline; past it, it counts as an error."""
+        self._duration.observe(seconds)
+        if seconds > self.deadline:
+            self._errors.inc()
+        else:
+            self.beat()
+
     def beat(self) -> None:
         """The loop has done its work just now."""
         if self._beaten_at is None:

@@ -100,7 +100,7 @@ def _words(name: str) -> str:
 
 
 def print_node(document: Mapping[str, Any], console: Console) -> None:
-    """Write it, the verdict first."""
+    """Write it, the result first."""
     pods = document["pods"]
     print_text(console, f"[bold]{escape(document['node'])}[/bold]  {_verdict(document)}")
     if document["cordoned"]:
@@ -122,7 +122,7 @@ def print_node(document: Mapping[str, Any], console: Console) -> None:
             _print_apart(console, f"{escape(plugin)}: the node has not reported its usage")
         elif "error" in facts:
             _print_apart(console, f"{escape(plugin)} cannot be asked: {escape(facts['error'])}")
-    _print_ruled_out(document, console)
+    _print_rejected(document, console)
     if "offer" in document:
         print_offer(document["offer"], console)
 
@@ -179,7 +179,7 @@ def _print_load(plugin: str, facts: Mapping[str, Any], console: Console) -> None
 _OTHER_LIMITS = {"prodThreshold": "prod", "aggregatedThreshold": "aggregated"}
 
 
-def _print_ruled_out(document: Mapping[str, Any], console: Console) -> None:
+def _print_rejected(document: Mapping[str, Any], console: Console) -> None:
     if not document["ruledOutBy"]:
         return
     table = Table("pods", "kept off by", "because", "for example")

@@ -62,7 +62,7 @@ def _placed_by_others(document: Mapping[str, Any]) -> str:
 def _print_rejection(attempt: Mapping[str, Any], console: Console) -> None:
     if not attempt["ruledOut"]:
         return
-    table = Table("nodes", "ruled out by", "because", "for example")
+    table = Table("nodes", "rejected by", "because", "for example")
     for entry in attempt["ruledOut"]:
         table.add_row(
             str(entry["nodes"]),
@@ -88,7 +88,7 @@ def _print_placement(attempt: Mapping[str, Any], console: Console) -> None:
     if tie := _tie(attempt):
         print_text(console, tie)
     if others := attempt["otherNodesRuledOutBy"]:
-        print_text(console, f"Others were ruled out by {escape(', '.join(others))}.")
+        print_text(console, f"Others were rejected by {escape(', '.join(others))}.")
 
 
 def _tie(attempt: Mapping[str, Any]) -> str:
@@ -113,7 +113,7 @@ def _print_fitting(document: Mapping[str, Any], console: Console) -> None:
         print_text(console, f"Right now {nodes} take it: {escape(names)}")
     if reason := document.get("notJudged"):
         console.print()
-        print_text(console, f"Nodes cannot be judged right now: {escape(reason)}")
+        print_text(console, f"Nodes cannot be evaluated right now: {escape(reason)}")
 
 
 def _print_retry(queue: Mapping[str, Any], console: Console) -> None:

@@ -67,6 +67,7 @@ _DEFAULT_PROTECTIONS: Final = (LOCAL_STORAGE, SYSTEM_CRITICAL, FAILED_BARE, DAEM
 _EXTRA_PROTECTIONS: Final = (CLAIMS, WITHOUT_BUDGET, RESOURCE_CLAIMS)
 _MANDATORY: Final = "Mandatory"
 _OWNER_INDEX: Final = "owner-uid"
+_NAMESPACE_INDEX: Final = "namespace"
 
 _Check = Callable[[Pod], str]
 """Returns why the pod may not be evicted, "" when it may."""
@@ -307,7 +308,7 @@ class DefaultEvictor(EvictPlugin, FilterPlugin):
     def _budget_check(self) -> _Check:
         if WITHOUT_BUDGET not in self._args.protections:
             return lambda pod: ""
-        budgets = self.handle.informers.informer(POD_DISRUPTION_BUDGETS)
+        budgets = self.handle.informers.informer(POD_DISRUPTION_BUDGETS, indexes={_NAMESPACE_INDEX: _namespaces})
         return lambda pod: _text(not _is_covered(pod, budgets), "pod does not have a PodDisruptionBudget")
 
     def _restrictions(self) -> Sequence[_Check]:
@@ -360,10 +361,12 @@ def _protected_claim(pod: Pod, claims: Informer[PersistentVolumeClaim], protecte
     return ""
 
 
+def _namespaces(budget: PodDisruptionBudget) -> Sequence[str]:
+    return (budget.metadata.namespace,)
+
+
 def _is_covered(pod: Pod, budgets: Informer[PodDisruptionBudget]) -> bool:
-    for budget in budgets.list():
-        if budget.metadata.namespace != pod.metadata.namespace:
-            continue
+    for budget in budgets.by_index(_NAMESPACE_INDEX, pod.metadata.namespace):
         try:
             selector = compile_selector(budget.spec.selector)
         except SelectorError:

@@ -124,6 +124,7 @@ def _servers(
 ) -> Servers:
     health = HealthChecks()
     health.add("informer-sync", lambda: "" if descheduler.synced else "not in sync", "readyz")
+    health.add("descheduling-cycles", descheduler.check_cycles, "healthz", "livez")
     if leadership.is_contended:
         health.add("leaderElection", leadership.check, "healthz", "livez")
     servers = Servers(process.metrics, process.clock)

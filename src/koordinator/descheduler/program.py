@@ -10,6 +10,7 @@ from typing import Final
 from koordinator.api.kinds import NODE_METRICS, NODES, PODS
 from koordinator.api.pod import Pod
 from koordinator.base.logs import fields
+from koordinator.base.loops import LoopMetrics
 from koordinator.base.program import Process
 from koordinator.descheduler.configuration import Configuration, ProfileConfiguration
 from koordinator.descheduler.configuration.arguments import checked_selector
@@ -24,6 +25,9 @@ from koordinator.model.transformers import node_as_seen, pod_as_seen
 logger = logging.getLogger(__name__)
 
 NODE_INDEX: Final = "node-name"
+_CYCLE_DEADLINE: Final = 600.0
+"""Seconds that a cycle may take; thousands of evictions at the rate of the client take minutes."""
+_MISSED: Final = 5
 
 
 class Descheduler:
@@ -40,6 +44,8 @@ class Descheduler:
         document = configuration.document
         self._clock = process.clock
         self._interval = document.descheduling_interval.total_seconds()
+        self._heartbeat = LoopMetrics(process.clock, process.metrics).loop("descheduling-cycles", _CYCLE_DEADLINE)
+        self._cycling = False
         self._selector = checked_selector(document.node_selector, "nodeSelector")
         self.informers = InformerSet(client, clock=process.clock, random=process.random)
         self._nodes = self.informers.informer(NODES, transform=node_as_seen)
@@ -88,6 +94,7 @@ class Descheduler:
             beside = [tasks.create_task(plugin.run(), name=plugin.name) for plugin in plugins]
             beside.append(tasks.create_task(self._run_cycles(), name="descheduling-cycles"))
             await stop.wait()
+            self._cycling = False
             for task in beside:
                 task.cancel()
 
@@ -107,11 +114,21 @@ class Descheduler:
         )
         return report
 
+    def check_cycles(self) -> str:
+        """For health checks: why no cycle has ended for too long while this instance leads; empty otherwise."""
+        since = self._heartbeat.seconds_since()
+        if not self._cycling or since is None or since <= _MISSED * (self._interval + _CYCLE_DEADLINE):
+            return ""
+        return f"no descheduling cycle has ended for {since:.0f}s"
+
     async def _run_cycles(self) -> None:
         """From start to start; a cycle that takes longer delays the next, so that no two overlap."""
+        self._cycling = bool(self._interval)
+        self._heartbeat.beat()
         while True:
             begun = self._clock.monotonic()
-            await self.run_cycle()
+            with self._heartbeat.iteration():
+                await self.run_cycle()
             if not self._interval:
                 logger.info("deschedulingInterval is 0: there was one cycle, and there will be no other")
                 return

@@ -56,6 +56,7 @@ from koordinator.koordlet.resource_metrics import (
 from koordinator.koordlet.states import StatesInformer
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.events import EventBroadcaster
+from koordinator.kube.health import HealthChecks
 from koordinator.kube.interface import Client
 from koordinator.kube.servers import Servers
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, detect_driver, detect_version
@@ -167,8 +168,10 @@ class Agent:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run until ``stop`` is set. FileError if no cgroup hierarchy is mounted, OSError if an address is taken."""
-        servers = Servers(self.metrics.both, self._given.clock)
-        servers.add(self._options.listen, self._add_routes)
+        servers, health = Servers(self.metrics.both, self._given.clock), HealthChecks()
+        # A restart would not bring back an API server or a kubelet that is away, so the other paths stay healthy.
+        health.add("loops", self._loops.check, "readyz")
+        servers.add(self._options.listen, self._add_routes, health=health)
         lifecycle = Lifecycle(self._given.clock)
         lifecycle.serve(servers)
         lifecycle.background("states informer", self.states.run)

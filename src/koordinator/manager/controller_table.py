@@ -9,8 +9,7 @@ from koordinator.manager import features
 from koordinator.manager.colocation_profile.controller import ColocationProfileController
 from koordinator.manager.colocation_profile.profile_review import ProfileReview
 from koordinator.manager.controllers import ControllerMaker
-from koordinator.manager.node_policy.node_metric import NodeMetricController
-from koordinator.manager.node_policy.node_slo import NodeSLOController
+from koordinator.manager.node_policy.controller import NodeMetricController, NodeSLOController
 from koordinator.manager.node_resource.controller import NodeResourceController
 from koordinator.manager.quota_profile.controller import QuotaProfileController
 

@@ -1,4 +1,4 @@
-"""The controllers by name: which of them run here, and why one that was asked for does not."""
+"""What controllers are made of, which of them run here, and how they count what they write."""
 
 from __future__ import annotations
 
@@ -68,3 +68,20 @@ def make_controllers(
         else:
             made[name] = built[name](context)
     return made
+
+
+class Outcomes:
+    """How often something worked and how often it did not, by what was done.
+
+    The names are the original's (pkg/slo-controller/metrics). Its counters do not end in ``_total``, which ours must:
+    they are gauges here that only grow.
+    """
+
+    def __init__(self, metrics: Metrics, name: str, help_text: str) -> None:
+        self._count = metrics.gauge(f"slo_controller_{name}", help_text, ("status", "reason"))
+
+    def succeeded(self, reason: str) -> None:
+        self._count.labels("succeeded", reason).inc()
+
+    def failed(self, reason: str) -> None:
+        self._count.labels("failed", reason).inc()

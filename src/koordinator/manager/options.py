@@ -1,4 +1,4 @@
-"""What koord-manager was told on its command line, by the parts that read it."""
+"""The options of koord-manager from its command line, by the parts that read them."""
 
 from __future__ import annotations
 

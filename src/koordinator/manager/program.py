@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from koordinator.api.installation import MANAGER_LEASE
 from koordinator.base.clock import Clock
@@ -15,6 +17,7 @@ from koordinator.base.lifecycle import Lifecycle
 from koordinator.base.metrics import Metrics
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.health import HealthChecks
+from koordinator.kube.informer import Informer
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
 from koordinator.kube.leadership import Leadership
@@ -24,17 +27,16 @@ from koordinator.manager.colocation_profile.profile_review import are_profiles_r
 from koordinator.manager.controller_table import ALWAYS, BUILT, GATES
 from koordinator.manager.controllers import ControllerContext, make_controllers
 from koordinator.manager.features import WEBHOOK_FRAMEWORK
-from koordinator.manager.node_resource.answers import PATH, explain_handler
 from koordinator.manager.node_resource.controller import NodeResourceController
+from koordinator.manager.node_resource.explanations import PATH, explain_handler
 from koordinator.manager.options import Options
-from koordinator.manager.unreadable_objects import export_unreadable
-from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
+from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache
 from koordinator.manager.webhook.handler_table import HandlerContext, make_handlers
-from koordinator.manager.webhook.known_cluster import follow_quotas
+from koordinator.manager.webhook.listers import watch_quotas
 from koordinator.manager.webhook.metrics import WebhookMetrics
 from koordinator.manager.webhook.program import Webhooks
-from koordinator.manager.webhook.quota_page import PATH as QUOTA_PAGE
-from koordinator.manager.webhook.quota_page import quota_page
+from koordinator.manager.webhook.quota_accounts import PATH as QUOTA_PAGE
+from koordinator.manager.webhook.quota_accounts import quota_page
 from koordinator.model.slo_configuration.extensions import NodeSLOExtension
 
 if TYPE_CHECKING:
@@ -105,6 +107,7 @@ class Manager:
         servers, health = Servers(given.metrics, given.clock), HealthChecks()
         if self.webhooks is not None:
             health.add(READY_CHECK, self.webhooks.readiness.check, "readyz")
+            health.add("loops", self.webhooks.check_loops, "readyz")
         servers.add(options.metrics_address, self._add_routes)
         servers.add(options.health_address, health=health)
         servers.add(options.profile_address, profiles=True, dispensable="profiles are not served, see --pprof-addr")
@@ -122,8 +125,8 @@ class Manager:
             logger.info("feature gate %s is off: no webhooks are served", WEBHOOK_FRAMEWORK)
             return None
         metrics = WebhookMetrics(given.metrics)
-        quotas = ExpectedQuotas(given.clock.monotonic)
-        follow_quotas(self._informers, options.namespace, quotas)
+        quotas = QuotaAssumeCache(given.clock.monotonic)
+        watch_quotas(self._informers, options.namespace, quotas)
         context = HandlerContext(given.client, self._informers, options, metrics, given.clock, given.random, quotas)
         webhooks = Webhooks(
             given.client,
@@ -159,3 +162,21 @@ class Manager:
             # What controllers write passes the webhooks: before these answer, API servers would refuse it.
             await self.webhooks.sync.succeeded.wait()
         await run_controllers(self._informers, self._controllers)
+
+
+def export_unreadable(informers: Iterable[Informer[Any]], metrics: Metrics) -> None:
+    """How many objects of each kind exist in a form that cannot be read, counted at a scrape. They are passed over."""
+    gauge = metrics.gauge(
+        "koord_manager_unreadable_objects",
+        "Objects that cannot be read as they are now, so that what was known of them before counts",
+        ("kind",),
+    )
+    by_kind: dict[str, list[Informer[Any]]] = {}
+    for informer in informers:
+        by_kind.setdefault(informer.kind.name, []).append(informer)
+    for kind, watching in by_kind.items():
+        gauge.labels(kind).set_function(partial(_unreadable, watching))
+
+
+def _unreadable(informers: Iterable[Informer[Any]]) -> float:
+    return len({(each.namespace, each.name) for informer in informers for each in informer.malformed})

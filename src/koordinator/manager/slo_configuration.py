@@ -58,15 +58,15 @@ class SLOConfigurationSource:
         self._keys_ever_in_error: set[str] = set()
         self._seen = False
         self._in_charge = 0
-        self._untold: tuple[ConfigMap, tuple[ConfigurationProblem, ...]] | None = None
+        self._unreported: tuple[ConfigMap, tuple[ConfigurationProblem, ...]] | None = None
         self._missing = missing_slo_configuration(options.slo_config_name, DEFAULT_NAME, options.config_namespace)
         self._informer = informers.informer(
             CONFIG_MAPS, namespace=options.config_namespace, field_selector=f"metadata.name={options.slo_config_name}"
         )
         self._informer.add_handlers(
             name="SLO configuration",
-            on_add=lambda config_map, _: self._follow(config_map),
-            on_update=lambda old, new: self._follow(new) if old.data != new.data else None,
+            on_add=lambda config_map, _: self._update(config_map),
+            on_update=lambda old, new: self._update(new) if old.data != new.data else None,
         )
 
     def listen(self, changed: Callable[[], None]) -> None:
@@ -77,7 +77,7 @@ class SLOConfigurationSource:
     def in_charge(self) -> Iterator[None]:
         """Around the work of a controller. All replicas follow the ConfigMap, and the one that leads writes the events
         about it."""
-        self.settle()
+        self.mark_synced()
         self._in_charge += 1
         self._write_events()
         try:
@@ -85,27 +85,27 @@ class SLOConfigurationSource:
         finally:
             self._in_charge -= 1
 
-    def settle(self) -> None:
-        """Everything that exists is known: without a ConfigMap by now, the defaults are what is wanted."""
+    def mark_synced(self) -> None:
+        """The informers are in sync: without a ConfigMap by now, the defaults are in force."""
         if not self._seen:
             self._seen = True
             logger.warning("%s", self._missing)
             self._take(*self.current.updated(None))
 
-    def _follow(self, config_map: ConfigMap) -> None:
+    def _update(self, config_map: ConfigMap) -> None:
         self._seen = True
         configuration, problems = self.current.updated(config_map.data)
         for problem in problems:
             logger.warning("ConfigMap %s: %s: %s", config_map.metadata.key, problem.key, problem.message)
-        self._untold = config_map, problems
+        self._unreported = config_map, problems
         self._write_events()
         self._take(configuration, problems)
 
     def _write_events(self) -> None:
         """One for each key: several that agree in all but their text would become a series of the first."""
-        if not self._in_charge or self._untold is None:
+        if not self._in_charge or self._unreported is None:
             return
-        (config_map, problems), self._untold = self._untold, None
+        (config_map, problems), self._unreported = self._unreported, None
         by_key: dict[str, list[ConfigurationProblem]] = {}
         for problem in problems:
             by_key.setdefault(problem.key, []).append(problem)

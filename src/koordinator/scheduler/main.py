@@ -124,11 +124,13 @@ def _servers(
 ) -> Servers:
     health = HealthChecks()
     health.add("informer-sync", lambda: "" if scheduler.synced else "not in sync", "readyz")
+    # A restart would not bring back an API server that is away, so the other paths stay healthy.
+    health.add("bindings", scheduler.check_bindings, "readyz")
     if leadership.is_contended:
         health.add("leaderElection", leadership.check, "healthz", "livez")
 
     def add_routes(server: HealthServer) -> None:
-        from koordinator.scheduler.serving import add_routes
+        from koordinator.scheduler.services.routes import add_routes
 
         add_routes(server, scheduler, lambda: leadership.is_leading, configuration)
 
@@ -167,6 +169,8 @@ def _scheduler(
             debug=DebugSettings(
                 options.debug_scores, options.debug_filters, options.debug_diagnosis, options.debug_diagnosis_blocking
             ),
+            batches=options.debug_batches,
+            check_evaluations=options.debug_check_evaluations,
             diagnosis_queue=options.debug_diagnosis_queue_size,
             foreign_nominations=options.features.enabled(CROSS_SCHEDULER_NOMINATION),
             controller_plugins=options.controller_plugins,

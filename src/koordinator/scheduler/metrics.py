@@ -59,9 +59,9 @@ class SchedulerMetrics:
             buckets=exponential_buckets(1, 2, 5),
             stability="STABLE",
         )
-        self._kept_off = metrics.tally(
+        self._filtered_by = metrics.tally(
             "scheduler_pods_kept_off_nodes_total",
-            "Pods that were placed while a plugin was the first to rule out some other node, by plugin.",
+            "Pods that were placed while a plugin was the first to reject some other node, by plugin.",
             ("plugin",),
         )
         self._malformed = metrics.tally(
@@ -76,7 +76,7 @@ class SchedulerMetrics:
         )
         self._plugin_resyncs = metrics.tally(
             "scheduler_plugin_resyncs_total",
-            "How often a plugin that had missed events was brought up to date, or was not, by plugin and result.",
+            "How often a plugin that had missed events was refreshed, or was not, by plugin and result.",
             ("plugin", "result"),
         )
         self._evaluated = metrics.distribution(
@@ -140,11 +140,11 @@ class SchedulerMetrics:
         self._sli_duration.labels(str(attempts) if attempts < 15 else "15+").observe(since_queued)
         self._pod_attempts.observe(attempts)
 
-    def kept_off(self, plugin: str) -> None:
-        """A pod was placed, and ``plugin`` was the first to rule out some other node for it."""
-        self._kept_off.labels(plugin).inc()
+    def filtered_by(self, plugin: str) -> None:
+        """A pod was placed, and ``plugin`` was the first to reject some other node for it."""
+        self._filtered_by.labels(plugin).inc()
 
-    def judged(self, evaluated: int, feasible: int) -> None:
+    def evaluated(self, evaluated: int, feasible: int) -> None:
         """A pod was placed after looking at so many nodes, of which so many were good enough."""
         self._evaluated.observe(evaluated)
         self._feasible.observe(feasible)
@@ -173,7 +173,7 @@ class SchedulerMetrics:
         """An attempt takes longer than is acceptable."""
         self._timeouts[profile] += 1
 
-    def observe_parked(self, pods: Callable[[], Iterable[QueuedPod]]) -> None:
+    def observe_unschedulable(self, pods: Callable[[], Iterable[QueuedPod]]) -> None:
         """Where to read, at each scrape, which plugins keep pods waiting."""
         self.registered.register(_Unschedulable(pods))
 
@@ -188,7 +188,7 @@ class SchedulerMetrics:
         self._plugin_errors.labels(plugin, method).inc()
 
     def plugin_resync(self, plugin: str, result: str) -> None:
-        """A plugin that had missed events knows them now ("success"), or is not told again ("error")."""
+        """A plugin that had missed events knows them now ("success"), or is not notified again ("error")."""
         self._plugin_resyncs.labels(plugin, result).inc()
 
     def malformed(self, kind: str) -> None:

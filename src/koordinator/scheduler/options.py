@@ -158,6 +158,8 @@ class Options:
     debug_diagnosis_queue_size: int
     features: FeatureGates
     """Those that have an effect."""
+    debug_batches: bool
+    debug_check_evaluations: bool
     controller_plugins: tuple[str, ...]
     without_effect: tuple[str, ...]
     """A sentence for each flag that was given and does nothing."""
@@ -197,7 +199,7 @@ class _Flags:
             "feature-gates",
             "",
             "Features to switch on or off: NAME=true,NAME=false. One has an effect: "
-            "CrossSchedulerNomination leaves alone the room that other schedulers have promised to their pods.",
+            "CrossSchedulerNomination counts the pods that other schedulers have nominated to nodes.",
         )
 
     def _serving(self, group: FlagGroup) -> None:
@@ -234,13 +236,24 @@ class _Flags:
             short="s",
         )
         self.debug_filters = group.boolean(
-            "debug-filters", False, "Log every node that a filter rules out, for each pod.", short="f"
+            "debug-filters", False, "Log every node that a filter rejects, for each pod.", short="f"
         )
         self.debug_diagnosis = group.boolean(
             "debug-diagnosis", False, "Log a JSON document for each pod that no node can take.", short="d"
         )
         self.debug_diagnosis_blocking = group.boolean(
             "debug-diagnosis-blocking", False, "Log it at once instead of in the background."
+        )
+        self.debug_batches = group.boolean(
+            "debug-batches",
+            True,
+            "Evaluate changed nodes for many kinds of pods at once; false evaluates them for each kind by itself. "
+            "Decisions are the same.",
+        )
+        self.debug_check_evaluations = group.boolean(
+            "debug-check-evaluations",
+            False,
+            "Evaluate all nodes anew for each pod, and log where that differs from what is cached. Slow.",
         )
         self.debug_diagnosis_queue_size = group.integer(
             "debug-diagnosis-queue-size", 1000, "How many may wait to be logged; others are dropped.", minimum=1
@@ -279,6 +292,8 @@ def parse_options(arguments: Sequence[str]) -> Options:
         debug_diagnosis=given[flags.debug_diagnosis],
         debug_diagnosis_blocking=given[flags.debug_diagnosis_blocking],
         debug_diagnosis_queue_size=given[flags.debug_diagnosis_queue_size],
+        debug_batches=given[flags.debug_batches],
+        debug_check_evaluations=given[flags.debug_check_evaluations],
         controller_plugins=given[flags.controller_plugins],
         features=features,
         without_effect=tuple(without_effect),

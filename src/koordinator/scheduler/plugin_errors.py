@@ -40,26 +40,26 @@ class PluginErrors:
         if self._is_due(f"{plugin} {point} {error}"):
             logger.error("plugin %s failed in %s: %s", plugin, point, _text(error), exc_info=error)
 
-    def of_observer(self, plugin: str, point: str, error: Exception) -> None:
-        """A plugin failed to take note of an event, and is told again: logged once until it has been."""
+    def of_event_handler(self, plugin: str, point: str, error: Exception) -> None:
+        """A plugin failed to take note of an event, and is notified again: logged once until it has been."""
         self._count(plugin, point)
         if plugin not in self._stale:
             self._stale.add(plugin)
             text = _text(error)
-            logger.error("plugin %s failed in %s and is told again later: %s", plugin, point, text, exc_info=error)
+            logger.error("plugin %s failed in %s and is notified again later: %s", plugin, point, text, exc_info=error)
 
     def recovered(self, plugin: str) -> None:
         """The plugin knows all that it had missed."""
         self._stale.discard(plugin)
         self._count_resync(plugin, "success")
-        logger.info("plugin %s has been told all that it had missed", plugin)
+        logger.info("plugin %s has been notified of all that it had missed", plugin)
 
     def given_up(self, plugin: str) -> None:
         """The plugin goes on failing on something that it has missed."""
         self._stale.discard(plugin)
         self._count_resync(plugin, "error")
         logger.error(
-            "plugin %s failed %d more times and is not told again: it may be out of date until the next event",
+            "plugin %s failed %d more times and is not notified again: it may be out of date until the next event",
             *(plugin, TRIES),
         )
 
@@ -67,6 +67,12 @@ class PluginErrors:
         """An error that nobody foresaw, a defect of this package; ``what`` it has kept from being done."""
         if self._is_due(f"{what} {error}"):
             logger.error("%s failed, and is done again: %s", what, _text(error), exc_info=error)
+
+    def of_cache(self, difference: str) -> None:
+        """What is cached of a node is not what a fresh evaluation finds: a defect of this package, or a plugin that
+        reads more than it declares."""
+        if self._is_due(difference):
+            logger.error("cached evaluation differs: %s", difference)
 
     def _is_due(self, text: str) -> bool:
         now = self._monotonic()

@@ -23,10 +23,10 @@ from koordinator.base.garbage_collection import spare_initial_lists
 from koordinator.base.loops import STEP_SECONDS
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
-from koordinator.scheduler.binding.binder import Binder, Binding, Outcome
+from koordinator.scheduler.binding.binder import DEADLINE, Binder
 from koordinator.scheduler.binding.cluster_writer import ApiWriter
 from koordinator.scheduler.binding.evictions import Evictions
-from koordinator.scheduler.binding.pre_bind import Preparation
+from koordinator.scheduler.binding.pre_bind import PreBindStage
 from koordinator.scheduler.cycle.decision_limit import DecisionLimit, packages_of
 from koordinator.scheduler.cycle.failure_report import Events, Failure, FailureReporter
 from koordinator.scheduler.cycle.loop import LoopParts, SchedulingLoop
@@ -38,9 +38,10 @@ from koordinator.scheduler.debug_output import DebugOutput, DebugSettings
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.decision import DecisionLog
 from koordinator.scheduler.engine.engine import Engine
-from koordinator.scheduler.engine.extender import Controller
+from koordinator.scheduler.engine.evaluation_check import EvaluationCheck
+from koordinator.scheduler.engine.event_dispatch import OnError
 from koordinator.scheduler.engine.framework import PluginError, is_built_in
-from koordinator.scheduler.engine.observers import OnError
+from koordinator.scheduler.engine.framework_hooks import Controller
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.resync import Resync
@@ -50,10 +51,10 @@ from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.plugin_errors import PluginErrors
 from koordinator.scheduler.queue.scheduling_queue import QueueOptions, SchedulingQueue
 from koordinator.scheduler.queue.sort_keys import checked_sort_key
-from koordinator.scheduler.watch.event_handlers import Feed
+from koordinator.scheduler.watch.event_handlers import EventHandlers
 from koordinator.scheduler.watch.informers import add_informers
 from koordinator.scheduler.watch.pod_facts import PodFacts
-from koordinator.scheduler.watch.queueing_hints import Hints
+from koordinator.scheduler.watch.queueing_hints import QueueingHints
 from koordinator.scheduler.watch.resynchronisation import Resynchronisation
 
 logger = logging.getLogger(__name__)
@@ -69,11 +70,16 @@ class SchedulerOptions:
     controller_plugins: Sequence[str] = ("*",)
     """Whose controllers run, as ``name_list.is_enabled`` reads it."""
     foreign_nominations: bool = False
-    """Leave alone what other schedulers have promised to more important pods (gate CrossSchedulerNomination)."""
+    """Count pods that other schedulers have nominated to nodes, if they are more important (gate
+    CrossSchedulerNomination)."""
     decision_seconds: float = 0.0
     """A decision that takes longer is given up; 0 for no limit. Needs the main thread and its SIGALRM."""
     monitor: MonitorOptions = field(default_factory=MonitorOptions)
     debug: DebugSettings = field(default_factory=DebugSettings)
+    batches: bool = True
+    """Evaluate dirty nodes for many classes of pods at once; for debugging this may be switched off."""
+    check_evaluations: bool = False
+    """Compare the evaluation behind every decision with a fresh one, and log differences."""
     diagnosis_queue: int = 1000
     """Diagnoses that may wait to be logged; those beyond are dropped."""
 
@@ -105,28 +111,31 @@ class Scheduler:
         self._random = random
         self._loops = metrics.loops(clock)
         errors = PluginErrors(clock.monotonic, metrics.plugin_error, metrics.plugin_resync)
-        self.state = ClusterState(view, self._observer_failed)
+        self.state = ClusterState(view, self._handler_failed)
         self.decisions = DecisionLog()
         profiles = build_profiles(view)
         for profile in profiles:
-            self.state.add_observers(profile.observers)
+            self.state.add_event_handlers(profile.event_handlers)
         self.engines: Mapping[str, Engine] = {
-            profile.scheduler_name: Engine(profile, self.state, random) for profile in profiles
+            profile.scheduler_name: Engine(profile, self.state, random, batches=self._options.batches)
+            for profile in profiles
         }
         for name, engine in self.engines.items():
             times = PluginTimes(name, metrics, clock.monotonic)
             engine.refresh, engine.times, engine.on_error = times.refresh, times, errors.of_plugin
+            if self._options.check_evaluations:
+                engine.refresh = EvaluationCheck(engine.profile, view.columns, errors.of_cache, times.refresh).refresh
         self._errors = errors
-        resync = Resync(self.state, errors.of_observer)
-        self._resynchronisation = Resynchronisation(resync, errors, self._try_parked, clock, random)
-        hints = Hints(self.state, lambda name: self.engines[name].profile, errors)
+        resync = Resync(self.state, errors.of_event_handler)
+        self._resynchronisation = Resynchronisation(resync, errors, self._retry_unschedulable, clock, random)
+        hints = QueueingHints(self.state, lambda name: self.engines[name].profile, errors)
         self.queue = SchedulingQueue(
             _sort_key(profiles, errors.of_plugin),
             self._gate,
             clock.monotonic,
             self._options.queue,
-            hints.may_help,
-            hints.promised_to,
+            hints.queueing_hint,
+            hints.nominated_to,
         )
         limit: AbstractContextManager[object] = nullcontext()
         if self._options.decision_seconds:
@@ -135,7 +144,7 @@ class Scheduler:
                 engine.check_time = decision_limit.check
         self._loop = SchedulingLoop(self.engines, self.queue, self.decisions, metrics, view, errors, clock, limit)
         self._writer = ApiWriter(client, clock)
-        self.feed = Feed(
+        self.event_handlers = EventHandlers(
             self.state,
             self.queue,
             PodFacts(make_pod, self._treats_equals_alike),
@@ -145,11 +154,11 @@ class Scheduler:
             self._writer.notify,
             foreign_nominations=self._options.foreign_nominations,
         )
-        self._binder_heartbeat = self._loops.loop("binder")
         self._binder = Binder(
             client,
             self.state,
-            self._binding_finished,
+            self._loop.finished,
+            self._loops.loop("binder", DEADLINE).timed,
             clock=clock,
             random=random,
             concurrency=self._options.bind_concurrency,
@@ -157,14 +166,14 @@ class Scheduler:
         self._reporter = FailureReporter(client, events, self._loops.loop("failure-reporter"), clock)
         self.debug = DebugOutput(view, self._options.debug, clock.now, queue_size=self._options.diagnosis_queue)
         self.monitor = SchedulerMonitor(self.queue, metrics, clock, self._options.monitor)
-        self._preparation = Preparation(self._writer, self._binder.submit, self._loop.finished, clock)
+        self._pre_bind_stage = PreBindStage(self._writer, self._binder.submit, self._loop.finished, clock)
         self._evictions = Evictions(client, events, view, self._loops.loop("evictions"), clock, random)
         rejected = RejectedPods(self.queue, view, self._evictions, self._reporter, metrics, self._loop.wake)
         self._loop.attach(
             LoopParts(
-                self.feed,
+                self.event_handlers,
                 self._binder,
-                self._preparation,
+                self._pre_bind_stage,
                 rejected,
                 self._reporter,
                 events,
@@ -174,16 +183,20 @@ class Scheduler:
         )
         self._metrics = metrics
         metrics.observe_sizes(self.queue.size, self._cache_sizes)
-        metrics.observe_parked(self.queue.pods)
+        metrics.observe_unschedulable(self.queue.pods)
         metrics.observe_incoming(self.queue.incoming)
         self.informers = InformerSet(client, clock=clock, random=random, metrics=metrics.registered)
         plugins = [plugin for profile in profiles for plugin in profile.plugins.values()]
-        add_informers(self.informers, self.feed, plugins, metrics.malformed)
+        add_informers(self.informers, self.event_handlers, plugins, metrics.malformed)
 
     @property
     def is_binding(self) -> bool:
         """Whether pods are on their way to their nodes."""
         return self._binder.unfinished > 0
+
+    def check_bindings(self) -> str:
+        """For health checks: the bindings that have taken longer than their deadline; empty when there are none."""
+        return self._binder.check()
 
     @property
     def sources(self) -> Sources:
@@ -220,7 +233,7 @@ class Scheduler:
             beside = [
                 tasks.create_task(self._reporter.run(), name="failure-reporter"),
                 tasks.create_task(self._evictions.run(), name="evictions"),
-                self._start(tasks, "preparation", self._preparation.run),
+                self._start(tasks, "preparation", self._pre_bind_stage.run),
                 self._start(tasks, "scheduler-monitor", self.monitor.run),
                 self._start(tasks, "diagnoses", self.debug.run),
             ]
@@ -253,16 +266,12 @@ class Scheduler:
         """Start a loop whose heartbeat is that it goes on, and that keeps the event loop for ``deadline`` at most."""
         return tasks.create_task(self._loops.loop(name, deadline or inf).watch(body), name=name)
 
-    def _binding_finished(self, binding: Binding, outcome: Outcome) -> None:
-        self._binder_heartbeat.beat()
-        self._loop.finished(binding, outcome)
-
-    def _observer_failed(self, plugin: str, method: str, error: Exception) -> None:
-        self._errors.of_observer(plugin, method, error)
+    def _handler_failed(self, plugin: str, method: str, error: Exception) -> None:
+        self._errors.of_event_handler(plugin, method, error)
         self._resynchronisation.wake()
 
-    def _try_parked(self) -> None:
-        self.queue.wake_parked()
+    def _retry_unschedulable(self) -> None:
+        self.queue.activate_unschedulable()
         self._loop.wake()
 
     def _treats_equals_alike(self, scheduler_name: str) -> bool:

@@ -113,6 +113,16 @@ def test_a_reservation_keeps_off_the_node_and_belongs_to_the_controller() -> Non
     assert "nodeName" not in made["spec"]["template"]["spec"]
 
 
+def test_a_reservation_goes_with_its_job_whoever_deletes_it() -> None:
+    bench = Bench()
+    job = scene.job(bench.cluster, "web-a", reservationOptions={"template": {"metadata": {"name": "chosen"}}})
+    bench.reconcile()
+    made = next(bench.cluster.reservations())
+    assert made["metadata"]["name"] == "chosen"
+    owner = {"kind": "PodMigrationJob", "name": job["metadata"]["name"], "uid": job["metadata"]["uid"]}
+    assert made["metadata"]["ownerReferences"] == [{"apiVersion": "scheduling.koordinator.sh/v1alpha1", **owner}]
+
+
 def test_an_unschedulable_reservation_fails_the_job_and_leaves_the_pod() -> None:
     bench = Bench()
     scene.job(bench.cluster, "web-a")

@@ -197,6 +197,19 @@ def test_a_workload_of_another_kind_is_asked_for_its_scale() -> None:
     assert "expectedReplicas" in bench.refusals()
 
 
+def test_an_owner_reference_leads_to_no_path_but_its_own() -> None:
+    bench = Bench()
+    owner = {"apiVersion": "a/v1?x=#", "kind": "Rollout", "name": "../c?", "uid": "c", "controller": True}
+    bench.change(metadata={"ownerReferences": [owner]})
+    root = "/apis/a/v1%3Fx%3D%23"
+    bench.cluster.scales[root] = {"resources": [{"name": "rollouts", "kind": "Rollout"}]}
+    scale = {"metadata": {"uid": "c"}, "spec": {"replicas": 3}}
+    bench.cluster.scales[f"{root}/namespaces/default/rollouts/..%2Fc%3F/scale"] = scale
+    snapshot = Snapshot([], {"node-1": [bench.pod()]}, bench.cluster.clock.now())
+    asyncio.run(bench.plugin.prepare(snapshot))
+    assert bench.refusals() == ""
+
+
 @pytest.mark.parametrize("kind", [CLONE_SETS, ADVANCED_STATEFUL_SETS])
 def test_the_workloads_of_open_kruise_are_known(kind: Kind[Any]) -> None:
     bench = Bench()

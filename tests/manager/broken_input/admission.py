@@ -12,14 +12,12 @@ from koordinator.manager import features
 from koordinator.manager.features import make_features
 from koordinator.manager.options import Options
 from koordinator.manager.webhook.dispatch import Webhook
-from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
+from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache
 from koordinator.manager.webhook.handler_table import HANDLERS, HandlerContext, make_handlers
-from koordinator.manager.webhook.known_cluster import follow_quotas
+from koordinator.manager.webhook.listers import watch_quotas
 from koordinator.manager.webhook.metrics import WebhookMetrics
-from tests.kube.fake_client import as_client
+from tests.in_memory_api import Document
 from tests.manager.broken_input.bench import ManagerBench
-from tests.manager.broken_input.client_in_memory import ClientInMemory
-from tests.manager.broken_input.cluster_in_memory import Document
 from tests.manager.webhook.reviews import answered, review
 
 GATES = (
@@ -43,11 +41,11 @@ class Admission:
     def __init__(self, bench: ManagerBench, options: Options | None = None) -> None:
         gates = make_features()
         gates.set(dict.fromkeys(GATES, True))
-        client, clock, random = as_client(ClientInMemory(bench.cluster)), bench.clock, Random(1)
+        client, clock, random = bench.cluster.client(bench.clock), bench.clock, Random(1)
         self.informers = InformerSet(client, clock=clock, random=random)
         self.metrics = Metrics()
-        metrics, quotas = WebhookMetrics(self.metrics), ExpectedQuotas(clock.monotonic)
-        follow_quotas(self.informers, "", quotas)
+        metrics, quotas = WebhookMetrics(self.metrics), QuotaAssumeCache(clock.monotonic)
+        watch_quotas(self.informers, "", quotas)
         context = HandlerContext(
             client, self.informers, replace(options or Options(), features=gates), metrics, clock, random, quotas
         )
@@ -65,7 +63,7 @@ class Admission:
             **more,
         )
         paths = [path for path in self.webhooks if resource[:-1] in path.replace("-status", "")]
-        return [answered(await self.webhooks[path].settled_answer(body)) for path in paths]
+        return [answered(await self.webhooks[path].committed_answer(body)) for path in paths]
 
     @property
     def panics(self) -> float | None:

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
-from koordinator.api.kinds import CONFIG_MAPS, NAMESPACES, NODE_METRICS, NODES
+from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODES
 from koordinator.api.quantity import parse_quantity
 from koordinator.api.timestamps import format_time
 from koordinator.base.clock import ManualClock
@@ -22,9 +22,7 @@ from koordinator.manager.controller_table import ALWAYS, BUILT
 from koordinator.manager.controllers import ControllerContext
 from koordinator.manager.node_resource.controller import NodeResourceController
 from koordinator.manager.options import Options
-from tests.kube.fake_client import as_client
-from tests.manager.broken_input.client_in_memory import ClientInMemory
-from tests.manager.broken_input.cluster_in_memory import ClusterInMemory, Document
+from tests.in_memory_api import Document, InMemoryApi
 
 SYSTEM = "koordinator-system"
 CONFIG = "slo-controller-config"
@@ -36,12 +34,11 @@ MANAGED = {"config.koordinator.sh/controller-managed": "true"}
 class ManagerBench:
     """A replica that leads. ``clock`` is that of everything in it."""
 
-    def __init__(self, cluster: ClusterInMemory | None = None) -> None:
-        self.cluster = cluster or ClusterInMemory()
-        self.cluster.put(NAMESPACES, {"metadata": {"name": "default"}})
+    def __init__(self, cluster: InMemoryApi | None = None) -> None:
         self.clock = ManualClock()
+        self.cluster = cluster or InMemoryApi(self.clock)
         self.metrics = Metrics()
-        client, random = as_client(ClientInMemory(self.cluster)), Random(1)
+        client, random = self.cluster.client(self.clock), Random(1)
         self.informers = InformerSet(client, clock=self.clock, random=random)
         self.events = EventBroadcaster(client, instance="test", clock=self.clock, random=random)
         self.context = ControllerContext(
@@ -66,14 +63,14 @@ class ManagerBench:
                     run_controllers(self.informers, self.controllers),
                 )
             ]
-            await self.settle()
+            await self.until_idle()
             try:
                 yield
             finally:
                 for task in running:
                     task.cancel()
 
-    async def settle(self) -> None:
+    async def until_idle(self) -> None:
         """Let everything happen that is due, and a second more."""
         for _ in range(10):
             await self.clock.advance(0.1)

@@ -21,8 +21,8 @@ from koordinator.api.kinds import (
 )
 from koordinator.api.timestamps import format_time
 from koordinator.base.clock import ManualClock
+from tests.in_memory_api import Document
 from tests.manager.broken_input.bench import MANAGED, node, node_metric, pod
-from tests.manager.broken_input.cluster_in_memory import Document
 
 BAD = "bad"
 """The name of everything that is broken."""

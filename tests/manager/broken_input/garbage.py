@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 
-from tests.manager.broken_input.cluster_in_memory import Document
+from tests.in_memory_api import Document
 from tests.manager.broken_input.documents import Path, found, places, replaced
 
 QUANTITIES = (

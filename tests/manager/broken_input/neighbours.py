@@ -60,7 +60,7 @@ async def corrected(bench: ManagerBench) -> None:
     for cpu in ("31", "32", "33"):
         await bench.clock.advance(160)
         bench.report(BAD, cpu)
-        await bench.settle()
+        await bench.until_idle()
     await bench.clock.advance(60)
     bench.report(BAD, "10")
     await bench.until_offered(BAD, 55_000)

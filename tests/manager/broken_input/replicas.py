@@ -15,28 +15,27 @@ from koordinator.kube.leadership import Leadership
 from koordinator.manager.features import WEBHOOK_FRAMEWORK, make_features
 from koordinator.manager.options import Options
 from koordinator.manager.program import IS_LEADER_METRIC, Dependencies, Manager
-from tests.kube.fake_client import as_client
+from tests.in_memory_api import InMemoryApi
 from tests.kube.fake_watchdog import FakeWatchdog
 from tests.manager.broken_input.bench import SYSTEM
-from tests.manager.broken_input.client_in_memory import ClientInMemory
-from tests.manager.broken_input.cluster_in_memory import ClusterInMemory
 
 
 class Replica:
     """One process, without webhooks."""
 
-    def __init__(self, cluster: ClusterInMemory, clock: ManualClock, name: str, *, elected: bool = True) -> None:
+    def __init__(self, cluster: InMemoryApi, clock: ManualClock, name: str, *, elected: bool = True) -> None:
         self.name = name
         self.metrics = Metrics()
         self._stop = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         features, random = make_features(), Random(name)
         features.set({WEBHOOK_FRAMEWORK: False})
-        self.client = ClientInMemory(cluster)
+        self._connection = cluster.connection()
+        client = cluster.client(clock, self._connection)
         election = LeaderElectionConfig("koordinator-manager", SYSTEM, name, release_on_cancel=True)
         self.watchdog = FakeWatchdog(clock)
         self.leadership = Leadership(
-            as_client(self.client),
+            client,
             election if elected else None,
             clock=clock,
             random=random,
@@ -45,9 +44,8 @@ class Replica:
             is_leader_metric=IS_LEADER_METRIC,
             watchdog=self.watchdog,
         )
-        self.leader_client = ClientInMemory(cluster, lambda: self.leadership.is_leading)
         options = Options(metrics_address=NOWHERE, health_address=NOWHERE, features=features)
-        clients = as_client(self.client), as_client(self.leader_client)
+        clients = client, self.leadership.guard(client)
         self.manager = Manager(options, self.leadership, Dependencies(*clients, clock, random, self.metrics, name))
 
     def sample(self, name: str, **labels: str) -> float | None:
@@ -66,6 +64,6 @@ class Replica:
     async def kill(self) -> None:
         """As by SIGKILL: from now on it says nothing more, to nobody."""
         assert self._task is not None
-        self.client.dead = self.leader_client.dead = True
+        self._connection.dead = True
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)

@@ -66,7 +66,7 @@ def test_a_strategy_of_a_nodes_own_that_cannot_be_used_is_told_and_the_clusters_
 
 
 @pytest.mark.parametrize("label", ["node.koordinator.sh/cpu-reclaim-ratio", "node.koordinator.sh/memory-reclaim-ratio"])
-@pytest.mark.parametrize("text", ["-5", "abc", "NaN", "1e30", "", "50%"])
+@pytest.mark.parametrize("text", ["abc", "NaN", "1e30", "", "50p"])
 def test_a_ratio_label_that_cannot_be_used_is_told_and_the_clusters_ratio_applies(label: str, text: str) -> None:
     bench = with_neighbour()
     bench.cluster.put(NODES, node(BAD, labels={label: text}))
@@ -75,7 +75,7 @@ def test_a_ratio_label_that_cannot_be_used_is_told_and_the_clusters_ratio_applie
         assert bench.offered(BAD) == 25_000
         assert problems(bench)[0].startswith(f"label {label}: {text!r} is not a ratio")
         bench.cluster.put(NODES, node(BAD, labels={label: "0.65"}))
-        await bench.settle()
+        await bench.until_idle()
         assert problems(bench) == ()
 
     run(bench, story)

@@ -17,7 +17,6 @@ from koordinator.api.timestamps import format_time
 from koordinator.base.clock import ManualClock
 from koordinator.kube.event_series import EVENTS_V1
 from tests.manager.broken_input.bench import BATCH_CPU, ManagerBench, node, node_metric
-from tests.manager.broken_input.cluster_in_memory import ClusterInMemory
 from tests.manager.broken_input.replicas import Replica
 
 OUTAGE = 300
@@ -27,12 +26,12 @@ INFORMERS = 10
 LEADS = "koordinator_manager_is_leader"
 
 
-class World:
+class ReplicatedCluster:
     """A cluster of two nodes, and the clock of everything."""
 
     def __init__(self) -> None:
-        self.cluster = ClusterInMemory()
-        bench = ManagerBench(self.cluster)
+        bench = ManagerBench()
+        self.cluster = bench.cluster
         bench.configure()
         self.clock: ManualClock = bench.clock
         self.configure = bench.configure
@@ -63,19 +62,19 @@ class World:
 
 
 @asynccontextmanager
-async def settled(world: World, *replicas: Replica) -> AsyncIterator[None]:
+async def in_sync(fixture: ReplicatedCluster, *replicas: Replica) -> AsyncIterator[None]:
     async with asyncio.timeout(120):
         running = [replica.running() for replica in replicas]
         for each in running:
             await each.__aenter__()
         try:
-            await world.pass_by(20)
-            assert (world.offered("a"), world.offered("b")) == ("25k", "25k")
+            await fixture.pass_by(20)
+            assert (fixture.offered("a"), fixture.offered("b")) == ("25k", "25k")
             yield
         finally:
             for each in running:
                 stopping = asyncio.create_task(each.__aexit__(None, None, None))
-                await world.pass_by(10)
+                await fixture.pass_by(10)
                 await stopping
 
 
@@ -90,24 +89,24 @@ def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
 @pytest.mark.parametrize("elected", [True, False])
 def test_what_was_changed_while_it_was_away_is_seen_to_afterwards(elected: bool) -> None:
     async def story() -> None:
-        world = World()
-        replica = world.replica("one", elected=elected)
-        async with settled(world, replica):
-            world.cluster.go_away()
-            await world.pass_by(OUTAGE)
-            before = world.writes()
-            world.report("a", "60")
-            world.cluster.remove(NODES, "b")
-            world.cluster.put(NODES, node("c"))
-            world.configure({"colocation-config": {"enable": True, "cpuReclaimThresholdPercent": 75}})
-            world.cluster.come_back()
-            await world.pass_by(LONGEST_PAUSE + 2 * LONGEST_PAUSE)
-            assert world.offered("a") == "15k"
-            assert world.cluster.found(NODE_METRICS, "b") is None
-            assert world.cluster.found(NODE_SLOS, "b") is None
-            assert world.cluster.found(NODE_METRICS, "c") is not None
-            assert world.cluster.found(NODE_SLOS, "c") is not None
-            written = world.writes() - before
+        fixture = ReplicatedCluster()
+        replica = fixture.replica("one", elected=elected)
+        async with in_sync(fixture, replica):
+            fixture.cluster.go_away()
+            await fixture.pass_by(OUTAGE)
+            before = fixture.writes()
+            fixture.report("a", "60")
+            fixture.cluster.remove(NODES, "b")
+            fixture.cluster.put(NODES, node("c"))
+            fixture.configure({"colocation-config": {"enable": True, "cpuReclaimThresholdPercent": 75}})
+            fixture.cluster.come_back()
+            await fixture.pass_by(LONGEST_PAUSE + 2 * LONGEST_PAUSE)
+            assert fixture.offered("a") == "15k"
+            assert fixture.cluster.found(NODE_METRICS, "b") is None
+            assert fixture.cluster.found(NODE_SLOS, "b") is None
+            assert fixture.cluster.found(NODE_METRICS, "c") is not None
+            assert fixture.cluster.found(NODE_SLOS, "c") is not None
+            written = fixture.writes() - before
             # Of "a" once for the report and once for the configuration, of "c" that it is there.
             assert written.pop(("patch", "nodes")) <= 3
             assert written == {
@@ -122,17 +121,17 @@ def test_what_was_changed_while_it_was_away_is_seen_to_afterwards(elected: bool)
 
 def test_it_steps_down_and_leads_again_in_the_same_process() -> None:
     async def story() -> None:
-        world = World()
-        replica = world.replica("one")
-        async with settled(world, replica):
+        fixture = ReplicatedCluster()
+        replica = fixture.replica("one")
+        async with in_sync(fixture, replica):
             assert replica.sample(LEADS) == 1
-            world.cluster.go_away()
-            await world.pass_by(11)
+            fixture.cluster.go_away()
+            await fixture.pass_by(11)
             assert replica.sample(LEADS) == 0
             assert not replica.leadership.is_leading
-            await world.pass_by(OUTAGE - 11)
-            world.cluster.come_back()
-            await world.pass_by(20)
+            await fixture.pass_by(OUTAGE - 11)
+            fixture.cluster.come_back()
+            await fixture.pass_by(20)
             assert replica.sample(LEADS) == 1
             assert not replica.watchdog.strikes
 
@@ -141,20 +140,20 @@ def test_it_steps_down_and_leads_again_in_the_same_process() -> None:
 
 def test_it_neither_spins_nor_sleeps_too_long_while_nobody_answers(caplog: pytest.LogCaptureFixture) -> None:
     async def story() -> None:
-        world = World()
+        fixture = ReplicatedCluster()
         with caplog.at_level(logging.ERROR):
-            async with settled(world, world.replica("one")):
-                world.cluster.go_away()
-                await world.pass_by(60)
+            async with in_sync(fixture, fixture.replica("one")):
+                fixture.cluster.go_away()
+                await fixture.pass_by(60)
                 counts = []
                 for _ in range(OUTAGE // LONGEST_PAUSE):
-                    before = world.cluster.requests
-                    await world.pass_by(LONGEST_PAUSE)
-                    counts.append(world.cluster.requests - before)
+                    before = fixture.cluster.requests
+                    await fixture.pass_by(LONGEST_PAUSE)
+                    counts.append(fixture.cluster.requests - before)
                 assert min(counts) >= INFORMERS
                 assert max(counts) <= 5 * LONGEST_PAUSE
-                world.cluster.come_back()
-                await world.pass_by(LONGEST_PAUSE)
+                fixture.cluster.come_back()
+                await fixture.pass_by(LONGEST_PAUSE)
         assert not caplog.records
 
     run(story)
@@ -164,28 +163,28 @@ def test_a_write_that_failed_is_tried_again_half_a_minute_after_the_return_at_th
     """Without an election nobody steps down: what is queued goes on failing, and waits longer each time."""
 
     async def story() -> None:
-        world = World()
-        replica = world.replica("one", elected=False)
-        async with settled(world, replica):
-            world.report("a", "60")
-            world.cluster.go_away()
-            await world.pass_by(OUTAGE)
-            assert world.offered("a") == "25k"
-            world.cluster.come_back()
-            await world.pass_by(LONGEST_PAUSE + 1)
-            assert world.offered("a") == "5k"
+        fixture = ReplicatedCluster()
+        replica = fixture.replica("one", elected=False)
+        async with in_sync(fixture, replica):
+            fixture.report("a", "60")
+            fixture.cluster.go_away()
+            await fixture.pass_by(OUTAGE)
+            assert fixture.offered("a") == "25k"
+            fixture.cluster.come_back()
+            await fixture.pass_by(LONGEST_PAUSE + 1)
+            assert fixture.offered("a") == "5k"
 
     run(story)
 
 
 def test_two_replicas_write_everything_once() -> None:
     async def story() -> None:
-        world = World()
-        one, two = world.replica("one"), world.replica("two")
-        async with settled(world, one, two):
+        fixture = ReplicatedCluster()
+        one, two = fixture.replica("one"), fixture.replica("two")
+        async with in_sync(fixture, one, two):
             assert one.sample(LEADS) == 1
             assert two.sample(LEADS) == 0
-            assert world.writes() == {
+            assert fixture.writes() == {
                 ("patch", "nodes"): 2,
                 ("patch", "nodemetrics"): 2,
                 ("create", "nodeslos"): 2,
@@ -196,12 +195,12 @@ def test_two_replicas_write_everything_once() -> None:
 
 def test_of_two_replicas_one_tells_of_a_broken_configuration() -> None:
     async def story() -> None:
-        world = World()
-        one, two = world.replica("one"), world.replica("two")
-        async with settled(world, one, two):
-            world.configure({"colocation-config": "{"})
-            await world.pass_by(5)
-            events = [each for each in world.cluster.all(EVENTS_V1) if each["regarding"]["kind"] == "ConfigMap"]
+        fixture = ReplicatedCluster()
+        one, two = fixture.replica("one"), fixture.replica("two")
+        async with in_sync(fixture, one, two):
+            fixture.configure({"colocation-config": "{"})
+            await fixture.pass_by(5)
+            events = [each for each in fixture.cluster.all(EVENTS_V1) if each["regarding"]["kind"] == "ConfigMap"]
             assert [each["reportingInstance"] for each in events] == ["one"]
             for replica in (one, two):
                 assert replica.sample("koord_manager_slo_configuration_in_error", key="colocation-config") == 1
@@ -211,19 +210,19 @@ def test_of_two_replicas_one_tells_of_a_broken_configuration() -> None:
 
 def test_the_other_replica_takes_over_from_one_that_was_killed() -> None:
     async def story() -> None:
-        world = World()
-        one, two = world.replica("one"), world.replica("two")
-        async with settled(world, one, two):
-            before = world.writes()
+        fixture = ReplicatedCluster()
+        one, two = fixture.replica("one"), fixture.replica("two")
+        async with in_sync(fixture, one, two):
+            before = fixture.writes()
             await one.kill()
-            world.report("a", "60")
-            await world.pass_by(14)
-            assert world.offered("a") == "25k", "the lease of the dead one still runs"
-            await world.pass_by(16)
+            fixture.report("a", "60")
+            await fixture.pass_by(14)
+            assert fixture.offered("a") == "25k", "the lease of the dead one still runs"
+            await fixture.pass_by(16)
             assert two.sample(LEADS) == 1
-            assert world.offered("a") == "5k"
-            assert world.writes() - before == {("patch", "nodes"): 1}
-            lease = world.cluster.found(LEASES, "koordinator-manager", "koordinator-system")
+            assert fixture.offered("a") == "5k"
+            assert fixture.writes() - before == {("patch", "nodes"): 1}
+            lease = fixture.cluster.found(LEASES, "koordinator-manager", "koordinator-system")
             assert lease is not None
             assert lease["spec"]["holderIdentity"] == "two"
 
@@ -232,32 +231,32 @@ def test_the_other_replica_takes_over_from_one_that_was_killed() -> None:
 
 def test_two_replicas_come_out_of_an_outage_with_one_leader() -> None:
     async def story() -> None:
-        world = World()
-        one, two = world.replica("one"), world.replica("two")
-        async with settled(world, one, two):
-            before = world.writes()
-            world.cluster.go_away()
-            await world.pass_by(OUTAGE)
+        fixture = ReplicatedCluster()
+        one, two = fixture.replica("one"), fixture.replica("two")
+        async with in_sync(fixture, one, two):
+            before = fixture.writes()
+            fixture.cluster.go_away()
+            await fixture.pass_by(OUTAGE)
             assert leaders(one, two) == []
-            world.report("a", "60")
-            world.cluster.come_back()
+            fixture.report("a", "60")
+            fixture.cluster.come_back()
             for _ in range(60):
-                await world.pass_by(1)
+                await fixture.pass_by(1)
                 assert len(leaders(one, two)) <= 1
             assert len(leaders(one, two)) == 1
-            assert world.offered("a") == "5k"
-            assert world.writes() - before == {("patch", "nodes"): 1}
+            assert fixture.offered("a") == "5k"
+            assert fixture.writes() - before == {("patch", "nodes"): 1}
 
     run(story)
 
 
 def test_an_event_on_the_lease_says_who_leads() -> None:
-    world = World()
+    fixture = ReplicatedCluster()
 
     async def story() -> None:
-        async with world.replica("one").running():
-            await world.pass_by(5)
-        (began,) = [each for each in world.cluster.all(EVENTS_V1) if each["note"] == "one became leader"]
+        async with fixture.replica("one").running():
+            await fixture.pass_by(5)
+        (began,) = [each for each in fixture.cluster.all(EVENTS_V1) if each["note"] == "one became leader"]
         assert (began["type"], began["reason"]) == ("Normal", "LeaderElection")
         about = (began["regarding"]["kind"], began["regarding"]["namespace"], began["regarding"]["name"])
         assert about == ("Lease", "koordinator-system", "koordinator-manager")

@@ -59,18 +59,18 @@ def test_garbage_in_an_object_disturbs_no_other_and_is_forgotten_when_corrected(
             async with bench.working():
                 assert bench.offered("good") == 25_000
                 bench.cluster.put(kind, document)
-                await bench.settle()
+                await bench.until_idle()
                 bench.cluster.put(kind, garbage)
                 await bench.clock.advance(60)
                 bench.report("good", "60")
-                await bench.settle()
+                await bench.until_idle()
                 assert bench.offered("good") == 5_000
                 bench.cluster.put(kind, document)
                 for cpu in ("51", "52", "53"):
                     # A node whose readings made no sense is trusted again after five minutes.
                     await bench.clock.advance(160)
                     bench.report(BAD, cpu)
-                    await bench.settle()
+                    await bench.until_idle()
                 await bench.clock.advance(60)
                 bench.report(BAD, "30")
                 await bench.until_offered(BAD, 34_000)
@@ -101,7 +101,7 @@ def test_garbage_in_the_slo_configuration_stops_nothing_for_longer_than_it_is_th
                 bench.configure(CONFIGURATIONS | {key: garbage})
                 await bench.clock.advance(60)
                 bench.report(BAD, "40")
-                await bench.settle()
+                await bench.until_idle()
                 bench.configure(CONFIGURATIONS)
                 await bench.clock.advance(60)
                 bench.report(BAD, "30")

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordinator.api.kinds import PRIORITY_CLASSES
+from tests.in_memory_api import Document
 from tests.manager.broken_input.admission import Admission
 from tests.manager.broken_input.bench import ManagerBench, pod
-from tests.manager.broken_input.cluster_in_memory import Document
 from tests.manager.broken_input.documents import BAD, CONFIGURATIONS, DOCUMENTS
 from tests.manager.broken_input.garbage import FEW, TEXT, broken, changes_of, spec_changes_of, typed_changes_of
 

@@ -44,7 +44,7 @@ def test_each_node_has_one_of_each_and_nobody_else(steps: list[tuple[str, str]])
         async with bench.working():
             for what, name in steps:
                 await take(bench, what, name)
-            await bench.settle()
+            await bench.until_idle()
             nodes = {each["metadata"]["name"] for each in bench.cluster.all(NODES)}
             for kind in (NODE_METRICS, NODE_SLOS):
                 assert {each["metadata"]["name"] for each in bench.cluster.all(kind)} == nodes
@@ -70,7 +70,7 @@ def test_a_report_of_a_node_that_is_gone_is_removed_and_disturbs_nobody(caplog: 
                 assert bench.cluster.found(NODE_METRICS, "ghost") is None
                 assert bench.offered("a") == 25_000
                 bench.report("ghost")
-                await bench.settle()
+                await bench.until_idle()
                 assert bench.cluster.found(NODE_METRICS, "ghost") is None
         assert not caplog.records
 
@@ -92,7 +92,7 @@ def test_a_node_that_is_made_anew_starts_anew() -> None:
             for part in ("capacity", "allocatable"):
                 small["status"][part] = {"cpu": "10", "memory": "12G"}
             bench.cluster.put(NODES, small)
-            await bench.settle()
+            await bench.until_idle()
             assert bench.offered("a") in (0, None)
             bench.report("a", "1")
             await bench.until_offered("a", 5_500)

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from koordinator.api.kinds import CLUSTER_COLOCATION_PROFILES, PODS
+from tests.in_memory_api import Document
 from tests.manager.broken_input.admission import Admission
 from tests.manager.broken_input.bench import MANAGED, ManagerBench, pod
-from tests.manager.broken_input.cluster_in_memory import Document
 
 APP = {"matchLabels": {"app": "web"}}
 UNUSABLE: dict[str, Document] = {
@@ -91,7 +91,7 @@ def test_one_that_cannot_be_used_is_told_and_the_others_apply(spec: Document) ->
         # Events hold a thousand characters.
         assert warning.startswith(note.removesuffix(" ..."))
         bench.cluster.put(CLUSTER_COLOCATION_PROFILES, profile("bad"))
-        await bench.settle()
+        await bench.until_idle()
         labels, warnings = await labels_of_new_pod(admission)
         assert (labels.get("bad"), warnings) == ("yes", [])
         assert labels_of_waiting_pod(bench)["bad"] == "yes"

@@ -53,7 +53,7 @@ def test_readings_out_of_range(place: tuple[Any, ...], value: Any) -> None:
     async def story() -> None:
         await bench.clock.advance(60)
         bench.cluster.put(NODE_METRICS, metric(bench, place, value))
-        await bench.settle()
+        await bench.until_idle()
         assert within_bounds(bench.offered(BAD))
         await neighbour_follows(bench)
         await corrected(bench)
@@ -70,7 +70,7 @@ def test_readings_that_are_no_quantities(value: Any, caplog: pytest.LogCaptureFi
         await bench.clock.advance(60)
         bench.cluster.put(NODE_METRICS, metric(bench, METRIC_PLACES[1], value))
         with caplog.at_level(logging.WARNING):
-            await bench.settle()
+            await bench.until_idle()
         assert f"NodeMetric {BAD} is not readable and skipped" in caplog.text
         (problem,) = problems(bench)
         assert problem.startswith(f"NodeMetric {BAD} cannot be read, what was known of it before counts: ")
@@ -100,13 +100,13 @@ def test_readings_that_stay_impossible_mark_the_node(value: str, reason: str) ->
             await bench.clock.advance(120)
             document = metric(bench, ("nodeMetric", "nodeUsage", "resources", "cpu"), value)
             bench.cluster.put(NODE_METRICS, replaced(document, ("status", *METRIC_PLACES[1]), str(cpu)))
-            await bench.settle()
+            await bench.until_idle()
         assert condition(bench) == ("True", reason)
         assert bench.offered(BAD) is None
         for cpu in range(4):
             await bench.clock.advance(120)
             bench.report(BAD, str(cpu))
-            await bench.settle()
+            await bench.until_idle()
         assert condition(bench)[0] == "False"
         bench.report(BAD, "10")
         await bench.until_offered(BAD, 55_000)
@@ -121,7 +121,7 @@ def test_what_a_node_says_that_it_has(part: str, value: Any) -> None:
 
     async def story() -> None:
         bench.cluster.put(NODES, replaced(node(BAD), ("status", part, "cpu"), value))
-        await bench.settle()
+        await bench.until_idle()
         offered = bench.offered(BAD)
         assert offered is None or offered >= 0
         await neighbour_follows(bench)
@@ -139,7 +139,7 @@ def test_a_node_that_cannot_be_read_is_left_as_it_is(value: Any, caplog: pytest.
         before = bench.cluster.writes["patch", "nodes"]
         bench.cluster.put(NODES, replaced(node(BAD), ("status", "allocatable", "cpu"), value))
         with caplog.at_level(logging.WARNING):
-            await bench.settle()
+            await bench.until_idle()
         assert f"Node {BAD} is not readable and skipped" in caplog.text
         assert problems(bench)[0].startswith(f"Node {BAD} cannot be read")
         assert bench.cluster.writes["patch", "nodes"] == before
@@ -160,7 +160,7 @@ def test_what_a_pod_requests(value: Any) -> None:
         bench.cluster.put(PODS, replaced(document, place, value))
         await bench.clock.advance(60)
         bench.report(BAD, "41")
-        await bench.settle()
+        await bench.until_idle()
         assert within_bounds(bench.offered(BAD))
         await neighbour_follows(bench)
         bench.cluster.remove(PODS, "p", "default")
@@ -184,7 +184,7 @@ def test_reports_of_a_time_that_cannot_be(time: str, reason: str) -> None:
     async def story() -> None:
         await bench.clock.advance(60)
         bench.cluster.put(NODE_METRICS, node_metric(BAD, time))
-        await bench.settle()
+        await bench.until_idle()
         assert bench.offered(BAD) is None
         await bench.clock.advance(300)
         assert condition(bench) == ("True", reason)

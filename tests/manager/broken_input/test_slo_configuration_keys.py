@@ -11,8 +11,8 @@ import pytest
 
 from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODE_SLOS, NODES
 from koordinator.kube.event_series import EVENTS_V1
+from tests.in_memory_api import Document, InMemoryApi
 from tests.manager.broken_input.bench import COLOCATION, CONFIG, SYSTEM, ManagerBench
-from tests.manager.broken_input.cluster_in_memory import ClusterInMemory, Document
 from tests.manager.broken_input.documents import BAD, bad_metric, bad_node, bad_topology
 
 
@@ -22,7 +22,7 @@ class Key(NamedTuple):
     name: str
     reason: str
     value: Callable[[int], Document]
-    in_force: Callable[[ClusterInMemory], Any]
+    in_force: Callable[[InMemoryApi], Any]
     """Of what the manager has written, the part that follows the key."""
     amounts_to: Callable[[int], Any] = lambda number: number
 
@@ -30,8 +30,8 @@ class Key(NamedTuple):
         return self.name
 
 
-def slo(part: str) -> Callable[[ClusterInMemory], Any]:
-    def look(cluster: ClusterInMemory) -> Any:
+def slo(part: str) -> Callable[[InMemoryApi], Any]:
+    def look(cluster: InMemoryApi) -> Any:
         return at((cluster.found(NODE_SLOS, BAD) or {}).get("spec"), part)
 
     return look
@@ -49,11 +49,11 @@ def at(document: Any, path: str) -> Any:
 CPU_NORMALIZATION = "node.koordinator.sh/cpu-normalization-ratio"
 
 
-def annotation(name: str, node: str = BAD) -> Callable[[ClusterInMemory], Any]:
+def annotation(name: str, node: str = BAD) -> Callable[[InMemoryApi], Any]:
     return lambda cluster: (cluster.found(NODES, node) or {})["metadata"]["annotations"].get(name)
 
 
-def report_interval(cluster: ClusterInMemory) -> Any:
+def report_interval(cluster: InMemoryApi) -> Any:
     spec = (cluster.found(NODE_METRICS, BAD) or {}).get("spec")
     return at(spec, "metricCollectPolicy.reportIntervalSeconds")
 
@@ -151,7 +151,7 @@ def run(bench: ManagerBench, story: Callable[[], Awaitable[None]]) -> None:
     asyncio.run(scenario())
 
 
-def others_in_force(key: Key, cluster: ClusterInMemory) -> bool:
+def others_in_force(key: Key, cluster: InMemoryApi) -> bool:
     return all(each.in_force(cluster) == each.amounts_to(DEFAULT) for each in others(key))
 
 
@@ -180,14 +180,14 @@ def check_stays(key: Key, unusable: Any) -> None:
     async def story() -> None:
         assert key.in_force(bench.cluster) == key.amounts_to(FIRST)
         bench.configure(configurations(key, unusable))
-        await bench.settle()
+        await bench.until_idle()
         assert key.in_force(bench.cluster) == key.amounts_to(FIRST)
         assert others_in_force(key, bench.cluster)
         (note,) = bench.notes(key.reason, CONFIG)
         assert note.startswith(f"{key.name}: failed to unmarshal ")
         assert bench.sample("koord_manager_slo_configuration_in_error", key=key.name) == 1
         bench.configure(configurations(key, key.value(SECOND)))
-        await bench.settle()
+        await bench.until_idle()
         assert key.in_force(bench.cluster) == key.amounts_to(SECOND)
         assert bench.sample("koord_manager_slo_configuration_in_error", key=key.name) == 0
 
@@ -196,7 +196,7 @@ def check_stays(key: Key, unusable: Any) -> None:
 
 @pytest.mark.parametrize("key", KEYS, ids=repr)
 def test_a_replica_that_starts_with_a_broken_key_leaves_what_was_in_force(key: Key) -> None:
-    cluster = ClusterInMemory()
+    cluster = InMemoryApi()
     first = ManagerBench(cluster)
     put_objects(first)
     first.configure(configurations(key, key.value(FIRST)))
@@ -211,7 +211,7 @@ def test_a_replica_that_starts_with_a_broken_key_leaves_what_was_in_force(key: K
         assert key.in_force(cluster) == key.amounts_to(FIRST)
         assert len(second.notes(key.reason, CONFIG)) == 1
         second.configure(configurations(key, key.value(SECOND)))
-        await second.settle()
+        await second.until_idle()
         assert key.in_force(cluster) == key.amounts_to(SECOND)
 
     run(second, story)
@@ -219,7 +219,7 @@ def test_a_replica_that_starts_with_a_broken_key_leaves_what_was_in_force(key: K
 
 def test_a_replica_that_starts_with_a_broken_normalization_key_takes_no_batch_cpu_away() -> None:
     """What a core is worth stays on the node, so batch CPU goes on being counted with it."""
-    cluster = ClusterInMemory()
+    cluster = InMemoryApi()
     first = ManagerBench(cluster)
     first.add_node("n1", labels={"node.koordinator.sh/cpu-normalization-enabled": "true"})
     first.cluster.put(
@@ -231,7 +231,7 @@ def test_a_replica_that_starts_with_a_broken_normalization_key_takes_no_batch_cp
     offered: list[int | None] = []
 
     async def until_scaled() -> None:
-        await first.settle()
+        await first.until_idle()
         assert annotation(CPU_NORMALIZATION, "n1")(cluster) == "1.20"
         offered.append(first.offered("n1"))
 
@@ -241,7 +241,7 @@ def test_a_replica_that_starts_with_a_broken_normalization_key_takes_no_batch_cp
 
     async def nothing_is_shrunk() -> None:
         second.report("n1")
-        await second.settle()
+        await second.until_idle()
         assert second.offered("n1") == offered[0]
         assert annotation(CPU_NORMALIZATION, "n1")(cluster) == "1.20"
 
@@ -256,14 +256,14 @@ def test_a_config_map_that_is_deleted_and_made_anew(key: Key) -> None:
 
     async def story() -> None:
         bench.cluster.remove(CONFIG_MAPS, CONFIG, SYSTEM)
-        await bench.settle()
+        await bench.until_idle()
         assert key.in_force(bench.cluster) == key.amounts_to(FIRST)
         bench.configure(configurations(key, "{"))
-        await bench.settle()
+        await bench.until_idle()
         assert key.in_force(bench.cluster) == key.amounts_to(FIRST)
         bench.cluster.remove(CONFIG_MAPS, CONFIG, SYSTEM)
         bench.configure(configurations(key, key.value(SECOND)))
-        await bench.settle()
+        await bench.until_idle()
         assert key.in_force(bench.cluster) == key.amounts_to(SECOND)
         assert bench.sample("koord_manager_slo_configuration_in_error", key=key.name) == 0
 
@@ -277,7 +277,7 @@ def test_every_broken_key_is_told_when_all_are_broken_at_once() -> None:
 
     async def story() -> None:
         bench.configure({key.name: "{" for key in KEYS})
-        await bench.settle()
+        await bench.until_idle()
         told = {
             note.partition(":")[0] for reason in {key.reason for key in KEYS} for note in bench.notes(reason, CONFIG)
         }

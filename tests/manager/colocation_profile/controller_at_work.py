@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from koordinator.api.document import Document
@@ -23,10 +22,10 @@ PROFILE = "test-profile"
 ROUND = 30
 
 
-def run(scenario: Callable[[ControllerBench], Any], folder: Path, **options: Any) -> None:
+def run(scenario: Callable[[ControllerBench], Any], **options: Any) -> None:
     async def inside() -> None:
         made_options = Options(colocation_profile=ColocationProfileOptions(**options))
-        async with asyncio.timeout(60), controller_bench(folder, made_options) as made:
+        async with asyncio.timeout(60), controller_bench(made_options) as made:
             await scenario(made)
 
     asyncio.run(inside())

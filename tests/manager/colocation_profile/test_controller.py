@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,7 +31,7 @@ from tests.manager.colocation_profile.profiles import RESULT_ANNOTATIONS, RESULT
 from tests.manager.controller_bench import ControllerBench
 
 
-def test_a_pod_that_waits_for_a_node_follows_its_profile(tmp_path: Path) -> None:
+def test_a_pod_that_waits_for_a_node_follows_its_profile() -> None:
     async def scenario(made: ControllerBench) -> None:
         await add_pod(made, "waiting")
         await add_pod(made, "other", {"foo": "bar"})
@@ -45,10 +44,10 @@ def test_a_pod_that_waits_for_a_node_follows_its_profile(tmp_path: Path) -> None
             for name in ("other", "bound"):
                 assert "testLabelA" not in (await made.client.get(PODS, name, "default")).metadata.labels
 
-    run(scenario, tmp_path)
+    run(scenario)
 
 
-def test_a_pod_that_comes_later_is_seen_to_in_the_next_round(tmp_path: Path) -> None:
+def test_a_pod_that_comes_later_is_seen_to_in_the_next_round() -> None:
     async def scenario(made: ControllerBench) -> None:
         async with working(made):
             await add_profile(made)
@@ -57,10 +56,10 @@ def test_a_pod_that_comes_later_is_seen_to_in_the_next_round(tmp_path: Path) -> 
             await next_round(made)
             await labelled(made, "late", testLabelA="valueA")
 
-    run(scenario, tmp_path)
+    run(scenario)
 
 
-def test_a_pod_that_was_seen_to_is_left_alone_until_its_time_is_over(tmp_path: Path) -> None:
+def test_a_pod_that_was_seen_to_is_left_alone_until_its_time_is_over() -> None:
     async def scenario(made: ControllerBench) -> None:
         await add_pod(made, "waiting")
         async with working(made):
@@ -76,10 +75,10 @@ def test_a_pod_that_was_seen_to_is_left_alone_until_its_time_is_over(tmp_path: P
             await labelled(made, "waiting", testLabelA="valueA")
             assert outcome(made, "changed") == 2
 
-    run(scenario, tmp_path)
+    run(scenario)
 
 
-def test_a_profile_that_changes_comes_to_the_same_pods_again(tmp_path: Path) -> None:
+def test_a_profile_that_changes_comes_to_the_same_pods_again() -> None:
     async def scenario(made: ControllerBench) -> None:
         await add_pod(made, "waiting")
         async with working(made):
@@ -88,10 +87,10 @@ def test_a_profile_that_changes_comes_to_the_same_pods_again(tmp_path: Path) -> 
             await change_profile(made, labels={"testLabelA": "valueB"})
             await labelled(made, "waiting", testLabelA="valueB")
 
-    run(scenario, tmp_path)
+    run(scenario)
 
 
-def test_a_pod_that_is_as_it_should_be_is_not_written(tmp_path: Path) -> None:
+def test_a_pod_that_is_as_it_should_be_is_not_written() -> None:
     async def scenario(made: ControllerBench) -> None:
         created = await add_pod(made, "waiting", {**OWN, "a": "b"})
         async with working(made):
@@ -102,7 +101,7 @@ def test_a_pod_that_is_as_it_should_be_is_not_written(tmp_path: Path) -> None:
             found = await made.client.get(PODS, "waiting", "default")
             assert found.metadata.resource_version == created.metadata.resource_version
 
-    run(scenario, tmp_path)
+    run(scenario)
 
 
 @pytest.mark.parametrize(
@@ -110,9 +109,7 @@ def test_a_pod_that_is_as_it_should_be_is_not_written(tmp_path: Path) -> None:
     [({}, {}), (None, {"selector": None}), (None, {"probability": 0})],
     ids=["not managed", "without a selector", "with probability 0"],
 )
-def test_profiles_that_leave_existing_pods_alone(
-    tmp_path: Path, labels: dict[str, str] | None, changes: Document
-) -> None:
+def test_profiles_that_leave_existing_pods_alone(labels: dict[str, str] | None, changes: Document) -> None:
     async def scenario(made: ControllerBench) -> None:
         await add_pod(made, "waiting")
         await add_profile(made, labels, **changes)
@@ -120,20 +117,20 @@ def test_profiles_that_leave_existing_pods_alone(
             await until(lambda: rounds(made) > 0)
             assert (await made.client.get(PODS, "waiting", "default")).metadata.labels == OWN
 
-    run(scenario, tmp_path)
+    run(scenario)
 
 
-def test_by_default_means_all_profiles(tmp_path: Path) -> None:
+def test_by_default_means_all_profiles() -> None:
     async def scenario(made: ControllerBench) -> None:
         await add_pod(made, "waiting")
         await add_profile(made, {})
         async with working(made):
             await labelled(made, "waiting", testLabelA="valueA")
 
-    run(scenario, tmp_path, reconcile_by_default=True)
+    run(scenario, reconcile_by_default=True)
 
 
-def test_namespaces_are_chosen_by_their_labels(tmp_path: Path) -> None:
+def test_namespaces_are_chosen_by_their_labels() -> None:
     async def scenario(made: ControllerBench) -> None:
         await made.client.create(NAMESPACES, {"metadata": {"name": "prod", "labels": {"env": "prod"}}})
         await add_pod(made, "waiting")
@@ -144,10 +141,10 @@ def test_namespaces_are_chosen_by_their_labels(tmp_path: Path) -> None:
             await labelled(made, "mine", testLabelA="valueA")
             assert (await made.client.get(PODS, "waiting", "default")).metadata.labels == OWN
 
-    run(scenario, tmp_path)
+    run(scenario)
 
 
-def test_more_pods_than_may_be_changed_at_once_come_in_later_rounds(tmp_path: Path) -> None:
+def test_more_pods_than_may_be_changed_at_once_come_in_later_rounds() -> None:
     async def scenario(made: ControllerBench) -> None:
         for name in ("a", "b", "c"):
             await add_pod(made, name)
@@ -159,10 +156,10 @@ def test_more_pods_than_may_be_changed_at_once_come_in_later_rounds(tmp_path: Pa
             await next_round(made)
             await labelled(made, "c", testLabelA="valueA")
 
-    run(scenario, tmp_path, update_pod_qps=0.1, update_pod_qps_burst=2)
+    run(scenario, update_pod_qps=0.1, update_pod_qps_burst=2)
 
 
-def test_a_patch_of_more_than_labels_goes_by_the_whole_pod(tmp_path: Path) -> None:
+def test_a_patch_of_more_than_labels_goes_by_the_whole_pod() -> None:
     async def scenario(made: ControllerBench) -> None:
         toleration = {"key": "own", "operator": "Exists", "effect": "NoSchedule"}
         await add_pod(made, "waiting", tolerations=[toleration])
@@ -175,10 +172,10 @@ def test_a_patch_of_more_than_labels_goes_by_the_whole_pod(tmp_path: Path) -> No
             found = await made.once(PODS, lambda pod: any(each.key == "batch" for each in pod.spec.tolerations))
             assert found.metadata.finalizers == ["example.com/a"]
 
-    run(scenario, tmp_path)
+    run(scenario)
 
 
-def test_what_the_server_refuses_is_told_on_the_profile_and_not_tried_every_round(tmp_path: Path) -> None:
+def test_what_the_server_refuses_is_told_on_the_profile_and_not_tried_every_round() -> None:
     async def scenario(made: ControllerBench) -> None:
         await add_pod(made, "waiting")
         async with working(made):
@@ -189,10 +186,10 @@ def test_what_the_server_refuses_is_told_on_the_profile_and_not_tried_every_roun
             await next_round(made)
             assert outcome(made, "refused") == 1
 
-    run(scenario, tmp_path)
+    run(scenario)
 
 
-def test_a_profile_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+def test_a_profile_that_cannot_be_used_is_told() -> None:
     async def scenario(made: ControllerBench) -> None:
         await add_pod(made, "waiting")
         async with working(made):
@@ -202,7 +199,7 @@ def test_a_profile_that_cannot_be_used_is_told(tmp_path: Path) -> None:
             assert "spec.probability" in event.message
             assert (await made.client.get(PODS, "waiting", "default")).metadata.labels == OWN
 
-    run(scenario, tmp_path)
+    run(scenario)
 
 
 def failing(made: ControllerBench, error: ApiStatusError) -> None:
@@ -226,7 +223,7 @@ def failing(made: ControllerBench, error: ApiStatusError) -> None:
     ],
 )
 def test_a_pod_that_could_not_be_changed_does_not_keep_others_from_it(
-    tmp_path: Path, error: ApiStatusError, result: str, pause: float
+    error: ApiStatusError, result: str, pause: float
 ) -> None:
     async def scenario(made: ControllerBench) -> None:
         await add_pod(made, "a")
@@ -239,10 +236,10 @@ def test_a_pod_that_could_not_be_changed_does_not_keep_others_from_it(
             await next_round(made, pause)
             await labelled(made, "a", testLabelA="valueA")
 
-    run(scenario, tmp_path)
+    run(scenario)
 
 
-def test_a_pod_that_changed_since_it_was_looked_at_is_not_written(tmp_path: Path) -> None:
+def test_a_pod_that_changed_since_it_was_looked_at_is_not_written() -> None:
     async def scenario(made: ControllerBench) -> None:
         await add_pod(made, "waiting")
         patch, raced = made.client.patch, iter([True])
@@ -260,10 +257,10 @@ def test_a_pod_that_changed_since_it_was_looked_at_is_not_written(tmp_path: Path
             await next_round(made, 2)
             await labelled(made, "waiting", testLabelA="valueA", theirs="x")
 
-    run(scenario, tmp_path)
+    run(scenario)
 
 
-def test_intervals_can_be_switched_off(tmp_path: Path) -> None:
+def test_intervals_can_be_switched_off() -> None:
     async def scenario(made: ControllerBench) -> None:
         async with working(made):
             await add_profile(made)
@@ -272,4 +269,4 @@ def test_intervals_can_be_switched_off(tmp_path: Path) -> None:
             await made.clock.advance(3600)
             assert rounds(made) == before
 
-    run(scenario, tmp_path, reconcile_interval=timedelta(0))
+    run(scenario, reconcile_interval=timedelta(0))

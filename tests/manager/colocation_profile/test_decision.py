@@ -20,7 +20,7 @@ from koordinator.manager.colocation_profile.decision import (
     is_managed,
     reads_whole_pod,
 )
-from koordinator.manager.webhook.colocation_profile.cluster import ProfileError
+from koordinator.manager.webhook.colocation_profile.changes import ProfileError
 from koordinator.manager.webhook.colocation_profile.compiled_patch import compile_patch
 from tests.manager.colocation_profile.profiles import (
     MANAGED,

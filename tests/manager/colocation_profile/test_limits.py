@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from koordinator.base.clock import ManualClock
-from koordinator.manager.colocation_profile.handled_pods import HandledPods
-from koordinator.manager.colocation_profile.token_bucket import TokenBucket
+from koordinator.manager.colocation_profile.controller import HandledPods
+from koordinator.manager.colocation_profile.pod_writer import TokenBucket
 
 
 def pass_time(clock: ManualClock, seconds: float) -> None:

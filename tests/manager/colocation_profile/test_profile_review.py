@@ -14,8 +14,8 @@ from koordinator.manager import features
 from koordinator.manager.colocation_profile.profile_review import are_profiles_read
 from koordinator.manager.features import make_features
 from koordinator.manager.options import Options
+from tests.in_memory_api import Document
 from tests.manager.broken_input.bench import ManagerBench
-from tests.manager.broken_input.cluster_in_memory import Document
 
 UNUSABLE = "koord_manager_colocation_profile_unusable"
 
@@ -53,7 +53,7 @@ def test_the_metric_is_gone_when_the_profile_was_put_right() -> None:
 
     async def story() -> None:
         bench.cluster.put(CLUSTER_COLOCATION_PROFILES, profile(probability="50%"))
-        await bench.settle()
+        await bench.until_idle()
         assert bench.sample(UNUSABLE, profile="bad") is None
 
     run(bench, story)
@@ -65,7 +65,7 @@ def test_the_metric_is_gone_with_the_profile() -> None:
 
     async def story() -> None:
         bench.cluster.remove(CLUSTER_COLOCATION_PROFILES, "bad")
-        await bench.settle()
+        await bench.until_idle()
         assert bench.sample(UNUSABLE, profile="bad") is None
 
     run(bench, story)
@@ -78,7 +78,7 @@ def test_the_event_goes_on_while_the_profile_is_unusable() -> None:
 
     async def story() -> None:
         await bench.clock.advance(301)
-        await bench.settle()
+        await bench.until_idle()
         (event,) = [each for each in bench.cluster.all(EVENTS_V1) if each["reason"] == "InvalidProfile"]
         assert event["series"]["count"] == 2
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +14,7 @@ from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODE_SLOS, NODES, K
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.nodeslo import NodeSLO
 from koordinator.kube.interface import PatchType
-from koordinator.manager.node_policy.node_metric import NodeMetricController
-from koordinator.manager.node_policy.node_slo import NodeSLOController
+from koordinator.manager.node_policy.controller import NodeMetricController, NodeSLOController
 from tests.manager.controller_bench import SYSTEM, ControllerBench, controller_bench
 
 NAME = "slo-controller-config"
@@ -47,9 +45,9 @@ def is_there(_: object) -> bool:
 
 
 @pytest.mark.parametrize("kind", BOTH)
-def test_every_node_has_one(kind: Kind[Any], tmp_path: Path) -> None:
+def test_every_node_has_one(kind: Kind[Any]) -> None:
     async def scenario() -> None:
-        async with controller_bench(tmp_path) as made:
+        async with controller_bench() as made:
             await add_node(made)
             async with working(made):
                 assert (await made.once(kind, is_there)).metadata.name == "n1"
@@ -58,9 +56,9 @@ def test_every_node_has_one(kind: Kind[Any], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", BOTH)
-def test_it_goes_with_its_node(kind: Kind[Any], tmp_path: Path) -> None:
+def test_it_goes_with_its_node(kind: Kind[Any]) -> None:
     async def scenario() -> None:
-        async with controller_bench(tmp_path) as made:
+        async with controller_bench() as made:
             await add_node(made)
             async with working(made):
                 await made.once(kind, is_there)
@@ -71,9 +69,9 @@ def test_it_goes_with_its_node(kind: Kind[Any], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", BOTH)
-def test_one_that_was_left_behind_is_deleted(kind: Kind[Any], tmp_path: Path) -> None:
+def test_one_that_was_left_behind_is_deleted(kind: Kind[Any]) -> None:
     async def scenario() -> None:
-        async with controller_bench(tmp_path) as made:
+        async with controller_bench() as made:
             await made.client.create(kind, {"metadata": {"name": "gone"}, "spec": {}})
             async with working(made):
                 await made.until_gone(kind, "gone")
@@ -82,9 +80,9 @@ def test_one_that_was_left_behind_is_deleted(kind: Kind[Any], tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("kind", BOTH)
-def test_one_that_somebody_deletes_comes_back(kind: Kind[Any], tmp_path: Path) -> None:
+def test_one_that_somebody_deletes_comes_back(kind: Kind[Any]) -> None:
     async def scenario() -> None:
-        async with controller_bench(tmp_path) as made:
+        async with controller_bench() as made:
             await add_node(made)
             async with working(made):
                 first = await made.once(kind, is_there)
@@ -94,9 +92,9 @@ def test_one_that_somebody_deletes_comes_back(kind: Kind[Any], tmp_path: Path) -
     asyncio.run(scenario())
 
 
-def test_without_colocation_the_agent_measures_by_the_defaults(tmp_path: Path) -> None:
+def test_without_colocation_the_agent_measures_by_the_defaults() -> None:
     async def scenario() -> None:
-        async with controller_bench(tmp_path) as made:
+        async with controller_bench() as made:
             await add_node(made)
             await configure(made, **{"colocation-config": '{"enable": false, "metricReportIntervalSeconds": 20}'})
             async with working(made):
@@ -111,13 +109,13 @@ def test_without_colocation_the_agent_measures_by_the_defaults(tmp_path: Path) -
     asyncio.run(scenario())
 
 
-def test_the_configuration_reaches_every_node(tmp_path: Path) -> None:
+def test_the_configuration_reaches_every_node() -> None:
     def interval(metric: NodeMetric) -> int | None:
         policy = metric.spec.metric_collect_policy
         return policy.report_interval_seconds if policy is not None else None
 
     async def scenario() -> None:
-        async with controller_bench(tmp_path) as made:
+        async with controller_bench() as made:
             await add_node(made)
             async with working(made):
                 await made.once(NODE_METRICS, is_there)
@@ -127,7 +125,7 @@ def test_the_configuration_reaches_every_node(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_group_of_nodes_has_its_own_policy(tmp_path: Path) -> None:
+def test_a_group_of_nodes_has_its_own_policy() -> None:
     threshold = (
         '{"clusterStrategy": {"enable": true}, "nodeStrategies": [{"name": "big",'
         ' "nodeSelector": {"matchLabels": {"size": "big"}}, "cpuSuppressThresholdPercent": 50}]}'
@@ -138,7 +136,7 @@ def test_a_group_of_nodes_has_its_own_policy(tmp_path: Path) -> None:
         return strategy.cpu_suppress_threshold_percent if strategy is not None else None
 
     async def scenario() -> None:
-        async with controller_bench(tmp_path) as made:
+        async with controller_bench() as made:
             await configure(made, **{"resource-threshold-config": threshold})
             await add_node(made)
             await add_node(made, "n2", labels={"size": "big"})
@@ -152,9 +150,9 @@ def test_a_group_of_nodes_has_its_own_policy(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_what_others_wrote_on_the_object_stays(tmp_path: Path) -> None:
+def test_what_others_wrote_on_the_object_stays() -> None:
     async def scenario() -> None:
-        async with controller_bench(tmp_path) as made:
+        async with controller_bench() as made:
             await add_node(made)
             async with working(made):
                 await made.once(NODE_SLOS, is_there)
@@ -172,9 +170,9 @@ def test_what_others_wrote_on_the_object_stays(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_an_object_that_says_it_all_is_not_written_again(tmp_path: Path) -> None:
+def test_an_object_that_says_it_all_is_not_written_again() -> None:
     async def scenario() -> None:
-        async with controller_bench(tmp_path) as made:
+        async with controller_bench() as made:
             await add_node(made)
             async with working(made):
                 before = await made.once(NODE_SLOS, is_there)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODES, PODS
@@ -88,9 +87,9 @@ def offers(resource: str, amount: int | None) -> Callable[[Node], bool]:
 
 
 @asynccontextmanager
-async def working(folder: Path, options: Options | None = None) -> AsyncIterator[tuple[ControllerBench, Any]]:
+async def working(options: Options | None = None) -> AsyncIterator[tuple[ControllerBench, Any]]:
     """The example, with its controller at work and its first answer written."""
-    async with controller_bench(folder, options) as made:
+    async with controller_bench(options) as made:
         await example(made)
         controller = make(made)
         async with made.working(controller):

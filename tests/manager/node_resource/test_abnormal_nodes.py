@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODES
@@ -91,9 +90,9 @@ def turned(made: ControllerBench, to: str, reason: str = "MetricsStopped") -> fl
     return made.metrics.registry.get_sample_value(name, {"reason": reason, "to": to})
 
 
-def test_a_node_whose_agent_is_silent_is_marked(tmp_path: Path) -> None:
+def test_a_node_whose_agent_is_silent_is_marked() -> None:
     async def scenario() -> None:
-        async with working(tmp_path) as (made, controller):
+        async with working() as (made, controller):
             condition = await silence(made)
             assert condition.reason == "MetricsStopped"
             health = controller.explanations.of("n1").health
@@ -103,9 +102,9 @@ def test_a_node_whose_agent_is_silent_is_marked(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_mark_is_an_event_once(tmp_path: Path) -> None:
+def test_a_mark_is_an_event_once() -> None:
     async def scenario() -> None:
-        async with working(tmp_path) as (made, _):
+        async with working() as (made, _):
             await silence(made)
             await made.clock.advance(1200)
             (event,) = await events(made)
@@ -118,9 +117,9 @@ def test_a_mark_is_an_event_once(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_recovery_takes_the_mark_off_and_is_told(tmp_path: Path) -> None:
+def test_a_recovery_takes_the_mark_off_and_is_told() -> None:
     async def scenario() -> None:
-        async with working(tmp_path) as (made, controller):
+        async with working() as (made, controller):
             await silence(made)
             await reports(made, 7)
             found = mark(await made.once(NODES, is_forgiven))
@@ -134,9 +133,9 @@ def test_a_recovery_takes_the_mark_off_and_is_told(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_capacity_is_offered_again_with_the_first_report_and_the_mark_stays_a_while(tmp_path: Path) -> None:
+def test_capacity_is_offered_again_with_the_first_report_and_the_mark_stays_a_while() -> None:
     async def scenario() -> None:
-        async with working(tmp_path) as (made, controller):
+        async with working() as (made, controller):
             await silence(made)
             await made.once(NODES, offers("kubernetes.io/batch-cpu", None))
             await reports(made, 2)
@@ -147,9 +146,9 @@ def test_capacity_is_offered_again_with_the_first_report_and_the_mark_stays_a_wh
     asyncio.run(scenario())
 
 
-def test_abnormal_nodes_are_counted_by_reason(tmp_path: Path) -> None:
+def test_abnormal_nodes_are_counted_by_reason() -> None:
     async def scenario() -> None:
-        async with working(tmp_path) as (made, _):
+        async with working() as (made, _):
             assert (counted(made, "MetricsStopped"), turned(made, "abnormal")) == (0, None)
             await silence(made)
             await until(lambda: turned(made, "abnormal") == 1)
@@ -164,9 +163,9 @@ def test_abnormal_nodes_are_counted_by_reason(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_switching_colocation_off_takes_the_mark_off_an_abnormal_node(tmp_path: Path) -> None:
+def test_switching_colocation_off_takes_the_mark_off_an_abnormal_node() -> None:
     async def scenario() -> None:
-        async with working(tmp_path) as (made, _):
+        async with working() as (made, _):
             await silence(made)
             await configured(made, '{"enable": false}')
             node = await made.once(NODES, is_forgiven)
@@ -177,9 +176,9 @@ def test_switching_colocation_off_takes_the_mark_off_an_abnormal_node(tmp_path: 
     asyncio.run(scenario())
 
 
-def test_the_search_alone_can_be_switched_off(tmp_path: Path) -> None:
+def test_the_search_alone_can_be_switched_off() -> None:
     async def scenario() -> None:
-        async with working(tmp_path) as (made, _):
+        async with working() as (made, _):
             await configured(made, '{"enable": true, "extensions": {"abnormalNodes": {"enable": false}}}')
             await made.clock.advance(LONG)
             node = await made.once(NODES, offers("kubernetes.io/batch-cpu", None))
@@ -205,9 +204,9 @@ async def leading(controller: NodeResourceController) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-def test_the_next_leader_neither_forgives_nor_forgets_nor_tells_again(tmp_path: Path) -> None:
+def test_the_next_leader_neither_forgives_nor_forgets_nor_tells_again() -> None:
     async def scenario() -> None:
-        async with controller_bench(tmp_path) as made:
+        async with controller_bench() as made:
             await example(made)
             first, second = make(made), NodeResourceController(replace(made.context, metrics=Metrics()))
             async with made.working():
@@ -228,9 +227,9 @@ def test_the_next_leader_neither_forgives_nor_forgets_nor_tells_again(tmp_path: 
     asyncio.run(scenario())
 
 
-def test_a_node_made_anew_under_the_same_name_is_another_node(tmp_path: Path) -> None:
+def test_a_node_made_anew_under_the_same_name_is_another_node() -> None:
     async def scenario() -> None:
-        async with working(tmp_path) as (made, controller):
+        async with working() as (made, controller):
             await silence(made)
             await made.client.delete(NODES, "n1")
             await made.client.delete(NODE_METRICS, "n1")
@@ -244,9 +243,9 @@ def test_a_node_made_anew_under_the_same_name_is_another_node(tmp_path: Path) ->
     asyncio.run(scenario())
 
 
-def test_a_cordoned_node_is_judged_like_any_other(tmp_path: Path) -> None:
+def test_a_cordoned_node_is_judged_like_any_other() -> None:
     async def scenario() -> None:
-        async with working(tmp_path) as (made, _):
+        async with working() as (made, _):
             await made.client.patch(NODES, "n1", {"spec": {"unschedulable": True}}, PatchType.MERGE)
             assert (await silence(made)).reason == "MetricsStopped"
 

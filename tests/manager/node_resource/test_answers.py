@@ -10,19 +10,16 @@ import aiohttp
 
 from koordinator.base.metrics import Metrics
 from koordinator.kube.serving import HealthServer
-from koordinator.manager.node_resource.answers import PATH, explain_handler
-from koordinator.manager.node_resource.explanations import Explanations, NodeExplanation
+from koordinator.manager.node_resource.explanations import PATH, Explanations, NodeExplanation, explain_handler
 from koordinator.model.overcommit.abnormality import Finding, NodeHealth
-from koordinator.model.overcommit.explained_sum import Addend, explained, published, reset
+from koordinator.model.overcommit.amounts import Term, explained, published, reset
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def known() -> Explanations:
-    addends = (Addend("capacity", 100_000), Addend("safetyMargin", -40_000))
-    amount = published(
-        explained("kubernetes.io/batch-cpu", "usage", NOW, addends), (Addend("cpuNormalization", 6_000),)
-    )
+    terms = (Term("capacity", 100_000), Term("safetyMargin", -40_000))
+    amount = published(explained("kubernetes.io/batch-cpu", "usage", NOW, terms), (Term("cpuNormalization", 6_000),))
     gone = reset("kubernetes.io/mid-cpu", "MetricExpired", "the last report is old", NOW)
     explanations = Explanations()
     found = (Finding("FrozenReadings", "all is the same"), Finding("NegativeUsage", "less than nothing"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
@@ -28,9 +27,9 @@ from tests.manager.node_resource.node_example import (
 )
 
 
-def test_a_node_offers_what_its_pods_leave_idle(tmp_path: Path) -> None:
+def test_a_node_offers_what_its_pods_leave_idle() -> None:
     async def scenario() -> None:
-        async with working(tmp_path) as (made, _):
+        async with working() as (made, _):
             node = await made.client.get(NODES, "n1")
             assert node.status.allocatable[BATCH_MEMORY].value == 33 * G
             assert node.status.capacity[BATCH_CPU].value == 25_000
@@ -39,9 +38,9 @@ def test_a_node_offers_what_its_pods_leave_idle(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_it_shrinks_as_online_load_rises(tmp_path: Path) -> None:
+def test_it_shrinks_as_online_load_rises() -> None:
     async def scenario() -> None:
-        async with working(tmp_path) as (made, _):
+        async with working() as (made, _):
             await made.clock.advance(60)
             await report(made, {"a": ("20", "11G"), "b": ("22", "22G")})
             await made.once(NODES, offers(BATCH_CPU, 16_000))
@@ -49,9 +48,9 @@ def test_it_shrinks_as_online_load_rises(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_small_differences_wait(tmp_path: Path) -> None:
+def test_small_differences_wait() -> None:
     async def scenario() -> None:
-        async with working(tmp_path) as (made, controller):
+        async with working() as (made, controller):
             await made.clock.advance(60)
             await report(made, {"a": ("11.1", "11G"), "b": ("22", "22G")})
             later = made.clock.now()
@@ -66,9 +65,9 @@ def test_small_differences_wait(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_old_metrics_take_the_offer_back_without_any_event(tmp_path: Path) -> None:
+def test_old_metrics_take_the_offer_back_without_any_event() -> None:
     async def scenario() -> None:
-        async with working(tmp_path) as (made, _):
+        async with working() as (made, _):
             await made.clock.advance(timedelta(minutes=15, seconds=2).total_seconds())
             node = await made.once(NODES, offers(BATCH_CPU, None))
             assert BATCH_CPU not in node.status.capacity
@@ -76,9 +75,9 @@ def test_old_metrics_take_the_offer_back_without_any_event(tmp_path: Path) -> No
     asyncio.run(scenario())
 
 
-def test_switching_colocation_off_takes_the_offer_back(tmp_path: Path) -> None:
+def test_switching_colocation_off_takes_the_offer_back() -> None:
     async def scenario() -> None:
-        async with working(tmp_path) as (made, _):
+        async with working() as (made, _):
             name = made.context.options.slo_config_name
             patch = {"data": {"colocation-config": '{"enable": false}'}}
             await made.client.patch(CONFIG_MAPS, name, patch, PatchType.MERGE, SYSTEM)
@@ -87,9 +86,9 @@ def test_switching_colocation_off_takes_the_offer_back(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_what_others_write_on_the_node_stays(tmp_path: Path) -> None:
+def test_what_others_write_on_the_node_stays() -> None:
     async def scenario() -> None:
-        async with working(tmp_path) as (made, _):
+        async with working() as (made, _):
             theirs = {"status": {"allocatable": {"vendor/x": "3"}}, "metadata": {"annotations": {"their/own": "x"}}}
             await made.client.patch(NODES, "n1", theirs, PatchType.MERGE, subresource="status")
             await made.clock.advance(60)
@@ -101,12 +100,12 @@ def test_what_others_write_on_the_node_stays(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_the_sum_is_explained(tmp_path: Path) -> None:
+def test_the_sum_is_explained() -> None:
     async def scenario() -> None:
-        async with working(tmp_path) as (_, controller):
+        async with working() as (_, controller):
             explanation = controller.explanations.of("n1")
             (amount,) = (each for each in explanation.amounts if each.resource == BATCH_CPU)
-            assert dict(amount.addends) == {
+            assert dict(amount.terms) == {
                 "capacity": 100_000,
                 "safetyMargin": -35_000,
                 "systemUsage": -7_000,
@@ -117,9 +116,9 @@ def test_the_sum_is_explained(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_addends_are_summed_up_for_all_nodes(tmp_path: Path) -> None:
+def test_terms_are_summed_up_for_all_nodes() -> None:
     async def scenario() -> None:
-        async with working(tmp_path) as (made, _):
+        async with working() as (made, _):
             sample = made.metrics.registry.get_sample_value
             labels = {"resource": BATCH_CPU, "addend": "podUsage"}
             assert sample("koord_manager_overcommit_addend", labels) == -33_000
@@ -129,9 +128,9 @@ def test_addends_are_summed_up_for_all_nodes(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_what_addends_come_from_is_summed_up_too(tmp_path: Path) -> None:
+def test_what_terms_come_from_is_summed_up_too() -> None:
     async def scenario() -> None:
-        async with working(tmp_path) as (made, _):
+        async with working() as (made, _):
             sample = made.metrics.registry.get_sample_value
             term = "koord_manager_overcommit_term"
             assert sample(term, {"resource": BATCH_CPU, "term": "systemUsage"}) == 7_000
@@ -143,9 +142,9 @@ def test_what_addends_come_from_is_summed_up_too(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_nodes_are_counted_by_policy_or_by_why_they_offer_nothing(tmp_path: Path) -> None:
+def test_nodes_are_counted_by_policy_or_by_why_they_offer_nothing() -> None:
     async def scenario() -> None:
-        async with working(tmp_path) as (made, controller):
+        async with working() as (made, controller):
 
             def counted(policy: str, reset: str) -> float | None:
                 labels = {"resource": BATCH_CPU, "policy": policy, "reset": reset}
@@ -161,17 +160,19 @@ def test_nodes_are_counted_by_policy_or_by_why_they_offer_nothing(tmp_path: Path
     asyncio.run(scenario())
 
 
-def test_zones_are_explained_when_somebody_asks(tmp_path: Path) -> None:
+def test_zones_are_explained_when_somebody_asks() -> None:
     async def scenario() -> None:
-        async with working(tmp_path) as (made, controller):
+        async with working() as (made, controller):
             amount = dict.fromkeys(("capacity", "allocatable", "available"), "50")
             zones = [{"name": "node-0", "type": "Node", "resources": [{"name": "cpu", **amount}]}]
             topology = {"metadata": {"name": "n1"}, "topologyPolicies": ["None"], "zones": zones}
             await made.client.create(NODE_RESOURCE_TOPOLOGIES, topology)
-            await made.until_known(NODE_RESOURCE_TOPOLOGIES, lambda found: bool(found.zones))
+            async with asyncio.timeout(20):
+                while not controller.explain("n1").zones:
+                    await asyncio.sleep(0)
             cpu, _ = controller.explain("n1").zones
             assert (cpu.zone, cpu.resource, cpu.published) == ("node-0", BATCH_CPU, 0)
-            assert dict(cpu.addends) == {
+            assert dict(cpu.terms) == {
                 "capacity": 50_000, "safetyMargin": -17_500, "systemUsage": -7_000, "podUsage": -33_000
             }  # fmt: skip
             assert controller.explain("n2") is None
@@ -179,9 +180,9 @@ def test_zones_are_explained_when_somebody_asks(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_node_that_is_gone_is_forgotten(tmp_path: Path) -> None:
+def test_a_node_that_is_gone_is_forgotten() -> None:
     async def scenario() -> None:
-        async with working(tmp_path) as (made, controller):
+        async with working() as (made, controller):
             gone = asyncio.Event()
             made.informers.informer(NODES).add_handlers(on_delete=lambda _: gone.set())
             await made.client.delete(NODES, "n1")
@@ -194,10 +195,10 @@ def test_a_node_that_is_gone_is_forgotten(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("plugins", [("MidResource",), ("*", "-BatchResource")])
-def test_plugins_can_be_switched_off(plugins: tuple[str, ...], tmp_path: Path) -> None:
+def test_plugins_can_be_switched_off(plugins: tuple[str, ...]) -> None:
     async def scenario() -> None:
         options = replace(Options(), node_resource_plugins=plugins)
-        async with controller_bench(tmp_path, options) as made:
+        async with controller_bench(options) as made:
             await example(made)
             async with made.working(make(made)):
                 node = await made.once(NODES, lambda node: MID_CPU in node.status.allocatable)
@@ -206,9 +207,9 @@ def test_plugins_can_be_switched_off(plugins: tuple[str, ...], tmp_path: Path) -
     asyncio.run(scenario())
 
 
-def test_healthy_devices_are_offered(tmp_path: Path) -> None:
+def test_healthy_devices_are_offered() -> None:
     async def scenario() -> None:
-        async with working(tmp_path) as (made, _):
+        async with working() as (made, _):
             card = {"type": "gpu", "health": True, "resources": {"koordinator.sh/gpu-core": "100"}}
             device = {"metadata": {"name": "n1"}, "spec": {"devices": [card]}}
             await made.client.create(DEVICES, device)
@@ -217,12 +218,12 @@ def test_healthy_devices_are_offered(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_zones_offer_their_parts(tmp_path: Path) -> None:
+def test_zones_offer_their_parts() -> None:
     def batch(topology: NodeResourceTopology) -> list[int]:
         return [info.allocatable.value for zone in topology.zones for info in zone.resources if info.name == BATCH_CPU]
 
     async def scenario() -> None:
-        async with working(tmp_path) as (made, _):
+        async with working() as (made, _):
             amount = dict.fromkeys(("capacity", "allocatable", "available"), "50")
             zones = [
                 {"name": f"node-{number}", "type": "Node", "resources": [{"name": "cpu", **amount}]}
@@ -235,9 +236,9 @@ def test_zones_offer_their_parts(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_metric_of_a_node_that_is_gone_disturbs_nothing(tmp_path: Path) -> None:
+def test_a_metric_of_a_node_that_is_gone_disturbs_nothing() -> None:
     async def scenario() -> None:
-        async with working(tmp_path) as (made, _):
+        async with working() as (made, _):
             await report(made, {}, "nowhere")
             await add_node(made, "n2")
             await report(made, {}, "n2")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from koordinator.api.elastic_quota import ElasticQuota
@@ -33,9 +32,9 @@ async def add_profile(client: KubeClient, **changes: Any) -> None:
     await client.create(ELASTIC_QUOTA_PROFILES, {"metadata": {"name": "pool"}, "spec": spec}, "default")
 
 
-def test_a_profile_gets_its_quota_and_its_tree(tmp_path: Path) -> None:
+def test_a_profile_gets_its_quota_and_its_tree() -> None:
     async def scenario() -> None:
-        async with controller_bench(tmp_path) as made, made.working(QuotaProfileController(made.context)):
+        async with controller_bench() as made, made.working(QuotaProfileController(made.context)):
             await add_node(made.client, "n1")
             await add_profile(made.client)
             quota = await quota_once(made, lambda quota: True)
@@ -46,9 +45,9 @@ def test_a_profile_gets_its_quota_and_its_tree(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_profiles_that_were_there_before_are_seen_to(tmp_path: Path) -> None:
+def test_profiles_that_were_there_before_are_seen_to() -> None:
     async def scenario() -> None:
-        async with controller_bench(tmp_path) as made:
+        async with controller_bench() as made:
             await add_node(made.client, "n1")
             await add_profile(made.client)
             async with made.working(QuotaProfileController(made.context)):
@@ -57,9 +56,9 @@ def test_profiles_that_were_there_before_are_seen_to(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_the_quota_follows_the_nodes_every_ten_seconds(tmp_path: Path) -> None:
+def test_the_quota_follows_the_nodes_every_ten_seconds() -> None:
     async def scenario() -> None:
-        async with controller_bench(tmp_path) as made, made.working(QuotaProfileController(made.context)):
+        async with controller_bench() as made, made.working(QuotaProfileController(made.context)):
             await add_node(made.client, "n1")
             await add_profile(made.client)
             await quota_once(made, lambda quota: True)
@@ -71,9 +70,9 @@ def test_the_quota_follows_the_nodes_every_ten_seconds(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_what_others_wrote_on_the_quota_survives(tmp_path: Path) -> None:
+def test_what_others_wrote_on_the_quota_survives() -> None:
     async def scenario() -> None:
-        async with controller_bench(tmp_path) as made, made.working(QuotaProfileController(made.context)):
+        async with controller_bench() as made, made.working(QuotaProfileController(made.context)):
             await add_node(made.client, "n1")
             await add_profile(made.client)
             await quota_once(made, lambda quota: True)
@@ -89,9 +88,9 @@ def test_what_others_wrote_on_the_quota_survives(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
-def test_a_selector_that_cannot_be_used_is_told_on_the_profile(tmp_path: Path) -> None:
+def test_a_selector_that_cannot_be_used_is_told_on_the_profile() -> None:
     async def scenario() -> None:
-        async with controller_bench(tmp_path) as made, made.working(QuotaProfileController(made.context)):
+        async with controller_bench() as made, made.working(QuotaProfileController(made.context)):
             await add_node(made.client, "n1")
             await add_profile(made.client, nodeSelector={"matchExpressions": [{"key": "a", "operator": "Near"}]})
             event = await made.once(EVENTS, lambda _: True)
@@ -101,9 +100,9 @@ def test_a_selector_that_cannot_be_used_is_told_on_the_profile(tmp_path: Path) -
     asyncio.run(scenario())
 
 
-def test_a_quota_that_the_server_refuses_is_told_and_tried_again(tmp_path: Path) -> None:
+def test_a_quota_that_the_server_refuses_is_told_and_tried_again() -> None:
     async def scenario() -> None:
-        async with controller_bench(tmp_path) as made:
+        async with controller_bench() as made:
             await add_node(made.client, "n1")
             refusals = iter([ApiStatusError(403, "Forbidden", "no quotas today")])
             create = made.client.create

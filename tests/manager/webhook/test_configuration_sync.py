@@ -95,14 +95,14 @@ class Bench:
         running = asyncio.create_task(self.sync.run())
         try:
             await asyncio.wait_for(self.sync.succeeded.wait(), 10)
-            await settled(lambda: self.clock.sleepers == 1)
+            await until(lambda: self.clock.sleepers == 1)
             yield
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 
 
-async def settled(condition: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], bool]) -> None:
     """Wait for what other tasks and threads do on the machine's own time."""
     async with asyncio.timeout(10):
         while not condition():
@@ -201,12 +201,12 @@ def test_another_authority_is_trusted_before_it_is_served_under_and_the_old_one_
             await bench.clock.advance(59)
             assert bench.trusted() == [old.authority]
             await bench.clock.advance(2)
-            await settled(lambda: len(bench.writes()) == 4)
+            await until(lambda: len(bench.writes()) == 4)
             assert bench.trusted() == [new.authority, old.authority]
             assert read_files(bench.folder) == old
-            await settled(lambda: bench.clock.sleepers == 2)
+            await until(lambda: bench.clock.sleepers == 2)
             await bench.clock.advance(1)
-            await settled(lambda: bench.served[-1] == new)
+            await until(lambda: bench.served[-1] == new)
             while len(bench.trusted()) == 2:
                 await bench.clock.advance(1)
                 await asyncio.sleep(0.001)
@@ -286,7 +286,7 @@ def test_a_round_that_fails_in_a_way_that_nobody_foresaw_is_tried_again(
         bench = Bench(tmp_path)
         held, bench.writer.held = bench.writer.held, None  # type: ignore[assignment]
         running = asyncio.create_task(bench.sync.run())
-        await settled(lambda: bench.sync.last_error != "not tried yet")
+        await until(lambda: bench.sync.last_error != "not tried yet")
         assert "AttributeError" in bench.sync.last_error
         bench.writer.held = held
         while not bench.sync.succeeded.is_set():
@@ -314,10 +314,10 @@ def test_what_another_replica_wrote_at_the_same_time_is_looked_at_a_second_later
 
         bench.client.before = forestall
         running = asyncio.create_task(bench.sync.run())
-        await settled(lambda: "modified" in bench.sync.last_error)
-        await settled(lambda: bench.clock.sleepers == 1)
+        await until(lambda: "modified" in bench.sync.last_error)
+        await until(lambda: bench.clock.sleepers == 1)
         await bench.clock.advance(1)
-        await settled(bench.sync.succeeded.is_set)
+        await until(bench.sync.succeeded.is_set)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
@@ -366,7 +366,7 @@ def test_every_change_starts_a_round_but_no_more_than_one_a_second(tmp_path: Pat
                 _fire(handlers, event)
             assert len(bench.served) == 1
             await bench.clock.advance(1)
-            await settled(lambda: len(bench.writes()) == 4)
+            await until(lambda: len(bench.writes()) == 4)
             assert len(bench.served) == 2
 
     run(scenario)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordinator.manager.webhook.json_patch import make_patch
+from koordinator.manager.webhook.review import make_patch
 
 _scalars = st.none() | st.booleans() | st.integers(-2, 2) | st.floats(-1, 1) | st.sampled_from(["", "a", "b/c", "~1"])
 _documents = st.recursive(

@@ -17,8 +17,8 @@ from koordinator.api.quantity import Quantity
 from koordinator.base.clock import ManualClock
 from koordinator.kube.errors import ApiStatusError
 from koordinator.manager.options import QuotaUpdateOptions
-from koordinator.manager.webhook.elastic_quota.refusal import QuotaRefused
-from koordinator.manager.webhook.quota_batches import WAIT_SECONDS, QuotaBatches, retries_for
+from koordinator.manager.webhook.elastic_quota.settings import QuotaRefused
+from koordinator.manager.webhook.quota_accounts import WAIT_SECONDS, QuotaBatches, retries_for
 from tests.model.quota_tree.quota_objects import wire_quota
 
 KEY = "kube-system/a"

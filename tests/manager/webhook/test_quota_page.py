@@ -11,7 +11,7 @@ from koordinator.base.metrics import Metrics
 from koordinator.kube.serving_certificate import ServingCertificate
 from koordinator.manager.webhook.certificate_files import write_files
 from koordinator.manager.webhook.metrics import WebhookMetrics
-from koordinator.manager.webhook.quota_page import PATH, quota_page
+from koordinator.manager.webhook.quota_accounts import PATH, quota_page
 from koordinator.manager.webhook.server import WebhookServer
 from tests.manager.webhook.asking import HOST, asking
 from tests.manager.webhook.elastic_quota.quota_bench import QuotaBench
@@ -56,7 +56,7 @@ def test_it_shows_quotas_under_the_names_of_the_original(tmp_path: Path) -> None
             port=0,
             host=HOST,
         )
-        server.add_route(PATH, quota_page(bench.expected))
+        server.add_route(PATH, quota_page(bench.quotas))
         await server.start()
         try:
             async with asking(server, certificates(HOST)) as session, session.get("/elasticQuota") as answer:

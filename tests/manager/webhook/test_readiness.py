@@ -10,7 +10,7 @@ import pytest
 
 from koordinator.manager.webhook.certificate_files import write_files
 from koordinator.manager.webhook.configuration_sync import ConfigurationSync
-from koordinator.manager.webhook.readiness import Readiness
+from koordinator.manager.webhook.program import Readiness
 from tests.manager.webhook.asking import HOST, serving
 from tests.manager.webhook.making import NAME, NOW, certificates
 

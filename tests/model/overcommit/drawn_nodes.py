@@ -10,12 +10,9 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 from koordinator.model.overcommit.amounts import Amounts
-from koordinator.model.overcommit.decision import NodeSnapshot, Plan, decide
-from koordinator.model.overcommit.metric_facts import MetricFacts
-from koordinator.model.overcommit.node_facts import NodeFacts
-from koordinator.model.overcommit.pod_facts import PodFacts
+from koordinator.model.overcommit.facts import MetricFacts, NodeFacts, PodFacts, TopologyFacts, ZoneFacts
+from koordinator.model.overcommit.plan import NodeSnapshot, Plan, decide
 from koordinator.model.overcommit.policies import CapacityPolicy, Policies
-from koordinator.model.overcommit.topology_facts import TopologyFacts, ZoneFacts
 from tests.model.overcommit.node_objects import NOW
 
 TOTAL: Final = Amounts(96_000, 384 * 2**30)

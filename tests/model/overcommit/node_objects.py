@@ -12,13 +12,11 @@ from koordinator.api.node import Node
 from koordinator.api.node_resource_topology import NodeResourceTopology
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
-from koordinator.model.overcommit.decision import NodeSnapshot, Plan, decide
+from koordinator.model.overcommit.abnormality import NodeHealth
 from koordinator.model.overcommit.device_resources import NO_DEVICES, device_facts
-from koordinator.model.overcommit.metric_facts import metric_facts
-from koordinator.model.overcommit.node_facts import node_facts
-from koordinator.model.overcommit.pod_facts import pod_facts
+from koordinator.model.overcommit.facts import metric_facts, node_facts, pod_facts, topology_facts
+from koordinator.model.overcommit.plan import NodeSnapshot, Plan, decide
 from koordinator.model.overcommit.policies import CapacityPolicy, Policies
-from koordinator.model.overcommit.topology_facts import topology_facts
 
 NOW: Final = datetime(2026, 1, 1, 12, tzinfo=UTC)
 RESERVATION: Final = "node.koordinator.sh/reservation"
@@ -149,7 +147,7 @@ def a_snapshot(
     metric: NodeMetric | None = None,
     topology: NodeResourceTopology | None = None,
     device: Device | None = None,
-    abnormal: str = "",
+    health: NodeHealth | None = None,
 ) -> NodeSnapshot:
     return NodeSnapshot(
         node=node_facts(node),
@@ -157,7 +155,7 @@ def a_snapshot(
         metric=metric_facts(metric) if metric is not None else None,
         topology=topology_facts(topology) if topology is not None else None,
         device=device_facts(device) if device is not None else NO_DEVICES,
-        abnormal=abnormal,
+        health=health,
     )
 
 

@@ -11,19 +11,17 @@ from hypothesis import strategies as st
 
 from koordinator.api.codec import convert
 from koordinator.api.node import Node, NodeCondition, NodeStatus
-from koordinator.model.overcommit.abnormal_condition import (
-    CONDITION_TYPE,
-    ConditionChange,
-    condition_change,
-    remembered,
-)
 from koordinator.model.overcommit.abnormality import (
     AGENT_MISSING,
+    CONDITION_TYPE,
     FROZEN_READINGS,
     METRICS_STOPPED,
     REPORT_FROM_THE_PAST,
     USAGE_ABOVE_CAPACITY,
+    ConditionChange,
     NodeHealth,
+    condition_change,
+    remembered,
 )
 from tests.model.overcommit.node_objects import NOW
 from tests.model.overcommit.watched_nodes import ABOVE, MINUTE, NODE, SOUND, Watched

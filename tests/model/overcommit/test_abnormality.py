@@ -21,8 +21,7 @@ from koordinator.model.overcommit.abnormality import (
     USAGE_ABOVE_CAPACITY,
     observe,
 )
-from koordinator.model.overcommit.metric_facts import metric_facts
-from koordinator.model.overcommit.node_facts import node_facts
+from koordinator.model.overcommit.facts import metric_facts, node_facts
 from koordinator.model.slo_configuration.abnormality_limits import AbnormalityLimits
 from tests.model.overcommit.node_objects import NOW, Pair, a_metric
 from tests.model.overcommit.watched_nodes import ABOVE, JUST_AFTER, MINUTE, NODE, POLICY, SOUND, Watched

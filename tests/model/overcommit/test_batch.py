@@ -195,13 +195,13 @@ def test_a_reservation_that_cannot_be_read_reserves_nothing_and_is_named() -> No
     assert "0-x" in plan.problems[0].text
 
 
-def test_addends_say_what_the_sum_is_made_of() -> None:
+def test_terms_say_what_the_sum_is_made_of() -> None:
     node = a_node(("100", "120G"), ("80", "120G"))
     plan = decided(a_snapshot(node, [*PODS, a_pod("new", ("1", "1G"))], a_metric(USAGE)), policy())
 
     (cpu,) = (amount for amount in plan.amounts if amount.resource == BATCH_CPU)
 
-    assert dict(cpu.addends) == {
+    assert dict(cpu.terms) == {
         "capacity": 100_000,
         "safetyMargin": -35_000,
         "systemUsage": -7000,

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from koordinator.api.node_resource_topology import NodeResourceTopology
-from koordinator.model.overcommit.topology_facts import topology_facts
+from koordinator.model.overcommit.facts import topology_facts
 from tests.model.overcommit.node_objects import (
     a_metric,
     a_node,
@@ -100,14 +100,14 @@ def test_shares_are_rounded_up() -> None:
     assert [batch.memory.value for batch in plan.zones] == [10_000 * MEGA] * 3
 
 
-def test_addends_of_a_zone_add_up_in_bytes() -> None:
+def test_terms_of_a_zone_add_up_in_bytes() -> None:
     three = a_topology(*[("10", "10G")] * 3)
     pods = [a_pod(f"p{number}", ("1", f"{number}000001")) for number in range(1, 6)]
 
     plan = decided(a_snapshot(a_node(("30", "30G")), pods, a_metric(None, ("1", "7")), three), policy(100, 100))
 
     for batch in plan.zones:
-        assert sum(each.amount for each in batch.memory.addends) == batch.memory.value
+        assert sum(each.amount for each in batch.memory.terms) == batch.memory.value
 
 
 def test_thresholds_are_of_the_zone() -> None:

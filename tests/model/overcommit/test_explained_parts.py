@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import pytest
 
-from koordinator.model.overcommit.decision import Plan
-from koordinator.model.overcommit.explained_sum import ExplainedAmount
-from koordinator.model.overcommit.zone_preparation import zone_amounts
+from koordinator.model.overcommit.amounts import ExplainedAmount
+from koordinator.model.overcommit.plan import Plan, decide
+from koordinator.model.overcommit.policies import Policies
 from tests.model.overcommit.node_objects import (
     NOW,
     a_metric,
@@ -40,8 +40,8 @@ def plan(**given: Any) -> Plan:
 
 
 def parts(amount: ExplainedAmount) -> dict[str, int]:
-    """Everything that is named, addends first."""
-    return {**amount.terms, **dict(amount.addends)}
+    """Everything that is named, terms first."""
+    return {**amount.inputs, **dict(amount.terms)}
 
 
 def of(made: Plan, resource: str) -> ExplainedAmount:
@@ -70,7 +70,7 @@ def test_batch_names_each_part(resource: str, field: str, by: str) -> None:
 
     assert COMMON | BY[by] <= set(parts(amount))
     assert (amount.policy, amount.metric_time) == (by, NOW)
-    assert sum(each.amount for each in amount.addends) == amount.value > 0
+    assert sum(each.amount for each in amount.terms) == amount.value > 0
 
 
 @pytest.mark.parametrize(
@@ -81,13 +81,13 @@ def test_batch_names_each_part(resource: str, field: str, by: str) -> None:
     ],
 )
 def test_zones_name_each_part_too(resource: str, field: str, by: str) -> None:
-    amounts = [each for each in zone_amounts(plan(**{field: by})) if each.resource.endswith(resource)]
+    amounts = [each for each in plan(**{field: by}).zone_amounts if each.resource.endswith(resource)]
 
     assert [each.zone for each in amounts] == ["node-0", "node-1"]
     for amount in amounts:
         assert COMMON | BY[by] <= set(parts(amount))
         assert (amount.policy, amount.metric_time) == (by, NOW)
-        assert amount.published == amount.value == sum(each.amount for each in amount.addends)
+        assert amount.published == amount.value == sum(each.amount for each in amount.terms)
 
 
 @pytest.mark.parametrize("resource", ["mid-cpu", "mid-memory"])
@@ -99,7 +99,7 @@ def test_mid_names_each_part(resource: str) -> None:
         *("prodRequests", "unallocated", "prodReclaimable", "unallocatedShare"),
     }
     assert (amount.policy, amount.metric_time) == ("reclaim", NOW)
-    assert sum(each.amount for each in amount.addends) == amount.value > 0
+    assert sum(each.amount for each in amount.terms) == amount.value > 0
 
 
 def test_what_mid_keeps_is_the_larger_of_reserved_and_used() -> None:
@@ -119,13 +119,12 @@ def test_a_static_share_is_named(resource: str) -> None:
     assert (amount.policy, amount.metric_time, amount.cap) == ("static", NOW, parts(amount)["capacity"])
 
 
-def test_what_a_core_is_worth_is_named_for_zones() -> None:
-    made = plan()
-    worth = {**made.annotations, "node.koordinator.sh/cpu-normalization-ratio": "1.20"}
-    stretched = Plan(node=made.node, amounts=made.amounts, zones=made.zones, annotations=worth)
+def test_the_cpu_normalization_of_zones_is_named() -> None:
+    node = a_node(("100", "120G"), ("80", "100G"), annotations={"node.koordinator.sh/cpu-normalization-ratio": "1.20"})
+    kept = Policies(policy(), normalization=None)
 
-    cpu = zone_amounts(stretched)[0]
+    cpu = decide(a_snapshot(node, PODS, METRIC, ZONES), kept, NOW).zone_amounts[0]
 
     assert cpu.published is not None
     assert [each.name for each in cpu.adjustments] == ["cpuNormalization"]
-    assert cpu.published == cpu.value + cpu.adjustments[0].amount
+    assert cpu.published == cpu.value + cpu.adjustments[0].amount > cpu.value

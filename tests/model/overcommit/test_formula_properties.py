@@ -14,13 +14,10 @@ from math import floor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordinator.model.overcommit.decision import Plan
-from koordinator.model.overcommit.explained_sum import ROUNDING, ExplainedAmount
-from koordinator.model.overcommit.metric_facts import MetricFacts
-from koordinator.model.overcommit.node_facts import NodeFacts
-from koordinator.model.overcommit.pod_facts import PodFacts
+from koordinator.model.overcommit.amounts import ROUNDING, ExplainedAmount
+from koordinator.model.overcommit.facts import MetricFacts, NodeFacts, PodFacts, TopologyFacts
+from koordinator.model.overcommit.plan import Plan
 from koordinator.model.overcommit.policies import CapacityPolicy
-from koordinator.model.overcommit.topology_facts import TopologyFacts
 from tests.model.overcommit.drawn_nodes import (
     NAMES,
     TOTAL,
@@ -104,7 +101,7 @@ def test_batch_and_mid_are_what_the_formulas_say(
 
 @settings(max_examples=60)
 @given(nodes(st.just(TOTAL)), some_pods(), metrics(), policies, equal_zones())
-def test_each_addend_of_the_node_is_the_sum_of_those_of_its_zones(
+def test_each_term_of_the_node_is_the_sum_of_those_of_its_zones(
     node: NodeFacts, pods: list[PodFacts], metric: MetricFacts, policy: CapacityPolicy, topology: TopologyFacts
 ) -> None:
     plan = decided(node, pods, metric, policy, topology=topology)
@@ -115,18 +112,18 @@ def test_each_addend_of_the_node_is_the_sum_of_those_of_its_zones(
         (BATCH_CPU, [batch.cpu for batch in plan.zones]),
         (BATCH_MEMORY, [batch.memory for batch in plan.zones]),
     ):
-        whole = addends([amount for amount in plan.amounts if amount.resource == resource])
-        parts = addends(zones)
+        whole = terms([amount for amount in plan.amounts if amount.resource == resource])
+        parts = terms(zones)
         assert all(abs(whole[name] - parts[name]) <= rounding for name in whole.keys() | parts.keys())
 
 
-def addends(amounts: Iterable[ExplainedAmount]) -> Counter[str]:
+def terms(amounts: Iterable[ExplainedAmount]) -> Counter[str]:
     sums: Counter[str] = Counter()
     for amount in amounts:
-        for addend in amount.addends:
-            # What is cut off a zone's share to make it whole belongs to no addend of the node.
-            if addend.name != ROUNDING:
-                sums[addend.name] += addend.amount
+        for term in amount.terms:
+            # What is cut off a zone's share to make it whole belongs to no term of the node.
+            if term.name != ROUNDING:
+                sums[term.name] += term.amount
     return sums
 
 

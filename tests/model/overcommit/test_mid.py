@@ -70,11 +70,11 @@ def test_host_applications_above_mid_are_not_unallocated(priority: str, cpu: int
     assert values(plan)["kubernetes.io/mid-memory"] == memory * GIGA
 
 
-def test_addends_and_terms_say_where_the_amount_comes_from() -> None:
+def test_terms_and_terms_say_where_the_amount_comes_from() -> None:
     plan = decided(a_snapshot(NODE, PODS, metric(("90", "50G"), ("15", "30G"))), policy(**CAPS))
     cpu = plan.amounts[0]
 
-    assert dict(cpu.addends) == {"prodReclaimable": 15_000, "notUnused": -5000, "unallocatedShare": 8000}
+    assert dict(cpu.terms) == {"prodReclaimable": 15_000, "notUnused": -5000, "unallocatedShare": 8000}
     assert (cpu.value, cpu.cap, cpu.policy) == (10_000, 10_000, "reclaim")
-    assert cpu.terms["prodRequests"] == 20_000
-    assert cpu.terms["unallocated"] == 80_000
+    assert cpu.inputs["prodRequests"] == 20_000
+    assert cpu.inputs["unallocated"] == 80_000

@@ -12,16 +12,12 @@ from hypothesis import strategies as st
 
 from koordinator.api.cpu_normalization import CPUNormalizationStrategy
 from koordinator.api.resource_amplification import ResourceAmplificationStrategy
-from koordinator.model.overcommit import explained_sum
-from koordinator.model.overcommit.amounts import NOTHING, Amounts
+from koordinator.model.overcommit.amounts import NOTHING, Amounts, bounded
 from koordinator.model.overcommit.batch import safety_margin
-from koordinator.model.overcommit.decision import NodeSnapshot, decide
-from koordinator.model.overcommit.metric_facts import MetricFacts
-from koordinator.model.overcommit.node_facts import NodeFacts
-from koordinator.model.overcommit.pod_facts import PodFacts
+from koordinator.model.overcommit.facts import MetricFacts, NodeFacts, PodFacts, TopologyFacts
+from koordinator.model.overcommit.node_diff import diff_node
+from koordinator.model.overcommit.plan import NodeSnapshot, decide
 from koordinator.model.overcommit.policies import CapacityPolicy, Policies
-from koordinator.model.overcommit.preparation import prepare
-from koordinator.model.overcommit.topology_facts import TopologyFacts
 from tests.model.overcommit.drawn_nodes import (
     GONE,
     NAMES,
@@ -64,17 +60,15 @@ def test_amounts_are_never_negative_nor_above_what_the_inputs_allow(
 
 @settings(max_examples=60)
 @given(nodes(), some_pods(), metrics(), policies, any_zones())
-def test_addends_kept_within_their_bounds_are_the_value(
+def test_terms_kept_within_their_bounds_are_the_value(
     node: NodeFacts, pods: list[PodFacts], metric: MetricFacts, policy: CapacityPolicy, topology: TopologyFacts
 ) -> None:
     plan = decided(node, pods, metric, policy, topology=topology)
     zones = [amount for batch in plan.zones for amount in (batch.cpu, batch.memory)]
 
     for amount in (*plan.amounts, *zones):
-        total = sum(addend.amount for addend in amount.addends)
-        assert explained_sum.bounded(total, amount.cap) == amount.value
-    document = explained_sum.to_json((*plan.amounts, *zones))
-    assert explained_sum.from_json(document) == (*plan.amounts, *zones)
+        total = sum(term.amount for term in amount.terms)
+        assert bounded(total, amount.cap) == amount.value
 
 
 @settings(max_examples=60)
@@ -144,14 +138,14 @@ def test_what_has_been_written_is_not_written_again(
     )
     plan = decide(NodeSnapshot(facts, pods, metric), given_policies, NOW + timedelta(hours=stale))
 
-    first = prepare(node, plan, policy, NOW, None)
+    first = diff_node(node, plan, policy, NOW, None)
     after = patched_node(node, first.status_patch())
-    second = prepare(after, plan, policy, NOW, NOW)
+    second = diff_node(after, plan, policy, NOW, NOW)
 
     assert (second.status_due, second.metadata_due) == ("", "")
     assert (second.allocatable, second.capacity, second.annotations, second.labels) == ({}, {}, {}, {})
-    assert prepare(after, plan, policy, NOW, None).status_patch() is None
-    for amount in second.amounts:
+    assert diff_node(after, plan, policy, NOW, None).status_patch() is None
+    for amount in plan.amounts:
         if not amount.is_reset:
             written = after.status.allocatable[amount.resource].value
             assert written == amount.published

@@ -9,8 +9,7 @@ from typing import Any, Final
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.model.overcommit.abnormality import NodeHealth, next_look, observe
-from koordinator.model.overcommit.metric_facts import metric_facts
-from koordinator.model.overcommit.node_facts import node_facts
+from koordinator.model.overcommit.facts import metric_facts, node_facts
 from koordinator.model.overcommit.policies import CapacityPolicy
 from koordinator.model.slo_configuration.abnormality_limits import DEFAULT_LIMITS, AbnormalityLimits
 from tests.model.overcommit.node_objects import NOW, Pair, a_metric, a_node

@@ -10,8 +10,7 @@ import pytest
 
 from koordinator.api.codec import convert
 from koordinator.api.node import Node
-from koordinator.model.overcommit.node_policies import node_policies
-from koordinator.model.overcommit.policies import PLUGINS
+from koordinator.model.overcommit.policies import PLUGINS, node_policies
 from koordinator.model.slo_configuration.abnormality_limits import (
     DEFAULT_LIMITS,
     AbnormalityLimits,

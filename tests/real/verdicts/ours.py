@@ -1,4 +1,4 @@
-"""The verdict and the scores of our engine about one pod, on the cluster as the API server has it at this moment."""
+"""The result and the scores of our engine about one pod, on the cluster as the API server has it at this moment."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def judge(client: Client, configuration: Path, pod: Pod) -> Verdict:
     view.now = now = datetime.now(UTC)
     state = ClusterState(view)
     (profile,) = build_profiles(load_configuration(configuration), BUILT_IN, view)
-    state.add_observers(profile.observers)
+    state.add_event_handlers(profile.event_handlers)
     resources = view.columns.resources
     for plugin in profile.plugins.values():
         for kind in plugin.watches:
@@ -64,4 +64,4 @@ def _failures(result: Placement | Rejection) -> dict[tuple[str, str], list[str]]
     """By plugin and reasons, with as many nodes as the rejection names."""
     if isinstance(result, Placement):
         return {}
-    return {(each.plugin, ", ".join(each.reasons)): [*each.examples] for each in result.ruled_out}
+    return {(each.plugin, ", ".join(each.reasons)): [*each.examples] for each in result.rejected}

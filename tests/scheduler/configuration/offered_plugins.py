@@ -12,7 +12,6 @@ import msgspec
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.binding_points import ClusterWriter
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
-from koordinator.scheduler.engine.extender import Controller, ControllerProvider
 from koordinator.scheduler.engine.framework import (
     FilterPlugin,
     Plugin,
@@ -21,6 +20,7 @@ from koordinator.scheduler.engine.framework import (
     Reason,
     ScorePlugin,
 )
+from koordinator.scheduler.engine.framework_hooks import Controller, ControllerProvider
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.plugins.scalar import ScalarFilterPlugin, ScalarNode, ScalarScorePlugin
 

@@ -14,10 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordinator.scheduler.configuration import ProfileConfiguration, load_configuration, parse_configuration
-from koordinator.scheduler.configuration.catalogue import Catalogue
 from koordinator.scheduler.configuration.document import PluginEntry, Plugins, PluginSet
 from koordinator.scheduler.configuration.expansion import expand
-from koordinator.scheduler.configuration.points import DEFAULT_PLUGINS, KNOWN_PLUGINS, POINTS
+from koordinator.scheduler.configuration.points import DEFAULT_PLUGINS, KNOWN_PLUGINS, POINTS, Catalogue
 from koordinator.scheduler.configuration.writing import write_configuration
 
 HERE = Path(__file__).parent

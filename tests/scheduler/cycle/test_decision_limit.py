@@ -25,8 +25,8 @@ from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import Aspect, Ints, NodeColumns, Rows
 from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.engine import Engine
-from koordinator.scheduler.engine.extender import FilterTransformer
-from koordinator.scheduler.engine.framework import FilterPlugin, Observer, Plugin, PluginError, Reason
+from koordinator.scheduler.engine.framework import EventHandler, FilterPlugin, Plugin, PluginError, Reason
+from koordinator.scheduler.engine.framework_hooks import FilterTransformer
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.resource_index import CPU
@@ -36,7 +36,7 @@ from tests.scheduler.fakes import FirstChoice, describe, make_node, make_pod, ma
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CHANGING = {
-    *("columns", "row_numbers", "row_amounts", "cluster_state", "label_groups", "adjustment", "findings"),
+    *("columns", "row_numbers", "row_amounts", "cluster_state", "label_groups", "adjustment", "cached results"),
     *("load_columns", "node_load", "failed_attempt", "contextlib", "fakes", Path(__file__).stem),
 }
 """The modules that change what all decisions share, or call and are called by those in the middle of it."""
@@ -45,7 +45,7 @@ VIP = describe(make_pod("vip", cpu="2", priority=10))
 Location = tuple[CodeType, int]
 
 
-class Foreign(FilterPlugin, FilterTransformer, Observer):
+class Foreign(FilterPlugin, FilterTransformer, EventHandler):
     """Of another package than the scheduler: looks at pods, counts them by itself, and shows nodes a little fuller."""
 
     name = "Foreign"
@@ -90,7 +90,7 @@ class Cluster:
         }
         order = replace(base.order, filter=(*base.order.filter, *extra))
         self.profile = Profile(base.scheduler_name, {**base.plugins, **extra}, order)
-        self.state.add_observers(self.profile.observers)
+        self.state.add_event_handlers(self.profile.event_handlers)
         self.foreign = extra["Foreign"]
         self.failures: list[Exception] = []
         view.now = NOW

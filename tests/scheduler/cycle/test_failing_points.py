@@ -26,7 +26,14 @@ from koordinator.scheduler.engine.binding_points import (
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.events import ClusterEvent
-from koordinator.scheduler.engine.extender import (
+from koordinator.scheduler.engine.framework import (
+    EventHandler,
+    PreEnqueuePlugin,
+    PreFilterPlugin,
+    PreFilterResult,
+    Reason,
+)
+from koordinator.scheduler.engine.framework_hooks import (
     Controller,
     ControllerProvider,
     FailureHandler,
@@ -39,7 +46,6 @@ from koordinator.scheduler.engine.extender import (
     ReservationNominator,
     ResizePodPlugin,
 )
-from koordinator.scheduler.engine.framework import Observer, PreEnqueuePlugin, PreFilterPlugin, PreFilterResult, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
@@ -69,7 +75,7 @@ class Breaking(
     ResizePodPlugin,
     ReservationNominator,
     PostFilterTransformer,
-    Observer,
+    EventHandler,
 ):
     """Raises at the point that ``broken`` names, for the pod ``p``, and keeps books of what it has reserved."""
 
@@ -191,16 +197,16 @@ class Breaking(
     def on_time(self, now: datetime) -> None:
         self.at("on_time")
 
-    def wakes_at(self) -> float | None:
-        self.at("wakes_at")
-        return "soon" if self.broken == "wakes_at answers nonsense" else 0.0  # type: ignore[return-value]
+    def next_time_event(self) -> float | None:
+        self.at("next_time_event")
+        return "soon" if self.broken == "next_time_event answers nonsense" else 0.0  # type: ignore[return-value]
 
-    def passed_by_time(self, now: datetime) -> Sequence[ClusterEvent]:
-        self.at("passed_by_time")
+    def time_events(self, now: datetime) -> Sequence[ClusterEvent]:
+        self.at("time_events")
         return ()
 
-    def wakes_on(self) -> frozenset[str]:
-        self.at("wakes_on")
+    def events_to_register(self) -> frozenset[str]:
+        self.at("events_to_register")
         return frozenset()
 
 
@@ -259,7 +265,7 @@ FAILS_THE_ATTEMPT = (
     *("reserve", "permit", "permit answers nonsense", "pre_binds", "allowed: pre_binds", "pre_bind", "bind"),
     *("pre_bind is cancelled",),
 )
-IS_COUNTED = ("post_bind", "forget_nomination", "next_pod", "on_time", "wakes_at", "passed_by_time")
+IS_COUNTED = ("post_bind", "forget_nomination", "next_pod", "on_time", "next_time_event", "time_events")
 
 
 @pytest.mark.parametrize("point", FAILS_THE_ATTEMPT)
@@ -325,7 +331,7 @@ def test_what_follows_a_refusal_is_done_all_the_same(point: str, monkeypatch: py
     assert world.registry.get_sample_value("scheduler_plugin_errors_total", labels) == 1
 
 
-@pytest.mark.parametrize("point", ["after_post_filter", "wakes_on"])
+@pytest.mark.parametrize("point", ["after_post_filter", "events_to_register"])
 def test_a_pod_that_fits_nowhere_is_tried_again(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(world: World) -> None:
         monkeypatch.setattr(Breaking, "broken", point)
@@ -338,7 +344,7 @@ def test_a_pod_that_fits_nowhere_is_tried_again(point: str, monkeypatch: pytest.
     assert simulate(story, one_node, breaking).api.placed() == {"p": "large"}
 
 
-@pytest.mark.parametrize("nonsense", ["next_pod answers nonsense", "wakes_at answers nonsense"])
+@pytest.mark.parametrize("nonsense", ["next_pod answers nonsense", "next_time_event answers nonsense"])
 def test_an_answer_that_means_nothing_is_passed_over(nonsense: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(world: World) -> None:
         monkeypatch.setattr(Breaking, "broken", nonsense)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from koordinator.scheduler.engine.extender import NextPodPlugin
+from koordinator.scheduler.engine.framework_hooks import NextPodPlugin
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
 from tests.scheduler.fakes import make_node, make_pod, make_profile

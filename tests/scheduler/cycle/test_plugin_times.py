@@ -1,4 +1,4 @@
-"""One decision of ten measures how long plugins take, and none is judged otherwise for it."""
+"""One decision of ten measures how long plugins take, and none is evaluated otherwise for it."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_tenth_measures_each_plugin_that_was_called() -> None:
 def test_a_point_takes_as_long_as_its_plugins_together() -> None:
     timed = Timed()
     timed.decide(10)
-    together = timed.value(
+    in_batch = timed.value(
         "scheduler_framework_extension_point_duration_seconds_sum",
         extension_point="Score",
         status="Success",
@@ -71,10 +71,10 @@ def test_a_point_takes_as_long_as_its_plugins_together() -> None:
         if sample.name == "scheduler_plugin_execution_duration_seconds_sum"
         and sample.labels["extension_point"] == "Score"
     ]
-    assert together == sum(alone)
+    assert in_batch == sum(alone)
 
 
-def test_what_is_measured_is_judged_as_always() -> None:
+def test_what_is_measured_is_evaluated_as_always() -> None:
     timed = Timed()
     measured = timed.decide(10)
     plain = timed.evaluation(9)

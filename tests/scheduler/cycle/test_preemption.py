@@ -84,7 +84,7 @@ def test_nobody_is_evicted_twice_for_the_same_pod() -> None:
     simulate(story, full_node, preempting)
 
 
-def test_a_less_important_pod_loses_its_promise() -> None:
+def test_a_less_important_pod_loses_its_nomination() -> None:
     async def story(world: World) -> None:
         world.api.leaving_takes_time = True
         world.api.put(make_pod("middle", cpu="2", priority=5))
@@ -108,7 +108,7 @@ def test_a_pod_that_may_not_preempt_waits() -> None:
     assert world.api.conditions[-1][2].endswith("not eligible due to preemptionPolicy=Never.")
 
 
-def test_a_promise_that_cannot_be_kept_any_more_frees_those_who_gave_way_to_it() -> None:
+def test_a_nomination_that_cannot_be_kept_any_more_frees_those_who_gave_way_to_it() -> None:
     def api() -> FakeApi:
         api = FakeApi()
         api.put(make_node("a", cpu="6"))
@@ -141,7 +141,7 @@ def failures(world: World, name: str) -> int:
     return sum(1 for note in world.events.notes if note[:2] == (name, "FailedScheduling"))
 
 
-def test_no_attempt_is_made_in_vain_while_victims_are_told_to_leave() -> None:
+def test_no_attempt_is_made_in_vain_while_victims_are_evicted() -> None:
     def api() -> FakeApi:
         api = FakeApi()
         for node in "abcd":
@@ -208,7 +208,7 @@ def test_nobody_else_is_evicted_for_a_pod_whose_victim_never_vanishes() -> None:
     simulate(story, partial(full_node, TwoSteps), preempting)
 
 
-def test_a_victim_that_cannot_be_told_to_leave_does_not_keep_the_pod_waiting() -> None:
+def test_a_victim_that_cannot_be_evicted_does_not_keep_the_pod_waiting() -> None:
     class Refusing(FakeApi):
         async def delete(self, kind: Kind[Any], name: str, *arguments: Any, **options: Any) -> None:
             raise ApiStatusError(409, "Conflict", "not now")
@@ -223,7 +223,7 @@ def test_a_victim_that_cannot_be_told_to_leave_does_not_keep_the_pod_waiting() -
     simulate(story, partial(full_node, Refusing), preempting)
 
 
-def test_a_pod_that_is_deleted_while_its_victims_are_told_to_leave_is_forgotten() -> None:
+def test_a_pod_that_is_deleted_while_its_victims_are_evicted_is_forgotten() -> None:
     async def story(world: World) -> None:
         world.api.put(make_pod("high", priority=10))
         for _ in range(3):

@@ -50,7 +50,7 @@ def test_a_pod_that_fits_nowhere_has_no_table(caplog: pytest.LogCaptureFixture) 
     assert logged(caplog, Scene(make_node("a", cpu="1")), DebugSettings(scores=2), cpu="9") == []
 
 
-def test_every_node_that_is_ruled_out_is_a_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_every_node_that_is_rejected_is_a_line(caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene(make_node("a"), make_node("b", unschedulable=True))
     assert logged(caplog, scene, DebugSettings(filters=True)) == [
         'Failed to filter for Pod "default/p" on Node "b" (pass 0), failedPlugin: NodeUnschedulable, '

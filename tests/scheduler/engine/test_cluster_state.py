@@ -10,13 +10,13 @@ from koordinator.api.node import Node
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.events import EventKind
-from koordinator.scheduler.engine.framework import Observer
+from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import CPU, PODS
 from tests.scheduler.fakes import describe, make_node, make_pod, make_state
 
 
-class Recorder(Observer):
+class Recorder(EventHandler):
     """Remembers what it is told."""
 
     def __init__(self) -> None:
@@ -108,9 +108,9 @@ def test_the_pod_itself_counts_against_the_limit_of_pods() -> None:
     assert state.view.columns.requested[state.view.columns.row_of["a"], PODS] == 1
 
 
-def test_observers_hear_of_a_known_object_and_waiting_pods_when_their_node_comes() -> None:
+def test_event_handlers_hear_of_a_known_object_and_waiting_pods_when_their_node_comes() -> None:
     state, recorder = make_state(), Recorder()
-    state.add_observers([recorder])
+    state.add_event_handlers([recorder])
     state.set_node_object("NodeMetric", "a", Object(metadata=ObjectMeta(name="a")))
     state.set_pod(describe(make_pod("p")), "a")
     state.set_node(make_node("a"))

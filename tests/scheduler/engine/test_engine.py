@@ -52,7 +52,7 @@ def test_a_placement_names_the_plugins_that_kept_the_pod_off_other_nodes() -> No
     engine, _ = make_engine(nodes)
     result = engine.decide(describe(make_pod("p")), NOW)
     assert isinstance(result, Placement)
-    assert result.kept_off_by == ("Unschedulable", "Fit")
+    assert result.rejecting_plugins == ("Unschedulable", "Fit")
 
 
 def test_pods_that_are_alike_share_one_evaluation() -> None:
@@ -71,7 +71,7 @@ def test_no_nodes() -> None:
     engine, _ = make_engine([])
     rejection = rejected(engine)
     assert rejection.message == "no nodes available to schedule pods"
-    assert rejection.wakes_on == {EventKind.NODE_ADD}
+    assert rejection.events_to_register == {EventKind.NODE_ADD}
 
 
 def test_reasons_are_counted_and_sorted_as_text() -> None:
@@ -82,7 +82,7 @@ def test_reasons_are_counted_and_sorted_as_text() -> None:
         "0/3 nodes are available: 1 Insufficient memory, 1 node(s) were unschedulable, 2 Insufficient cpu."
     )
     assert rejection.plugins == {"Fit", "Unschedulable"}
-    assert EventKind.POD_DELETE in rejection.wakes_on
+    assert EventKind.POD_DELETE in rejection.events_to_register
 
 
 def test_preemption_is_said_to_be_of_no_help_or_without_victims() -> None:
@@ -119,7 +119,7 @@ def test_the_reason_of_a_pre_filter_is_not_counted() -> None:
     engine, _ = make_engine([make_node("a"), make_node("b")])
     rejection = rejected(engine, labels={"never": "claim not found"})
     assert rejection.message == "0/2 nodes are available: claim not found."
-    assert rejection.wakes_on == {EventKind.POD_UPDATE}
+    assert rejection.events_to_register == {EventKind.POD_UPDATE}
 
 
 def test_nodes_left_out_by_a_pre_filter_are_named_by_its_plugin() -> None:

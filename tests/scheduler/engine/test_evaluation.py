@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from koordinator.scheduler.engine.cached_results import SharedResults
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.evaluation import Evaluation
-from koordinator.scheduler.engine.findings import SharedFindings
 from koordinator.scheduler.engine.profile import Profile
 from tests.scheduler.fakes import Fit, describe, make_node, make_pod, make_profile, make_state
 
@@ -143,7 +143,7 @@ def test_following_changes_equals_looking_anew(steps: list[tuple[Any, ...]]) -> 
     # The second and the third share what Fit finds out with the first, the third but for its restriction.
     wanted = [{}, {"other": "label"}, {"only": "n1"}]
     pods = [describe(make_pod("p", labels=labels)) for labels in wanted] + [describe(make_pod("big", cpu="3"))]
-    shared = SharedFindings()
+    shared = SharedResults()
     following = [Evaluation(profile, columns, pod, shared=shared) for pod in pods]
     # Each looks at moments of its own, so that they find what they share at versions that others left it at.
     for step in (*steps, *(("look", number) for number in range(4))):
@@ -154,7 +154,7 @@ def test_following_changes_equals_looking_anew(steps: list[tuple[Any, ...]]) -> 
             assert totals(evaluation, state) == totals(anew, state)
             assert list(evaluation.best()) == list(anew.best())
             assert evaluation.feasible_count == anew.feasible_count
-            assert evaluation.first_to_rule_out() == anew.first_to_rule_out()
+            assert evaluation.first_rejecting_plugins() == anew.first_rejecting_plugins()
             dead = ~columns.alive[: columns.size]
             assert np.all(evaluation.totals[: columns.size][dead] == -1)
 
@@ -163,7 +163,7 @@ def test_following_changes_equals_looking_anew(steps: list[tuple[Any, ...]]) -> 
 def test_many_nodes_fill_up_between_two_looks_and_are_freed_again(count: int) -> None:
     names = [f"n{number}" for number in range(count)]
     state = make_state(make_node(name, cpu="4") for name in names)
-    profile, shared = make_profile(state.view), SharedFindings()
+    profile, shared = make_profile(state.view), SharedResults()
     wanted: list[dict[str, str]] = [{}, {"other": "label"}]
     pods = [describe(make_pod("p", labels=labels)) for labels in wanted]
     often, seldom = (Evaluation(profile, state.view.columns, pod, shared=shared) for pod in pods)
@@ -180,7 +180,7 @@ def test_many_nodes_fill_up_between_two_looks_and_are_freed_again(count: int) ->
 
 def test_classes_that_differ_elsewhere_share_what_a_plugin_finds_out() -> None:
     state = make_state(make_node(f"n{number}") for number in range(50))
-    profile, shared = make_profile(state.view), SharedFindings()
+    profile, shared = make_profile(state.view), SharedResults()
     pods = [describe(make_pod("p", cpu=cpu)) for cpu in ("1", "2", "1")]
     evaluations = [Evaluation(profile, state.view.columns, pod, shared=shared) for pod in pods]
     for evaluation in evaluations:
@@ -192,7 +192,7 @@ def test_classes_that_differ_elsewhere_share_what_a_plugin_finds_out() -> None:
 
 def test_what_is_shared_goes_with_the_last_class_that_uses_it() -> None:
     state = make_state([make_node("a")])
-    profile, shared = make_profile(state.view), SharedFindings()
+    profile, shared = make_profile(state.view), SharedResults()
     evaluation = Evaluation(profile, state.view.columns, describe(make_pod("p")), shared=shared)
     evaluation.refresh()
     del evaluation

@@ -11,7 +11,8 @@ from koordinator.scheduler.engine.columns import NodeReference, Rows
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
-from koordinator.scheduler.engine.extender import (
+from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.engine.framework_hooks import (
     FilterTransformer,
     FindOneNodePlugin,
     PostFilterTransformer,
@@ -21,7 +22,6 @@ from koordinator.scheduler.engine.extender import (
     ResizePodPlugin,
     ScoreTransformer,
 )
-from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import CPU
 from tests.scheduler.engine.extended import NOW, Shared, decide, engine_with, message_of, node_of
@@ -103,7 +103,7 @@ class Preferring(ScoreTransformer, Shared):
         return {row: Adjustment({CPU: -2000})} if row in rows else {}
 
 
-def test_before_score_changes_scores_and_not_verdicts() -> None:
+def test_before_score_changes_scores_and_not_results() -> None:
     engine, state, _ = engine_with(Preferring, point="score")
     plain, plain_state = Engine(make_profile(state.view), state, FirstChoice()), state
     for name in ("a", "b"):

@@ -12,8 +12,8 @@ import pytest
 from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.engine import Engine
-from koordinator.scheduler.engine.extender import FilterTransformer
 from koordinator.scheduler.engine.framework import FilterPlugin, PluginError, Reason
+from koordinator.scheduler.engine.framework_hooks import FilterTransformer
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.resource_index import CPU

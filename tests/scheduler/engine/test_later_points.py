@@ -12,18 +12,16 @@ from koordinator.scheduler.engine.binding_points import ClusterWriter, PermitPlu
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.decision import Placement, Rejection
-from koordinator.scheduler.engine.extender import (
+from koordinator.scheduler.engine.framework import PluginError, Reason
+from koordinator.scheduler.engine.framework_hooks import (
     Controller,
     ControllerProvider,
     ForgetHandler,
-    NUMATopologyHintProvider,
     ReservationFilterPlugin,
     ReservationPreAllocationRestorePlugin,
     ReservationRestorePlugin,
     ReservationScorePlugin,
-    TopologyHint,
 )
-from koordinator.scheduler.engine.framework import PluginError, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.reservation_points import (
     filter_reservation,
@@ -33,7 +31,6 @@ from koordinator.scheduler.engine.reservation_points import (
     score_reservations,
 )
 from koordinator.scheduler.engine.resource_index import CPU
-from koordinator.scheduler.engine.topology_points import allocate_by_hint, topology_hints
 from tests.scheduler.engine.extended import Shared, decide, engine_with
 from tests.scheduler.fakes import describe, make_pod
 
@@ -134,32 +131,6 @@ def test_a_reservation_may_take_over_what_pods_hold() -> None:
     pods = [describe(make_pod(f"p{cpu}", cpu=cpu)) for cpu in ("1", "2", "4")]
     assert restore_pre_allocatable(engine.profile, 2, pods, 0) == {"Reservations": 2}
     assert score_pre_allocatable(engine.profile, 8, pods, 0) == [100, 50, 25]
-
-
-class Sockets(NUMATopologyHintProvider, Shared):
-    """Two NUMA nodes with two CPUs each; the first is full on row 1."""
-
-    name = "Sockets"
-
-    def topology_hints(self, pod: PodInfo, row: int) -> Mapping[str, Sequence[TopologyHint] | None] | Reason:
-        wanted = pod.request.amounts[CPU] // 1000
-        if wanted > 4:
-            return Reason("more CPUs than there are")
-        alone = [] if wanted > 2 else [TopologyHint(frozenset({1 if row else 0}), preferred=True)]
-        return {"cpu": [*alone, TopologyHint(frozenset({0, 1}), preferred=not alone)], "memory": None}
-
-    def allocate_by_hint(self, pod: PodInfo, row: int, hint: TopologyHint) -> Reason | None:
-        return Reason("NUMA node 0 is full") if row and hint.nodes == frozenset({0}) else None
-
-
-def test_providers_of_topology_hints_are_asked_and_told_what_was_settled_on() -> None:
-    engine, _, _ = engine_with(Sockets)
-    profile, pod = engine.profile, describe(make_pod("p", cpu="2"))
-    first, both = TopologyHint(frozenset({0}), preferred=True), TopologyHint(frozenset({0, 1}), preferred=False)
-    assert topology_hints(profile, pod, 0) == [{"cpu": [first, both], "memory": None}]
-    assert topology_hints(profile, describe(make_pod("q", cpu="5")), 0) == Reason("more CPUs than there are")
-    assert allocate_by_hint(profile, pod, 0, first) is None
-    assert allocate_by_hint(profile, pod, 1, first) == Reason("NUMA node 0 is full")
 
 
 class Working:

@@ -26,7 +26,7 @@ def test_a_pod_has_one_node() -> None:
     assert (names(nominations, "a"), names(nominations, "b")) == ([], ["p"])
 
 
-def test_the_first_promise_comes_first() -> None:
+def test_the_first_nomination_comes_first() -> None:
     nominations = Nominations()
     for name in ("p", "q", "p"):
         nominations.set(make(name), "a")

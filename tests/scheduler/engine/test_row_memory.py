@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordinator.scheduler.engine.columns import Aspect, NodeColumns
-from koordinator.scheduler.engine.row_memory import RowMemory
+from koordinator.scheduler.engine.failed_attempt import RowMemory
 from tests.scheduler.fakes import make_node
 
 

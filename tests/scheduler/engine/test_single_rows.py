@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from koordinator.api.codec import convert
 from koordinator.api.nodemetric import NodeMetric
+from koordinator.scheduler.engine.batch.kernel import BatchKernel
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import Rows
 from koordinator.scheduler.engine.framework import FilterPlugin, PreFilterPlugin, ScorePlugin, SkipScore
-from koordinator.scheduler.engine.joint import Joint
 from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
 from koordinator.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
 from koordinator.scheduler.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
@@ -89,7 +89,7 @@ def make_plugins(nodes: Nodes, load: dict[str, Any], strategy: str) -> tuple[Clu
         NodeResourcesBalancedAllocation(SimpleNamespace(resources=WEIGHTS), state.view),
         LoadAwareScheduling(load_arguments(**load), state.view),
     ]
-    state.add_observers(plugin for plugin in plugins if isinstance(plugin, LoadAwareScheduling))
+    state.add_event_handlers(plugin for plugin in plugins if isinstance(plugin, LoadAwareScheduling))
     for number, (cpu, memory, pods, usage) in enumerate(nodes):
         state.set_node(make_node(f"n{number}", cpu=cpu, memory=memory))
         if usage is not None:
@@ -154,12 +154,12 @@ def test_many_kinds_of_pods_at_once_equal_one_after_the_other(
     for plugin in plugins:
         if isinstance(plugin, FilterPlugin) and isinstance(plugin, PreFilterPlugin):
             prepared = [plugin.pre_filter(pod).state for pod in pods]
-            joint = plugin.joint_filter()
-            assert joint is not None
+            batch_kernel = plugin.batch_filter()
+            assert batch_kernel is not None
             expected = [plugin.filter(pod, each, rows).tolist() for pod, each in zip(pods, prepared, strict=True)]
-            assert ask(joint, pods, prepared, rows) == expected
+            assert ask(batch_kernel, pods, prepared, rows) == expected
         states = [(pod, each) for pod in pods if not isinstance(each := plugin.pre_score(pod), SkipScore)]
-        scorer = plugin.joint_score()
+        scorer = plugin.batch_score()
         if states and scorer is not None:
             expected = [plugin.score(pod, each, rows).tolist() for pod, each in states]
             assert ask(scorer, [pod for pod, _ in states], [each for _, each in states], rows) == expected
@@ -172,9 +172,9 @@ def with_extended(state: ClusterState, pod: PodInfo, amount: int) -> PodInfo:
     return replace(pod, request=PodRequest(amounts, pod.request.non_zero))
 
 
-def ask(joint: Joint, pods: list[PodInfo], states: list[Any], rows: Rows) -> list[list[int]]:
+def ask(batch_kernel: BatchKernel, pods: list[PodInfo], states: list[Any], rows: Rows) -> list[list[int]]:
     """By kind and row."""
-    for place, (pod, state) in enumerate(zip(pods, states, strict=True)):
-        joint.put(place, pod, state)
-    found: list[list[int]] = joint.judge(rows).T.tolist()
+    for slot, (pod, state) in enumerate(zip(pods, states, strict=True)):
+        batch_kernel.put(slot, pod, state)
+    found: list[list[int]] = batch_kernel.evaluate(rows).T.tolist()
     return found

@@ -60,7 +60,7 @@ class Scene:
         self.view.now = NOW
         self.state = ClusterState(self.view)
         (self.profile,) = build_profiles(_configuration(), BUILT_IN, self.view)
-        self.state.add_observers(self.profile.observers)
+        self.state.add_event_handlers(self.profile.event_handlers)
         for node in nodes:
             self.state.set_node(node)
         self.engine = Engine(self.profile, self.state, FirstChoice())
@@ -100,12 +100,12 @@ class Scene:
         return entry
 
     def try_pod(self, pod: Pod) -> Placement | Rejection:
-        """One attempt, as the loop makes it: the pod is assumed on a node, or parked."""
+        """One attempt, as the loop makes it: the pod is assumed on a node, or unschedulable."""
         entry = self.take(pod)
         result = self.engine.decide(entry.pod, self.now)
         number = entry.attempts
         if isinstance(result, Rejection):
-            self.queue.park(entry, result.wakes_on, result.message, plugins=result.plugins)
+            self.queue.add_unschedulable(entry, result.events_to_register, result.message, plugins=result.plugins)
             self.log.add(entry.pod.key, Attempt(NOW, number, rejection=result))
         else:
             self.engine.assume(result)

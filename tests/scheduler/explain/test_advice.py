@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from koordinator.api.pod import ContainerPort, Pod
-from koordinator.scheduler.engine.decision import RuledOut
+from koordinator.scheduler.engine.decision import RejectedNodes
 from koordinator.scheduler.explain.advice import advise
-from koordinator.scheduler.explain.judgement import judge
+from koordinator.scheduler.explain.filter_results import filter_nodes
 from tests.scheduler.explain.scene import Scene, make_node, make_pod, tainted
 
 
@@ -19,10 +19,10 @@ def advice(scene: Scene, pod: Pod) -> list[str]:
 
 
 def blamed(plugin: str, *reasons: str) -> str:
-    """What is said when the last attempt blames ``plugin`` and nodes cannot be judged."""
+    """What is said when the last attempt blames ``plugin`` and nodes cannot be evaluated."""
     scene = Scene(make_node("a"))
     info = scene.info(make_pod("p"))
-    return "; ".join(advise([RuledOut(plugin, reasons, True, 1, ("a",))], info, scene.view, None))
+    return "; ".join(advise([RejectedNodes(plugin, reasons, True, 1, ("a",))], info, scene.view, None))
 
 
 def test_too_little_room_names_the_node_with_the_most_and_what_is_missing() -> None:
@@ -70,8 +70,8 @@ def test_room_on_nodes_that_the_pod_may_not_use_anyway_is_no_matter() -> None:
 def test_without_any_usable_node_there_is_no_largest_one() -> None:
     scene = Scene(make_node("a", cpu="1", unschedulable=True))
     info = scene.info(make_pod("p", cpu="9"))
-    fit = RuledOut("NodeResourcesFit", ("Insufficient cpu",), True, 1, ("a",))
-    (sentence,) = advise([fit], info, scene.view, judge(scene.profile, scene.view, info))
+    fit = RejectedNodes("NodeResourcesFit", ("Insufficient cpu",), True, 1, ("a",))
+    (sentence,) = advise([fit], info, scene.view, filter_nodes(scene.profile, scene.view, info))
     assert sentence == "The pod requests 9 cores of cpu, but there is no node that it could use at all."
 
 
@@ -153,7 +153,7 @@ def test_a_plugin_of_somebody_else_s_is_not_advised_on() -> None:
     assert blamed("Theirs", "some reason") == ""
 
 
-def test_without_a_judgement_room_is_looked_for_on_all_nodes() -> None:
+def test_without_a_result_room_is_looked_for_on_all_nodes() -> None:
     assert (
         blamed("NodeResourcesFit", "Insufficient cpu") == "The pod requests 1 core of cpu; a has as much free by now."
     )

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod, Toleration
 from koordinator.scheduler.engine.decision import Placement
-from koordinator.scheduler.explain.closest import closest, fitting
-from koordinator.scheduler.explain.judgement import judge
+from koordinator.scheduler.explain.filter_results import filter_nodes
+from koordinator.scheduler.explain.pod import closest, fitting
 from tests.scheduler.explain.scene import Scene, make_node, make_pod, tainted
 
 CPU = st.sampled_from(["0", "1", "2", "4"])
@@ -52,8 +52,8 @@ def pods(draw: st.DrawFn) -> Pod:
 @settings(max_examples=30)
 @given(scenes(), pods())
 def test_a_node_fits_by_explanation_if_and_only_if_a_decision_may_take_it(scene: Scene, pod: Pod) -> None:
-    judgement = judge(scene.profile, scene.view, scene.info(pod))
-    fits = fitting(judgement, scene.view.columns)
+    filter_results = filter_nodes(scene.profile, scene.view, scene.info(pod))
+    fits = fitting(filter_results, scene.view.columns)
     result = scene.try_pod(pod)
     assert (result.node_name in fits) if isinstance(result, Placement) else not fits
 
@@ -61,21 +61,21 @@ def test_a_node_fits_by_explanation_if_and_only_if_a_decision_may_take_it(scene:
 @settings(max_examples=30)
 @given(scenes(), pods())
 def test_the_first_objection_to_each_node_is_what_the_rejection_counts(scene: Scene, pod: Pod) -> None:
-    judgement = judge(scene.profile, scene.view, scene.info(pod))
-    first = [judgement.objections(index)[:1] for index in range(judgement.rows.size)]
+    filter_results = filter_nodes(scene.profile, scene.view, scene.info(pod))
+    first = [filter_results.objections(index)[:1] for index in range(filter_results.rows.size)]
     expected = Counter(
         (each.plugin, tuple(reason.text for reason in each.reasons)) for objections in first for each in objections
     )
     result = scene.try_pod(pod)
     if not isinstance(result, Placement):
-        assert Counter({(each.plugin, each.reasons): each.count for each in result.ruled_out}) == expected
+        assert Counter({(each.plugin, each.reasons): each.count for each in result.rejected}) == expected
 
 
 @settings(max_examples=30)
 @given(scenes(), pods())
 def test_what_a_node_lacks_is_never_negative(scene: Scene, pod: Pod) -> None:
-    judgement = judge(scene.profile, scene.view, scene.info(pod))
-    lacks = [lack for node in closest(judgement, scene.view, 9) for each in node.objections for lack in each.lacks]
+    filter_results = filter_nodes(scene.profile, scene.view, scene.info(pod))
+    lacks = [lack for node in closest(filter_results, scene.view, 9) for each in node.objections for lack in each.lacks]
     assert all(lack.shortfall > 0 and "short by -" not in lack.text for lack in lacks)
 
 

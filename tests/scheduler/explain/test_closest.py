@@ -49,12 +49,12 @@ def test_the_node_with_the_least_missing_is_the_closest() -> None:
     assert names(closest(scene, make_pod("p", cpu="8"))) == ["large", "medium", "small"]
 
 
-def test_a_node_that_only_one_plugin_rules_out_comes_before_one_that_two_do() -> None:
+def test_a_node_that_only_one_plugin_rejects_comes_before_one_that_two_do() -> None:
     scene = Scene(make_node("cordoned", cpu="7", unschedulable=True), make_node("small", cpu="1"))
     assert names(closest(scene, make_pod("p", cpu="8"))) == ["small", "cordoned"]
 
 
-def test_a_node_where_eviction_may_help_comes_before_one_that_is_hopeless() -> None:
+def test_a_node_where_eviction_helps_comes_before_one_that_is_hopeless() -> None:
     scene = Scene(make_node("cordoned", unschedulable=True), make_node("full", cpu="4"))
     scene.place(make_pod("other", cpu="4", node="full"))
     assert names(closest(scene, make_pod("p", cpu="4"))) == ["full", "cordoned"]

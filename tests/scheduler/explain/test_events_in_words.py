@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from koordinator.scheduler.engine.events import EventKind
-from koordinator.scheduler.explain.events_in_words import event_meaning
+from koordinator.scheduler.explain.wording import event_meaning
 from tests.scheduler.explain.scene import Scene
 
 
@@ -25,5 +25,5 @@ def test_a_kind_is_said_as_a_person_would(kind: str, words: str) -> None:
 
 
 def test_every_event_that_a_built_in_plugin_waits_for_has_its_own_words() -> None:
-    kinds = {kind for plugin in Scene().profile.plugins.values() for kind in plugin.wakes_on()}
+    kinds = {kind for plugin in Scene().profile.plugins.values() for kind in plugin.events_to_register()}
     assert len({event_meaning(kind) for kind in kinds}) == len(kinds)

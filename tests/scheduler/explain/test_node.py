@@ -218,7 +218,7 @@ def test_a_plugin_that_raises_is_named_and_the_others_stand(monkeypatch: pytest.
 
     monkeypatch.setattr(TaintToleration, "filter", broken)
     document = scene.node("a")
-    assert document["ruledOutBy"][0]["reasons"] == ["could not be judged: ZeroDivisionError: x"]
+    assert document["ruledOutBy"][0]["reasons"] == ["could not be evaluated: ZeroDivisionError: x"]
     assert document["pods"]["running"] == 0
 
 

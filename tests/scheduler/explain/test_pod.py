@@ -1,4 +1,4 @@
-"""What is said of a pod, wherever it is: placed, parked, gated, in flight, backing off, gone or never seen."""
+"""What is said of a pod, wherever it is: placed, unschedulable, gated, in flight, backing off, gone or never seen."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from koordinator.scheduler.plugins.taint_toleration import TaintToleration
 from tests.scheduler.explain.scene import NOW, Scene, make_node, make_pod, tainted
 
 
-def parked() -> Scene:
+def unschedulable() -> Scene:
     scene = Scene(*(make_node(f"n{number}", cpu="1") for number in range(5)))
     scene.try_pod(make_pod("p", cpu="2"))
     return scene
@@ -65,7 +65,7 @@ def test_a_node_that_was_nominated_was_not_chosen_for_its_score() -> None:
     assert scene.pod("high")["attempts"][-1]["nodesWithTheSameScore"] == 0
 
 
-def test_a_placed_pod_says_which_plugins_ruled_out_other_nodes() -> None:
+def test_a_placed_pod_says_which_plugins_rejected_other_nodes() -> None:
     scene = Scene(make_node("a"), make_node("b", unschedulable=True))
     scene.try_pod(make_pod("p"))
     last = scene.pod("p")["attempts"][-1]
@@ -94,17 +94,17 @@ def test_nothing_is_known_of_a_pod_that_was_never_seen() -> None:
 
 
 def test_pods_of_other_namespaces_are_others() -> None:
-    assert explain_pod(parked().sources, "elsewhere", "p") is None
+    assert explain_pod(unschedulable().sources, "elsewhere", "p") is None
 
 
-def test_a_parked_pod_has_the_message_of_its_event() -> None:
+def test_a_unschedulable_pod_has_the_message_of_its_event() -> None:
     scene = Scene(make_node("a", cpu="1"))
     result = scene.try_pod(make_pod("p", cpu="2"))
     assert scene.pod("p")["message"] == getattr(result, "message", None)
 
 
-def test_a_parked_pod_shows_who_ruled_out_how_many_nodes() -> None:
-    assert parked().pod("p")["attempts"][-1]["ruledOut"] == [
+def test_a_unschedulable_pod_shows_who_rejected_how_many_nodes() -> None:
+    assert unschedulable().pod("p")["attempts"][-1]["ruledOut"] == [
         {
             "plugin": "NodeResourcesFit",
             "reasons": ["Insufficient cpu"],
@@ -115,10 +115,15 @@ def test_a_parked_pod_shows_who_ruled_out_how_many_nodes() -> None:
     ]
 
 
-def test_a_parked_pod_names_the_events_that_would_free_it() -> None:
-    queue = parked().pod("p")["queue"]
+def test_a_unschedulable_pod_names_the_events_that_would_free_it() -> None:
+    queue = unschedulable().pod("p")["queue"]
     assert queue["pool"] == "unschedulable"
-    assert queue["wakesOn"] == ["Node/Add", "Node/UpdateNodeAllocatable", "Pod/Delete", "Pod/UpdatePodScaleDown"]
+    assert queue["wakesOn"] == [
+        "Node/Add",
+        "Node/UpdateNodeAllocatable",
+        "Pod/Delete",
+        "Pod/UpdatePodScaleDown",
+    ]
     assert queue["triedAgainWhen"] == [
         "a node is added",
         "a node offers more, or an annotation of it changes",
@@ -134,13 +139,13 @@ def test_what_the_pod_requests_is_in_the_units_of_people() -> None:
 
 
 def test_attempts_are_in_the_order_of_time() -> None:
-    scene = parked()
+    scene = unschedulable()
     scene.try_pod(make_pod("p", cpu="2"))
     assert [attempt["attempt"] for attempt in scene.pod("p")["attempts"]] == [1, 2]
 
 
 def test_attempts_of_an_earlier_pod_of_the_same_name_are_not_its_own() -> None:
-    scene = parked()
+    scene = unschedulable()
     scene.try_pod(make_pod("p", cpu="2"))
     scene.queue.remove("uid-p")
     scene.try_pod(make_pod("p", cpu="3", uid="another"))
@@ -148,7 +153,7 @@ def test_attempts_of_an_earlier_pod_of_the_same_name_are_not_its_own() -> None:
 
 
 def test_a_new_pod_that_was_not_tried_has_no_attempts_of_an_earlier_one() -> None:
-    scene = parked()
+    scene = unschedulable()
     scene.queue.remove("uid-p")
     scene.add(make_pod("p", cpu="3", uid="another"))
     assert scene.pod("p")["attempts"] == []
@@ -211,7 +216,7 @@ def test_a_pod_that_backs_off_says_for_how_long_and_why() -> None:
 
 
 def test_a_plugin_that_raises_leaves_the_rest_of_the_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = parked()
+    scene = unschedulable()
 
     def broken(plugin: TaintToleration, pod: PodInfo, state: object, rows: Rows) -> Ints:
         raise ZeroDivisionError("no nodes")
@@ -236,13 +241,13 @@ def test_a_plugin_that_raises_while_it_explains_leaves_the_rest(monkeypatch: pyt
 
 
 def test_explaining_changes_nothing_for_the_next_attempt() -> None:
-    scene = parked()
+    scene = unschedulable()
     before = scene.pod("p")
     assert scene.pod("p") == before
     assert scene.view.columns.requested.sum() == 0
 
 
-def test_a_pod_that_may_only_go_to_named_nodes_is_judged_on_them_alone() -> None:
+def test_a_pod_that_may_only_go_to_named_nodes_is_evaluated_on_them_alone() -> None:
     scene = Scene(make_node("a", cpu="1"), make_node("b", cpu="1"))
     named = NodeSelectorRequirement(key="metadata.name", operator="In", values=["a"])
     required = NodeSelector(node_selector_terms=[NodeSelectorTerm(match_fields=[named])])

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
-from koordinator.scheduler.configuration.implemented_points import implemented_points
+from koordinator.scheduler.configuration.third_party import implemented_points
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.framework import Plugin
@@ -52,7 +52,7 @@ class Cluster:
         self.state = state or make_state()
         self.view = self.state.view
         self.profile = profile_with(self.view, *kinds)
-        self.state.add_observers(self.profile.observers)
+        self.state.add_event_handlers(self.profile.event_handlers)
         for node in nodes:
             self.state.set_node(node)
         self.engine = Engine(self.profile, self.state, FirstChoice())

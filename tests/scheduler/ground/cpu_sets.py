@@ -81,5 +81,5 @@ class CpuSets(FilterPlugin, AllocatorPlugin, PreBindPlugin):
         if cpus is not None:
             changes.annotations[ANNOTATION] = ",".join(map(str, cpus))
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         return frozenset({EventKind.POD_DELETE, EventKind.NODE_ADD})

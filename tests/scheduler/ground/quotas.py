@@ -8,14 +8,14 @@ from typing import Any
 
 from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, CycleState
 from koordinator.scheduler.engine.events import EventKind
-from koordinator.scheduler.engine.framework import Observer, Reason
+from koordinator.scheduler.engine.framework import EventHandler, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import FailedAttempt, Nomination, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.resource_index import CPU
 from koordinator.scheduler.engine.view import ClusterView
 
 
-class Quotas(CyclePreFilterPlugin, PostFilterPlugin, Observer):
+class Quotas(CyclePreFilterPlugin, PostFilterPlugin, EventHandler):
     """``limits`` in milli-CPU. Evicts less important pods of the same group, wherever they are."""
 
     name = "Quotas"
@@ -66,7 +66,7 @@ class Quotas(CyclePreFilterPlugin, PostFilterPlugin, Observer):
                                 return PostFilterResult("", name, tuple(victims), self.name, self.also)
         return PostFilterResult("no victims in the quota")
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         return frozenset({EventKind.POD_DELETE})
 
 

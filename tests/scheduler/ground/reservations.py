@@ -12,8 +12,8 @@ from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.binding_points import BindOutcome, BindPlugin, ClusterWriter
 from koordinator.scheduler.engine.columns import NodeReference, Rows
 from koordinator.scheduler.engine.cycle_state import CycleState
-from koordinator.scheduler.engine.extender import FailureHandler, FilterTransformer
-from koordinator.scheduler.engine.framework import Observer
+from koordinator.scheduler.engine.framework import EventHandler
+from koordinator.scheduler.engine.framework_hooks import FailureHandler, FilterTransformer
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 
@@ -23,7 +23,7 @@ def reserved_by(pod: PodInfo) -> str:
     return pod.pod.metadata.labels.get("takes", "")
 
 
-class Reservations(FilterTransformer, BindPlugin, FailureHandler, Observer):
+class Reservations(FilterTransformer, BindPlugin, FailureHandler, EventHandler):
     """A reservation that is on a node looks gone to the pods that may take from it."""
 
     name = "Reservations"

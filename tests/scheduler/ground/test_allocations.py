@@ -56,7 +56,7 @@ def test_a_refusal_is_undone_and_names_what_the_pod_waits_for() -> None:
     rejection = cluster.engine.assume(result)
     assert rejection is not None
     assert rejection.message == "0/1 nodes are available: 1 no CPUs of one core."
-    assert rejection.wakes_on == {EventKind.POD_DELETE, EventKind.NODE_ADD}
+    assert rejection.events_to_register == {EventKind.POD_DELETE, EventKind.NODE_ADD}
     assert not plugin.taken
     assert not cluster.state.pod_count
 

@@ -40,7 +40,7 @@ class Real:
         self.view = view
         self.state = ClusterState(view)
         self.profile = build_profiles(_CONFIGURATION, {**STAND_INS, **BUILT_IN}, view)[0]
-        self.state.add_observers(self.profile.observers)
+        self.state.add_event_handlers(self.profile.event_handlers)
         self.engine = Engine(self.profile, self.state, FirstChoice())
         for number, name in enumerate(NODES):
             labels = {"zone": f"z{number // 2}", "kubernetes.io/hostname": name}
@@ -49,8 +49,8 @@ class Real:
     def info(self, pod: Pod) -> PodInfo:
         return make_pod_info(pod, self.view.columns.resources)
 
-    def verdicts(self, pod: Pod) -> dict[str, bool]:
-        """By a class that is judged for the first time."""
+    def filter_results(self, pod: Pod) -> dict[str, bool]:
+        """By a class that is evaluated for the first time."""
         evaluation = Evaluation(self.profile, self.view.columns, self.info(pod))
         evaluation.refresh()
         return {name: bool(evaluation.feasible[row]) for name, row in sorted(self.view.columns.row_of.items())}
@@ -122,7 +122,7 @@ def test_it_says_what_a_fresh_scheduler_would(
         real.state.assume(real.info(of_kind(f"p{number}", each)), node)
     on_nodes = {f"uid-p{number}": (f"p{number}", each, node) for number, (each, node) in enumerate(placed)}
     real.engine.decide(real.info(asking), NOW)
-    before, verdicts = traces(real), real.verdicts(asking)
+    before, filter_results = traces(real), real.filter_results(asking)
     with real.engine.handle.simulate() as simulation:
         for number, change in enumerate(changes):
             if isinstance(change, int):
@@ -137,11 +137,11 @@ def test_it_says_what_a_fresh_scheduler_would(
             found = {name: simulation.fits(real.info(asking), real.view.columns.row_of[name]) for name in NODES}
         for name, each, node in on_nodes.values():
             fresh.state.assume(fresh.info(of_kind(name, each)), node)
-        assert found == fresh.verdicts(asking)
+        assert found == fresh.filter_results(asking)
     assert traces(real) == before
-    assert real.verdicts(asking) == verdicts
+    assert real.filter_results(asking) == filter_results
     decided = real.engine.decide(real.info(asking), NOW)
-    assert getattr(decided, "feasible", 0) == sum(verdicts.values())
+    assert getattr(decided, "feasible", 0) == sum(filter_results.values())
 
 
 class Counting(FilterPlugin):

@@ -27,7 +27,7 @@ from koordinator.api.quantity import Quantity
 from koordinator.scheduler.configuration import default_configuration
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import NodeColumns
-from koordinator.scheduler.engine.framework import Observer, Plugin
+from koordinator.scheduler.engine.framework import EventHandler, Plugin
 from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.table import BUILT_IN
@@ -198,7 +198,7 @@ class World:
         self.state = ClusterState(self.view)
         given = {**_ARGUMENTS, **(arguments or {})}
         self.plugins: dict[str, Plugin] = {name: kind(given.get(name), self.view) for name, kind in BUILT_IN.items()}
-        self.state.add_observers(plugin for plugin in self.plugins.values() if isinstance(plugin, Observer))
+        self.state.add_event_handlers(plugin for plugin in self.plugins.values() if isinstance(plugin, EventHandler))
         self.machines: dict[str, Machine] = {}
 
     def info(self, pod: Pod) -> PodInfo:

@@ -15,7 +15,7 @@ from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import NodeAffinity, NodeSelectorTerm, Pod, Toleration
 from tests.scheduler.plugins.reference_requests import allocatable_of, non_zero_of, requests_of, total
 
-Verdict = list[tuple[str, bool]]
+FilterResult = list[tuple[str, bool]]
 """(reason, unresolvable); empty when the node passes."""
 
 
@@ -33,7 +33,7 @@ class Machine:
 # Filters.
 
 
-def fit(machine: Machine, pod: Pod, ignored: Collection[str] = (), groups: Collection[str] = ()) -> Verdict:
+def fit(machine: Machine, pod: Pod, ignored: Collection[str] = (), groups: Collection[str] = ()) -> FilterResult:
     """Only extended resources can be ignored; those of Kubernetes' own domains are not extended."""
     capacity = allocatable_of(machine.node)
     reasons = []
@@ -56,7 +56,7 @@ def fit(machine: Machine, pod: Pod, ignored: Collection[str] = (), groups: Colle
     return [(reason, unresolvable) for reason in reasons]
 
 
-def unschedulable(machine: Machine, pod: Pod) -> Verdict:
+def unschedulable(machine: Machine, pod: Pod) -> FilterResult:
     taint = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
     if machine.node.spec.unschedulable and not any(covers(each, taint) for each in pod.spec.tolerations):
         return [("node(s) were unschedulable", True)]
@@ -71,7 +71,7 @@ def covers(toleration: Toleration, taint: Taint) -> bool:
     return toleration.operator == "Exists" or toleration.value == taint.value
 
 
-def taints(machine: Machine, pod: Pod) -> Verdict:
+def taints(machine: Machine, pod: Pod) -> FilterResult:
     for taint in machine.node.spec.taints:
         if taint.effect == "PreferNoSchedule":
             continue
@@ -80,7 +80,7 @@ def taints(machine: Machine, pod: Pod) -> Verdict:
     return []
 
 
-def affinity(machine: Machine, pod: Pod, added: NodeAffinity | None = None) -> Verdict:
+def affinity(machine: Machine, pod: Pod, added: NodeAffinity | None = None) -> FilterResult:
     enforced = added.required_during_scheduling_ignored_during_execution if added else None
     conflict = names_conflict(pod)
     if conflict:
@@ -135,7 +135,7 @@ def term_matches(node: Node, term: NodeSelectorTerm) -> bool:
     return True
 
 
-def ports(machine: Machine, pod: Pod) -> Verdict:
+def ports(machine: Machine, pod: Pod) -> FilterResult:
     for mine in wanted_ports(pod):
         for other in machine.pods:
             for theirs in wanted_ports(other):

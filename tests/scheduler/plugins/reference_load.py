@@ -10,7 +10,7 @@ import msgspec
 
 from koordinator.api.pod import Pod
 from koordinator.api.priority import PriorityClass, priority_class_with_default
-from tests.scheduler.plugins.reference import Machine, Verdict
+from tests.scheduler.plugins.reference import FilterResult, Machine
 from tests.scheduler.plugins.reference_requests import allocatable_of, amount_of, limits_of, requests_of
 
 RESOURCES = ("cpu", "memory")
@@ -83,7 +83,7 @@ def expired(machine: Machine, args: Any, now: datetime) -> bool:
     return updated is None or (now - updated).total_seconds() >= args.node_metric_expiration_seconds
 
 
-def load_aware_filter(machine: Machine, pod: Pod, args: Any, now: datetime) -> Verdict:
+def load_aware_filter(machine: Machine, pod: Pod, args: Any, now: datetime) -> FilterResult:
     by_prod = any(args.prod_usage_thresholds.values()) and priority_class_with_default(pod) is PriorityClass.PROD
     thresholds = args.prod_usage_thresholds if by_prod else args.usage_thresholds
     if not any(thresholds.values()) or machine.metric is None:

@@ -22,13 +22,13 @@ from koordinator.scheduler.configuration.arguments import (
     ScoringStrategy,
     UtilizationShapePoint,
 )
-from koordinator.scheduler.engine.framework import FilterPlugin, Observer, PreFilterPlugin, ScorePlugin, SkipScore
+from koordinator.scheduler.engine.framework import EventHandler, FilterPlugin, PreFilterPlugin, ScorePlugin, SkipScore
 from tests.scheduler.plugins import reference, reference_load
 from tests.scheduler.plugins.clusters import EXTENDED, NOW, World, pods, worlds
 from tests.scheduler.plugins.placement_rules import node_affinities
-from tests.scheduler.plugins.reference import Machine, Verdict
+from tests.scheduler.plugins.reference import FilterResult, Machine
 
-FILTERS: dict[str, Callable[[Machine, Pod], Verdict]] = {
+FILTERS: dict[str, Callable[[Machine, Pod], FilterResult]] = {
     "NodeUnschedulable": reference.unschedulable,
     "TaintToleration": reference.taints,
     "NodeAffinity": reference.affinity,
@@ -48,11 +48,11 @@ RESOURCES = [ResourceSpec(name=name, weight=weight) for name, weight in WEIGHTS.
 SETTINGS = settings(max_examples=30)
 
 
-def verdicts(world: World, name: str, pod: Pod) -> dict[str, Verdict]:
+def filter_results(world: World, name: str, pod: Pod) -> dict[str, FilterResult]:
     """Node -> reasons as the plugin gives them."""
     plugin, info = world.plugins[name], world.info(pod)
     assert isinstance(plugin, FilterPlugin)
-    if isinstance(plugin, Observer):
+    if isinstance(plugin, EventHandler):
         plugin.on_time(NOW)
     state = None
     if isinstance(plugin, PreFilterPlugin):
@@ -65,7 +65,7 @@ def verdicts(world: World, name: str, pod: Pod) -> dict[str, Verdict]:
     names = sorted(world.machines, key=world.view.columns.row_of.__getitem__)
     rows = np.array([world.view.columns.row_of[node] for node in names], dtype=np.intp)
     codes = plugin.filter(info, state, rows).tolist()
-    found: dict[str, Verdict] = {}
+    found: dict[str, FilterResult] = {}
     for node, row, code in zip(names, rows.tolist(), codes, strict=True):
         assert plugin.filter_one(info, state, row) == code
         reasons = plugin.reasons(info, state, code) if code else ()
@@ -77,7 +77,7 @@ def scores(world: World, name: str, pod: Pod) -> dict[str, int] | None:
     """Node -> raw score; None when the plugin leaves itself out."""
     plugin, info = world.plugins[name], world.info(pod)
     assert isinstance(plugin, ScorePlugin)
-    if isinstance(plugin, Observer):
+    if isinstance(plugin, EventHandler):
         plugin.on_time(NOW)
     state = plugin.pre_score(info)
     if isinstance(state, SkipScore):
@@ -98,7 +98,7 @@ def expected(world: World, function: Callable[[Machine], Any]) -> dict[str, Any]
 @given(world=worlds(), pod=pods("incoming"))
 def test_filter(name: str, world: World, pod: Pod) -> None:
     # Upstream names what is missing of several extended resources in no particular order.
-    found = {node: sorted(reasons) for node, reasons in verdicts(world, name, pod).items()}
+    found = {node: sorted(reasons) for node, reasons in filter_results(world, name, pod).items()}
     assert found == expected(world, lambda machine: sorted(FILTERS[name](machine, pod)))
 
 
@@ -116,7 +116,7 @@ IGNORED = {
 def test_resources_that_are_ignored(ignored: tuple[list[str], list[str]], data: st.DataObject, pod: Pod) -> None:
     args = NodeResourcesFitArgs(ignored_resources=ignored[0], ignored_resource_groups=ignored[1])
     world = data.draw(worlds({"NodeResourcesFit": args}))
-    found = {node: sorted(reasons) for node, reasons in verdicts(world, "NodeResourcesFit", pod).items()}
+    found = {node: sorted(reasons) for node, reasons in filter_results(world, "NodeResourcesFit", pod).items()}
     assert found == expected(world, lambda machine: sorted(reference.fit(machine, pod, *ignored)))
 
 
@@ -125,7 +125,7 @@ def test_resources_that_are_ignored(ignored: tuple[list[str], list[str]], data: 
 def test_affinity_that_the_profile_adds(data: st.DataObject, added: NodeAffinity, pod: Pod) -> None:
     world = data.draw(worlds({"NodeAffinity": NodeAffinityArgs(added_affinity=added)}))
     wanted = expected(world, lambda machine: reference.affinity(machine, pod, added))
-    assert verdicts(world, "NodeAffinity", pod) == wanted
+    assert filter_results(world, "NodeAffinity", pod) == wanted
     points = expected(world, lambda machine: reference.preferred(machine, pod, added))
     found = scores(world, "NodeAffinity", pod)
     assert found == points or (found is None and set(points.values()) <= {0})
@@ -222,7 +222,7 @@ LOAD_AWARE = {
 def test_load_aware_filter(args: LoadAwareSchedulingArgs, data: st.DataObject, pod: Pod) -> None:
     world = data.draw(worlds({"LoadAwareScheduling": args}))
     wanted = expected(world, lambda machine: reference_load.load_aware_filter(machine, pod, args, NOW))
-    assert verdicts(world, "LoadAwareScheduling", pod) == wanted
+    assert filter_results(world, "LoadAwareScheduling", pod) == wanted
 
 
 @pytest.mark.parametrize("args", LOAD_AWARE.values(), ids=LOAD_AWARE)

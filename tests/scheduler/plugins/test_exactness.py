@@ -28,7 +28,7 @@ from koordinator.scheduler.configuration.arguments import (
 from koordinator.scheduler.engine.columns import EXACT_BELOW
 from tests.scheduler.plugins import reference, reference_load
 from tests.scheduler.plugins.clusters import NOW, World
-from tests.scheduler.plugins.test_against_reference import expected, load_args, scores, verdicts
+from tests.scheduler.plugins.test_against_reference import expected, filter_results, load_args, scores
 
 LARGEST = 1 << 50
 """A hundred times this is still an int64, for the original as well."""
@@ -208,12 +208,12 @@ def test_load_score(seed: int) -> None:
 def test_load_thresholds(seed: int) -> None:
     world, pod = measured(seed, {"LoadAwareScheduling": LOAD})
     wanted = expected(world, lambda machine: reference_load.load_aware_filter(machine, pod, LOAD, NOW))
-    assert verdicts(world, "LoadAwareScheduling", pod) == wanted
+    assert filter_results(world, "LoadAwareScheduling", pod) == wanted
 
 
 @SETTINGS
 @given(seed=seeds)
 def test_fit(seed: int) -> None:
     world, pod = occupied(seed, {})
-    found = {node: sorted(reasons) for node, reasons in verdicts(world, "NodeResourcesFit", pod).items()}
+    found = {node: sorted(reasons) for node, reasons in filter_results(world, "NodeResourcesFit", pod).items()}
     assert found == expected(world, lambda machine: sorted(reference.fit(machine, pod)))

@@ -11,7 +11,7 @@ from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.nodemetric import NodeMetric, NodeMetricStatus
 from koordinator.scheduler.configuration.arguments import LoadAwareSchedulingArgs
-from koordinator.scheduler.plugins.load_aware.expirations import Expirations
+from koordinator.scheduler.plugins.load_aware.load_columns import Expirations
 from koordinator.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
 from tests.scheduler.fakes import make_node, make_state
 
@@ -55,7 +55,7 @@ def test_a_standby_that_never_decides_holds_one_moment_a_node() -> None:
     """Nobody asks what has expired, and reports go on."""
     state = make_state()
     plugin = LoadAwareScheduling(LoadAwareSchedulingArgs(), state.view)
-    state.add_observers([plugin])
+    state.add_event_handlers([plugin])
     begin = datetime(2026, 1, 1, tzinfo=UTC)
     for node in range(ROWS):
         state.set_node(make_node(f"n{node}"))

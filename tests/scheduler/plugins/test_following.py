@@ -13,10 +13,10 @@ from koordinator.api.pod import Pod
 from koordinator.scheduler.configuration import default_configuration
 from koordinator.scheduler.configuration.argument_checks import complete_load_aware
 from koordinator.scheduler.configuration.arguments import LoadAwareSchedulingArgs
+from koordinator.scheduler.engine.batch.evaluator import BatchEvaluator
+from koordinator.scheduler.engine.cached_results import SharedResults
 from koordinator.scheduler.engine.evaluation import Evaluation
-from koordinator.scheduler.engine.findings import SharedFindings
-from koordinator.scheduler.engine.framework import Observer
-from koordinator.scheduler.engine.panel import Panel
+from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
 from tests.scheduler.plugins.clusters import NODE_NAMES, NOW, POD_NAMES, World, metrics, nodes, pods
 
@@ -41,11 +41,11 @@ def make_profile(world: World) -> Profile:
 def tick(world: World, now: datetime) -> None:
     world.view.now = now
     for plugin in world.plugins.values():
-        if isinstance(plugin, Observer):
+        if isinstance(plugin, EventHandler):
             plugin.on_time(now)
 
 
-def verdicts(evaluation: Evaluation, world: World) -> dict[str, tuple[int, list[int]]]:
+def filter_results(evaluation: Evaluation, world: World) -> dict[str, tuple[int, list[int]]]:
     """Node -> total and its parts; INFEASIBLE and nothing else where the pod cannot go."""
     evaluation.refresh()
     if evaluation.plan.rejection is not None:
@@ -89,10 +89,10 @@ def test_following_events_equals_looking_anew(data: st.DataObject, far: int, cla
     profile = make_profile(world)
     incoming: list[Pod] = [data.draw(pods(f"incoming{number}")) for number in range(2)]
     incoming += [mixed(incoming[0], incoming[1])]
-    columns, shared = world.view.columns, SharedFindings()
+    columns, shared = world.view.columns, SharedResults()
     # The nearer, the more is done together.
-    panel = Panel(columns, profile.score_type, far=far, classes=classes)
-    following = [Evaluation(profile, columns, world.info(pod), shared=shared, panel=panel) for pod in incoming]
+    batch = BatchEvaluator(columns, profile.score_type, far=far, classes=classes)
+    following = [Evaluation(profile, columns, world.info(pod), shared=shared, batch=batch) for pod in incoming]
     for step in [*data.draw(st.lists(st.sampled_from(STEPS), max_size=16)), "look"]:
         name = data.draw(st.sampled_from(NODE_NAMES))
         if step == "look at all":
@@ -107,9 +107,9 @@ def test_following_events_equals_looking_anew(data: st.DataObject, far: int, cla
             who = data.draw(st.sets(st.sampled_from(range(len(incoming))), min_size=1))
             for evaluation, pod in [(following[index], incoming[index]) for index in sorted(who)]:
                 anew = Evaluation(profile, world.view.columns, world.info(pod))
-                assert verdicts(evaluation, world) == verdicts(anew, world)
+                assert filter_results(evaluation, world) == filter_results(anew, world)
                 assert list(evaluation.best()) == list(anew.best())
-                assert evaluation.first_to_rule_out() == anew.first_to_rule_out()
+                assert evaluation.first_rejecting_plugins() == anew.first_rejecting_plugins()
                 assert evaluation.feasible_count == anew.feasible_count
                 assert failures(evaluation, world) == failures(anew, world)
         elif step == "node" or name not in world.machines:

@@ -21,9 +21,9 @@ from koordinator.api.pod import Container, ContainerPort, Pod
 from koordinator.scheduler.configuration.argument_checks import complete_load_aware
 from koordinator.scheduler.configuration.arguments import LoadAwareSchedulingArgs, NodeAffinityArgs
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
-from koordinator.scheduler.engine.framework import FilterPlugin, Observer, PreFilterPlugin
+from koordinator.scheduler.engine.framework import EventHandler, FilterPlugin, PreFilterPlugin
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
-from koordinator.scheduler.watch.event_handlers import Feed
+from koordinator.scheduler.watch.event_handlers import EventHandlers
 from koordinator.scheduler.watch.pod_facts import PodFacts
 from tests.scheduler.plugins.clusters import NODE_NAMES, NOW, POD_NAMES, World, metrics, nodes, pods, resizes
 
@@ -44,7 +44,9 @@ class Story:
         self.reports: dict[str, NodeMetric] = {}
         facts = PodFacts(self.world.info, lambda name: False)
         queue = cast("SchedulingQueue", self)
-        self.feed = Feed(self.world.state, queue, facts, lambda name: False, lambda: None, lambda: NOW)
+        self.event_handlers = EventHandlers(
+            self.world.state, queue, facts, lambda name: False, lambda: None, lambda: NOW
+        )
 
     # The queue, as the feed sees it.
 
@@ -59,29 +61,29 @@ class Story:
     def place(self, pod: Pod, node_name: str) -> None:
         pod = replace(pod, spec=replace(pod.spec, node_name=node_name))
         self.pods[pod.metadata.name] = pod
-        self.feed.set_pod(pod)
+        self.event_handlers.set_pod(pod)
 
     def take(self, pod_name: str) -> None:
         if pod_name in self.pods:
-            self.feed.remove_pod(self.pods.pop(pod_name))
+            self.event_handlers.remove_pod(self.pods.pop(pod_name))
 
     def report(self, metric: NodeMetric | None, node_name: str) -> None:
         old = self.reports.pop(node_name, None)
         if metric is not None:
             self.reports[node_name] = metric
-        self.feed.set_node_object(NODE_METRICS, node_name, old, metric)
+        self.event_handlers.set_node_object(NODE_METRICS, node_name, old, metric)
 
     def remove_node(self, name: str) -> None:
         for pod in [pod for pod in self.pods.values() if pod.spec.node_name == name]:
             self.take(pod.metadata.name)
-        self.feed.remove_node(name)
+        self.event_handlers.remove_node(name)
 
     # What plugins say.
 
     def passing(self, plugin_name: str, pod: Pod) -> dict[str, bool]:
         plugin, info = self.world.plugins[plugin_name], self.world.info(pod)
         assert isinstance(plugin, FilterPlugin)
-        if isinstance(plugin, Observer):
+        if isinstance(plugin, EventHandler):
             plugin.on_time(NOW)
         rows = dict(sorted(self.world.view.columns.row_of.items(), key=itemgetter(1)))
         prepared = plugin.pre_filter(info) if isinstance(plugin, PreFilterPlugin) else None
@@ -93,8 +95,10 @@ class Story:
     def wakes(self, plugin_name: str, pod: Pod, events: Iterable[ClusterEvent] | None = None) -> bool:
         """Whether the plugin says of one of the events that it may help."""
         plugin, info = self.world.plugins[plugin_name], self.world.info(pod)
-        heard = [event for event in (self.events if events is None else events) if event.kind in plugin.wakes_on()]
-        return any(plugin.may_help(info, event) for event in heard)
+        heard = [
+            event for event in (self.events if events is None else events) if event.kind in plugin.events_to_register()
+        ]
+        return any(plugin.queueing_hint(info, event) for event in heard)
 
 
 def act(data: st.DataObject, story: Story) -> None:
@@ -105,7 +109,7 @@ def act(data: st.DataObject, story: Story) -> None:
         node = data.draw(nodes(name))
         if data.draw(st.integers(0, 2)) == 2:
             node = replace(node, metadata=replace(node.metadata, labels={"zone": "a"}))
-        story.feed.set_node(node)
+        story.event_handlers.set_node(node)
     elif what == "place" and len(story.pods) < len(POD_NAMES):
         # A pod never moves from one node to another.
         pod = data.draw(pods(data.draw(st.sampled_from([each for each in POD_NAMES if each not in story.pods]))))
@@ -138,7 +142,7 @@ def test_what_lets_a_pod_pass_wakes_it(data: st.DataObject) -> None:
     if data.draw(st.booleans()):
         incoming = choosy(incoming)
     for name in NODE_NAMES[:2]:
-        story.feed.set_node(data.draw(nodes(name)))
+        story.event_handlers.set_node(data.draw(nodes(name)))
     for _ in range(data.draw(st.integers(1, 10))):
         before = {name: story.passing(name, incoming) for name in PLUGINS}
         story.events.clear()
@@ -179,7 +183,7 @@ def metric(cpu: str, minutes_old: int = 0, name: str = "n0") -> NodeMetric:
 def story_of(*known: Node, **arguments: Any) -> Story:
     story = Story(**arguments)
     for each in known:
-        story.feed.set_node(each)
+        story.event_handlers.set_node(each)
     story.events.clear()
     return story
 
@@ -227,7 +231,7 @@ NODE_CHANGES: dict[str, tuple[str, Node | None, Node, dict[str, Any], bool]] = {
 def test_changes_of_nodes(case: str) -> None:
     plugin, before, after, spec, helps = NODE_CHANGES[case]
     story = story_of(*([before] if before else []))
-    story.feed.set_node(after)
+    story.event_handlers.set_node(after)
     assert story.wakes(plugin, pod(**spec)) is helps
 
 
@@ -235,9 +239,9 @@ def test_a_node_that_the_profile_keeps_everybody_from_is_of_no_help() -> None:
     terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     story = story_of(NodeAffinity=convert({"addedAffinity": required}, NodeAffinityArgs))
-    story.feed.set_node(node("n0", labels={"zone": "b"}))
+    story.event_handlers.set_node(node("n0", labels={"zone": "b"}))
     assert not story.wakes("NodeAffinity", pod())
-    story.feed.set_node(node("n1", labels={"zone": "a"}))
+    story.event_handlers.set_node(node("n1", labels={"zone": "a"}))
     assert story.wakes("NodeAffinity", pod())
 
 

@@ -48,7 +48,7 @@ class World:
         self.view = ClusterView(NodeColumns())
         self.state = ClusterState(self.view)
         self.plugin = ImageLocality(None, self.view)
-        self.state.add_observers([self.plugin])
+        self.state.add_event_handlers([self.plugin])
         self.profile = Profile("s", {self.plugin.name: self.plugin}, PluginOrder(score=((self.plugin.name, 1),)))
         self.images: dict[str, Images] = {}
         for name, images in nodes.items():
@@ -206,4 +206,4 @@ def test_images_that_stay_the_same_change_no_score() -> None:
     state.scores()
     world.set_node("a", LARGE)
     rows = world.view.columns.alive[:2].nonzero()[0]
-    assert not world.plugin.follow_score(pod, state, rows)
+    assert not world.plugin.apply_score_delta(pod, state, rows)

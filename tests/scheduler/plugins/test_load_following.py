@@ -24,7 +24,7 @@ from koordinator.scheduler.plugins.load_aware.node_load import NodeLoad
 from koordinator.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
 from koordinator.scheduler.plugins.load_aware.settings import Settings
 from tests.scheduler.fakes import make_node, make_pod, make_state
-from tests.scheduler.supposing import supposing
+from tests.scheduler.simulating import simulating
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 NODES = ("n0", "n1")
@@ -80,7 +80,7 @@ class Cluster:
         self.args = arguments(self.random.choice(VARIANTS))
         self.state: ClusterState = make_state()
         self.plugin = LoadAwareScheduling(self.args, self.state.view)
-        self.state.add_observers([self.plugin])
+        self.state.add_event_handlers([self.plugin])
         for name in NODES:
             self.state.set_node(self.node(name))
             self.state.set_node_object("NodeMetric", name, self.metric(name))
@@ -166,10 +166,10 @@ class Cluster:
 
 def numbers(columns: LoadColumns, row: int) -> tuple[list[list[int]], list[list[int]]]:
     """What decisions read of a row, which the matrices say as well."""
-    room, free = ([list(amounts) for amounts in left[row]] for left in (columns.room_of, columns.free_of))
-    assert columns.room[:, :, row].tolist() == room
+    remaining, free = ([list(amounts) for amounts in left[row]] for left in (columns.remaining_of, columns.free_of))
+    assert columns.remaining[:, :, row].tolist() == remaining
     assert columns.free[:, :, row].tolist() == [[100.0 * amount for amount in amounts] for amounts in free]
-    return room, free
+    return remaining, free
 
 
 @settings(max_examples=120, deadline=None)
@@ -178,9 +178,9 @@ def test_followed_columns_are_those_computed_anew(seed: int, steps: list[str]) -
     cluster = Cluster(seed)
     for step in steps:
         cluster.take(step)
-        anew, followed = cluster.columns_anew(), cluster.plugin._columns
+        anew, cross_node = cluster.columns_anew(), cluster.plugin._columns
         for row in cluster.state.view.columns.row_of.values():
-            assert numbers(followed, row) == numbers(anew, row)
+            assert numbers(cross_node, row) == numbers(anew, row)
 
 
 @settings(max_examples=100, deadline=None)
@@ -197,11 +197,11 @@ def test_a_row_whose_numbers_change_is_touched(seed: int, steps: list[str]) -> N
         assert {row for row, known in before.items() if known != numbers(columns, row)} <= touched.keys()
 
 
-def test_supposing_leaves_the_numbers_as_they_were() -> None:
+def test_simulating_leaves_the_numbers_as_they_were() -> None:
     state = make_state()
     state.view.now = START
     plugin = LoadAwareScheduling(arguments({}), state.view)
-    state.add_observers([plugin])
+    state.add_event_handlers([plugin])
     state.set_node(make_node("n0"))
     usage = {"nodeUsage": {"resources": {"cpu": "1", "memory": "1Gi"}}}
     metric = {"metadata": {"name": "n0"}, "status": {"updateTime": START, "nodeMetric": usage}}
@@ -209,6 +209,6 @@ def test_supposing_leaves_the_numbers_as_they_were() -> None:
     there, more = (make_pod_info(make_pod(name), state.view.columns.resources) for name in ("p0", "p1"))
     state.set_pod(there, "n0")
     before = numbers(plugin._columns, 0)
-    with supposing(state, 0, [there], [more, make_pod_info(make_pod("p2"), state.view.columns.resources)]):
+    with simulating(state, 0, [there], [more, make_pod_info(make_pod("p2"), state.view.columns.resources)]):
         assert numbers(plugin._columns, 0) != before
     assert numbers(plugin._columns, 0) == before

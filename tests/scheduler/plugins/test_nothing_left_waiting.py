@@ -24,16 +24,16 @@ from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import make_node, make_pod
 from tests.scheduler.plugins import reference
 from tests.scheduler.plugins.clusters import NODE_NAMES
-from tests.scheduler.plugins.reference import Machine, Verdict
+from tests.scheduler.plugins.reference import FilterResult, Machine
 from tests.scheduler.plugins.stories import Dice
 from tests.scheduler.world import World
 
-FILTERS: tuple[Callable[[Machine, Pod], Verdict], ...] = (
+FILTERS: tuple[Callable[[Machine, Pod], FilterResult], ...] = (
     *(reference.unschedulable, reference.taints, reference.affinity, reference.ports, reference.fit),
 )
 CONFIGURATION = default_configuration()
 PAUSES = 12.0
-"""Longer than any back-off and much shorter than the time after which parked pods are tried again anyway."""
+"""Longer than any back-off and much shorter than the time after which unschedulable pods are tried again anyway."""
 
 
 def default_profile(view: ClusterView) -> Profile:
@@ -63,7 +63,7 @@ def note_what_came_of_it(world: World) -> None:
     """For --hypothesis-show-statistics: a story in which nobody waits first and gets a node later shows nothing."""
     failed = {name for name, reason, _ in world.events.notes if reason == "FailedScheduling"}
     freed = {name for name, reason, _ in world.events.notes if reason == "Scheduled" and name in failed}
-    event("freed" if freed else "parked" if failed else "nobody waited")
+    event("freed" if freed else "unschedulable" if failed else "nobody waited")
 
 
 @settings(max_examples=60)

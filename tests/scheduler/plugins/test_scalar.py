@@ -89,7 +89,7 @@ class Plain:
         self.state.remove_pod(f"uid-{pod_name}")
         self.pods = {name: [pod for pod in pods if pod.metadata.name != pod_name] for name, pods in self.pods.items()}
 
-    def verdicts(self, pod: Pod) -> dict[str, str | Reason | int]:
+    def filter_results(self, pod: Pod) -> dict[str, str | Reason | int]:
         """Node -> why not, or its score; asked node by node."""
         answers: dict[str, str | Reason | None] = {}
         raw: dict[str, int] = {}
@@ -141,7 +141,7 @@ def test_the_adapter_follows_the_cluster_as_asking_node_by_node_does(
             plain.take(other)
         else:
             plain.remove_node(name)
-        assert adapted(plain, following) == plain.verdicts(incoming)
+        assert adapted(plain, following) == plain.filter_results(incoming)
 
 
 class Answers(ScalarFilterPlugin, ScalarScorePlugin):
@@ -264,8 +264,8 @@ def test_evicting_pods_is_no_cure_where_only_the_node_counts() -> None:
 
 
 def test_a_plugin_wakes_pods_for_what_it_reads() -> None:
-    everything = make(None).wakes_on()
+    everything = make(None).events_to_register()
     assert {EventKind.NODE_ADD, EventKind.NODE_LABEL, EventKind.POD_DELETE, EventKind.POD_LABEL} <= everything
     plugin: Plugin = make(None, OfNodesAlone)
-    assert {EventKind.NODE_ADD, EventKind.NODE_LABEL, "NodeMetric/Update"} <= plugin.wakes_on()
-    assert EventKind.POD_DELETE not in plugin.wakes_on()
+    assert {EventKind.NODE_ADD, EventKind.NODE_LABEL, "NodeMetric/Update"} <= plugin.events_to_register()
+    assert EventKind.POD_DELETE not in plugin.events_to_register()

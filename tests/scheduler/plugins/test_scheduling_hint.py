@@ -116,4 +116,4 @@ def test_plugins_find_what_the_hint_has_for_them() -> None:
 @pytest.mark.parametrize(("name", "helps"), [("new", True), ("other", False)])
 def test_a_node_that_is_waited_for_wakes_the_pod(name: str, helps: bool) -> None:
     event = ClusterEvent(EventKind.NODE_ADD, None, make_node(name))
-    assert World().plugin.may_help(hinted(hint(only=("new",))), event) is helps
+    assert World().plugin.queueing_hint(hinted(hint(only=("new",))), event) is helps

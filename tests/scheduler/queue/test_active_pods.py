@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordinator.scheduler.queue.active_pods import ActivePods
-from koordinator.scheduler.queue.backing_off import BackingOff
+from koordinator.scheduler.queue.pools import ActivePods, BackingOff
 from koordinator.scheduler.queue.queued_pod import QueuedPod
 from tests.scheduler.fakes import describe, make_pod
 

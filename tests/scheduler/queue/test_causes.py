@@ -7,8 +7,7 @@ import pytest
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.queue.causes import of_event
-from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
+from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod, of_event
 from koordinator.scheduler.queue.scheduling_queue import QueueOptions, SchedulingQueue
 from tests.scheduler.fakes import describe, make_pod
 
@@ -35,8 +34,8 @@ class Counted:
         assert entry is not None
         return entry
 
-    def park(self) -> None:
-        self.queue.park(self.pop(), WAKES, "no room")
+    def add_unschedulable(self) -> None:
+        self.queue.add_unschedulable(self.pop(), WAKES, "no room")
         self.news()
 
     def change(self) -> None:
@@ -63,10 +62,10 @@ def test_a_gated_pod_that_changes_comes_to_the_active_ones() -> None:
     assert counted.news() == {(Pool.ACTIVE, "UnschedulablePodUpdate"): 1}
 
 
-def test_a_pod_that_fits_nowhere_is_parked() -> None:
+def test_a_pod_that_fits_nowhere_is_unschedulable() -> None:
     counted = Counted()
     counted.news()
-    counted.queue.park(counted.pop(), WAKES, "no room")
+    counted.queue.add_unschedulable(counted.pop(), WAKES, "no room")
     assert counted.news() == {(Pool.UNSCHEDULABLE, "ScheduleAttemptFailure"): 1}
 
 
@@ -88,23 +87,23 @@ def test_the_end_of_a_back_off_is_counted() -> None:
 
 def test_an_event_that_helps_is_counted_where_it_brings_the_pod() -> None:
     counted = Counted()
-    counted.park()
+    counted.add_unschedulable()
     counted.queue.on_event(ClusterEvent(EventKind.NODE_ADD))
     assert counted.news() == {(Pool.BACKOFF, "NodeAdd"): 1}
 
 
 def test_a_pod_that_is_taken_before_its_back_off_ends_was_active_for_a_moment() -> None:
     counted = Counted()
-    counted.park()
+    counted.add_unschedulable()
     counted.queue.on_event(ClusterEvent(EventKind.NODE_ADD))
     counted.news()
     counted.pop()
     assert counted.news() == {(Pool.ACTIVE, "PopFromBackoffQ"): 1}
 
 
-def test_a_pod_that_was_parked_for_too_long_is_counted() -> None:
+def test_a_pod_that_was_unschedulable_for_too_long_is_counted() -> None:
     counted = Counted()
-    counted.park()
+    counted.add_unschedulable()
     counted.seconds += 61.0
     counted.queue.flush()
     assert counted.news() == {(Pool.ACTIVE, "UnschedulableTimeout"): 1}
@@ -112,7 +111,7 @@ def test_a_pod_that_was_parked_for_too_long_is_counted() -> None:
 
 def test_a_pod_that_a_plugin_activates_is_counted() -> None:
     counted = Counted()
-    counted.park()
+    counted.add_unschedulable()
     counted.queue.activate(["uid-p"])
     assert counted.news() == {(Pool.ACTIVE, "ForceActivate"): 1}
 

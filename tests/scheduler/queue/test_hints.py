@@ -8,10 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
-from koordinator.scheduler.queue.active_pods import ActivePods
-from koordinator.scheduler.queue.parking import ParkingLot
+from koordinator.scheduler.queue.pools import ActivePods, RecentEvents, UnschedulablePods
 from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
-from koordinator.scheduler.queue.recent_events import RecentEvents
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 from tests.scheduler.fakes import describe, make_node, make_pod
 from tests.scheduler.queue.test_scheduling_queue import WAKES, Clock, add, by_priority, gate, names, pop
@@ -19,7 +17,7 @@ from tests.scheduler.queue.test_scheduling_queue import WAKES, Clock, add, by_pr
 NODE = ClusterEvent(EventKind.NODE_ADD, None, make_node("n"))
 
 
-class Hints:
+class QueueingHints:
     """Says yes for the pods in ``helped``, and counts how often it was asked."""
 
     def __init__(self, *helped: str) -> None:
@@ -32,62 +30,62 @@ class Hints:
         return name in self.helped
 
 
-def queue_with(hints: Hints) -> SchedulingQueue:
-    return SchedulingQueue(by_priority, gate, Clock(), may_help=hints)
+def queue_with(hints: QueueingHints) -> SchedulingQueue:
+    return SchedulingQueue(by_priority, gate, Clock(), queueing_hint=hints)
 
 
-def park_all(queue: SchedulingQueue, pods: Iterable[str], group: str | None = None) -> None:
+def add_all_unschedulable(queue: SchedulingQueue, pods: Iterable[str], group: str | None = None) -> None:
     for name in pods:
         add(queue, name)
-        queue.park(pop(queue), WAKES, "full", plugins=frozenset({"Fit"}), group=group)
+        queue.add_unschedulable(pop(queue), WAKES, "full", plugins=frozenset({"Fit"}), group=group)
 
 
 def waiting(queue: SchedulingQueue) -> set[str]:
     return {entry.pod.pod.metadata.name for entry in queue.pods() if entry.pool is Pool.UNSCHEDULABLE}
 
 
-def test_only_pods_that_an_event_may_help_are_woken() -> None:
-    queue = queue_with(Hints("b"))
-    park_all(queue, "abc")
+def test_only_pods_that_an_event_helps_are_woken() -> None:
+    queue = queue_with(QueueingHints("b"))
+    add_all_unschedulable(queue, "abc")
     queue.on_event(NODE)
     assert waiting(queue) == {"a", "c"}
 
 
 def test_a_kind_of_event_that_nobody_waits_for_asks_nobody() -> None:
-    hints = Hints("a")
+    hints = QueueingHints("a")
     queue = queue_with(hints)
-    park_all(queue, "a")
+    add_all_unschedulable(queue, "a")
     queue.on_event(ClusterEvent(EventKind.NODE_LABEL))
     assert hints.asked == []
 
 
 def test_pods_that_are_alike_are_asked_about_once() -> None:
-    hints = Hints("p0")
+    hints = QueueingHints("p0")
     queue = queue_with(hints)
-    park_all(queue, [f"p{number}" for number in range(1000)], group="equal")
+    add_all_unschedulable(queue, [f"p{number}" for number in range(1000)], group="equal")
     queue.on_event(NODE)
     assert (hints.asked, waiting(queue)) == (["p0"], set())
 
 
-def test_an_event_in_flight_that_does_not_help_leaves_the_pod_parked() -> None:
-    queue = queue_with(Hints())
+def test_an_event_in_flight_that_does_not_help_leaves_the_pod_unschedulable() -> None:
+    queue = queue_with(QueueingHints())
     add(queue, "a")
     entry = pop(queue)
     queue.on_event(NODE)
-    queue.park(entry, WAKES, "full")
+    queue.add_unschedulable(entry, WAKES, "full")
     assert entry.pool is Pool.UNSCHEDULABLE
 
 
-def test_a_parked_pod_tells_what_it_waits_for() -> None:
-    queue = queue_with(Hints())
-    park_all(queue, "a")
+def test_a_unschedulable_pod_tells_what_it_waits_for() -> None:
+    queue = queue_with(QueueingHints())
+    add_all_unschedulable(queue, "a")
     (entry,) = queue.pods()
-    assert (entry.reason, entry.wakes_on, entry.plugins) == ("full", WAKES, frozenset({"Fit"}))
+    assert (entry.reason, entry.events_to_register, entry.plugins) == ("full", WAKES, frozenset({"Fit"}))
 
 
 def test_take_ignores_the_order() -> None:
-    queue = queue_with(Hints())
-    park_all(queue, "a")
+    queue = queue_with(QueueingHints())
+    add_all_unschedulable(queue, "a")
     add(queue, "b")
     taken = queue.take("uid-a")
     assert taken is not None
@@ -95,7 +93,7 @@ def test_take_ignores_the_order() -> None:
 
 
 def test_take_leaves_what_is_gated_or_in_flight() -> None:
-    queue = queue_with(Hints())
+    queue = queue_with(QueueingHints())
     add(queue, "gated", labels={"gate": "closed"})
     add(queue, "flying")
     pop(queue)
@@ -103,8 +101,8 @@ def test_take_leaves_what_is_gated_or_in_flight() -> None:
 
 
 def test_activate_wakes_a_pod_before_its_back_off_is_over() -> None:
-    queue = queue_with(Hints())
-    park_all(queue, "ab")
+    queue = queue_with(QueueingHints())
+    add_all_unschedulable(queue, "ab")
     queue.activate(["uid-a", "uid-unknown"])
     assert {entry.pod.pod.metadata.name for entry in queue.pods() if entry.pool is Pool.ACTIVE} == {"a"}
 
@@ -154,10 +152,10 @@ def test_groups_free_the_pods_that_asking_each_would_free(
     kinds_of: dict[int, frozenset[str]] = {}
 
     def freed(*, grouped: bool) -> set[str]:
-        lot = ParkingLot(lambda entry, event: int(entry.pod.pod.metadata.labels["group"]) in helped)
+        lot = UnschedulablePods(lambda entry, event: int(entry.pod.pod.metadata.labels["group"]) in helped)
         for number, (kinds, group) in enumerate(pods):
             entry = QueuedPod(describe(make_pod(f"p{number}", labels={"group": str(group)})), 0, 0)
-            entry.wakes_on = kinds_of.setdefault(group, kinds)
+            entry.events_to_register = kinds_of.setdefault(group, kinds)
             entry.group = group if grouped else None
             lot.add(entry)
         return {entry.pod.uid for entry in lot.freed_by(ClusterEvent(kind))}

@@ -50,9 +50,9 @@ class QueueMachine(RuleBasedStateMachine):
             self.out[name] = entry
 
     @rule(name=PODS, kinds=st.frozensets(KINDS), ready=st.booleans())
-    def park(self, name: str, kinds: frozenset[str], ready: bool) -> None:
+    def add_unschedulable(self, name: str, kinds: frozenset[str], ready: bool) -> None:
         if name in self.out:
-            self.queue.park(self.out.pop(name), kinds, "full", ready=ready)
+            self.queue.add_unschedulable(self.out.pop(name), kinds, "full", ready=ready)
 
     @rule(name=PODS)
     def preempt(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""The queue's order, its pools and what wakes a parked pod."""
+"""The queue's order, its pools and what wakes an unschedulable pod."""
 
 from __future__ import annotations
 
@@ -73,9 +73,9 @@ def test_equals_come_in_the_order_of_arrival(queue: SchedulingQueue) -> None:
     assert names(queue) == ["c", "a", "b"]
 
 
-def test_a_parked_pod_waits_for_an_event_that_helps(queue: SchedulingQueue, clock: Clock) -> None:
+def test_a_unschedulable_pod_waits_for_an_event_that_helps(queue: SchedulingQueue, clock: Clock) -> None:
     add(queue, "p")
-    queue.park(pop(queue), WAKES, "full")
+    queue.add_unschedulable(pop(queue), WAKES, "full")
     clock.now += 5
     queue.on_event(ClusterEvent(EventKind.NODE_LABEL))
     assert queue.pop() is None
@@ -87,7 +87,7 @@ def test_an_event_during_the_attempt_is_not_missed(queue: SchedulingQueue) -> No
     add(queue, "p")
     entry = pop(queue)
     queue.on_event(ClusterEvent(EventKind.NODE_ADD))
-    queue.park(entry, WAKES, "full")
+    queue.add_unschedulable(entry, WAKES, "full")
     assert entry.pool is Pool.BACKOFF
 
 
@@ -95,7 +95,7 @@ def test_an_event_before_the_attempt_does_not_count(queue: SchedulingQueue) -> N
     add(queue, "p")
     queue.on_event(ClusterEvent(EventKind.NODE_ADD))
     entry = pop(queue)
-    queue.park(entry, WAKES, "full")
+    queue.add_unschedulable(entry, WAKES, "full")
     assert entry.pool is Pool.UNSCHEDULABLE
 
 
@@ -103,11 +103,11 @@ def test_a_change_of_the_pod_during_its_attempt_is_not_missed(queue: SchedulingQ
     add(queue, "p", cpu="4")
     entry = pop(queue)
     add(queue, "p", cpu="1")
-    queue.park(entry, WAKES, "full")
+    queue.add_unschedulable(entry, WAKES, "full")
     assert entry.pool is Pool.BACKOFF
 
 
-def test_a_pod_whose_victims_are_told_to_leave_is_not_tried(queue: SchedulingQueue, clock: Clock) -> None:
+def test_a_pod_whose_victims_are_evicted_is_not_tried(queue: SchedulingQueue, clock: Clock) -> None:
     add(queue, "p")
     queue.await_victims(pop(queue))
     queue.on_event(ClusterEvent(EventKind.POD_DELETE))
@@ -116,12 +116,12 @@ def test_a_pod_whose_victims_are_told_to_leave_is_not_tried(queue: SchedulingQue
     assert queue.take("uid-p") is None
 
 
-def test_what_happens_while_victims_are_told_to_leave_is_not_missed(queue: SchedulingQueue) -> None:
+def test_what_happens_while_victims_are_evicted_is_not_missed(queue: SchedulingQueue) -> None:
     add(queue, "p")
     entry = pop(queue)
     queue.await_victims(entry)
     queue.on_event(ClusterEvent(EventKind.NODE_ADD))
-    queue.park(entry, WAKES, "full")
+    queue.add_unschedulable(entry, WAKES, "full")
     assert entry.pool is Pool.BACKOFF
 
 
@@ -131,31 +131,31 @@ def test_a_pod_that_has_its_room_now_keeps_its_turn(queue: SchedulingQueue, cloc
     queue.await_victims(entry)
     clock.now += 1
     add(queue, "young")
-    queue.park(entry, WAKES, "full", ready=True)
+    queue.add_unschedulable(entry, WAKES, "full", ready=True)
     assert names(queue) == ["old", "young"]
 
 
-def test_a_pod_that_loses_its_promise_while_victims_are_told_to_leave_is_tried_again(queue: SchedulingQueue) -> None:
+def test_a_pod_that_loses_its_nomination_while_victims_are_evicted_is_tried_again(queue: SchedulingQueue) -> None:
     add(queue, "p")
     entry = pop(queue)
     queue.await_victims(entry)
     queue.activate(["uid-p"])
-    queue.park(entry, WAKES, "full")
+    queue.add_unschedulable(entry, WAKES, "full")
     assert entry.pool is Pool.BACKOFF
 
 
-def test_a_pod_that_is_removed_while_victims_are_told_to_leave_does_not_come_back(queue: SchedulingQueue) -> None:
+def test_a_pod_that_is_removed_while_victims_are_evicted_does_not_come_back(queue: SchedulingQueue) -> None:
     add(queue, "p")
     entry = pop(queue)
     queue.await_victims(entry)
     queue.remove("uid-p")
-    queue.park(entry, WAKES, "full", ready=True)
+    queue.add_unschedulable(entry, WAKES, "full", ready=True)
     assert queue.pop() is None
 
 
-def test_a_change_of_a_parked_pod_wakes_it(queue: SchedulingQueue, clock: Clock) -> None:
+def test_a_change_of_a_unschedulable_pod_wakes_it(queue: SchedulingQueue, clock: Clock) -> None:
     add(queue, "p", cpu="4")
-    queue.park(pop(queue), WAKES, "full")
+    queue.add_unschedulable(pop(queue), WAKES, "full")
     clock.now += 5
     add(queue, "p", cpu="1")
     assert queue.size(Pool.ACTIVE) == 1
@@ -163,7 +163,7 @@ def test_a_change_of_a_parked_pod_wakes_it(queue: SchedulingQueue, clock: Clock)
 
 def test_what_its_status_says_does_not_wake_a_pod(queue: SchedulingQueue) -> None:
     add(queue, "p")
-    queue.park(pop(queue), WAKES, "full")
+    queue.add_unschedulable(pop(queue), WAKES, "full")
     add(queue, "p")
     assert queue.size(Pool.UNSCHEDULABLE) == 1
 
@@ -184,14 +184,14 @@ def test_an_idle_scheduler_does_not_wait_for_the_back_off_of_a_pod_without_error
     add(queue, "p")
     entry = pop(queue)
     queue.on_event(ClusterEvent(EventKind.NODE_ADD))
-    queue.park(entry, WAKES, "full")
+    queue.add_unschedulable(entry, WAKES, "full")
     add(queue, "q")
     assert names(queue) == ["q", "p"]
 
 
 def test_a_forgotten_pod_is_tried_again_after_five_minutes(queue: SchedulingQueue, clock: Clock) -> None:
     add(queue, "p")
-    queue.park(pop(queue), WAKES, "full")
+    queue.add_unschedulable(pop(queue), WAKES, "full")
     assert queue.next_deadline() == clock.now + 300
     clock.now += 299
     assert queue.pop() is None
@@ -219,7 +219,7 @@ def test_a_pod_removed_in_flight_is_not_put_back(queue: SchedulingQueue) -> None
     entry = pop(queue)
     queue.remove("uid-p")
     queue.retry(entry, "no answer")
-    queue.park(entry, WAKES, "full")
+    queue.add_unschedulable(entry, WAKES, "full")
     assert len(queue) == 0
 
 
@@ -228,13 +228,13 @@ def test_a_pod_that_replaced_one_in_flight_is_another(queue: SchedulingQueue) ->
     entry = pop(queue)
     queue.remove("uid-p")
     add(queue, "p")
-    queue.park(entry, WAKES, "full")
+    queue.add_unschedulable(entry, WAKES, "full")
     assert queue.size(Pool.ACTIVE) == 1
 
 
 def test_a_removed_pod_is_not_woken(queue: SchedulingQueue, clock: Clock) -> None:
     add(queue, "p")
-    queue.park(pop(queue), WAKES, "full")
+    queue.add_unschedulable(pop(queue), WAKES, "full")
     queue.remove("uid-p")
     clock.now += 400
     queue.on_event(ClusterEvent(EventKind.NODE_ADD))
@@ -249,25 +249,25 @@ def test_a_new_priority_counts_while_waiting(queue: SchedulingQueue) -> None:
 
 
 def test_promised_room_wakes_only_the_pod_that_it_was_promised(clock: Clock) -> None:
-    def may_help(entry: QueuedPod, event: ClusterEvent) -> bool:
+    def queueing_hint(entry: QueuedPod, event: ClusterEvent) -> bool:
         return entry.pod.uid == "uid-b"
 
-    queue = SchedulingQueue(by_priority, gate, clock, QueueOptions(), may_help, lambda event: ["uid-b"])
+    queue = SchedulingQueue(by_priority, gate, clock, QueueOptions(), queueing_hint, lambda event: ["uid-b"])
     for name in "abc":
         add(queue, name)
     for entry in [pop(queue) for _ in "abc"]:
-        queue.park(entry, WAKES, "full", group="alike")
+        queue.add_unschedulable(entry, WAKES, "full", group="alike")
     clock.now += 5
     queue.on_event(ClusterEvent(EventKind.POD_DELETE))
     assert names(queue) == ["b"]
 
 
 def test_room_beyond_what_was_promised_wakes_all(clock: Clock) -> None:
-    queue = SchedulingQueue(by_priority, gate, clock, promised_to=lambda event: ["uid-a"])
+    queue = SchedulingQueue(by_priority, gate, clock, nominated_to=lambda event: ["uid-a"])
     for name in "ab":
         add(queue, name)
     for entry in [pop(queue) for _ in "ab"]:
-        queue.park(entry, WAKES, "full", group="alike")
+        queue.add_unschedulable(entry, WAKES, "full", group="alike")
     clock.now += 5
     queue.on_event(ClusterEvent(EventKind.POD_DELETE))
     assert sorted(names(queue)) == ["a", "b"]

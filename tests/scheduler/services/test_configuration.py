@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from koordinator.scheduler.configuration import default_configuration
-from koordinator.scheduler.serving import add_routes
+from koordinator.scheduler.services.routes import add_routes
 from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.services.asking import ask
 from tests.scheduler.world import World

@@ -9,7 +9,7 @@ import pytest
 
 from koordinator.base.logs import verbosity
 from koordinator.scheduler.debug_output.settings import DebugSettings
-from koordinator.scheduler.services.debug_flags import add_debug_flags
+from koordinator.scheduler.services.routes import add_debug_flags
 from tests.scheduler.services.asking import Answer, ask
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from koordinator.kube.services import Services
-from koordinator.scheduler.services.explanations import add_explanations
+from koordinator.scheduler.services.routes import add_explanations
 from tests.scheduler.explain.scene import Scene, make_node, make_pod
 from tests.scheduler.services.asking import Answer, ask
 

@@ -13,7 +13,7 @@ from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.services.provider import ServiceProvider
-from koordinator.scheduler.serving import add_plugins
+from koordinator.scheduler.services.routes import add_plugins
 from tests.scheduler.services.asking import Answer, ask
 
 JSON = "application/json; charset=utf-8"

@@ -10,7 +10,7 @@ import pytest
 from koordinator.base.metrics import Metrics
 from koordinator.kube.serving import HealthServer
 from koordinator.scheduler.configuration import default_configuration
-from koordinator.scheduler.serving import add_routes
+from koordinator.scheduler.services.routes import add_routes
 from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.world import World
 

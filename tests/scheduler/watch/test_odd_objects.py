@@ -177,13 +177,13 @@ def test_reports_of_nodes(case: str) -> None:
     async def story(world: World) -> None:
         for name in ("a", "of-nobody"):
             metric = odd_metric(name, REPORTS[case])
-            world.scheduler.feed.set_node_object(NODE_METRICS, name, None, metric)
-            world.scheduler.feed.set_node_object(NODE_METRICS, name, metric, metric)
+            world.scheduler.event_handlers.set_node_object(NODE_METRICS, name, None, metric)
+            world.scheduler.event_handlers.set_node_object(NODE_METRICS, name, metric, metric)
         for number in range(4):
             world.api.put(make_pod(f"p{number}"))
         await world.settle(2)
         assert len(world.api.placed()) == 4
-        world.scheduler.feed.set_node_object(NODE_METRICS, "of-nobody", odd_metric("of-nobody", {}), None)
+        world.scheduler.event_handlers.set_node_object(NODE_METRICS, "of-nobody", odd_metric("of-nobody", {}), None)
 
     play(story)
 

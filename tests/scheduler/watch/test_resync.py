@@ -1,4 +1,4 @@
-"""An observer that failed on an event: it learns what it has missed, and nobody else notices."""
+"""An event handler that failed on an event: it learns what it has missed, and nobody else notices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.workload import PodDisruptionBudget
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import EventKind
-from koordinator.scheduler.engine.framework import FilterPlugin, Observer, Reason
+from koordinator.scheduler.engine.framework import EventHandler, FilterPlugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.resync import TRIES
@@ -28,7 +28,7 @@ from tests.scheduler.recording import one_node
 from tests.scheduler.world import World, simulate
 
 
-class Copy(FilterPlugin, Observer):
+class Copy(FilterPlugin, EventHandler):
     """Keeps a copy of the whole cluster, and fails on whatever ``broken`` names. At most two pods a node."""
 
     name = "Copy"
@@ -59,7 +59,7 @@ class Copy(FilterPlugin, Observer):
     def reasons(self, pod: PodInfo, state: Any, code: int) -> list[Reason]:
         return [Reason("two pods are enough")]
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         return frozenset({EventKind.POD_DELETE})
 
     def on_node(self, row: int, node: Node) -> None:
@@ -192,7 +192,7 @@ def test_it_learns_what_it_has_missed(point: str) -> None:
 RESYNCS = "scheduler_plugin_resyncs_total"
 
 
-def test_a_pod_that_was_ruled_out_by_what_was_missed_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_pod_that_was_rejected_by_what_was_missed_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     async def story(world: World) -> None:
         for name in ("one", "two"):
             world.api.put(make_pod(name, node="a"))
@@ -210,8 +210,8 @@ def test_a_pod_that_was_ruled_out_by_what_was_missed_is_tried_again(caplog: pyte
         simulate(story, one_node, copying)
     said = [record.message for record in caplog.records if "Copy" in record.message]
     assert said == [
-        "plugin Copy failed in on_pod_removed and is told again later: RuntimeError: disk full",
-        "plugin Copy has been told all that it had missed",
+        "plugin Copy failed in on_pod_removed and is notified again later: RuntimeError: disk full",
+        "plugin Copy has been notified of all that it had missed",
     ]
 
 
@@ -225,7 +225,7 @@ def test_one_that_goes_on_failing_is_told_again_a_limited_number_of_times(caplog
         labels = {"plugin": "Copy", "method": "on_node_object"}
         assert world.registry.get_sample_value("scheduler_plugin_errors_total", labels) == 1 + TRIES
         assert world.registry.get_sample_value(RESYNCS, {"plugin": "Copy", "result": "error"}) == 1
-        assert not world.scheduler.state.stale_observers
+        assert not world.scheduler.state.stale_handlers
         copy_of(world).broken = frozenset()
         put_metric(world)
         await world.settle()
@@ -234,8 +234,8 @@ def test_one_that_goes_on_failing_is_told_again_a_limited_number_of_times(caplog
     simulate(story, one_node, copying)
     said = [record.message for record in caplog.records if "Copy" in record.message]
     assert said == [
-        "plugin Copy failed in on_node_object and is told again later: RuntimeError: disk full",
-        f"plugin Copy failed {TRIES} more times and is not told again: it may be out of date until the next event",
+        "plugin Copy failed in on_node_object and is notified again later: RuntimeError: disk full",
+        f"plugin Copy failed {TRIES} more times and is not notified again: it may be out of date until the next event",
     ]
 
 

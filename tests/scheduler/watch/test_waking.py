@@ -83,9 +83,9 @@ def placed_after(*seconds: float, expired_nodes_pass: bool) -> list[bool]:
 
 
 def test_a_pod_is_placed_when_the_report_that_kept_it_off_has_expired() -> None:
-    """Nothing else happens, and long before parked pods are tried again anyway."""
+    """Nothing else happens, and long before unschedulable pods are tried again anyway."""
     assert placed_after(100, 19, 2, expired_nodes_pass=True) == [False, False, True]
 
 
-def test_a_report_that_expires_helps_nobody_where_that_rules_the_node_out() -> None:
+def test_a_report_that_expires_helps_nobody_where_that_rejects_the_node() -> None:
     assert placed_after(119, 60, expired_nodes_pass=False) == [False, False]

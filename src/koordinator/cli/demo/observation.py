@@ -19,7 +19,7 @@ from koordinator.cli.demo.day import FAULTY
 from koordinator.cli.explain_source import Place, ask
 from koordinator.kube.event_series import EVENTS_V1
 from koordinator.kube.interface import Client
-from koordinator.model.overcommit.abnormal_condition import CONDITION_TYPE
+from koordinator.model.overcommit.abnormality import CONDITION_TYPE
 
 # What is said of the pod that no node can take: by the scheduler when asked, and on the pod itself.
 

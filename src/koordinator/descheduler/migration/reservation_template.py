@@ -9,7 +9,7 @@ from typing import Any, Final
 from koordinator.api import labels
 from koordinator.api.codec import to_document
 from koordinator.api.document import Document, copied
-from koordinator.api.kinds import RESERVATIONS
+from koordinator.api.kinds import POD_MIGRATION_JOBS, RESERVATIONS
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.base.durations import format_duration
@@ -95,6 +95,15 @@ def reservation_for(
         labels.CREATED_BY: CREATED_BY,
         labels.RESERVATION_ORDER: str(int(now.timestamp() * 1000)),
     }
+    # Whoever deletes the job, also while no descheduler leads: the garbage collector frees the room.
+    metadata["ownerReferences"] = [
+        {
+            "apiVersion": POD_MIGRATION_JOBS.api_version,
+            "kind": POD_MIGRATION_JOBS.name,
+            "name": job.metadata.name,
+            "uid": job.metadata.uid,
+        }
+    ]
     spec["template"] = spec.get("template") or _template_of(document)
     spec["owners"] = spec.get("owners") or _owners(pod)
     spec["allocateOnce"] = True

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import quote
 
 from koordinator.api.codec import DecodeError, decode
 from koordinator.api.meta import Object, OwnerReference, WireStruct, controller_of
@@ -149,7 +150,7 @@ class Workloads:
     async def _scale(self, controller: OwnerReference, namespace: str) -> Workload:
         plural = await self._plural(controller)
         root = _root(controller.api_version)
-        path = f"{root}/namespaces/{namespace}/{plural}/{controller.name}/scale"
+        path = f"{root}/namespaces/{namespace}/{plural}/{quote(controller.name, safe='')}/scale"
         scale = decode(await self._client.raw("GET", path), _Scale)
         metadata = scale.metadata
         if metadata.uid != controller.uid:
@@ -181,4 +182,6 @@ def _group(controller: OwnerReference) -> str:
 
 
 def _root(api_version: str) -> str:
-    return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+    """The path of a group and version. Whoever may create pods chooses it: it must not lead to any other path."""
+    group, slash, version = api_version.partition("/")
+    return f"/apis/{quote(group, safe='')}/{quote(version, safe='')}" if slash else f"/api/{quote(group, safe='')}"

@@ -1,21 +1,20 @@
-"""The controller ``colocationprofile``: goes round the pods that wait for a node, for each profile that asks for it."""
+"""The controller ``colocationprofile``: applies each managed profile to the pods that wait for a node."""
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from koordinator.api.colocation_profile import ClusterColocationProfile
 from koordinator.api.kinds import CLUSTER_COLOCATION_PROFILES, NAMESPACES, PODS
 from koordinator.api.pod import Pod
+from koordinator.base.clock import Clock
 from koordinator.kube.event_series import reference_to
 from koordinator.kube.reconciler import Reconciler
 from koordinator.manager.colocation_profile.decision import compile_for_pods, is_drawn, is_for, is_managed
-from koordinator.manager.colocation_profile.handled_pods import HandledPods
-from koordinator.manager.colocation_profile.pod_writer import WAITING, Outcome, PodWriter
-from koordinator.manager.colocation_profile.token_bucket import TokenBucket
+from koordinator.manager.colocation_profile.pod_writer import WAITING, Outcome, PodWriter, TokenBucket
 from koordinator.manager.controllers import ControllerContext
 from koordinator.manager.webhook.colocation_profile.compiled import CompiledProfile
 
@@ -23,6 +22,43 @@ logger = logging.getLogger(__name__)
 
 _DEADLINE: Final = 300.0
 _AFTER_CONFLICT: Final = 2.0
+
+
+class HandledPods:
+    """Forgets a pod ``keep`` seconds after it was handled (0: never), one that is gone within ``clean`` seconds."""
+
+    def __init__(self, clock: Clock, keep: float, clean: float) -> None:
+        self._clock = clock
+        self._keep = keep
+        self._clean = clean
+        self._cleaned_at = clock.monotonic()
+        self._handled_at: dict[tuple[str, str], float] = {}
+
+    def __len__(self) -> int:
+        return len(self._handled_at)
+
+    def add(self, profile_version: str, uid: str) -> None:
+        """This version of a profile has been applied to the pod, or cannot be."""
+        self._handled_at[profile_version, uid] = self._clock.monotonic()
+
+    def has(self, profile_version: str, uid: str) -> bool:
+        handled_at = self._handled_at.get((profile_version, uid))
+        return handled_at is not None and self._is_fresh(handled_at)
+
+    def clean(self, known: Collection[str]) -> None:
+        """Drop what is not needed, if it is time; ``known`` are the uids of all pods that are there."""
+        now = self._clock.monotonic()
+        if now - self._cleaned_at < self._clean:
+            return
+        self._cleaned_at = now
+        self._handled_at = {
+            key: handled_at
+            for key, handled_at in self._handled_at.items()
+            if key[1] in known and self._is_fresh(handled_at)
+        }
+
+    def _is_fresh(self, handled_at: float) -> bool:
+        return self._keep <= 0 or self._clock.monotonic() - handled_at < self._keep
 
 
 class ColocationProfileController:

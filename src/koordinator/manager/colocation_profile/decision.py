@@ -20,8 +20,7 @@ from koordinator.api.colocation_profile import ClusterColocationProfile, Cluster
 from koordinator.api.document import Document, copied
 from koordinator.api.kubernetes_types.table import named
 from koordinator.manager.webhook.colocation_profile.changes import apply_patch
-from koordinator.manager.webhook.colocation_profile.compiled import CompiledProfile, compile_profile
-from koordinator.manager.webhook.colocation_profile.probability import ALWAYS
+from koordinator.manager.webhook.colocation_profile.compiled import ALWAYS, CompiledProfile, compile_profile
 
 _POD: Final = "io.k8s.api.core.v1.Pod"
 _TEXTS: Final = frozenset({"labels", "annotations"})

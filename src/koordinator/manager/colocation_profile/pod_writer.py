@@ -1,7 +1,8 @@
-"""One profile onto one pod: by a patch that holds only if the pod is still what it was decided on.
+"""One profile applied to one pod, by a patch that holds only if the pod has not changed since it was read.
 
-Otherwise a pod that was bound a moment ago could get another quality of service than the one that its node has room
-for.
+Otherwise a pod that was bound a moment ago could get another quality of service than the one that its node has capacity
+for. A token bucket limits the writes: a burst at once, and then so many a second. Nobody waits for a token; a pod that
+gets none is written later.
 """
 
 from __future__ import annotations
@@ -13,16 +14,37 @@ from koordinator.api.codec import decode_any
 from koordinator.api.document import Document
 from koordinator.api.kinds import PODS
 from koordinator.api.pod import Pod
+from koordinator.base.clock import Clock
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType
 from koordinator.manager.colocation_profile.decision import changed_pod, reads_whole_pod
-from koordinator.manager.colocation_profile.token_bucket import TokenBucket
-from koordinator.manager.webhook.colocation_profile.cluster import ProfileError
+from koordinator.manager.webhook.colocation_profile.changes import ProfileError
 from koordinator.manager.webhook.colocation_profile.compiled import CompiledProfile
 from koordinator.model.patch.difference import merge_difference
 
 WAITING: Final = "spec.nodeName=,status.phase=Pending"
 """Selects the pods that no node has been found for."""
+
+
+class TokenBucket:
+    """Full at the start. A rate of 0 gives the burst and no more."""
+
+    def __init__(self, clock: Clock, per_second: float, burst: int) -> None:
+        self._clock = clock
+        self._per_second = max(per_second, 0.0)
+        self._burst = float(max(burst, 0))
+        self._tokens = self._burst
+        self._filled_at = clock.monotonic()
+
+    def take(self) -> bool:
+        """Whether there was a token."""
+        now = self._clock.monotonic()
+        self._tokens = min(self._burst, self._tokens + (now - self._filled_at) * self._per_second)
+        self._filled_at = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
 
 
 class Outcome(StrEnum):

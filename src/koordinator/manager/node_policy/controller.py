@@ -1,4 +1,6 @@
-"""The life of an object that every node has one of: made with the node, kept current, deleted after it."""
+"""NodeMetric and NodeSLO: each node has one object of each, which is created with the node, kept current, and deleted
+after it. The controller ``nodemetric`` writes what the node agent measures, ``nodeslo`` what it enforces.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +9,34 @@ from abc import abstractmethod
 from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from koordinator.api.codec import to_document
-from koordinator.api.kinds import NODES, Kind
+from koordinator.api.kinds import NODE_METRICS, NODE_SLOS, NODES, Kind
 from koordinator.api.meta import Object, ObjectMeta, WireStruct
 from koordinator.api.node import Node
+from koordinator.api.nodemetric import NodeMetric, NodeMetricSpec
+from koordinator.api.nodeslo import NodeSLO, NodeSLOSpec
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.expectations import Expectations
 from koordinator.kube.interface import PatchType
-from koordinator.manager.controllers import ControllerContext
-from koordinator.manager.slo_metrics import SLOMetrics
+from koordinator.manager.controllers import ControllerContext, Outcomes
 from koordinator.model.patch.difference import merge_difference
+from koordinator.model.slo_configuration import node_slo
+from koordinator.model.slo_configuration.colocation import metric_collect_policy, node_colocation_strategy
 
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=Object)
 _WORKERS: Final = 4
 _PAUSE: Final = 1.0
-"""Seconds until it is looked whether the cache has caught up, if no event says so."""
+"""Seconds until the cache is read again after a write that it does not show yet."""
+_POLICY_PART: Final = "getNodeMetricCollectPolicy"
+_PARTS: Final = (
+    node_slo.RESOURCE_THRESHOLD_PART,
+    node_slo.RESOURCE_QOS_PART,
+    node_slo.CPU_BURST_PART,
+    node_slo.SYSTEM_PART,
+    node_slo.HOST_APPLICATION_PART,
+    node_slo.EXTENSION_PART,
+)
 
 
 class NodePolicyController(Generic[T]):
@@ -34,7 +48,12 @@ class NodePolicyController(Generic[T]):
     def __init__(self, context: ControllerContext) -> None:
         self._client = context.client
         self.source = source = context.slo_configuration
-        self.metrics = SLOMetrics(context.metrics, self.name)
+        self._written = Outcomes(
+            context.metrics, f"{self.name}_reconcile_count", f"{self.name} objects reconciled, by the write"
+        )
+        self.parsed = Outcomes(
+            context.metrics, f"{self.name}_spec_parse_count", f"parts of {self.name} specs that were computed, by part"
+        )
         self._nodes = context.informers.informer(NODES)
         self._objects = context.informers.informer(self.kind, absent_is_empty=True)
         self._expectations = Expectations(context.clock)
@@ -105,9 +124,9 @@ class NodePolicyController(Generic[T]):
             if isinstance(error, ApiStatusError) and (error.is_already_exists or error.is_not_found):
                 # The cache lags behind: its next event brings this node again.
                 return
-            self.metrics.reconciled.failed(reason)
+            self._written.failed(reason)
             raise
-        self.metrics.reconciled.succeeded(reason)
+        self._written.succeeded(reason)
 
     async def _create(self, name: str, spec: dict[str, Any]) -> None:
         kind = self.kind
@@ -135,3 +154,57 @@ def _matters(old: Node, new: Node) -> bool:
 
 def _rewritten(old: Object, new: Object) -> bool:
     return old.metadata.generation != new.metadata.generation
+
+
+class NodeMetricController(NodePolicyController[NodeMetric]):
+    """Every node has a NodeMetric, also where colocation is off."""
+
+    name = "nodemetric"
+    kind = NODE_METRICS
+
+    def spec(self, node: Node, stored: NodeMetric | None) -> NodeMetricSpec | None:
+        colocation = self.source.current.colocation
+        if not colocation.available or (stored is not None and colocation.in_error):
+            return None
+        strategy, problems = node_colocation_strategy(colocation.strategies, node.metadata)
+        outcome = self.parsed.failed if problems else self.parsed.succeeded
+        outcome(_POLICY_PART)
+        return NodeMetricSpec(metric_collect_policy=metric_collect_policy(strategy))
+
+    def is_same(self, stored: NodeMetric, wanted: NodeMetricSpec) -> bool:
+        return stored.spec == wanted
+
+
+class NodeSLOController(NodePolicyController[NodeSLO]):
+    """One merged policy for each node."""
+
+    name = "nodeslo"
+    kind = NODE_SLOS
+
+    def __init__(self, context: ControllerContext) -> None:
+        super().__init__(context)
+        self._logged: dict[str, tuple[str, ...]] = {}
+
+    def spec(self, node: Node, stored: NodeSLO | None) -> NodeSLOSpec | None:
+        configuration = self.source.current
+        if not configuration.node_slo_available:
+            return None
+        spec, problems = node_slo.node_slo_spec(configuration, node, stored.spec if stored is not None else None)
+        failed = {problem.part for problem in problems}
+        for part in _PARTS:
+            outcome = self.parsed.failed if part in failed else self.parsed.succeeded
+            outcome(part)
+        self._log(node.metadata.name, tuple(problem.message for problem in problems))
+        return spec
+
+    def _log(self, node: str, problems: tuple[str, ...]) -> None:
+        """Log the problems of a node once, until they are others."""
+        if problems and self._logged.get(node) != problems:
+            logger.warning("NodeSLO of node %s: %s", node, "; ".join(problems))
+        if problems:
+            self._logged[node] = problems
+        else:
+            self._logged.pop(node, None)
+
+    def is_same(self, stored: NodeSLO, wanted: NodeSLOSpec) -> bool:
+        return node_slo.same_node_slo_spec(stored.spec, wanted)

@@ -1,1 +1,1 @@
-"""Nodes offer what their pods leave idle: batch and mid resources, devices, and what a core is worth."""
+"""The controller ``noderesource``: batch and mid capacity, devices and ratios of nodes."""

@@ -1,18 +1,26 @@
-"""What was decided about each node last, and why: for people, and for one who sums it all up."""
+"""Why the amounts of each node are what they are: the last plan of every node, and the HTTP endpoint that answers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, Final
 
+from aiohttp import web
+
+from koordinator.api.codec import to_document
+from koordinator.api.timestamps import format_time
+from koordinator.kube.serving import Handler, json_response
 from koordinator.model.overcommit.abnormality import NodeHealth
-from koordinator.model.overcommit.explained_sum import ExplainedAmount
+from koordinator.model.overcommit.amounts import ExplainedAmount, sentence
+
+PATH: Final = "/explain/node/{name}"
 
 
 @dataclass(frozen=True, slots=True)
 class NodeExplanation:
-    """One node at the time of the last look at it."""
+    """One node at the time of its last plan."""
 
     at: datetime
     amounts: tuple[ExplainedAmount, ...]
@@ -21,13 +29,13 @@ class NodeExplanation:
     problems: tuple[str, ...] = ()
     """What of the node's configuration could not be used."""
     written: str = ""
-    """Why the node's status was due to be written at that look; empty when it was not."""
+    """Why the status of the node was due to be written then; empty when it was not."""
     zones: tuple[ExplainedAmount, ...] = ()
-    """Batch amounts of each zone; worked out when somebody asks, since they are many."""
+    """Batch amounts of each zone; computed when somebody asks, since they are many."""
 
 
 class Explanations:
-    """The last of every node that there is."""
+    """The last explanation of every node that exists."""
 
     def __init__(self) -> None:
         self._by_node: dict[str, NodeExplanation] = {}
@@ -46,3 +54,49 @@ class Explanations:
 
     def __iter__(self) -> Iterator[tuple[str, NodeExplanation]]:
         return iter(list(self._by_node.items()))
+
+
+def explain_handler(explain: Callable[[str], NodeExplanation | None]) -> Handler:
+    """Answers PATH with JSON; 404 with a message where nothing is known. ``explain``: a node's name -> why its
+    amounts are what they are."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        name = request.match_info["name"]
+        explanation = explain(name)
+        if explanation is None:
+            text = f"nothing is known of node {name!r} here: it does not exist, or another replica leads"
+            return json_response({"message": text}, 404)
+        return json_response(explanation_document(name, explanation))
+
+    return handle
+
+
+def explanation_document(name: str, explanation: NodeExplanation) -> dict[str, Any]:
+    """For JSON."""
+    return {
+        "node": name,
+        "at": format_time(explanation.at),
+        "amounts": [_amount(each) for each in explanation.amounts],
+        "zones": [_amount(each) for each in explanation.zones],
+        **_health(explanation.health),
+        "problems": list(explanation.problems),
+        "written": explanation.written,
+    }
+
+
+def _health(health: NodeHealth | None) -> dict[str, Any]:
+    """What is wrong, since when, and since when nothing has been any more."""
+    if health is None:
+        return {"abnormal": []}
+    found = [{"reason": each.code, "message": each.message} for each in health.findings]
+    document: dict[str, Any] = {"abnormal": found, "abnormalSince": format_time(health.changed_at)}
+    if health.well_since is not None:
+        document["soundSince"] = format_time(health.well_since)
+    return document
+
+
+def _amount(amount: ExplainedAmount) -> dict[str, Any]:
+    document: dict[str, Any] = to_document(amount)
+    for key, terms in (("addends", amount.terms), ("adjustments", amount.adjustments)):
+        document[key] = [{"name": each.name, "amount": each.amount} for each in terms]
+    return document | {"value": amount.value, "sentence": sentence(amount)}

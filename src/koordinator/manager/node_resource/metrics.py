@@ -12,12 +12,13 @@ from prometheus_client.registry import Collector
 
 from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, MID_MEMORY
 from koordinator.base.metrics import Metrics
-from koordinator.manager.node_resource.abnormal_nodes import reason_label
+from koordinator.manager.controllers import Outcomes
 from koordinator.manager.node_resource.explanations import Explanations
-from koordinator.manager.slo_metrics import Outcomes
 from koordinator.model.overcommit.abnormality import REASONS
-from koordinator.model.overcommit.explained_sum import ExplainedAmount
+from koordinator.model.overcommit.amounts import ExplainedAmount
 
+OTHER: Final = "Other"
+"""The label for a reason that another version gave."""
 _BYTES: Final = frozenset({BATCH_MEMORY, MID_MEMORY})
 _MILLI: Final = 1000
 
@@ -32,6 +33,9 @@ class NodeResourceMetrics:
             "how often a plugin ran, and how often something was wrong",
             ("plugin", "status", "reason"),
         )
+        self._transitions = metrics.tally(
+            "koord_manager_abnormal_node_transitions_total", "Nodes that became abnormal or normal", ("reason", "to")
+        )
         metrics.register(_Amounts(explanations))
         metrics.register(_Abnormal(explanations))
 
@@ -41,9 +45,16 @@ class NodeResourceMetrics:
         for plugin in plugins:
             self._plugins.labels(plugin, "failed" if plugin in wrong else "succeeded", "ResourceCalculate").inc()
 
+    def condition_changed(self, before: str, after: str) -> None:
+        """Of one node; each is the reason that the node was or is abnormal for, empty for none."""
+        if before:
+            self._transitions.labels(_reason_label(before), "normal").inc()
+        if after:
+            self._transitions.labels(_reason_label(after), "abnormal").inc()
+
 
 class _Amounts(Collector):
-    """What nodes offer, and the addends that it is made of, summed up over all nodes; read when scraped."""
+    """Batch and mid capacity, and the terms of the sums that it comes from, over all nodes; read when scraped."""
 
     def __init__(self, explanations: Explanations) -> None:
         self._explanations = explanations
@@ -52,9 +63,9 @@ class _Amounts(Collector):
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        offered = GaugeMetricFamily(
+        capacity = GaugeMetricFamily(
             "slo_controller_node_extended_resource_allocatable_internal",
-            "[ALPHA] what a node offers of a resource; batch CPU in cores, mid CPU in milli-CPU",
+            "[ALPHA] allocatable batch and mid resources of a node; batch CPU in cores, mid CPU in milli-CPU",
             labels=("node", "resource", "unit"),
         )
         sums = _Sums()
@@ -63,8 +74,8 @@ class _Amounts(Collector):
                 sums.add(amount)
                 if not amount.is_reset:
                     unit = "byte" if amount.resource in _BYTES else "integer"
-                    offered.add_metric((node, amount.resource, unit), _reported(amount))
-        yield offered
+                    capacity.add_metric((node, amount.resource, unit), _reported(amount))
+        yield capacity
         yield from sums.families()
 
 
@@ -72,8 +83,8 @@ class _Sums:
     """Over all nodes."""
 
     def __init__(self) -> None:
-        self._addends: defaultdict[tuple[str, str], int] = defaultdict(int)
         self._terms: defaultdict[tuple[str, str], int] = defaultdict(int)
+        self._inputs: defaultdict[tuple[str, str], int] = defaultdict(int)
         self._nodes: defaultdict[tuple[str, str, str], int] = defaultdict(int)
         self._oldest: dict[str, datetime] = {}
 
@@ -82,37 +93,37 @@ class _Sums:
         self._nodes[name, amount.policy, amount.reset] += 1
         if amount.is_reset:
             return
-        for addend in (*amount.addends, *amount.adjustments):
-            self._addends[name, addend.name] += addend.amount
-        for term, value in amount.terms.items():
-            self._terms[name, term] += value
+        for term in (*amount.terms, *amount.adjustments):
+            self._terms[name, term.name] += term.amount
+        for input_name, value in amount.inputs.items():
+            self._inputs[name, input_name] += value
         if amount.metric_time is not None:
             self._oldest[name] = min(self._oldest.get(name, amount.metric_time), amount.metric_time)
 
     def families(self) -> Iterator[Metric]:
         what = "of batch and mid resources, summed up over all nodes; CPU in milli-CPU"
-        addends = GaugeMetricFamily(
-            "koord_manager_overcommit_addend", f"[ALPHA] the addends {what}", labels=("resource", "addend")
-        )
         terms = GaugeMetricFamily(
-            "koord_manager_overcommit_term", f"[ALPHA] what goes into the addends {what}", labels=("resource", "term")
+            "koord_manager_overcommit_addend", f"[ALPHA] terms of the sums {what}", labels=("resource", "addend")
+        )
+        inputs = GaugeMetricFamily(
+            "koord_manager_overcommit_term", f"[ALPHA] inputs of the terms {what}", labels=("resource", "term")
         )
         nodes = GaugeMetricFamily(
             "koord_manager_overcommit_nodes",
-            "[ALPHA] nodes by the policy that a resource is counted by, or by why it is not offered",
+            "[ALPHA] nodes by the policy that a resource is computed with, or by why the node has none of it",
             labels=("resource", "policy", "reset"),
         )
         oldest = GaugeMetricFamily(
             "koord_manager_overcommit_oldest_report_timestamp_seconds",
-            "[ALPHA] the time of the oldest report that a resource is counted from",
+            "[ALPHA] the time of the oldest report that a resource is computed from",
             labels=("resource",),
         )
-        for family, values in ((addends, self._addends), (terms, self._terms), (nodes, self._nodes)):
+        for family, values in ((terms, self._terms), (inputs, self._inputs), (nodes, self._nodes)):
             for labels, total in sorted(values.items()):
                 family.add_metric(labels, total)
         for resource, moment in sorted(self._oldest.items()):
             oldest.add_metric((resource,), moment.timestamp())
-        yield from (addends, terms, nodes, oldest)
+        yield from (terms, inputs, nodes, oldest)
 
 
 class _Abnormal(Collector):
@@ -127,16 +138,20 @@ class _Abnormal(Collector):
     def collect(self) -> Iterator[Metric]:
         nodes = GaugeMetricFamily(
             "koord_manager_abnormal_nodes",
-            "[ALPHA] nodes that are not to be trusted with batch capacity, by reason",
+            "[ALPHA] nodes whose readings are not trusted, by reason",
             labels=("reason",),
         )
         found = Counter(dict.fromkeys(REASONS, 0))
         for _, explanation in self._explanations:
             if explanation.health is not None:
-                found[reason_label(explanation.health.findings[0].code)] += 1
+                found[_reason_label(explanation.health.findings[0].code)] += 1
         for reason, count in found.items():
             nodes.add_metric((reason,), count)
         yield nodes
+
+
+def _reason_label(code: str) -> str:
+    return code if code in REASONS else OTHER
 
 
 def _reported(amount: ExplainedAmount) -> float:

@@ -1,13 +1,14 @@
 """What an admission handler is asked and what it answers, without the wire around it.
 
 Handlers see objects as the API server sent them, as plain documents, so that what this project does not know of an
-object survives; whoever wants typed fields converts them. They are pure: all that they need to know of the cluster is
-handed to them when they are made.
+object survives; a handler that wants typed fields converts them. They are pure: all that they need to know of the
+cluster is handed to them when they are made. A handler names its steps, so that its caller can measure each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, runtime_checkable
 
@@ -74,9 +75,25 @@ class AdmissionHandler(Protocol):
 
 
 @runtime_checkable
-class SettlingHandler(AdmissionHandler, Protocol):
+class CommittingHandler(AdmissionHandler, Protocol):
     """One that has to write down what it allows before it may be answered."""
 
-    async def settle(self, request: AdmissionRequest) -> None:
+    async def commit(self, request: AdmissionRequest) -> None:
         """After ``handle`` has allowed; to refuse after all, raise as there."""
         ...
+
+
+class Steps(Protocol):
+    """Around every step of an admission; a step that raises has refused the request."""
+
+    def step(self, operation: Operation, plugin: str) -> AbstractContextManager[None]: ...
+
+
+class Unmeasured:
+    """For those who do not measure."""
+
+    def step(self, operation: Operation, plugin: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+UNMEASURED = Unmeasured()

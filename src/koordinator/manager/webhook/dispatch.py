@@ -12,7 +12,7 @@ from koordinator.api.codec import DecodeError
 from koordinator.api.kinds import ELASTIC_QUOTAS
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
-from koordinator.manager.webhook.admission import AdmissionAnswer, AdmissionHandler, AdmissionRequest, SettlingHandler
+from koordinator.manager.webhook.admission import AdmissionAnswer, AdmissionHandler, AdmissionRequest, CommittingHandler
 from koordinator.manager.webhook.metrics import WebhookMetrics
 from koordinator.manager.webhook.review import Review, ReviewError, decode_review, encode_answer
 
@@ -28,7 +28,7 @@ class Webhook:
     def __init__(self, handler: AdmissionHandler, metrics: WebhookMetrics, clock: Clock) -> None:
         self.path = handler.path
         self._handler = handler
-        self._settling = handler if isinstance(handler, SettlingHandler) else None
+        self._committing = handler if isinstance(handler, CommittingHandler) else None
         self._mutates = handler.path.startswith("/mutate")
         self._clock = clock
         self._metrics = metrics
@@ -44,13 +44,13 @@ class Webhook:
             self._answered.inc()
             self._latency.observe(self._clock.monotonic() - started)
 
-    async def settled_answer(self, body: bytes) -> bytes:
+    async def committed_answer(self, body: bytes) -> bytes:
         """As ``answer``, once what the handler has to write down is written."""
-        if self._settling is None:
+        if self._committing is None:
             return self.answer(body)
         started = self._clock.monotonic()
         try:
-            return await self._settled_answer(body, self._settling)
+            return await self._committed_answer(body, self._committing)
         finally:
             self._answered.inc()
             self._latency.observe(self._clock.monotonic() - started)
@@ -65,7 +65,7 @@ class Webhook:
         except Exception as error:
             return self._failed(error, review)
 
-    async def _settled_answer(self, body: bytes, handler: SettlingHandler) -> bytes:
+    async def _committed_answer(self, body: bytes, handler: CommittingHandler) -> bytes:
         try:
             review = decode_review(body)
         except ReviewError as error:
@@ -73,7 +73,7 @@ class Webhook:
         try:
             answer = handler.handle(review.request)
             if answer.allowed:
-                await handler.settle(review.request)
+                await handler.commit(review.request)
             return encode_answer(answer, review.request, review.api_version)
         except Exception as error:
             return self._failed(error, review)

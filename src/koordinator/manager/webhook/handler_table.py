@@ -18,23 +18,22 @@ from koordinator.manager import features
 from koordinator.manager.options import Options
 from koordinator.manager.webhook.admission import AdmissionHandler, AdmissionRequest
 from koordinator.manager.webhook.config_map.validating import ConfigMapValidatingHandler
+from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache
 from koordinator.manager.webhook.elastic_quota.changes import QuotaChanges
-from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
-from koordinator.manager.webhook.elastic_quota.mutating import ElasticQuotaMutatingHandler
+from koordinator.manager.webhook.elastic_quota.mutating import ElasticQuotaMutatingHandler, RecordedWeights
 from koordinator.manager.webhook.elastic_quota.pod_admission import CountingPodHandler, PodAdmissionSettings
-from koordinator.manager.webhook.elastic_quota.pod_check import QuotaPodCheck
-from koordinator.manager.webhook.elastic_quota.recorded_weights import RecordedWeights
 from koordinator.manager.webhook.elastic_quota.settings import QuotaSettings
-from koordinator.manager.webhook.elastic_quota.validating import ElasticQuotaValidatingHandler
-from koordinator.manager.webhook.known_cluster import (
-    KnownPods,
-    KnownProfiles,
-    KnownQuotaPods,
-    KnownQuotaTrees,
+from koordinator.manager.webhook.elastic_quota.validating import ElasticQuotaValidatingHandler, QuotaPodCheck
+from koordinator.manager.webhook.listers import (
+    ConfiguredRules,
+    NodeLister,
+    PodLister,
+    ProfileLister,
+    QuotaPodLister,
+    QuotaTreeLister,
+    SLOConfigurationLister,
     forget_weights,
 )
-from koordinator.manager.webhook.known_rules import ConfiguredRules
-from koordinator.manager.webhook.known_slo_configuration import KnownNodes, KnownSLOConfiguration
 from koordinator.manager.webhook.metrics import MUTATE, VALIDATE, StepTimer, WebhookMetrics
 from koordinator.manager.webhook.node.status_mutating import NodeStatusMutatingHandler
 from koordinator.manager.webhook.node.validating import NodeValidatingHandler
@@ -42,8 +41,7 @@ from koordinator.manager.webhook.pod.binding import DENIED, DRY_RUN, BindingAdmi
 from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRule, no_rules
 from koordinator.manager.webhook.pod.mutating import PodMutatingHandler, PodMutationSettings
 from koordinator.manager.webhook.pod.validating import PodValidatingHandler, PodValidationSettings
-from koordinator.manager.webhook.quota_accounts import StoredAccounts
-from koordinator.manager.webhook.quota_batches import QuotaBatches
+from koordinator.manager.webhook.quota_accounts import QuotaBatches, StoredAccounts
 from koordinator.manager.webhook.reservation.mutating import ReservationMutatingHandler
 
 logger = logging.getLogger(__name__)
@@ -66,7 +64,7 @@ class HandlerContext:
     metrics: WebhookMetrics
     clock: Clock
     random: Random
-    quotas: ExpectedQuotas
+    quotas: QuotaAssumeCache
     """One for all handlers: what one accepts, the others go by."""
 
     def draw(self) -> int:
@@ -87,8 +85,8 @@ class HandlerEntry:
 
 def _pod_mutating(context: HandlerContext) -> AdmissionHandler:
     return PodMutatingHandler(
-        KnownProfiles(context.informers),
-        KnownQuotaTrees(context.informers, context.options.namespace, context.quotas),
+        ProfileLister(context.informers),
+        QuotaTreeLister(context.informers, context.options.namespace, context.quotas),
         context.draw,
         PodMutationSettings.from_gates(context.options.features),
         context.timer(MUTATE, "pod"),
@@ -129,14 +127,14 @@ def _pod_binding(context: HandlerContext) -> AdmissionHandler:
 
     return BindingAdmissionHandler(
         context.options.binding_admission,
-        KnownPods(context.informers, context.options.namespace).metadata,
+        PodLister(context.informers, context.options.namespace).metadata,
         record,
     )
 
 
 def _reservation_mutating(context: HandlerContext) -> AdmissionHandler:
     return ReservationMutatingHandler(
-        KnownProfiles(context.informers), context.draw, context.timer(MUTATE, "reservation")
+        ProfileLister(context.informers), context.draw, context.timer(MUTATE, "reservation")
     )
 
 
@@ -145,7 +143,7 @@ def _node_status_mutating(context: HandlerContext) -> AdmissionHandler:
 
 
 def _node_validating(context: HandlerContext) -> AdmissionHandler:
-    configuration = KnownSLOConfiguration(context.informers, context.options)
+    configuration = SLOConfigurationLister(context.informers, context.options)
     return NodeValidatingHandler(configuration.data, context.timer(VALIDATE, "node"))
 
 
@@ -154,7 +152,7 @@ def _config_map_validating(context: HandlerContext) -> AdmissionHandler:
     return ConfigMapValidatingHandler(
         options.config_namespace,
         options.slo_config_name,
-        KnownNodes(context.informers).metadata,
+        NodeLister(context.informers).metadata,
         names_required=options.node_strategy_name_needed,
         steps=context.timer(VALIDATE, "configmap"),
     )
@@ -167,7 +165,7 @@ def _quota_mutating(context: HandlerContext) -> AdmissionHandler:
 
 
 def _quota_validating(context: HandlerContext) -> AdmissionHandler:
-    pods = KnownQuotaPods(context.informers, context.options.namespace)
+    pods = QuotaPodLister(context.informers, context.options.namespace)
     changes = QuotaChanges(context.quotas, pods, QuotaSettings.from_gates(context.options.features))
     return ElasticQuotaValidatingHandler(context.quotas, changes, context.timer(VALIDATE, "elasticquota"))
 

@@ -1,28 +1,40 @@
-"""All of the webhooks of one replica, put together: handlers, server, certificates, configurations, readiness."""
+"""The webhooks of one replica: handlers, server, certificates, configurations, and the readiness check.
+
+The check asks the webhooks as an API server does: over TLS, verified by the certificate authority on disk.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Sequence
+from http import HTTPStatus
+from pathlib import Path
 from random import Random
 from typing import Final
+
+import aiohttp
 
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.loops import Loop, LoopSupervisor
 from koordinator.base.metrics import Metrics
+from koordinator.kube.errors import CredentialError
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
 from koordinator.kube.serving_certificate import ServingCertificate
+from koordinator.kube.tls import TLSSettings, build_context
 from koordinator.manager.environment import WebhookEnvironment
 from koordinator.manager.features import WEBHOOK_FRAMEWORK
 from koordinator.manager.webhook.admission import AdmissionHandler
+from koordinator.manager.webhook.certificate_files import AUTHORITY
 from koordinator.manager.webhook.certificate_writers import CertificateWriter, FileWriter, SecretWriter
 from koordinator.manager.webhook.configuration_sync import ConfigurationSync, WebhookSetupError
 from koordinator.manager.webhook.metrics import WebhookMetrics
-from koordinator.manager.webhook.readiness import Readiness
 from koordinator.manager.webhook.server import WebhookServer, listening_address
+
+_SECONDS: Final = 5.0
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +47,37 @@ LINGER_SECONDS: Final = 3.0
 _FILE_PERIOD: Final = 10.0
 _READY_PERIOD: Final = 2.0
 _READY_LATE: Final = 5.0
+
+
+class Readiness:
+    """The check ``webhook-ready``. ``name`` is the one that the serving certificate must be good for."""
+
+    def __init__(self, sync: ConfigurationSync, folder: Path, name: str, address: str, port: int) -> None:
+        self._sync = sync
+        self._authority = folder / AUTHORITY
+        self._name = name
+        self._url = f"https://{f'[{address}]' if ':' in address else address}:{port}/healthz"
+        self._withdrawn = False
+
+    def withdraw(self) -> None:
+        """Not ready any more, though the server goes on for a moment: no new work is to be sent here."""
+        self._withdrawn = True
+
+    async def check(self) -> str:
+        """What is wrong; "" when all is well."""
+        if self._withdrawn:
+            return "webhooks are about to stop"
+        if not self._sync.succeeded.is_set():
+            return f"webhook certificates and configurations are not in place: {self._sync.last_error}"
+        try:
+            tls = build_context(TLSSettings(authority_file=str(self._authority)))
+            async with (
+                aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(_SECONDS)) as session,
+                session.get(self._url, ssl=tls, server_hostname=self._name) as answer,
+            ):
+                return "" if answer.status == HTTPStatus.OK else f"{self._url}: {answer.status}"
+        except (CredentialError, aiohttp.ClientError, ssl.SSLError, TimeoutError, OSError) as error:
+            return f"{self._url}: {error or type(error).__name__}"
 
 
 class Webhooks:
@@ -76,6 +119,10 @@ class Webhooks:
         )
         self._loops = LoopSupervisor(clock=clock, random=random, metrics=metrics)
         self._loops.add(Loop("webhook-certificate-files", certificate.follow, _FILE_PERIOD, deadline=_FILE_PERIOD))
+
+    def check_loops(self) -> str:
+        """For health checks: the loops without success for too long."""
+        return self._loops.check()
 
     async def run(self) -> None:
         """Serve once what handlers need is known, until cancelled: then not ready at first, and only then not there.

@@ -140,7 +140,7 @@ class WebhookServer:
             self._in_hand += 1
             self._idle.clear()
             try:
-                body = await webhook.settled_answer(await self._body(request))
+                body = await webhook.committed_answer(await self._body(request))
                 response = web.Response(body=body, content_type=_JSON)
             finally:
                 in_flight.dec()

@@ -1,5 +1,5 @@
-"""What a node offers beyond its own CPU and memory: batch and mid capacity out of what is idle, ratios, devices.
+"""Overcommitment: batch and mid capacity out of what is idle, ratios, devices, and the health of nodes.
 
-``decide`` looks at a snapshot of one node and answers with a plan that keeps the reasons; ``prepare`` compares a plan
-with the node as stored and answers with the patches that are due. Nothing here reads a clock or talks to anyone.
+``plan.decide`` makes the plan for one node from a snapshot and keeps the reasons; ``node_diff.diff_plan`` compares it
+with the objects as they are stored and returns the patches that are due. Nothing here reads a clock or does I/O.
 """

@@ -1,18 +1,53 @@
-"""CPU and memory as the formulas count them: milli-CPU and bytes, rounded as the Go original rounds.
+"""Amounts of CPU and memory, and amounts of one resource with the sum that they are the result of.
 
-Where the original goes through a float64, so does this: products are cut towards zero, quotients rounded up.
+CPU is in milli-CPU and memory in bytes, rounded as the Go original rounds: where the original goes through a float64,
+so does this; products are truncated towards zero, and quotients are rounded up.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Final, NamedTuple
 
+import msgspec
+
+from koordinator.api.meta import WireStruct
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import CPU, MEMORY
 
 _LARGEST: Final = 2**63 - 1
+
+# The names of terms; amounts that make the result smaller are negative.
+CAPACITY: Final = "capacity"
+SAFETY_MARGIN: Final = "safetyMargin"
+SYSTEM_USAGE: Final = "systemUsage"
+HOST_APPLICATIONS: Final = "hostApplications"
+RESERVED: Final = "reserved"
+RESERVED_ABOVE_SYSTEM_USAGE: Final = "reservedAboveSystemUsage"
+POD_USAGE: Final = "podUsage"
+POD_REQUESTS: Final = "podRequests"
+POD_MAX_USAGE_REQUEST: Final = "podMaxUsageRequest"
+PODS_WITHOUT_METRIC: Final = "podsWithoutMetric"
+DANGLING_PODS: Final = "danglingPods"
+PROD_RECLAIMABLE: Final = "prodReclaimable"
+NOT_UNUSED: Final = "notUnused"
+UNALLOCATED_SHARE: Final = "unallocatedShare"
+STATIC_RESERVED: Final = "staticReserved"
+ROUNDING: Final = "rounding"
+
+# The names of adjustments, which come after the sum has been kept within its bounds.
+NORMALIZATION: Final = "cpuNormalization"
+THIRD_PARTY: Final = "thirdPartyAllocations"
+
+# The names of inputs, from which terms are computed.
+NODE_USAGE: Final = "nodeUsage"
+KEPT: Final = "keptForSystem"
+"""The larger of what is reserved and what the system and host applications use."""
+UNUSED: Final = "unused"
+PROD_REQUESTS: Final = "prodRequests"
+UNALLOCATED: Final = "unallocated"
 
 
 class Amounts(NamedTuple):
@@ -41,8 +76,7 @@ def cpu_and_memory(resources: Mapping[str, Quantity]) -> Amounts:
 
 
 def usage_of(resources: Mapping[str, Quantity]) -> Amounts:
-    """The same for a measured usage. Nothing uses less than nothing: a negative reading counts as zero, so that it
-    cannot make room for others."""
+    """The same for a measured usage. A negative reading counts as zero, so that it adds no capacity for others."""
     return cpu_and_memory(resources).at_least(NOTHING)
 
 
@@ -68,3 +102,95 @@ def is_different(old: Quantity | None, new: Quantity | None, threshold: float) -
     if old is None or new is None:
         return old is not new
     return abs(float(new.milli - old.milli)) > float(old.milli) * threshold
+
+
+class Term(NamedTuple):
+    """One term of a sum. In JSON and in metrics, terms are called addends, and their inputs are called terms."""
+
+    name: str
+    amount: int
+
+
+class ExplainedAmount(WireStruct):
+    """The batch or mid capacity of one resource of a node, or of one of its zones, and why. CPU is in milli-CPU, memory
+    in bytes."""
+
+    resource: str
+    zone: str = ""
+    value: int = 0
+    """The sum of the terms, at most ``cap`` and at least 0."""
+    policy: str = ""
+    metric_time: datetime | None = None
+    """When the metric that this is computed from was reported."""
+    terms: tuple[Term, ...] = msgspec.field(default=(), name="addends")
+    cap: int | None = None
+    inputs: dict[str, int] = msgspec.field(default_factory=dict, name="terms")
+    """What the terms are computed from."""
+    adjustments: tuple[Term, ...] = ()
+    """The changes that were made to ``value`` before it was written on the node."""
+    published: int | None = None
+    """The value with its adjustments, as the node says it. None: nothing has been written."""
+    reset: str = ""
+    """Why there is no amount at all: a code; empty when there is one."""
+    message: str = ""
+    """The same as a sentence."""
+
+    @property
+    def is_reset(self) -> bool:
+        return bool(self.reset)
+
+
+def bounded(total: int, cap: int | None) -> int:
+    """A sum kept between 0 and its cap."""
+    return max(total if cap is None else min(total, cap), 0)
+
+
+def explained(
+    resource: str,
+    policy: str,
+    metric_time: datetime | None,
+    terms: tuple[Term, ...],
+    cap: int | None = None,
+    inputs: Mapping[str, int] | None = None,
+    zone: str = "",
+) -> ExplainedAmount:
+    """The amount with the sum of its terms; terms of zero are left out."""
+    total = 0
+    for term in terms:
+        total += term.amount
+    return ExplainedAmount(
+        resource=resource,
+        zone=zone,
+        value=bounded(total, cap),
+        policy=policy,
+        metric_time=metric_time,
+        terms=tuple([term for term in terms if term.amount]),
+        cap=cap,
+        inputs={} if inputs is None else dict(inputs),
+    )
+
+
+def reset(resource: str, code: str, message: str, metric_time: datetime | None = None) -> ExplainedAmount:
+    """No amount, and why."""
+    return ExplainedAmount(resource=resource, reset=code, message=message, metric_time=metric_time)
+
+
+def published(amount: ExplainedAmount, adjustments: tuple[Term, ...]) -> ExplainedAmount:
+    """The amount as it stands on the node after ``adjustments``."""
+    value = amount.value + sum(each.amount for each in adjustments)
+    return msgspec.structs.replace(
+        amount, adjustments=tuple(each for each in adjustments if each.amount), published=max(value, 0)
+    )
+
+
+def sentence(amount: ExplainedAmount) -> str:
+    """In words, for terminals and events."""
+    place = f"{amount.resource} of zone {amount.zone}" if amount.zone else amount.resource
+    if amount.is_reset:
+        return f"{place} is not offered: {amount.message}"
+    parts = [f"{'-' if each.amount < 0 else '+'} {each.name} {abs(each.amount)}" for each in amount.terms]
+    total = " ".join(parts).removeprefix("+ ") or "0"
+    limits = "at least 0" if amount.cap is None else f"at least 0, at most {amount.cap}"
+    text = f"{place} = {amount.value}: {total}, {limits} (policy {amount.policy})"
+    steps = "".join(f", {each.name} {each.amount:+d}" for each in amount.adjustments)
+    return f"{text}{steps}, published {amount.published}" if steps else text

@@ -1,16 +1,23 @@
-"""Batch capacity: what online pods leave idle, less a margin and what the system needs.
+"""Batch capacity of a node and of each of its NUMA zones: what online pods leave idle, less a safety margin and what
+the system needs.
 
 By usage:    capacity - margin - max(system usage, reserved) - usage of pods above batch.
 By request:  capacity - margin - reserved - requests of pods above batch.
 By the most: capacity - margin - max(system usage, reserved) - the larger of usage and request of each such pod.
 (Original: pkg/slo-controller/noderesource/plugins/batchresource.)
+
+Agents report no usage by zone. Therefore what belongs to the node as a whole is divided into equal shares for the
+zones, and the usage of a pod into equal shares for the zones that it is bound to. Shares of memory are computed in
+thousandths of a byte, since they are rounded up to them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
+
+import msgspec
 
 from koordinator.api.colocation_strategy import (
     CALCULATE_BY_MAX_USAGE_REQUEST,
@@ -18,15 +25,23 @@ from koordinator.api.colocation_strategy import (
     CALCULATE_BY_USAGE,
 )
 from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY
-from koordinator.model.overcommit import explained_sum as names
-from koordinator.model.overcommit.amounts import Amounts, fraction, scaled
-from koordinator.model.overcommit.explained_sum import Addend, ExplainedAmount, explained
-from koordinator.model.overcommit.metric_facts import MetricFacts
-from koordinator.model.overcommit.node_facts import NodeFacts
-from koordinator.model.overcommit.pod_facts import PodFacts
+from koordinator.model.overcommit import amounts
+from koordinator.model.overcommit.amounts import (
+    NOTHING,
+    Amounts,
+    ExplainedAmount,
+    Term,
+    bounded,
+    explained,
+    fraction,
+    scaled,
+    share,
+)
+from koordinator.model.overcommit.facts import MetricFacts, NodeFacts, PodFacts, ZoneFacts
 from koordinator.model.overcommit.policies import CapacityPolicy
 
 BATCH_RESOURCES: Final = (BATCH_CPU, BATCH_MEMORY)
+_MILLI: Final = 1000
 
 
 class PodSums(NamedTuple):
@@ -44,7 +59,7 @@ class PodSums(NamedTuple):
     """Usage of those that have a metric and are no longer listed."""
 
 
-class BatchTerms(NamedTuple):
+class BatchInputs(NamedTuple):
     """The same for a node and for one of its zones."""
 
     capacity: Amounts
@@ -99,7 +114,7 @@ def safety_margin(capacity: Amounts, policy: CapacityPolicy) -> Amounts:
 
 
 def capped(capacity: int, percent: int | None) -> int | None:
-    """The most that may be offered of a capacity; None: no limit."""
+    """The upper limit of batch capacity, from a percentage of the capacity; None: no limit."""
     return None if percent is None else scaled(capacity, fraction(percent))
 
 
@@ -107,7 +122,7 @@ def batch_amounts(
     node: NodeFacts, pods: Iterable[PodFacts], metric: MetricFacts, policy: CapacityPolicy
 ) -> tuple[ExplainedAmount, ExplainedAmount]:
     """Batch CPU and batch memory of a node."""
-    terms = BatchTerms(
+    inputs = BatchInputs(
         capacity=node.capacity,
         margin=safety_margin(node.capacity, policy),
         system=metric.system_usage,
@@ -117,50 +132,196 @@ def batch_amounts(
         cpu_cap=capped(node.capacity.cpu, policy.batch_cpu_threshold_percent),
         memory_cap=capped(node.capacity.memory, policy.batch_memory_threshold_percent),
     )
-    return batch_cpu(terms, policy, metric.update_time), batch_memory(terms, policy, metric.update_time)
+    return batch_cpu(inputs, policy, metric.update_time), batch_memory(inputs, policy, metric.update_time)
 
 
-def batch_cpu(terms: BatchTerms, policy: CapacityPolicy, metric_time: datetime | None) -> ExplainedAmount:
+def batch_cpu(inputs: BatchInputs, policy: CapacityPolicy, metric_time: datetime | None) -> ExplainedAmount:
     """CPU is never counted by request alone: that policy counts as usage."""
     by = (
         CALCULATE_BY_MAX_USAGE_REQUEST
         if policy.cpu_calculate_policy == CALCULATE_BY_MAX_USAGE_REQUEST
         else CALCULATE_BY_USAGE
     )
-    addends, details = _addends(terms, by, 0)
-    return explained(BATCH_CPU, by, metric_time, addends, terms.cpu_cap, details)
+    terms, details = _terms(inputs, by, 0)
+    return explained(BATCH_CPU, by, metric_time, terms, inputs.cpu_cap, details)
 
 
-def batch_memory(terms: BatchTerms, policy: CapacityPolicy, metric_time: datetime | None) -> ExplainedAmount:
+def batch_memory(inputs: BatchInputs, policy: CapacityPolicy, metric_time: datetime | None) -> ExplainedAmount:
     by = policy.memory_calculate_policy
     if by not in (CALCULATE_BY_REQUEST, CALCULATE_BY_MAX_USAGE_REQUEST):
         by = CALCULATE_BY_USAGE
-    addends, details = _addends(terms, by, 1)
-    return explained(BATCH_MEMORY, by, metric_time, addends, terms.memory_cap, details)
+    terms, details = _terms(inputs, by, 1)
+    return explained(BATCH_MEMORY, by, metric_time, terms, inputs.memory_cap, details)
 
 
-def _addends(terms: BatchTerms, by: str, index: int) -> tuple[tuple[Addend, ...], dict[str, int]]:
+def _terms(inputs: BatchInputs, by: str, index: int) -> tuple[tuple[Term, ...], dict[str, int]]:
     """The sum by one policy for CPU (index 0) or memory (1), and where its parts come from."""
-    system, hosts, reserved = terms.system[index], terms.hosts[index], terms.reserved[index]
-    details = {names.SYSTEM_USAGE: system, names.HOST_APPLICATIONS: hosts, names.RESERVED: reserved}
-    first = (Addend(names.CAPACITY, terms.capacity[index]), Addend(names.SAFETY_MARGIN, -terms.margin[index]))
-    pods = terms.pods
+    system, hosts, reserved = inputs.system[index], inputs.hosts[index], inputs.reserved[index]
+    details = {amounts.SYSTEM_USAGE: system, amounts.HOST_APPLICATIONS: hosts, amounts.RESERVED: reserved}
+    first = (Term(amounts.CAPACITY, inputs.capacity[index]), Term(amounts.SAFETY_MARGIN, -inputs.margin[index]))
+    pods = inputs.pods
     if by == CALCULATE_BY_REQUEST:
         return (
             *first,
-            Addend(names.RESERVED, -reserved),
-            Addend(names.POD_REQUESTS, -pods.requests[index]),
+            Term(amounts.RESERVED, -reserved),
+            Term(amounts.POD_REQUESTS, -pods.requests[index]),
         ), details
     by_usage = by == CALCULATE_BY_USAGE
     return (
         *first,
-        Addend(names.SYSTEM_USAGE, -system),
-        Addend(names.HOST_APPLICATIONS, -hosts),
-        Addend(names.RESERVED_ABOVE_SYSTEM_USAGE, -max(reserved - system - hosts, 0)),
-        Addend(
-            names.POD_USAGE if by_usage else names.POD_MAX_USAGE_REQUEST,
+        Term(amounts.SYSTEM_USAGE, -system),
+        Term(amounts.HOST_APPLICATIONS, -hosts),
+        Term(amounts.RESERVED_ABOVE_SYSTEM_USAGE, -max(reserved - system - hosts, 0)),
+        Term(
+            amounts.POD_USAGE if by_usage else amounts.POD_MAX_USAGE_REQUEST,
             -(pods.used if by_usage else pods.larger)[index],
         ),
-        Addend(names.PODS_WITHOUT_METRIC, -pods.unmeasured[index]),
-        Addend(names.DANGLING_PODS, -pods.dangling[index]),
+        Term(amounts.PODS_WITHOUT_METRIC, -pods.unmeasured[index]),
+        Term(amounts.DANGLING_PODS, -pods.dangling[index]),
     ), details
+
+
+class ZoneBatch(NamedTuple):
+    """The batch capacity of one zone."""
+
+    zone: str
+    cpu: ExplainedAmount
+    memory: ExplainedAmount
+
+
+def zone_batches(
+    node: NodeFacts,
+    zones: Sequence[ZoneFacts],
+    pods: Iterable[PodFacts],
+    metric: MetricFacts,
+    policy: CapacityPolicy,
+) -> tuple[ZoneBatch, ...]:
+    count = len(zones)
+    if not count:
+        return ()
+    sums = _sums_by_zone({zone.numa_node for zone in zones}, pods, metric)
+    shares = _node_shares(node, metric, count)
+    return tuple(_zone_batch(zone, shares, sums[zone.numa_node], policy, metric.update_time) for zone in zones)
+
+
+class _NodeShares(NamedTuple):
+    """What belongs to the node as a whole, for one zone."""
+
+    system: Amounts
+    hosts: Amounts
+    reserved: Amounts
+
+
+def _node_shares(node: NodeFacts, metric: MetricFacts, count: int) -> _NodeShares:
+    """System usage and that of host applications are divided together, so that rounding happens once."""
+    system = _share(metric.system_usage, count)
+    both = _share(metric.system_usage.plus(metric.hosts_above_batch), count)
+    hosts = Amounts(both.cpu - system.cpu, both.memory - system.memory)
+    return _NodeShares(system, hosts, _share(node.reserved, count))
+
+
+def _zone_batch(
+    zone: ZoneFacts, shares: _NodeShares, pods: PodSums, policy: CapacityPolicy, when: datetime | None
+) -> ZoneBatch:
+    memory_cap = capped(zone.allocatable.memory, policy.batch_memory_threshold_percent)
+    inputs = BatchInputs(
+        capacity=_exact(zone.allocatable),
+        margin=_exact(safety_margin(zone.allocatable, policy)),
+        system=shares.system,
+        hosts=shares.hosts,
+        reserved=shares.reserved,
+        pods=pods,
+        cpu_cap=capped(zone.allocatable.cpu, policy.batch_cpu_threshold_percent),
+        memory_cap=None if memory_cap is None else memory_cap * _MILLI,
+    )
+    return ZoneBatch(
+        zone.name,
+        msgspec.structs.replace(batch_cpu(inputs, policy, when), zone=zone.name),
+        _in_bytes(batch_memory(inputs, policy, when), zone.name),
+    )
+
+
+def _sums_by_zone(numa_nodes: set[int], pods: Iterable[PodFacts], metric: MetricFacts) -> Mapping[int, PodSums]:
+    """Pods in shares over the zones that they are bound to; those that are bound to none of them, over all."""
+    count = len(numa_nodes)
+    spread, bound = _Sums(), {number: _Sums() for number in numa_nodes}
+    listed: set[tuple[str, str]] = set()
+    for pod in pods:
+        if not pod.is_counted:
+            continue
+        listed.add(pod.key)
+        if not pod.is_high:
+            continue
+        usage = metric.pods.get(pod.key)
+        places = [number for number in pod.numa_nodes if number in numa_nodes] if pod.numa_nodes else ()
+        if not places:
+            spread.add(pod, usage, count)
+        for number in places:
+            bound[number].add(pod, usage, len(places))
+    dangling = NOTHING
+    for key in metric.high_pods:
+        if key not in listed:
+            dangling = dangling.plus(_share(metric.pods[key], count))
+    return {number: own.with_spread(spread, dangling) for number, own in bound.items()}
+
+
+class _Sums:
+    """``PodSums`` in the making, in plain numbers: this runs for each pod of each node."""
+
+    __slots__ = ("larger_cpu", "larger_memory", "requests", "unmeasured", "used_cpu", "used_memory")
+
+    def __init__(self) -> None:
+        self.requests = self.unmeasured = NOTHING
+        self.used_cpu = self.used_memory = self.larger_cpu = self.larger_memory = 0
+
+    def add(self, pod: PodFacts, usage: Amounts | None, parts: int) -> None:
+        requests = _share(pod.requests, parts)
+        self.requests = self.requests.plus(requests)
+        if usage is None:
+            self.unmeasured = self.unmeasured.plus(requests)
+            return
+        cpu, memory = _share(usage, parts)
+        self.used_cpu += requests.cpu if pod.keeps_cpu else cpu
+        self.used_memory += memory
+        self.larger_cpu += max(requests.cpu, cpu)
+        self.larger_memory += max(requests.memory, memory)
+
+    def with_spread(self, spread: _Sums, dangling: Amounts) -> PodSums:
+        return PodSums(
+            requests=self.requests.plus(spread.requests),
+            used=Amounts(self.used_cpu + spread.used_cpu, self.used_memory + spread.used_memory),
+            larger=Amounts(self.larger_cpu + spread.larger_cpu, self.larger_memory + spread.larger_memory),
+            unmeasured=self.unmeasured.plus(spread.unmeasured),
+            dangling=dangling,
+        )
+
+
+def _share(whole: Amounts, parts: int) -> Amounts:
+    return Amounts(share(whole.cpu, parts), share(whole.memory * _MILLI, parts))
+
+
+def _exact(whole: Amounts) -> Amounts:
+    return Amounts(whole.cpu, whole.memory * _MILLI)
+
+
+def _in_bytes(amount: ExplainedAmount, zone: str) -> ExplainedAmount:
+    """The same in bytes, rounded as everybody who reads a fraction of a byte rounds it: up. What rounding the terms
+    one by one leaves over is an term of its own."""
+    terms = tuple(Term(each.name, _up(each.amount)) for each in amount.terms)
+    cap = None if amount.cap is None else _up(amount.cap)
+    exact = sum(each.amount for each in amount.terms)
+    rounding = _up(exact) - sum(each.amount for each in terms)
+    if rounding:
+        terms = (*terms, Term(amounts.ROUNDING, rounding))
+    return msgspec.structs.replace(
+        amount,
+        zone=zone,
+        value=bounded(_up(exact), cap),
+        terms=terms,
+        cap=cap,
+        inputs={name: _up(each) for name, each in amount.inputs.items()},
+    )
+
+
+def _up(millis: int) -> int:
+    return -(-millis // _MILLI)

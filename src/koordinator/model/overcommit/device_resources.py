@@ -1,4 +1,4 @@
-"""What a node offers of its devices, out of the Device object named like it."""
+"""The device resources of a node, from the Device object of the same name."""
 
 from __future__ import annotations
 

@@ -11,19 +11,16 @@ from typing import Final, NamedTuple
 
 from koordinator.api.colocation_strategy import MID_RECLAIM_STATIC
 from koordinator.api.resource_names import MID_CPU, MID_MEMORY
-from koordinator.model.overcommit import explained_sum as names
-from koordinator.model.overcommit.amounts import NOTHING, Amounts, fraction, scaled
-from koordinator.model.overcommit.explained_sum import Addend, ExplainedAmount, explained
-from koordinator.model.overcommit.metric_facts import MetricFacts
-from koordinator.model.overcommit.node_facts import NodeFacts
-from koordinator.model.overcommit.pod_facts import PodFacts
+from koordinator.model.overcommit import amounts
+from koordinator.model.overcommit.amounts import NOTHING, Amounts, ExplainedAmount, Term, explained, fraction, scaled
+from koordinator.model.overcommit.facts import MetricFacts, NodeFacts, PodFacts
 from koordinator.model.overcommit.policies import CapacityPolicy
 
 MID_RESOURCES: Final = (MID_CPU, MID_MEMORY)
 _RECLAIM: Final = "reclaim"
 
 
-class MidTerms(NamedTuple):
+class MidInputs(NamedTuple):
     capacity: Amounts
     usage: Amounts
     system: Amounts
@@ -61,8 +58,8 @@ def _static(
 
 
 def _static_amount(resource: str, amount: int, cap: int, capacity: int, when: datetime | None) -> ExplainedAmount:
-    addends = (Addend(names.STATIC_RESERVED, amount),)
-    return explained(resource, MID_RECLAIM_STATIC, when, addends, cap, {names.CAPACITY: capacity})
+    terms = (Term(amounts.STATIC_RESERVED, amount),)
+    return explained(resource, MID_RECLAIM_STATIC, when, terms, cap, {amounts.CAPACITY: capacity})
 
 
 def _reclaimed(
@@ -73,7 +70,7 @@ def _reclaimed(
         if pod.is_prod and pod.is_counted:
             cpu += pod.requests.cpu
             memory += pod.requests.memory
-    terms = MidTerms(
+    inputs = MidInputs(
         capacity=node.capacity,
         # A node that does not say what it uses is taken to use everything.
         usage=node.capacity if metric.node_usage is None else metric.node_usage,
@@ -85,31 +82,31 @@ def _reclaimed(
         caps=caps,
     )
     share, when = fraction(policy.mid_unallocated_percent), metric.update_time
-    return _amount(MID_CPU, terms, 0, share, when), _amount(MID_MEMORY, terms, 1, share, when)
+    return _amount(MID_CPU, inputs, 0, share, when), _amount(MID_MEMORY, inputs, 1, share, when)
 
 
 def _amount(
-    resource: str, terms: MidTerms, index: int, unallocated_share: float, when: datetime | None
+    resource: str, inputs: MidInputs, index: int, unallocated_share: float, when: datetime | None
 ) -> ExplainedAmount:
     """One resource: CPU has index 0, memory 1."""
-    capacity, usage, system, hosts, reserved, requested, reclaimable, cap = (each[index] for each in terms)
+    capacity, usage, system, hosts, reserved, requested, reclaimable, cap = (each[index] for each in inputs)
     kept = max(system + hosts, reserved)
     unused = max(capacity - usage, 0)
     unallocated = max(capacity - kept - requested, 0)
-    addends = (
-        Addend(names.PROD_RECLAIMABLE, reclaimable),
-        Addend(names.NOT_UNUSED, -max(reclaimable - unused, 0)),
-        Addend(names.UNALLOCATED_SHARE, scaled(unallocated, unallocated_share)),
+    terms = (
+        Term(amounts.PROD_RECLAIMABLE, reclaimable),
+        Term(amounts.NOT_UNUSED, -max(reclaimable - unused, 0)),
+        Term(amounts.UNALLOCATED_SHARE, scaled(unallocated, unallocated_share)),
     )
     details = {
-        names.CAPACITY: capacity,
-        names.NODE_USAGE: usage,
-        names.UNUSED: unused,
-        names.SYSTEM_USAGE: system,
-        names.HOST_APPLICATIONS: hosts,
-        names.RESERVED: reserved,
-        names.KEPT: kept,
-        names.PROD_REQUESTS: requested,
-        names.UNALLOCATED: unallocated,
+        amounts.CAPACITY: capacity,
+        amounts.NODE_USAGE: usage,
+        amounts.UNUSED: unused,
+        amounts.SYSTEM_USAGE: system,
+        amounts.HOST_APPLICATIONS: hosts,
+        amounts.RESERVED: reserved,
+        amounts.KEPT: kept,
+        amounts.PROD_REQUESTS: requested,
+        amounts.UNALLOCATED: unallocated,
     }
-    return explained(resource, _RECLAIM, when, addends, cap, details)
+    return explained(resource, _RECLAIM, when, terms, cap, details)

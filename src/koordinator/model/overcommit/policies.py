@@ -1,14 +1,19 @@
-"""The settings of one node that decide what it offers, after all merging."""
+"""The configuration of one node that its plan is computed with, after all merging."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
-from typing import Any, Final, Self
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+import msgspec
 
 from koordinator.api.colocation_strategy import CALCULATE_BY_USAGE, ColocationStrategy
 from koordinator.api.cpu_normalization import CPUNormalizationStrategy
+from koordinator.api.node import Node
 from koordinator.api.resource_amplification import ResourceAmplificationStrategy
-from koordinator.model.slo_configuration.abnormality_limits import DEFAULT_LIMITS, AbnormalityLimits
+from koordinator.model.slo_configuration.abnormality_limits import DEFAULT_LIMITS, AbnormalityLimits, abnormality_limits
+from koordinator.model.slo_configuration.colocation import node_colocation_strategy
+from koordinator.model.slo_configuration.configuration import Configured, SLOConfiguration
 
 BATCH_RESOURCE: Final = "BatchResource"
 MID_RESOURCE: Final = "MidResource"
@@ -27,6 +32,14 @@ PLUGINS: Final = (
 """What can be switched off one by one, by the names of the flag and of the metrics, in the order they run in."""
 _CENTURY: Final = {"degrade_time_minutes": 52_594_920, "update_time_threshold_seconds": 3_155_695_200}
 """Longer spans, which the calendar may have no room for, mean the same as this: never."""
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+class Problem(NamedTuple):
+    """What a plugin could not do; the rest of the plan holds."""
+
+    plugin: str
+    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +85,24 @@ class Policies:
     abnormality: AbnormalityLimits = DEFAULT_LIMITS
     problem: str = ""
     """What of the configuration cannot be used, though the rest of it can."""
+
+
+def node_policies(configuration: SLOConfiguration, node: Node, plugins: frozenset[str]) -> Policies:
+    """Colocation has to be switched on for the cluster and for the node."""
+    colocation = configuration.colocation.strategies
+    strategy, ignored = node_colocation_strategy(colocation, node.metadata)
+    capacity = CapacityPolicy.from_strategy(strategy)
+    if capacity.enable and not colocation.cluster.enable:
+        capacity = replace(capacity, enable=False)
+    return Policies(
+        capacity=capacity,
+        normalization=_usable(configuration.cpu_normalization, node),
+        amplification=_usable(configuration.resource_amplification, node),
+        plugins=plugins,
+        abnormality=abnormality_limits(strategy.extensions),
+        problem="; ".join(ignored),
+    )
+
+
+def _usable(configured: Configured[S], node: Node) -> S | None:
+    return configured.strategies.for_labels(node.metadata.labels) if configured.available else None

@@ -1,20 +1,72 @@
-"""The quotas of a cluster by name, as a forest below the root quota; kept by events that may come in any order.
+"""The quotas of a cluster by name, as a forest below the root quota, with the sums of the children of each.
 
-Nothing here depends on what came first: a parent may be seen after its children, and of two quotas that share a name
-or claim the same namespace the older one counts, whichever was seen first.
+The forest is kept by events that may come in any order: a parent may be seen after its children, and of two quotas that
+share a name or claim the same namespace the older one counts, whichever was seen first.
+
+A change of one quota is checked against what its siblings have together. To add that up each time would take as long
+as there are siblings; thousands below one parent are not rare where a quota is a team or a queue.
 """
 
 from __future__ import annotations
 
 from bisect import insort
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Final
 
 from koordinator.api.elastic_quota import ROOT_QUOTA
+from koordinator.api.pod import ResourceList
 from koordinator.model.quota_tree.amounts import Amounts, exact, less
-from koordinator.model.quota_tree.children import Children
 from koordinator.model.quota_tree.quota import Quota, Shape
+
+
+class Children:
+    """Sums leave out names whose amounts add up to nothing."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+        self._shapes: Counter[Shape] = Counter()
+        self.min: Amounts = {}
+        self.guaranteed: Amounts = {}
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __iter__(self) -> Iterator[str]:
+        """Names, sorted."""
+        return iter(sorted(self._names))
+
+    @property
+    def shapes(self) -> Iterable[Shape]:
+        """Each once, in no order."""
+        return self._shapes.keys()
+
+    def add(self, quota: Quota) -> None:
+        """One that is not among them yet."""
+        self._names.add(quota.name)
+        self._shapes[quota.shape] += 1
+        _add(self.min, quota.min, 1)
+        _add(self.guaranteed, quota.guaranteed, 1)
+
+    def remove(self, quota: Quota) -> None:
+        """One that is among them, as it was added."""
+        self._names.remove(quota.name)
+        self._shapes[quota.shape] -= 1
+        if not self._shapes[quota.shape]:
+            del self._shapes[quota.shape]
+        _add(self.min, quota.min, -1)
+        _add(self.guaranteed, quota.guaranteed, -1)
+
+
+def _add(total: Amounts, resources: ResourceList, times: int) -> None:
+    for name, quantity in resources.items():
+        amount = total.get(name, 0) + times * quantity.nanos
+        if amount:
+            total[name] = amount
+        else:
+            total.pop(name, None)
+
 
 _NONE: Final = Children()
 

@@ -72,21 +72,35 @@ class Nodes(Protocol):
 
 
 Finished = Callable[[Binding, Outcome], None]
+DEADLINE: Final = 60.0
+"""Seconds that a binding may take. It is not cancelled then: its pod stays assumed until the outcome is known."""
 
 
 class Binder:
     """``run`` sends ``concurrency`` requests at a time until cancelled; ``finished`` is called for every binding."""
 
     def __init__(
-        self, client: Client, nodes: Nodes, finished: Finished, *, clock: Clock, random: Random, concurrency: int = 32
+        self,
+        client: Client,
+        nodes: Nodes,
+        finished: Finished,
+        timed: Callable[[float], None],
+        *,
+        clock: Clock,
+        random: Random,
+        concurrency: int = 32,
     ) -> None:
+        """``timed`` gets the seconds that each binding took."""
         self._client = client
         self._nodes = nodes
         self._finished = finished
+        self._timed = timed
         self._clock = clock
         self._random = random
         self._concurrency = concurrency
         self._waiting: asyncio.Queue[Binding] = asyncio.Queue()
+        self._begun: dict[int, float] = {}
+        """By worker: when the binding that it has in hand began."""
         self._unfinished = 0
         self._full = False
         self._lack = Lack("bindings")
@@ -99,7 +113,7 @@ class Binder:
         return self._unfinished
 
     @property
-    def has_room(self) -> bool:
+    def has_capacity(self) -> bool:
         """Whether deciding about more pods now would not just make them wait. Once full, there is no room until half of
         the bindings are done: deciding is cheapest for many pods in a row."""
         return not self._full
@@ -116,14 +130,21 @@ class Binder:
         """Wait until nothing is unfinished."""
         await self._drained.wait()
 
+    def check(self) -> str:
+        """For health checks: the bindings that have taken longer than the deadline; empty when there are none."""
+        now = self._clock.monotonic()
+        late = [now - begun for begun in self._begun.values() if now - begun > DEADLINE]
+        return f"{len(late)} bindings have been under way for up to {max(late):.0f}s" if late else ""
+
     async def run(self) -> None:
         async with asyncio.TaskGroup() as workers:
             for number in range(self._concurrency):
-                workers.create_task(self._work(), name=f"bind-{number}")
+                workers.create_task(self._work(number), name=f"bind-{number}")
 
-    async def _work(self) -> None:
+    async def _work(self, number: int) -> None:
         while True:
             binding = await self._waiting.get()
+            started = self._begun[number] = self._clock.monotonic()
             times = binding.engine.times
             begun = times.begin()
             try:
@@ -136,6 +157,8 @@ class Binder:
                 times.end("Bind", begun, "Error")
                 logger.exception("binding of pod %s failed", binding.placement.pod.key)
                 outcome = Outcome(Result.REFUSED, f"{type(error).__name__}: {error}")
+            del self._begun[number]
+            self._timed(self._clock.monotonic() - started)
             self._unfinished -= 1
             if self._unfinished <= self._concurrency:
                 self._full = False
@@ -179,11 +202,11 @@ class Binder:
         if not (error.is_conflict or error.is_not_found):
             return Outcome(Result.REFUSED, str(error))
         seen = await self._until_read(pod)
-        return _judge(pod, seen, node_name) or Outcome(Result.REFUSED, str(error), seen)
+        return _outcome(pod, seen, node_name) or Outcome(Result.REFUSED, str(error), seen)
 
     async def _after_unknown(self, pod: Pod, node_name: str) -> Outcome | None:
         """What the pod itself shows; None when it has no node yet."""
-        return _judge(pod, await self._until_read(pod), node_name)
+        return _outcome(pod, await self._until_read(pod), node_name)
 
     async def _until_read(self, pod: Pod) -> Pod | None:
         """The pod as the API server has it; None when it has none. Asks until there is an answer."""
@@ -210,7 +233,7 @@ def binding_body(namespace: str, name: str, uid: str, node_name: str) -> bytes:
     ).encode()
 
 
-def _judge(ours: Pod, seen: Pod | None, node_name: str) -> Outcome | None:
+def _outcome(ours: Pod, seen: Pod | None, node_name: str) -> Outcome | None:
     if seen is None or seen.metadata.uid != ours.metadata.uid:
         return Outcome(Result.GONE)
     if seen.spec.node_name == node_name:

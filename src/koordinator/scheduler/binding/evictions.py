@@ -36,8 +36,8 @@ class Eviction:
     node_name: str
     victims: Sequence[PodInfo]
     plugin: str
-    on_told: Callable[[bool], None]
-    """Called once, when the view shows every victim as leaving or gone, or some could not be told or do not go: with
+    on_notified: Callable[[bool], None]
+    """Called once, when the view shows every victim as leaving or gone, or some could not be evicted or do not go: with
     whether none of them is on the node any more."""
 
 
@@ -62,7 +62,7 @@ class Evictions:
         self._clock = clock
         self._concurrency = concurrency
         self._arrived: asyncio.Queue[tuple[Eviction, PodInfo]] = asyncio.Queue()
-        self._told: asyncio.Queue[tuple[float, str]] = asyncio.Queue()
+        self._notified: asyncio.Queue[tuple[float, str]] = asyncio.Queue()
         """Until when to wait for which victims, by uid; the next one first."""
 
     def submit(self, eviction: Eviction) -> None:
@@ -72,10 +72,10 @@ class Evictions:
         def on_seen(uid: str) -> None:
             staying.discard(uid)
             if not staying:
-                eviction.on_told(self._is_free(eviction))
+                eviction.on_notified(self._is_free(eviction))
 
         for victim in eviction.victims:
-            self._view.departures.expect(victim.uid, partial(on_seen, victim.uid))
+            self._view.pending_evictions.expect(victim.uid, partial(on_seen, victim.uid))
         for victim in eviction.victims:
             self._arrived.put_nowait((eviction, victim))
 
@@ -92,23 +92,23 @@ class Evictions:
                 with self._heartbeat.iteration():
                     is_leaving = await self._evict(eviction, victim)
             except Exception:
-                # The preemptor must not wait for ever for a victim that nobody has told to leave.
+                # The preemptor must not wait for ever for a victim that nobody evicts.
                 logger.exception("pod %s could not be evicted from %s", victim.key, eviction.node_name)
                 is_leaving = False
             if is_leaving:
-                self._told.put_nowait((self._clock.monotonic() + _PATIENCE, victim.uid))
+                self._notified.put_nowait((self._clock.monotonic() + _PATIENCE, victim.uid))
             else:
-                self._view.departures.seen(victim.uid)
+                self._view.pending_evictions.seen(victim.uid)
 
     async def _give_up(self) -> None:
         """A victim that should have vanished at once, but is only marked, may stay: its node may be dead. Who waits for
         it may find another place."""
         while True:
-            until, uid = await self._told.get()
+            until, uid = await self._notified.get()
             seconds = until - self._clock.monotonic()
             if seconds > 0:
                 await self._clock.sleep(seconds)
-            self._view.departures.seen(uid)
+            self._view.pending_evictions.seen(uid)
 
     def _is_free(self, eviction: Eviction) -> bool:
         row = self._view.columns.row_of.get(eviction.node_name)

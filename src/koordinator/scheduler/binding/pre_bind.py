@@ -20,21 +20,21 @@ from koordinator.scheduler.binding.binder import Binding, Finished, Outcome, Res
 from koordinator.scheduler.engine.binding_points import BindOutcome, ClusterWriter, PodChanges
 from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.engine.engine import Engine
-from koordinator.scheduler.engine.extender import PodPatcher
 from koordinator.scheduler.engine.framework import PluginError
+from koordinator.scheduler.engine.framework_hooks import PodPatcher
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.reservation_points import reservation_of, stands_for_a_reservation
-from koordinator.scheduler.engine.waiting_pods import Verdict, WaitingPods
+from koordinator.scheduler.engine.waiting_pods import PermitStatus, WaitingPods
 from koordinator.scheduler.plugins.default_binder import DefaultBinder
 
 _LONGEST_WAIT: Final = 900.0
 
 
-class WaitingRoom:
+class PermitWaits:
     """``decided`` is called once for every binding that was held."""
 
     def __init__(
-        self, pods: WaitingPods, monotonic: Callable[[], float], decided: Callable[[Binding, Verdict], None]
+        self, pods: WaitingPods, monotonic: Callable[[], float], decided: Callable[[Binding, PermitStatus], None]
     ) -> None:
         self._pods = pods
         self._monotonic = monotonic
@@ -76,7 +76,7 @@ T = TypeVar("T")
 _AT_ONCE: Final = 1000
 
 
-class Preparation:
+class PreBindStage:
     """``submit`` a binding; it goes on to ``ready`` (bind it by the API) or ends in ``finished``."""
 
     def __init__(
@@ -87,7 +87,7 @@ class Preparation:
         self._finished = finished
         self._clock = clock
         self._arrived: asyncio.Queue[Binding] = asyncio.Queue()
-        self._room = asyncio.Semaphore(_AT_ONCE)
+        self._capacity = asyncio.Semaphore(_AT_ONCE)
 
     def is_needed(self, binding: Binding) -> bool:
         """Whether any plugin has something to do before the binding, or wants to do the binding itself. Raises
@@ -112,7 +112,7 @@ class Preparation:
         async with asyncio.TaskGroup() as tasks:
             while True:
                 binding = await self._arrived.get()
-                await self._room.acquire()
+                await self._capacity.acquire()
                 tasks.create_task(self._prepare(binding), name=f"prepare-{binding.placement.pod.key}")
 
     async def _prepare(self, binding: Binding) -> None:
@@ -132,7 +132,7 @@ class Preparation:
             else:
                 self._ready(binding)
         finally:
-            self._room.release()
+            self._capacity.release()
 
     def _refuse(self, binding: Binding, why: str) -> None:
         placement = binding.placement

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from koordinator.base.errors import ConfigurationError
-from koordinator.scheduler.configuration.catalogue import Catalogue
 from koordinator.scheduler.configuration.document import PluginEntry, Plugins, PluginSet
-from koordinator.scheduler.configuration.points import DEFAULT_PLUGINS, POINTS
+from koordinator.scheduler.configuration.points import DEFAULT_PLUGINS, POINTS, Catalogue
 from koordinator.scheduler.engine.profile import PluginOrder
 
 _FIELDS: Final = {

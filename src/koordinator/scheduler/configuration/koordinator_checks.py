@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from koordinator.api.quantity import Quantity
 from koordinator.base.errors import ConfigurationError
-from koordinator.scheduler.configuration.argument_checks import check_range, check_weights
+from koordinator.scheduler.configuration.argument_checks import check_range, check_weights, is_extended_resource
 from koordinator.scheduler.configuration.koordinator_arguments import (
     AllocationStrategy,
     CoschedulingArgs,
@@ -22,7 +22,6 @@ from koordinator.scheduler.configuration.koordinator_arguments import (
     ReservationArgs,
     SchedulingHintArgs,
 )
-from koordinator.scheduler.configuration.names import is_extended_resource
 
 _STRATEGIES: Final = ("LeastAllocated", "MostAllocated")
 _NUMA_STRATEGIES: Final = (*_STRATEGIES, "BalancedAllocation")

@@ -10,10 +10,10 @@ from koordinator.api.strict_decoding import decode_strictly
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.strict_yaml import load_document, read_configuration_file
 from koordinator.scheduler.configuration.argument_kinds import ARGUMENT_KINDS, OLD_VERSIONS, VERSION
-from koordinator.scheduler.configuration.catalogue import Catalogue
 from koordinator.scheduler.configuration.document import KubeSchedulerConfiguration, Profile
 from koordinator.scheduler.configuration.document_checks import complete_document
 from koordinator.scheduler.configuration.expansion import Expansion, expand
+from koordinator.scheduler.configuration.points import Catalogue
 from koordinator.scheduler.configuration.resolved import ProfileConfiguration, SchedulerConfiguration
 from koordinator.scheduler.configuration.third_party import InstalledPlugins
 from koordinator.scheduler.engine.framework import Plugin
@@ -78,10 +78,10 @@ def _sleepers(expansion: Expansion, path: str, catalogue: Catalogue) -> Iterator
     """Plugins that can keep a pod waiting and never say what would free it."""
     for name in expansion.plugins:
         found = catalogue.third_party.get(name)
-        if found and found.keeps_pods_waiting and found.plugin.wakes_on is Plugin.wakes_on:
+        if found and found.keeps_pods_waiting and found.plugin.events_to_register is Plugin.events_to_register:
             yield (
-                f"{path}: plugin {name} ({found.origin}) does not say by wakes_on what may free the pods that it keeps "
-                "waiting; they are tried again only after --pod-max-in-unschedulable-pods-duration"
+                f"{path}: plugin {name} ({found.origin}) does not say by events_to_register what may free the "
+                "pods that it keeps waiting; they are tried again only after --pod-max-in-unschedulable-pods-duration"
             )
 
 

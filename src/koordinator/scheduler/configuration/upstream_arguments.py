@@ -8,9 +8,8 @@ from typing import Final
 from koordinator.api.duration import GoDuration
 from koordinator.api.pod import TopologySpreadConstraint
 from koordinator.base.errors import ConfigurationError
-from koordinator.scheduler.configuration.argument_checks import check_range
+from koordinator.scheduler.configuration.argument_checks import QUALIFIED_NAME, check_range, is_qualified_name
 from koordinator.scheduler.configuration.arguments import Arguments, UtilizationShapePoint
-from koordinator.scheduler.configuration.names import QUALIFIED_NAME, is_qualified_name
 
 _DEFAULTING: Final = ("System", "List")
 _WHEN_UNSATISFIABLE: Final = ("DoNotSchedule", "ScheduleAnyway")

@@ -16,12 +16,14 @@ from types import FrameType, TracebackType
 from typing import Final, Self
 
 from koordinator.scheduler.engine.engine import Engine
+from koordinator.scheduler.engine.event_dispatch import EventDispatcher
 from koordinator.scheduler.engine.framework import PluginError, is_built_in
-from koordinator.scheduler.engine.observers import Observers
 from koordinator.scheduler.engine.profile import Profile
 
 _OURS: Final = __name__.partition(".")[0]
-_NOTING: Final = frozenset({Observers.tell.__code__, Observers.tell_one.__code__, Engine._notify.__code__})
+_NOTING: Final = frozenset(
+    {EventDispatcher.notify.__code__, EventDispatcher.notify_one.__code__, Engine._notify.__code__}
+)
 """Whatever is called by these changes what a plugin knows of the cluster."""
 _AGAIN: Final = 0.05
 """Seconds. Where the time was up in code that must not be interrupted, and for a plugin that catches the error."""

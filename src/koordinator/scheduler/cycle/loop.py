@@ -17,7 +17,7 @@ from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.base.logs import verbosity
 from koordinator.scheduler.binding.binder import Binder, Binding, Outcome, Result
-from koordinator.scheduler.binding.pre_bind import Preparation, WaitingRoom
+from koordinator.scheduler.binding.pre_bind import PermitWaits, PreBindStage
 from koordinator.scheduler.cycle.failure_report import Events, Failure, FailureReason, FailureReporter
 from koordinator.scheduler.cycle.monitor import SchedulerMonitor
 from koordinator.scheduler.cycle.plugin_services import PluginServices
@@ -26,19 +26,19 @@ from koordinator.scheduler.debug_output import DebugOutput
 from koordinator.scheduler.engine.decision import Attempt, DecisionLog, Placement, Rejection
 from koordinator.scheduler.engine.engine import Engine
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
-from koordinator.scheduler.engine.extender import NextPodPlugin
 from koordinator.scheduler.engine.framework import PluginError, Reason
+from koordinator.scheduler.engine.framework_hooks import NextPodPlugin
 from koordinator.scheduler.engine.post_filter import NO_PLAN
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.rejection import refused_on_node
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.engine.waiting_pods import Verdict
+from koordinator.scheduler.engine.waiting_pods import PermitStatus
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.plugin_errors import PluginErrors
 from koordinator.scheduler.queue.queued_pod import UNDER_WAY, QueuedPod
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
-from koordinator.scheduler.watch.event_handlers import Feed
-from koordinator.scheduler.watch.queueing_hints import PassingTime
+from koordinator.scheduler.watch.event_handlers import EventHandlers
+from koordinator.scheduler.watch.queueing_hints import TimeEvents
 
 
 class NextPod:
@@ -86,9 +86,9 @@ _AFTER_ERROR: Final = 1.0
 class LoopParts:
     """What the loop hands its decisions to."""
 
-    feed: Feed
+    event_handlers: EventHandlers
     binder: Binder
-    preparation: Preparation
+    pre_bind_stage: PreBindStage
     rejected: RejectedPods
     reporter: FailureReporter
     events: Events
@@ -120,16 +120,16 @@ class SchedulingLoop:
         self._work = asyncio.Event()
         self._errors = errors
         self._limit = limit
-        self._passing_time = PassingTime(profiles, clock, queue.on_event, errors)
+        self._time_events = TimeEvents(profiles, clock, queue.on_event, errors)
         self._view = view
-        self._waiting_room = WaitingRoom(view.waiting, clock.monotonic, self._allowed)
+        self._permit_waits = PermitWaits(view.waiting, clock.monotonic, self._allowed)
         view.waiting.on_decided = self.wake
         self._parts: LoopParts
 
     def attach(self, parts: LoopParts) -> None:
         """The parts that in turn call the loop."""
         self._parts = parts
-        services = PluginServices(self._queue, parts.feed, parts.events, self._view.pseudo_pods, self.wake)
+        services = PluginServices(self._queue, parts.event_handlers, parts.events, self._view.pseudo_pods, self.wake)
         for engine in self._engines.values():
             engine.handle.connect(services)
 
@@ -156,7 +156,7 @@ class SchedulingLoop:
             self._finish(binding, outcome)
         except Exception as error:
             self._unexpected(binding.entry, error)
-        if self._parts.binder.has_room:
+        if self._parts.binder.has_capacity:
             self._work.set()
 
     def _finish(self, binding: Binding, outcome: Outcome) -> None:
@@ -167,7 +167,7 @@ class SchedulingLoop:
         else:
             self._forget(binding)
             if outcome.pod is not None and outcome.pod.spec.node_name:
-                self._parts.feed.set_pod(outcome.pod)
+                self._parts.event_handlers.set_pod(outcome.pod)
             if outcome.result is Result.REFUSED:
                 self._failed(entry, binding.started, "SchedulerError", f"binding rejected: {outcome.detail}")
             else:
@@ -178,8 +178,8 @@ class SchedulingLoop:
         """Decide about pods until the time is up; returns whether there are more."""
         monotonic = self._clock.monotonic
         end = monotonic() + _SLICE_SECONDS
-        self._waiting_room.expire()
-        self._passing_time.announce()
+        self._permit_waits.expire()
+        self._time_events.announce()
         while self._step():
             if monotonic() >= end:
                 return True
@@ -188,19 +188,19 @@ class SchedulingLoop:
     def _step(self) -> bool:
         """Do the next thing that there is to do: what waiting pods wait for comes before new attempts."""
         parts = self._parts
-        if parts.feed.has_deferred:
-            parts.feed.run_deferred()
-        if self._view.waiting.settle():
+        if parts.event_handlers.has_deferred:
+            parts.event_handlers.run_deferred()
+        if self._view.waiting.notify_decided():
             return True
-        entry = self._next.pop() if parts.binder.has_room else None
+        entry = self._next.pop() if parts.binder.has_capacity else None
         if entry is None:
             return False
         self._attempt(entry)
         return True
 
     async def _pause(self) -> None:
-        deadlines = [self._queue.next_deadline() if self._parts.binder.has_room else None]
-        deadlines += [self._waiting_room.next_deadline(), self._passing_time.next_deadline()]
+        deadlines = [self._queue.next_deadline() if self._parts.binder.has_capacity else None]
+        deadlines += [self._permit_waits.next_deadline(), self._time_events.next_deadline()]
         now, seconds = self._clock.monotonic(), _LONGEST_PAUSE
         for deadline in deadlines:
             if deadline is not None:
@@ -244,7 +244,7 @@ class SchedulingLoop:
             self._bind(binding)
             return
         try:
-            self._waiting_room.hold(binding, waits)
+            self._permit_waits.hold(binding, waits)
         except Exception:
             engine.forget(result)
             raise
@@ -259,35 +259,35 @@ class SchedulingLoop:
             engine.forget(placement)
         return waits
 
-    def _allowed(self, binding: Binding, verdict: Verdict) -> None:
+    def _allowed(self, binding: Binding, status: PermitStatus) -> None:
         """A pod that waited may be bound now, or must not."""
         try:
-            self._end_waiting(binding, verdict)
+            self._end_waiting(binding, status)
         except Exception as error:
             self._unexpected(binding.entry, error)
 
-    def _end_waiting(self, binding: Binding, verdict: Verdict) -> None:
-        self._metrics.waited(verdict.allowed, self._clock.monotonic() - binding.started)
-        if verdict.allowed:
+    def _end_waiting(self, binding: Binding, status: PermitStatus) -> None:
+        self._metrics.waited(status.allowed, self._clock.monotonic() - binding.started)
+        if status.allowed:
             self._bind(binding)
         else:
             self._forget(binding)
-            self._view.departures.seen(binding.placement.pod.uid)
+            self._view.pending_evictions.seen(binding.placement.pod.uid)
             profile, node_name = binding.engine.profile, binding.placement.node_name
-            rejection = refused_on_node(profile, verdict.plugin, Reason(verdict.message), node_name)
+            rejection = refused_on_node(profile, status.plugin, Reason(status.message), node_name)
             self._rejected(binding.entry, binding.started, rejection)
 
     def _bind(self, binding: Binding) -> None:
         parts = self._parts
         try:
-            is_needed = parts.preparation.is_needed(binding)
+            is_needed = parts.pre_bind_stage.is_needed(binding)
         except Exception as error:
             self._forget(binding)
             self._errors.of_pod(binding.placement.pod.key, error)
             self._failed(binding.entry, binding.started, "SchedulerError", str(error))
             return
         if is_needed:
-            parts.preparation.submit(binding)
+            parts.pre_bind_stage.submit(binding)
         else:
             parts.binder.submit(binding)
 
@@ -315,8 +315,8 @@ class SchedulingLoop:
             return
         if after != NO_PLAN:
             self._metrics.preemption_tried()
-        self._parts.rejected.settle(entry, rejection)
-        self._tell(entry, started, "Unschedulable", rejection.message, after.nominated_node)
+        self._parts.rejected.handle(entry, rejection)
+        self._notify(entry, started, "Unschedulable", rejection.message, after.nominated_node)
         engine.after_failure(pod, rejection.message)
 
     def _bound(self, binding: Binding, outcome: Outcome) -> None:
@@ -324,19 +324,19 @@ class SchedulingLoop:
         pod = placement.pod
         binding.engine.post_bind(placement)
         if self._queue.remove(pod.uid) is not None:
-            # The watch has not shown it yet. When it does, nothing is new any more: parked pods hear of it now.
+            # The watch has not shown it yet. When it does, nothing is new any more: unschedulable pods hear of it now.
             self._queue.on_event(ClusterEvent(EventKind.POD_ADD, None, pod))
         self._parts.reporter.drop(pod.uid)
         if outcome.pod is not None:
-            self._parts.feed.set_pod(outcome.pod)
+            self._parts.event_handlers.set_pod(outcome.pod)
         now = self._clock.monotonic()
         self._metrics.scheduled(
             binding.engine.profile.scheduler_name, now - binding.started, now - entry.created_at, entry.attempts
         )
-        self._metrics.judged(placement.evaluated, placement.feasible)
+        self._metrics.evaluated(placement.evaluated, placement.feasible)
         self._parts.monitor.completed(pod.pod, now - binding.started)
-        for name in placement.kept_off_by:
-            self._metrics.kept_off(name)
+        for name in placement.rejecting_plugins:
+            self._metrics.filtered_by(name)
         note = f"Successfully assigned {pod.key} to {placement.node_name}"
         if pod.uid not in self._view.pseudo_pods:
             self._parts.events.pod_event(pod.pod, "Normal", "Scheduled", "Binding", note)
@@ -348,10 +348,10 @@ class SchedulingLoop:
             return
         self._decisions.add(entry.pod.key, Attempt(self._clock.now(), entry.attempts, error=message))
         self._queue.retry(entry, message)
-        self._tell(entry, started, reason, message)
+        self._notify(entry, started, reason, message)
         engine.after_failure(entry.pod, message)
 
-    def _tell(
+    def _notify(
         self, entry: QueuedPod, started: float, reason: FailureReason, message: str, nominated_node: str | None = None
     ) -> None:
         pod, seconds = entry.pod.pod, self._clock.monotonic() - started

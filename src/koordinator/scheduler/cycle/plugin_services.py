@@ -15,12 +15,12 @@ from koordinator.base.clock import Clock
 from koordinator.base.name_list import is_enabled
 from koordinator.scheduler.cycle.failure_report import Events
 from koordinator.scheduler.engine.binding_points import ClusterWriter
+from koordinator.scheduler.engine.event_dispatch import OnError
 from koordinator.scheduler.engine.events import ClusterEvent
-from koordinator.scheduler.engine.extender import Controller, ControllerProvider
-from koordinator.scheduler.engine.observers import OnError
+from koordinator.scheduler.engine.framework_hooks import Controller, ControllerProvider
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
-from koordinator.scheduler.watch.event_handlers import Feed
+from koordinator.scheduler.watch.event_handlers import EventHandlers
 
 
 class PluginServices:
@@ -30,10 +30,15 @@ class PluginServices:
     """
 
     def __init__(
-        self, queue: SchedulingQueue, feed: Feed, events: Events, pseudo_pods: set[str], wake: Callable[[], None]
+        self,
+        queue: SchedulingQueue,
+        event_handlers: EventHandlers,
+        events: Events,
+        pseudo_pods: set[str],
+        wake: Callable[[], None],
     ) -> None:
         self._queue = queue
-        self._feed = feed
+        self._event_handlers = event_handlers
         self._events = events
         self._pseudo_pods = pseudo_pods
         self._wake = wake
@@ -45,19 +50,19 @@ class PluginServices:
 
     def announce(self, event: ClusterEvent) -> None:
         """See Handle."""
-        self._feed.defer(partial(self._feed.announce, event))
+        self._event_handlers.defer(partial(self._event_handlers.announce, event))
 
     def set_pseudo_pod(self, pod: Pod) -> None:
         """See Handle."""
         self._pseudo_pods.add(pod.metadata.uid)
-        self._feed.defer(partial(self._feed.set_pod, pod))
+        self._event_handlers.defer(partial(self._event_handlers.set_pod, pod))
 
     def remove_pseudo_pod(self, pod: Pod) -> None:
         """See Handle."""
-        self._feed.defer(partial(self._remove, pod))
+        self._event_handlers.defer(partial(self._remove, pod))
 
     def _remove(self, pod: Pod) -> None:
-        self._feed.remove_pod(pod)
+        self._event_handlers.remove_pod(pod)
         self._pseudo_pods.discard(pod.metadata.uid)
 
     def pod_event(

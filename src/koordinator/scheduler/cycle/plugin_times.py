@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, cast
 
+from koordinator.scheduler.engine.cached_results import BatchHandle, CachedFilterResults, CachedScores
 from koordinator.scheduler.engine.evaluation import Evaluation
-from koordinator.scheduler.engine.findings import FilterFindings, ScoreFindings, Together
 from koordinator.scheduler.metrics import SchedulerMetrics
 
 _ONE_IN: Final = 10
@@ -37,7 +37,7 @@ class PluginTimes:
         observe(seconds)
 
     def refresh(self, evaluation: Evaluation) -> None:
-        """Bring the evaluation up to date, and now and then measure what that takes."""
+        """Refresh the evaluation, and now and then measure what that takes."""
         self._decisions += 1
         if self._decisions % _ONE_IN:
             evaluation.refresh()
@@ -53,26 +53,26 @@ class PluginTimes:
             for entry, stopwatch in (*filters, *scores):
                 entry.plugin = stopwatch.plugin
                 stopwatch.put_back()
-            self._tell("Filter", [stopwatch for _, stopwatch in filters if stopwatch.calls])
-            self._tell("Score", [stopwatch for _, stopwatch in scores if stopwatch.calls])
+            self._notify("Filter", [stopwatch for _, stopwatch in filters if stopwatch.calls])
+            self._notify("Score", [stopwatch for _, stopwatch in scores if stopwatch.calls])
 
-    def _tell(self, point: str, called: list[_Stopwatch]) -> None:
+    def _notify(self, point: str, called: list[_Stopwatch]) -> None:
         for stopwatch in called:
             self._metrics.plugin_took(stopwatch.plugin.name, point, stopwatch.seconds, stopwatch.status)
         if called:
             failed = any(stopwatch.status == "Error" for stopwatch in called)
-            tell = self._metrics.point_times(point, self._profile, "Error" if failed else "Success")
-            tell(sum(stopwatch.seconds for stopwatch in called))
+            notify = self._metrics.point_times(point, self._profile, "Error" if failed else "Success")
+            notify(sum(stopwatch.seconds for stopwatch in called))
 
     def _timed(
-        self, entries: list[FilterFindings] | list[ScoreFindings]
-    ) -> list[tuple[FilterFindings | ScoreFindings, _Stopwatch]]:
-        timed: list[tuple[FilterFindings | ScoreFindings, _Stopwatch]] = []
+        self, entries: list[CachedFilterResults] | list[CachedScores]
+    ) -> list[tuple[CachedFilterResults | CachedScores, _Stopwatch]]:
+        timed: list[tuple[CachedFilterResults | CachedScores, _Stopwatch]] = []
         for entry in entries:
             stopwatch = _Stopwatch(entry.plugin, self._monotonic)
             entry.plugin = cast(Any, stopwatch)
-            if entry.together is not None:
-                stopwatch.measure_together(entry.together)
+            if entry.in_batch is not None:
+                stopwatch.measure_batch(entry.in_batch)
             timed.append((entry, stopwatch))
         return timed
 
@@ -86,17 +86,17 @@ class _Stopwatch:
         self.calls = 0
         self.status = "Success"
         self._monotonic = monotonic
-        self._together: tuple[Together, Callable[..., Any]] | None = None
+        self._in_batch: tuple[BatchHandle, Callable[..., Any]] | None = None
 
-    def measure_together(self, together: Together) -> None:
+    def measure_batch(self, in_batch: BatchHandle) -> None:
         """What the plugin does for this class of pods and others at once is done for this decision, too."""
-        self._together = together, together.judge
-        together.judge = self._measuring(together.judge)
+        self._in_batch = in_batch, in_batch.evaluate
+        in_batch.evaluate = self._measuring(in_batch.evaluate)
 
     def put_back(self) -> None:
-        if self._together is not None:
-            together, judge = self._together
-            together.judge = judge
+        if self._in_batch is not None:
+            in_batch, evaluate = self._in_batch
+            in_batch.evaluate = evaluate
 
     def __getattr__(self, name: str) -> Any:
         member = getattr(self.plugin, name)

@@ -1,4 +1,5 @@
-"""What becomes of a pod that fits nowhere: it is parked, or first promised a node that others are told to leave."""
+"""What becomes of a pod that fits nowhere: it is unschedulable, or first nominated to a node that others are
+evicted from."""
 
 from __future__ import annotations
 
@@ -34,19 +35,19 @@ class RejectedPods:
         self._metrics = metrics
         self._wake = wake
 
-    def settle(self, entry: QueuedPod, rejection: Rejection) -> None:
-        """Carry out what PostFilter has planned. The attempt is over when the victims, if any, have been told to leave:
+    def handle(self, entry: QueuedPod, rejection: Rejection) -> None:
+        """Carry out what PostFilter has planned. The attempt is over when the victims, if any, are being evicted:
         another one before would be in vain, or would make more of them leave."""
         after = rejection.after
         if entry.pod.uid not in self._queue:
             return
         if after.nominated_node is not None:
-            self._promise(entry.pod, after.nominated_node)
+            self._nominate(entry.pod, after.nominated_node)
         for pod, node_name in after.nominations:
-            self._promise(pod, node_name)
+            self._nominate(pod, node_name)
             self._reporter.nominate(pod.pod, node_name)
         if not after.victims:
-            self._park(entry, rejection)
+            self._add_unschedulable(entry, rejection)
             return
         self._metrics.preempted(len(after.victims))
         self._queue.await_victims(entry)
@@ -57,38 +58,40 @@ class RejectedPods:
         after, by_node = rejection.after, dict[str, list[PodInfo]]()
         for victim in after.victims:
             by_node.setdefault(self._node_of(victim) or after.nominated_node or "", []).append(victim)
-        told: list[bool] = []
+        notified: list[bool] = []
 
-        def on_told(is_free: bool) -> None:
-            told.append(is_free)
-            if len(told) == len(by_node):
-                self._park(entry, rejection, is_free=all(told))
+        def on_notified(is_free: bool) -> None:
+            notified.append(is_free)
+            if len(notified) == len(by_node):
+                self._add_unschedulable(entry, rejection, is_free=all(notified))
                 self._wake()
 
         for node_name, victims in by_node.items():
-            self._evictions.submit(Eviction(entry.pod, node_name, tuple(victims), after.plugin, on_told))
+            self._evictions.submit(Eviction(entry.pod, node_name, tuple(victims), after.plugin, on_notified))
 
     def _node_of(self, pod: PodInfo) -> str:
         waiting = self._view.waiting.get(pod.uid)
         return waiting.node_name if waiting is not None else pod.pod.spec.node_name
 
-    def _park(self, entry: QueuedPod, rejection: Rejection, *, is_free: bool = False) -> None:
+    def _add_unschedulable(self, entry: QueuedPod, rejection: Rejection, *, is_free: bool = False) -> None:
         pod, number, plugins = entry.pod, rejection.pod_class, rejection.plugins
         # Promises bind pods according to their priority.
         group = (pod.pod.spec.scheduler_name, number, plugins, pod.priority) if number else None
-        self._queue.park(entry, rejection.wakes_on, rejection.message, plugins=plugins, group=group, ready=is_free)
+        self._queue.add_unschedulable(
+            entry, rejection.events_to_register, rejection.message, plugins=plugins, group=group, ready=is_free
+        )
 
-    def _promise(self, pod: PodInfo, node_name: str) -> None:
-        """Promise the pod a node, or with an empty name take its promise back."""
+    def _nominate(self, pod: PodInfo, node_name: str) -> None:
+        """Nominate the pod to a node, or with an empty name clear its nomination."""
         before = self._view.nominations.node_of(pod.uid)
         self._view.nominations.set(pod, node_name)
         if before not in ("", node_name):
-            # Less important pods may have the room that was promised.
+            # Less important pods may have the capacity that was kept for it.
             self._queue.on_event(ClusterEvent(EventKind.POD_DELETE, pod))
         if node_name:
-            self._take_promises_back(pod, node_name)
+            self._clear_nominations(pod, node_name)
 
-    def _take_promises_back(self, pod: PodInfo, node_name: str) -> None:
+    def _clear_nominations(self, pod: PodInfo, node_name: str) -> None:
         """Less important pods that wait for this node would wait for nothing: they look for another one."""
         for other in list(self._view.nominations.on(node_name)):
             if other.priority < pod.priority:

@@ -1,21 +1,89 @@
-"""Logs what the debug flags ask for about each decision, by judging all nodes once more: slow, and only on demand."""
+"""Logs what the debug flags ask for about each decision, by evaluating all nodes once more: slow, and only on
+demand."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
-from koordinator.scheduler.debug_output.diagnosis import diagnosis, diagnosis_line
-from koordinator.scheduler.debug_output.scores import score_lines
+import numpy as np
+
+from koordinator.api.timestamps import format_time
 from koordinator.scheduler.debug_output.settings import DebugSettings
+from koordinator.scheduler.engine.class_state import INFEASIBLE, ClassState
+from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
+
+
+def diagnosis_line(pod: PodInfo, document: dict[str, Any]) -> str:
+    """The log line as the original writes it."""
+    text = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+    return f"dump diagnosis for {document['questionedKey']}, targetPod: {pod.key}/{pod.uid}: ${text}"
+
+
+def diagnosis(pod: PodInfo, class_state: ClassState, columns: NodeColumns, now: datetime) -> dict[str, Any]:
+    """What the original's Diagnosis says of a pod that no node can take."""
+    document: dict[str, Any] = {"timestamp": format_time(now), "questionedKey": pod.key}
+    if nominated := pod.pod.status.nominated_node_name:
+        document["nominatedNode"] = nominated
+    if class_state.plan.rejection is not None:
+        document["preFilterMessage"] = class_state.plan.rejection[1].text
+    schedule: dict[str, Any] = {"alreadyWaitForBound": 0}
+    if details := failed_details(pod, class_state, columns):
+        schedule["nodeFailedDetails"] = details
+    return {**document, "isRootCausePod": True, "scheduleDiagnosis": schedule, "preemptionDiagnosis": None}
+
+
+def failed_details(pod: PodInfo, class_state: ClassState, columns: NodeColumns) -> Sequence[dict[str, Any]]:
+    """Nodes by (plugin, reason, whether eviction might help), in that order."""
+    groups: dict[tuple[str, str, bool], list[str]] = {}
+    for failure in class_state.failures() if class_state.plan.rejection is None else ():
+        reasons = failure.plugin.reasons(pod, failure.state, failure.code)
+        might_help = not any(reason.unresolvable for reason in reasons)
+        key = failure.plugin.name, ", ".join(reason.text for reason in reasons), might_help
+        groups.setdefault(key, []).extend(columns.names[row] for row in failure.rows.tolist())
+    return [
+        {"failedPlugin": plugin, "reason": reason, "preemptMightHelp": might_help, "failedNodes": sorted(nodes)}
+        for (plugin, reason, might_help), nodes in sorted(
+            groups.items(), key=lambda item: (item[0][0], item[0][1], not item[0][2])
+        )
+    ]
+
+
+def score_lines(class_state: ClassState, columns: NodeColumns, key: str, chosen: str, count: int) -> Iterator[str]:
+    """The heading and the rows of the table for the pod ``key``; nothing when no node is feasible."""
+    totals = class_state.totals[: columns.size]
+    order = np.argsort(-totals, kind="stable").tolist()
+    feasible = [row for row in order if totals[row] != INFEASIBLE]
+    if not feasible:
+        return
+    # Among equals, the node that was taken comes first.
+    feasible.sort(key=lambda row: (-int(totals[row]), columns.names[row] != chosen, columns.names[row]))
+    names = class_state.score_names
+    yield f"Top{count} scores for Pod: {key}, feasibleNodes: {len(feasible)}, plugins:[{' '.join(names)}]"
+    rows = [(columns.names[row], class_state.scores_of(row)) for row in feasible[:count]]
+    yield from markdown(key, names, rows)
+
+
+def markdown(key: str, plugins: Sequence[str], rows: Iterable[tuple[str, Sequence[int]]]) -> Iterator[str]:
+    """Lines of the table; ``rows`` are nodes with a score for each of ``plugins``."""
+    yield _line(("#", "Pod", "Node", "Score", *plugins))
+    yield f"| --- | --- | --- | ---:|{' ---:|' * len(plugins)}"
+    for number, (node, scores) in enumerate(rows):
+        yield _line((number, key, node, sum(scores), *scores))
+
+
+def _line(cells: Iterable[object]) -> str:
+    return f"| {' | '.join(str(cell) for cell in cells)} |"
+
 
 logger = logging.getLogger(__name__)
 

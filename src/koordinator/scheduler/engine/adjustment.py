@@ -40,8 +40,8 @@ def difference(removed: Iterable[PodInfo], added: Iterable[PodInfo]) -> Adjustme
 
 
 class adjusted:
-    """``requested`` is as ``adjustments`` (row -> adjustment) say, until the end of the block. Nobody is told: what is
-    computed meanwhile belongs to whoever asked.
+    """``requested`` is as ``adjustments`` (row -> adjustment) say, until the end of the block. Nobody is notified: what
+    is computed meanwhile belongs to whoever asked.
 
     A class, and not a generator: a plugin that uses it may be interrupted between the block and its end, and a
     generator would not be resumed then.

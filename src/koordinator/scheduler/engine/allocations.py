@@ -52,7 +52,7 @@ class AllocationLedger:
         """The pod, which is on ``row``, holds this from now on, instead of what it may have held of the plugin."""
         self.release(row, pod, plugin)
         self._of_pod.setdefault(pod.uid, {})[plugin] = allocation
-        self._tell("on_allocated", row, pod, plugin, allocation)
+        self._notify("on_allocated", row, pod, plugin, allocation)
 
     def release(self, row: int, pod: PodInfo, plugin: str) -> None:
         """The pod, which is on ``row``, holds nothing of the plugin any more."""
@@ -62,17 +62,17 @@ class AllocationLedger:
             return
         if not held:
             del self._of_pod[pod.uid]
-        self._tell("on_released", row, pod, plugin, allocation)
+        self._notify("on_released", row, pod, plugin, allocation)
 
     def attach(self, row: int, pod: PodInfo) -> None:
         """The pod counts on ``row`` from now on, with all that it holds."""
         for plugin, allocation in list(self._of_pod.get(pod.uid, _NOTHING).items()):
-            self._tell("on_allocated", row, pod, plugin, allocation)
+            self._notify("on_allocated", row, pod, plugin, allocation)
 
     def detach(self, row: int, pod: PodInfo) -> None:
         """The pod does not count on ``row`` any more, but holds what it holds: its node may come back."""
         for plugin, allocation in reversed(list(self._of_pod.get(pod.uid, _NOTHING).items())):
-            self._tell("on_released", row, pod, plugin, allocation)
+            self._notify("on_released", row, pod, plugin, allocation)
 
     def forget(self, uid: str) -> Mapping[str, Allocation]:
         """The pod, which does not count anywhere, is gone; returns what it held."""
@@ -91,6 +91,6 @@ class AllocationLedger:
             if allocation is not None and allocation != self.of(name, pod.uid):
                 self.take(row, pod, name, allocation)
 
-    def _tell(self, point: str, row: int, pod: PodInfo, plugin: str, allocation: Allocation) -> None:
+    def _notify(self, point: str, row: int, pod: PodInfo, plugin: str, allocation: Allocation) -> None:
         for listener in self._listeners.get(plugin, ()):
             listener(point, row, pod, allocation)

@@ -15,15 +15,16 @@ from koordinator.api.kinds import Kind
 from koordinator.scheduler.engine.allocations import Allocation
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CycleState
-from koordinator.scheduler.engine.framework import Observer, Plugin, Reason
+from koordinator.scheduler.engine.framework import EventHandler, Plugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 
 class ReservePlugin(Plugin):
     @abstractmethod
     def reserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | None:
-        """The pod will go to ``node``. A reason refuses: the pod waits for ``wakes_on``. An error is tried again after
-        a back-off. Then, as after any later failure, all reserve plugins' ``unreserve`` run in reverse order."""
+        """The pod will go to ``node``. A reason refuses: the pod waits for ``events_to_register``. An error is tried
+        again after a back-off. Then, as after any later failure, all reserve plugins' ``unreserve`` run in reverse
+        order."""
 
     @abstractmethod
     def unreserve(self, state: CycleState, pod: PodInfo, node: NodeReference) -> None:
@@ -31,7 +32,7 @@ class ReservePlugin(Plugin):
         ``NodeColumns.is_current``."""
 
 
-class AllocatorPlugin(Plugin, Observer):
+class AllocatorPlugin(Plugin, EventHandler):
     """Takes part at Reserve. The ledger keeps what it allocates."""
 
     @abstractmethod

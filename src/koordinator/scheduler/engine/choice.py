@@ -1,7 +1,6 @@
-"""Which of the nodes that passed a pod goes to: the best, unless it was promised one or a plugin prefers some.
+"""Which of the nodes that passed a pod goes to: the best, unless it is nominated to one or a plugin prefers some.
 
-Room that was promised to a pod of at least the same importance is left alone: such a node is taken only if the pod fits
-beside those that are to come.
+A node that pods of at least the same importance are nominated to is taken only if the pod fits beside them.
 """
 
 from __future__ import annotations
@@ -9,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
+from koordinator.scheduler.engine.class_state import INFEASIBLE
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.failed_attempt import Attempt
-from koordinator.scheduler.engine.leaders import INFEASIBLE
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.simulation import nominated_before
 
@@ -34,19 +33,20 @@ class Chooser:
         for its total."""
 
     def choose(self, evaluation: Evaluation, pod: PodInfo, attempt: Attempt, preferred: Iterable[str]) -> int | None:
-        """The row to take; None if there is none, then ``attempt.kept_for_others`` has those that others wait for."""
+        """The row to take; None if there is none, then ``attempt.nominated_to_others`` has those that others wait
+        for."""
         view = self._state.view
         self.tied = 0
         for name in (view.nominations.node_of(pod.uid), *preferred):
             row = view.columns.row_of.get(name)
-            if row is not None and evaluation.feasible[row] and self._has_room(pod, row, attempt):
+            if row is not None and evaluation.feasible[row] and self._has_capacity(pod, row, attempt):
                 return row
         passed_over: dict[int, int] = {}
         try:
             while best := evaluation.best():
                 tied = len(best)
                 row = best[self._random.randrange(tied)]
-                if self._has_room(pod, row, attempt):
+                if self._has_capacity(pod, row, attempt):
                     self.tied = tied
                     return row
                 # Asking may have brought others back that were passed over before.
@@ -56,7 +56,7 @@ class Chooser:
         finally:
             if passed_over:
                 evaluation.show(passed_over.items())
-        attempt.kept_for_others = list(passed_over)
+        attempt.nominated_to_others = list(passed_over)
         return None
 
     def take(self, evaluation: Evaluation, pod: PodInfo, attempt: Attempt, name: str) -> int | None:
@@ -65,10 +65,10 @@ class Chooser:
         row = self._state.view.columns.row_of.get(name)
         if row is None or not evaluation.feasible[row]:
             return None
-        if self._has_room(pod, row, attempt):
+        if self._has_capacity(pod, row, attempt):
             return row
-        attempt.kept_for_others = [row]
+        attempt.nominated_to_others = [row]
         return None
 
-    def _has_room(self, pod: PodInfo, row: int, attempt: Attempt) -> bool:
+    def _has_capacity(self, pod: PodInfo, row: int, attempt: Attempt) -> bool:
         return not nominated_before(self._state, pod, row) or attempt.fits(row, ())

@@ -1,4 +1,4 @@
-"""What a class of pods is judged by: which plugins have something to say about it, with what prepared state."""
+"""What a class of pods is evaluated by: which plugins have something to say about it, with what prepared state."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from koordinator.scheduler.engine.cached_results import CachedFilterResults, CachedScores, SharedResults
 from koordinator.scheduler.engine.columns import NodeColumns
-from koordinator.scheduler.engine.findings import FilterFindings, ScoreFindings, SharedFindings
 from koordinator.scheduler.engine.framework import (
     FilterPlugin,
     PreFilterPlugin,
@@ -18,24 +18,23 @@ from koordinator.scheduler.engine.framework import (
     SkipScore,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.point_times import UNTIMED, PointTimes
-from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.profile import UNTIMED, PointTimes, Profile
 
 
 @dataclass(slots=True)
 class ClassPlan:
     """Made once for a class of pods, by PreFilter and PreScore of a representative."""
 
-    filters: list[FilterFindings] = field(default_factory=list)
+    filters: list[CachedFilterResults] = field(default_factory=list)
     """Of the Filter plugins that have something to say."""
-    scores: list[ScoreFindings] = field(default_factory=list)
+    scores: list[CachedScores] = field(default_factory=list)
     rejection: tuple[str, Reason] | None = None
-    """The plugin that rules out every node before any is looked at, and why."""
+    """The plugin that rejects every node before any is looked at, and why."""
     restricted_to: frozenset[str] | None = None
     """The only nodes that are looked at."""
     restricted_by: list[str] = field(default_factory=list)
     pod: PodInfo | None = None
-    """What is judged instead of the pod, if a transformer says so."""
+    """What is evaluated instead of the pod, if a transformer says so."""
 
 
 def plan_class(
@@ -43,12 +42,12 @@ def plan_class(
     columns: NodeColumns,
     pod: PodInfo,
     times: PointTimes = UNTIMED,
-    shared: SharedFindings | None = None,
+    shared: SharedResults | None = None,
     *,
     with_scores: bool = True,
 ) -> ClassPlan:
-    """Run PreFilter and, unless that ends it or only filters are wanted, PreScore. Findings are taken from ``shared``
-    where they are there."""
+    """Run PreFilter and, unless that ends it or only filters are wanted, PreScore. Cached results are taken from
+    ``shared`` where they are there."""
     plan = ClassPlan()
     for transformer in profile.pre_filter_transformers:
         answer = transformer.before_pre_filter(pod)
@@ -87,8 +86,8 @@ def plan_class(
         raise
     times.end("PreScore", begun)
     if not is_plain:
-        for findings in (*plan.filters, *plan.scores):
-            findings.is_shared = False
+        for cached in (*plan.filters, *plan.scores):
+            cached.is_shared = False
     return plan
 
 
@@ -112,44 +111,42 @@ def _pre_filter(plan: ClassPlan, plugins: Iterable[PreFilterPlugin], pod: PodInf
 
 
 class _Makers:
-    """Findings of plugins for one class of pods."""
+    """Cached results of plugins for one class of pods."""
 
-    def __init__(
-        self, columns: NodeColumns, pod: PodInfo, shared: SharedFindings | None, score_type: ScoreType
-    ) -> None:
+    def __init__(self, columns: NodeColumns, pod: PodInfo, shared: SharedResults | None, score_type: ScoreType) -> None:
         self._columns = columns
         self._score_type = score_type
         self._pod = pod
         self._shared = shared
 
-    def filter(self, plugin: FilterPlugin, state: Any) -> FilterFindings:
-        follows = type(plugin).follow is not FilterPlugin.follow
+    def filter(self, plugin: FilterPlugin, state: Any) -> CachedFilterResults:
+        is_cross_node = type(plugin).apply_delta is not FilterPlugin.apply_delta
 
-        def make() -> FilterFindings:
-            return FilterFindings(
-                self._columns, plugin, self._pod, state, self._columns.mask(plugin.reads), follows=follows
+        def make() -> CachedFilterResults:
+            return CachedFilterResults(
+                self._columns, plugin, self._pod, state, self._columns.mask(plugin.reads), is_cross_node=is_cross_node
             )
 
-        if follows or self._shared is None:
+        if is_cross_node or self._shared is None:
             return make()
-        return self._shared.of(FilterFindings, plugin, self._pod, make)
+        return self._shared.of(CachedFilterResults, plugin, self._pod, make)
 
-    def score(self, plugin: ScorePlugin, weight: int, state: Any) -> ScoreFindings:
-        follows = type(plugin).follow_score is not ScorePlugin.follow_score
+    def score(self, plugin: ScorePlugin, weight: int, state: Any) -> CachedScores:
+        is_cross_node = type(plugin).apply_score_delta is not ScorePlugin.apply_score_delta
 
-        def make() -> ScoreFindings:
-            return ScoreFindings(
+        def make() -> CachedScores:
+            return CachedScores(
                 self._columns,
                 plugin,
                 self._pod,
                 state,
                 self._columns.mask(plugin.score_reads),
-                follows=follows,
+                is_cross_node=is_cross_node,
                 weight=weight,
                 scales=type(plugin).normalize is not ScorePlugin.normalize,
                 score_type=self._score_type,
             )
 
-        if follows or self._shared is None:
+        if is_cross_node or self._shared is None:
             return make()
-        return self._shared.of(ScoreFindings, plugin, self._pod, make)
+        return self._shared.of(CachedScores, plugin, self._pod, make)

@@ -18,13 +18,35 @@ from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.binding_points import AllocatorPlugin
 from koordinator.scheduler.engine.columns import Aspect
+from koordinator.scheduler.engine.event_dispatch import STATUS, EventDispatcher, OnError, Stale
 from koordinator.scheduler.engine.events import EventKind
-from koordinator.scheduler.engine.framework import Observer
+from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.journal import Journal
-from koordinator.scheduler.engine.node_changes import node_changes
-from koordinator.scheduler.engine.observers import STATUS, Observers, OnError, Stale
 from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
 from koordinator.scheduler.engine.view import ClusterView
+
+
+def node_changes(old: Node, new: Node) -> frozenset[str]:
+    """The event kinds that turn ``old`` into ``new``; heartbeats alone are none."""
+    kinds: set[str] = set()
+    before, after = old.status, new.status
+    if before.allocatable != after.allocatable or before.capacity != after.capacity:
+        kinds.add(EventKind.NODE_ALLOCATABLE)
+    if old.metadata.labels != new.metadata.labels:
+        kinds.add(EventKind.NODE_LABEL)
+    if old.metadata.annotations != new.metadata.annotations:
+        # What annotations say about a node is about its capacity or its thresholds.
+        kinds.add(EventKind.NODE_ALLOCATABLE)
+    if old.spec != new.spec:
+        kinds.add(EventKind.NODE_TAINT)
+    if _condition_states(old) != _condition_states(new) or before.images != after.images:
+        kinds.add(EventKind.NODE_CONDITION)
+    return frozenset(kinds)
+
+
+def _condition_states(node: Node) -> list[tuple[str, str]]:
+    return [(condition.type, condition.status) for condition in node.status.conditions]
+
 
 _NOWHERE = -1
 
@@ -40,30 +62,30 @@ class PlacedPod:
 
 
 class ClusterState:
-    """Turns events into columns and tells the observers."""
+    """Turns events into columns and tells the event handlers."""
 
     def __init__(self, view: ClusterView, on_error: OnError | None = None) -> None:
         self.view = view
-        view.what_if = partial(Journal, self)
+        view.simulate = partial(Journal, self)
         self._columns = view.columns
         self._allocations = view.allocations
-        self._observers = Observers(on_error)
+        self._event_handlers = EventDispatcher(on_error)
         self._placed: dict[str, PlacedPod] = {}
         self._without_node: dict[str, dict[str, PlacedPod]] = {}
         self._node_objects: dict[str, dict[str, Object]] = {}
         self._priorities: Counter[int] = Counter()
 
-    def add_observers(self, observers: Iterable[Observer]) -> None:
+    def add_event_handlers(self, event_handlers: Iterable[EventHandler]) -> None:
         """Whom to tell; to be called before the first event."""
-        for observer in observers:
-            self._observers.add([observer])
-            if isinstance(observer, AllocatorPlugin):
-                self.view.allocations.register(observer.name, partial(self._observers.tell_one, observer))
+        for handler in event_handlers:
+            self._event_handlers.add([handler])
+            if isinstance(handler, AllocatorPlugin):
+                self.view.allocations.register(handler.name, partial(self._event_handlers.notify_one, handler))
 
     @property
-    def stale_observers(self) -> dict[Observer, Stale]:
-        """The observers that failed on an event, with what they have missed."""
-        return self._observers.stale
+    def stale_handlers(self) -> dict[EventHandler, Stale]:
+        """The event handlers that failed on an event, with what they have missed."""
+        return self._event_handlers.stale
 
     @property
     def pod_count(self) -> int:
@@ -116,16 +138,16 @@ class ClusterState:
             self._columns.nodes[row] = node
             return kinds
         self._columns.set_node(node)
-        self._observers.tell("on_node", row, node)
+        self._event_handlers.notify("on_node", row, node)
         return kinds
 
     def _add_node(self, node: Node) -> None:
         name = node.metadata.name
         row = self._columns.set_node(node)
         self.view.pods_on[row] = {}
-        self._observers.tell("on_node", row, node)
+        self._event_handlers.notify("on_node", row, node)
         for kind, obj in self._node_objects.get(name, {}).items():
-            self._observers.tell("on_node_object", row, kind, obj)
+            self._event_handlers.notify("on_node_object", row, kind, obj)
         for placed in self._without_node.pop(name, {}).values():
             self._occupy(placed, row)
 
@@ -138,14 +160,14 @@ class ClusterState:
         for uid, pod in pods.items():
             self.view.labels.remove(row, uid)
             self._allocations.detach(row, pod)
-        self._observers.tell("on_node_removed", row, name)
+        self._event_handlers.notify("on_node_removed", row, name)
         self._columns.remove_node(name)
         if pods:
-            homeless = self._without_node.setdefault(name, {})
+            orphaned = self._without_node.setdefault(name, {})
             for uid in pods:
                 placed = self._placed[uid]
                 placed.row = _NOWHERE
-                homeless[uid] = placed
+                orphaned[uid] = placed
         return True
 
     def set_node_object(self, kind: str, name: str, obj: Object | None) -> None:
@@ -159,7 +181,7 @@ class ClusterState:
             del self._node_objects[name]
         row = self._columns.row_of.get(name)
         if row is not None:
-            self._observers.tell("on_node_object", row, kind, obj)
+            self._event_handlers.notify("on_node_object", row, kind, obj)
 
     def node_objects(self, name: str) -> Mapping[str, Object]:
         """The objects that bear the node's name, by kind."""
@@ -177,7 +199,7 @@ class ClusterState:
             return None
         else:
             del objects[key]
-        self._observers.tell("on_object", kind, key, old, obj)
+        self._event_handlers.notify("on_object", kind, key, old, obj)
         return old
 
     # Pods.
@@ -244,7 +266,7 @@ class ClusterState:
         self.view.pods_on[row][pod.uid] = pod
         self.view.labels.add(row, pod)
         self._count(row, pod.request, 1)
-        self._observers.tell("on_pod_assigned", row, pod, placed.assumed)
+        self._event_handlers.notify("on_pod_assigned", row, pod, placed.assumed)
         if self._allocations.has_plugins:
             self._allocations.attach(row, pod)
             if not placed.assumed:
@@ -273,7 +295,7 @@ class ClusterState:
             self._count(placed.row, pod.request, 1)
         # Who shares the memo of a pod has the same spec, labels, annotations and owners.
         is_alike = old.memo is pod.memo
-        self._observers.tell(STATUS if is_alike else "on_pod_assigned", placed.row, pod, assumed)
+        self._event_handlers.notify(STATUS if is_alike else "on_pod_assigned", placed.row, pod, assumed)
         if not is_alike and not assumed and self._allocations.has_plugins:
             self.restore(pod.uid)
 
@@ -281,9 +303,9 @@ class ClusterState:
         if placed.row < 0:
             del self._placed[placed.pod.uid]
             self._change_priority(placed.pod.priority, None)
-            homeless = self._without_node[placed.node_name]
-            del homeless[placed.pod.uid]
-            if not homeless:
+            orphaned = self._without_node[placed.node_name]
+            del orphaned[placed.pod.uid]
+            if not orphaned:
                 del self._without_node[placed.node_name]
         else:
             self._take_out(placed)
@@ -299,7 +321,7 @@ class ClusterState:
         self._count(placed.row, pod.request, -1)
         if self._allocations.has_plugins:
             self._allocations.detach(placed.row, pod)
-        self._observers.tell("on_pod_removed", placed.row, pod)
+        self._event_handlers.notify("on_pod_removed", placed.row, pod)
 
     def _count(self, row: int, request: PodRequest, sign: int) -> None:
         self._columns.add_request(row, request.counted, request.non_zero, sign)

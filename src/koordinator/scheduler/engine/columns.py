@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from koordinator.api.kinds import Kind
 from koordinator.api.node import Node
 from koordinator.scheduler.engine.resource_index import ResourceIndex
-from koordinator.scheduler.engine.row_amounts import Machines, RowAmounts
-from koordinator.scheduler.engine.row_numbers import RowNumbers
+from koordinator.scheduler.engine.row_amounts import Machines, RowAmounts, RowIntegers
 
 Rows = NDArray[np.intp]
 Ints = NDArray[np.int64]
@@ -125,7 +124,7 @@ class NodeColumns:
         """CPU and memory, pods without a request counted with 100 milli-CPU and 200 MiB."""
         self._unused: Ints = np.zeros((0, len(self.resources)), dtype=np.int64, order="F")
         """``allocatable`` without ``requested``, for ``amounts``."""
-        self.numbers: list[RowNumbers] = []
+        self.numbers: list[RowIntegers] = []
         """The same row by row."""
         self._machines = Machines()
         self.largest_amount = 0
@@ -303,7 +302,7 @@ class NodeColumns:
         self.allocatable[row] = 0
         self.requested[row] = self._unused[row] = 0
         self.non_zero_requested[row] = 0
-        self.numbers[row] = RowNumbers(len(self.resources))
+        self.numbers[row] = RowIntegers(len(self.resources))
         self._machines.write(row, self.allocatable[row], self.requested[row], self.non_zero_requested[row])
         self._alive_rows = None
         for aspect in self.aspects:
@@ -317,7 +316,7 @@ class NodeColumns:
         self.touch(row, Aspect.PODS)
 
     def shift(self, row: int, request: Mapping[int, int], non_zero: tuple[int, int], sign: int) -> None:
-        """As add_request, but nobody is told: for who thinks of a node as it might be, and undoes it at once."""
+        """As add_request, but nobody is notified: for a simulation that undoes it at once."""
         self.fit_resources()
         numbers = self.numbers[row]
         numbers.shift(request, non_zero, sign)
@@ -337,7 +336,7 @@ class NodeColumns:
             self.size += 1
             self.nodes.append(None)
             self.names.append("")
-            self.numbers.append(RowNumbers(len(self.resources)))
+            self.numbers.append(RowIntegers(len(self.resources)))
             self._generations.append(0)
             self._grow_rows()
         self._generations[row] += 1

@@ -44,4 +44,4 @@ class CyclePreFilterPlugin(Plugin):
     def pre_filter_cycle(self, state: CycleState, pod: PodInfo) -> Reason | None:
         """Why this attempt must not go on; None lets it. Asked in every attempt, so it must be quick. The class of the
         pod keeps its filter results: PostFilter plugins are asked as if this plugin had rejected every node, and may
-        simulate. The pod waits for ``wakes_on``."""
+        simulate. The pod waits for ``events_to_register``."""

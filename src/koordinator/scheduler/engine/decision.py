@@ -16,8 +16,8 @@ from koordinator.scheduler.engine.post_filter import NO_PLAN, PostFilterResult
 
 
 @dataclass(frozen=True, slots=True)
-class RuledOut:
-    """Nodes that one plugin ruled out for the same reasons."""
+class RejectedNodes:
+    """Nodes that one plugin rejected for the same reasons."""
 
     plugin: str
     reasons: tuple[str, ...]
@@ -48,8 +48,8 @@ class Placement(msgspec.Struct, frozen=True):
     best_scores: tuple[list[int], ...]
     """Weighted scores of each of ``best_nodes`` by ``plugins``. Kept apart from names: hardly anyone ever looks."""
     plugins: tuple[str, ...]
-    kept_off_by: tuple[str, ...] = ()
-    """The plugins that were the first to rule out some other node."""
+    rejecting_plugins: tuple[str, ...] = ()
+    """The plugins that were the first to reject some other node."""
     tied: int = 0
     """How many nodes had the highest score, ``node_name`` among them, which was chosen at random; 0 when the pod was
     nominated to the node or a plugin named it, so that the score did not decide."""
@@ -83,9 +83,9 @@ class Rejection:
     message: str
     """As the event and the condition on the pod say it."""
     evaluated: int
-    ruled_out: tuple[RuledOut, ...]
+    rejected: tuple[RejectedNodes, ...]
     plugins: frozenset[str]
-    wakes_on: frozenset[str]
+    events_to_register: frozenset[str]
     """The kinds of event that may change this."""
     pod_class: int = 0
     """The number of the class of pods that this holds for; 0 when it holds for this pod alone."""

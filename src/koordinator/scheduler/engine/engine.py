@@ -10,31 +10,29 @@ from datetime import datetime
 from types import TracebackType
 from typing import Final, TypeVar
 
+from koordinator.scheduler.engine.batch.evaluator import BatchEvaluator
 from koordinator.scheduler.engine.binding_points import AllocatorPlugin, ReservePlugin, Wait
+from koordinator.scheduler.engine.cached_results import SharedResults
 from koordinator.scheduler.engine.choice import Chooser, RandomSource
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import NodeReference
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.evaluation import Evaluation
-from koordinator.scheduler.engine.extender import (
+from koordinator.scheduler.engine.event_dispatch import OnError
+from koordinator.scheduler.engine.failed_attempt import Attempt, RowMemory
+from koordinator.scheduler.engine.framework import EventHandler, PluginError, Reason
+from koordinator.scheduler.engine.framework_hooks import (
     FindOneNodePlugin,
     ForgetHandler,
     PreferNodesPlugin,
     ReservationNominator,
     ResizePodPlugin,
 )
-from koordinator.scheduler.engine.failed_attempt import Attempt
-from koordinator.scheduler.engine.findings import SharedFindings
-from koordinator.scheduler.engine.framework import Observer, PluginError, Reason
 from koordinator.scheduler.engine.handle import Handle
-from koordinator.scheduler.engine.observers import OnError
-from koordinator.scheduler.engine.panel import Panel
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.point_times import UNTIMED, PointTimes
-from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.profile import UNTIMED, PointTimes, Profile
 from koordinator.scheduler.engine.rejection import no_nodes, refused_everywhere, refused_on_node, reject
-from koordinator.scheduler.engine.row_memory import RowMemory
 
 T = TypeVar("T")
 _TOP_NODES: Final = 3
@@ -54,29 +52,38 @@ class _PodClass:
 class Engine:
     """Evaluations by class of pods, the least recently used given up beyond ``cells`` matrix cells."""
 
-    def __init__(self, profile: Profile, state: ClusterState, random: RandomSource, *, cells: int = 16_000_000) -> None:
+    def __init__(
+        self,
+        profile: Profile,
+        state: ClusterState,
+        random: RandomSource,
+        *,
+        cells: int = 16_000_000,
+        batches: bool = True,
+    ) -> None:
+        """Without ``batches``, each class of pods evaluates dirty nodes by itself; decisions are the same."""
         self.profile = profile
         self._state = state
         self._chooser = Chooser(state, random)
         self._cells = cells
         self.refresh: Callable[[Evaluation], None] = Evaluation.refresh
-        """Brings an evaluation up to date before it decides; may be replaced by one that measures what that takes."""
+        """Refreshes an evaluation before it decides; may be replaced by one that measures what that takes."""
         self.check_time: Callable[[], None] = lambda: None
         """Called where a decision may take long, and nothing is half done; raises PluginError to end it."""
         self.on_error: OnError = _raise
-        """Is told what a plugin raises where the attempt goes on all the same."""
+        """Is notified of what a plugin raises where the attempt goes on all the same."""
         self.times: PointTimes = UNTIMED
-        """Is told how long the other extension points take."""
+        """Is notified of how long the other extension points take."""
         self._classes: OrderedDict[Hashable, _PodClass] = OrderedDict()
-        self._shared = SharedFindings()
-        self._panel = Panel(state.view.columns, profile.score_type)
+        self._shared = SharedResults()
+        self._batch = BatchEvaluator(state.view.columns, profile.score_type) if batches else None
         self._width = 0
         """The sum of the widths of all classes."""
         self._numbers = itertools.count(1)
         self._timed = [
             (name, plugin)
             for name, plugin in profile.plugins.items()
-            if isinstance(plugin, Observer) and type(plugin).on_time is not Observer.on_time
+            if isinstance(plugin, EventHandler) and type(plugin).on_time is not EventHandler.on_time
         ]
         self._finder = profile.first(FindOneNodePlugin)
         self._preferring = profile.first(PreferNodesPlugin)
@@ -90,14 +97,15 @@ class Engine:
             plugin.handle = self.handle
 
     def decide(self, pod: PodInfo, now: datetime) -> Placement | Rejection:
-        """Judge all nodes for ``pod`` and choose among the best at random. Changes nothing that another decision sees.
+        """Evaluate all nodes for ``pod`` and choose among the best at random. Changes nothing that another decision
+        sees.
 
         Raises PluginError when a plugin fails.
         """
         view = self._state.view
         view.now = now
-        for name, observer in self._timed:
-            self._notify(name, observer.on_time, now)
+        for name, handler in self._timed:
+            self._notify(name, handler.on_time, now)
         if not view.columns.row_of:
             return no_nodes()
         state = CycleState(pod)
@@ -113,7 +121,7 @@ class Engine:
         pod_class = self._class_of(key, pod)
         try:
             with _as_plugin_error:
-                return self._judge(pod_class, key, state, only, refusal)
+                return self._evaluate(pod_class, key, state, only, refusal)
         except PluginError:
             # Half of its rows may be current: nobody may use it again.
             if self._classes.pop(key, None) is not None:
@@ -220,7 +228,7 @@ class Engine:
                 return plugin.name, reason
         return None
 
-    def _judge(
+    def _evaluate(
         self,
         pod_class: _PodClass,
         key: Hashable,
@@ -229,6 +237,7 @@ class Engine:
         refusal: tuple[str, Reason] | None,
     ) -> Placement | Rejection:
         evaluation, pod = pod_class.evaluation, state.pod
+        evaluation.incoming = pod
         self.refresh(evaluation)
         attempt = Attempt(self.profile, self._state, evaluation, state, key, pod_class.memory, self.check_time)
         if refusal is not None:
@@ -258,12 +267,12 @@ class Engine:
             self._classes.move_to_end(key)
             return known
         with _as_plugin_error:
-            evaluation = Evaluation(self.profile, self._state.view.columns, pod, self.times, self._shared, self._panel)
-        self._make_room(evaluation)
+            evaluation = Evaluation(self.profile, self._state.view.columns, pod, self.times, self._shared, self._batch)
+        self._evict_classes(evaluation)
         pod_class = self._classes[key] = _PodClass(evaluation, next(self._numbers))
         return pod_class
 
-    def _make_room(self, evaluation: Evaluation) -> None:
+    def _evict_classes(self, evaluation: Evaluation) -> None:
         """Give classes up, the least recently used first, if all would be more than the limit with one more like this.
         What is shared is counted once; it goes with the last class that uses it."""
         limit = self._cells // max(1, self._state.view.columns.size)
@@ -303,7 +312,7 @@ class Engine:
             state,
             evaluated=evaluated,
             feasible=feasible,
-            kept_off_by=evaluation.first_to_rule_out() if feasible < evaluated else (),
+            rejecting_plugins=evaluation.first_rejecting_plugins() if feasible < evaluated else (),
             best_nodes=tuple([names[each] for each in rows]),
             best_scores=tuple([evaluation.scores_of(each) for each in rows]),
             plugins=evaluation.score_names,

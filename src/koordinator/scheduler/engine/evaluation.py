@@ -1,8 +1,8 @@
-"""One class of pods against all nodes: verdicts and totals, kept current row by row.
+"""One class of pods against all nodes: its state, refreshed from the dirty nodes.
 
-What each plugin says is kept as Findings, most of them shared with other classes; here it is put together. The first
-look concerns every row; later ones only the rows that changed in an aspect that a plugin reads. One changed row, the
-usual case while like pods are placed one after the other, costs one call a plugin and no pass over all nodes.
+What each plugin says is kept as CachedResults, most of them shared with other classes; here it is put together. The
+first look concerns every row; later ones only the rows that changed in an aspect that a plugin reads. One changed row,
+the usual case while like pods are placed one after the other, costs one call a plugin and no pass over all nodes.
 """
 
 from __future__ import annotations
@@ -14,25 +14,30 @@ from typing import Final
 
 import numpy as np
 
-from koordinator.scheduler.engine.board import Board, Scores
+from koordinator.scheduler.engine.batch.evaluator import BatchEvaluator
+from koordinator.scheduler.engine.cached_results import (
+    FEW_CHANGES,
+    ONE_BY_ONE,
+    CachedFilterResults,
+    CachedResults,
+    SharedResults,
+)
 from koordinator.scheduler.engine.class_plan import plan_class
+from koordinator.scheduler.engine.class_state import ClassState, Scores
 from koordinator.scheduler.engine.columns import Aspect, NodeColumns, Rows
-from koordinator.scheduler.engine.findings import FEW_CHANGES, ONE_BY_ONE, FilterFindings, Findings, SharedFindings
-from koordinator.scheduler.engine.panel import Panel
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.point_times import UNTIMED, PointTimes
-from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.profile import UNTIMED, PointTimes, Profile
 from koordinator.scheduler.engine.row_overlays import RowOverlays
 
 _SPARE_ROWS: Final = 64
 _PART: Final = 8
-"""Where one row of so many has to be judged again, all are."""
+"""Where one row of so many has to be evaluated again, all are."""
 _EVERYTHING: Final = -1
 _OF_NODE: Final = 1 << Aspect.NODE
 
 
-class Evaluation(Board):
-    """Verdicts and totals of all rows for one class of pods, represented by ``pod``."""
+class Evaluation(ClassState):
+    """Results and totals of all rows for one class of pods, represented by ``pod``."""
 
     def __init__(
         self,
@@ -40,26 +45,28 @@ class Evaluation(Board):
         columns: NodeColumns,
         pod: PodInfo,
         times: PointTimes = UNTIMED,
-        shared: SharedFindings | None = None,
-        panel: Panel | None = None,
+        shared: SharedResults | None = None,
+        batch: BatchEvaluator | None = None,
     ) -> None:
         plan = plan_class(profile, columns, pod, times, shared)
         super().__init__(plan, columns, profile.score_type)
+        self.incoming = pod
+        """The pod of the class that was asked about last."""
         self.pod = plan.pod or pod
         overlays = RowOverlays(profile, self.pod)
         self._overlays = overlays if overlays else None
-        self._findings: tuple[Findings, ...] = (*self._filters, *self._scores)
-        self._readers: dict[int, tuple[Findings, ...]] = {}
-        """By bit mask of aspects: the findings that read any of them."""
+        self._cached: tuple[CachedResults, ...] = (*self._filters, *self._scores)
+        self._readers: dict[int, tuple[CachedResults, ...]] = {}
+        """By bit mask of aspects: the cached results that read any of them."""
         self._scaling = tuple(score for score in self._scores if score.scales)
         self._flat: dict[int, int] = {}
         """Scores, by index, that were all 0 when they were scaled last, with the number of rows then."""
-        self._follows = any(findings.follows for findings in self._findings)
+        self._is_cross_node = any(cached.is_cross_node for cached in self._cached)
         self._is_simple = plan.restricted_to is None
-        """Whether a single row can be judged by itself."""
-        self._panel = panel if self._may_join() else None
+        """Whether a single row can be evaluated by itself."""
+        self._batch = batch if self._may_join() else None
         # A node that comes or goes concerns every class; what transformers read is known to them alone.
-        self._reads = reduce(or_, (findings.reads for findings in self._findings), _OF_NODE)
+        self._reads = reduce(or_, (cached.reads for cached in self._cached), _OF_NODE)
         if self._overlays is not None:
             self._reads = _EVERYTHING
 
@@ -68,78 +75,66 @@ class Evaluation(Board):
         columns = self._columns
         if self.plan.rejection is not None or self.version == columns.version:
             return
-        if self._panel is not None and self.number is not None:
-            if self._panel.is_due(self.version):
-                self._panel.keep_up()
-            if self.number is not None and self._panel.is_current(self.number):
-                self.adopt(self._panel.version)
-                if self.version == columns.version:
-                    return
+        if self._batch is not None and self.number is not None:
+            self._batch.advance(self)
+            if self.version == columns.version:
+                return
         if min(self.feasible.shape[0], self.totals.shape[0]) < columns.size:
             self._grow(columns.size + max(_SPARE_ROWS, columns.size >> 4))
         if self.version < 0:
             self._update(_EVERYTHING, self._present(columns.alive_rows), stale=True)
             self.version = columns.version
             return
-        is_far = self._panel is not None and self._panel.is_far(self.version)
-        self._follow()
+        before = self.version
+        self._apply_changes()
         self.version = columns.version
-        if self._panel is not None:
-            self._tell(self._panel, is_far)
+        if self._batch is not None and not self._batch.take_note(self, before):
+            self._batch = None
 
     def _may_join(self) -> bool:
         """Whether all that is said of a row follows from it alone, and scores are scaled by what nodes have."""
         return (
             self._is_simple
             and self._overlays is None
-            and not self._follows
-            and not any(score.moves for score in self._scaling)
+            and not self._is_cross_node
+            and not any(score.is_pod_dependent for score in self._scaling)
         )
 
-    def _tell(self, panel: Panel, is_far: bool) -> None:
-        """The panel of what was found out without it."""
-        if self.number is not None:
-            if self._has_news or not panel.is_current(self.number):
-                panel.settle(self.number)
-        elif is_far and not panel.join(self):
-            self._panel = None
-        self._has_news = False
-
-    def _follow(self) -> None:
+    def _apply_changes(self) -> None:
         """Recompute what changed since ``version``."""
         columns = self._columns
         changed = columns.changes_since(self.version, FEW_CHANGES)
         if changed is None:
             touched = columns.touched_since(self.version)
-            self._has_news |= bool(touched.aspects & columns.static_aspects)
-            self._follow_rows(touched.aspects, touched.rows, touched.alive)
+            self.has_news |= bool(touched.aspects & columns.static_aspects)
+            self._apply_rows(touched.aspects, touched.rows, touched.alive)
             return
         changed = {row: aspects for row, aspects in changed.items() if aspects & self._reads}
         if not changed:
             return
         aspects = reduce(or_, changed.values())
         if len(changed) <= ONE_BY_ONE and self._is_simple and not aspects & columns.static_aspects:
-            self._follow_few(aspects, changed)
+            self._apply_few(aspects, changed)
             return
-        self._has_news |= bool(aspects & columns.static_aspects)
+        self.has_news |= bool(aspects & columns.static_aspects)
         rows = np.array(sorted(changed), dtype=np.intp)
-        self._follow_rows(aspects, rows, rows[columns.alive[rows]])
+        self._apply_rows(aspects, rows, rows[columns.alive[rows]])
 
-    def _follow_few(self, aspects: int, changed: Collection[int]) -> None:
+    def _apply_few(self, aspects: int, changed: Collection[int]) -> None:
         """``aspects`` of a few rows are all that changed, and none of them is new."""
         stale = False
-        if self._follows:
+        if self._is_cross_node:
             rows = np.array(sorted(changed), dtype=np.intp)
             reached, stale = self._reached(aspects, rows, rows[:0])
             if reached:
-                self._update(aspects, rows, stale=stale, further=self._judge_again(reached))
+                self._update(aspects, rows, stale=stale, further=self._evaluate_reached(reached))
                 return
         version = self._columns.version
-        for findings in self._readers_of(aspects):
+        for cached in self._readers_of(aspects):
             # What changed before is known there: this class asked for it then, or it does not matter there.
-            if findings.version != version:
-                findings.judge_few(changed)
-                findings.version = version
+            if cached.version != version:
+                cached.evaluate_few(changed)
+                cached.version = version
         if self._overlays is not None:
             stale |= self._look_again(np.array(sorted(changed), dtype=np.intp))
         for row in changed:
@@ -147,32 +142,33 @@ class Evaluation(Board):
         if (stale or self._is_stale()) and self._rescale():
             self._add_up()
 
-    def _readers_of(self, aspects: int) -> tuple[Findings, ...]:
-        """The findings that depend on any of ``aspects``; to the others it does not matter that they are behind."""
+    def _readers_of(self, aspects: int) -> tuple[CachedResults, ...]:
+        """The cached results that depend on any of ``aspects``; to the others it does not matter that they are
+        behind."""
         readers = self._readers.get(aspects)
         if readers is None:
-            readers = self._readers[aspects] = tuple(each for each in self._findings if each.reads & aspects)
+            readers = self._readers[aspects] = tuple(each for each in self._cached if each.reads & aspects)
         return readers
 
-    def _follow_rows(self, aspects: int, rows: Rows, alive: Rows) -> None:
+    def _apply_rows(self, aspects: int, rows: Rows, alive: Rows) -> None:
         """Something of ``rows`` changed; ``alive`` are those of them that are in use."""
         gone = rows[~self._columns.alive[rows]] if alive.shape[0] < rows.shape[0] else rows[:0]
         if not aspects & self._reads:
             return
-        reached, stale = self._reached(aspects, alive, gone) if self._follows else ([], False)
+        reached, stale = self._reached(aspects, alive, gone) if self._is_cross_node else ([], False)
         if self.plan.restricted_to is not None:
             # A freed row may have been given to a node that this class does not look at.
             alive = self._present(alive)
             gone = np.setdiff1d(rows, alive, assume_unique=True)
         if gone.shape[0]:
-            self._rule_out(gone)
+            self._drop_rows(gone)
             stale = True
-        self._update(aspects, alive, stale=stale, further=self._judge_again(reached) if reached else None)
+        self._update(aspects, alive, stale=stale, further=self._evaluate_reached(reached) if reached else None)
 
     def _update(self, aspects: int, rows: Rows, *, stale: bool, further: Rows | None = None) -> None:
         """``aspects`` changed of ``rows``. ``stale``: scores that depend on other rows are out of date already.
         ``further``: the rows to put together anew, if they are more than ``rows``."""
-        self._judge(self._readers_of(aspects), aspects, rows)
+        self._evaluate(self._readers_of(aspects), aspects, rows)
         if self._overlays is not None:
             stale |= self._look_again(rows)
         one_by_one = further is None and rows.shape[0] <= ONE_BY_ONE
@@ -181,7 +177,7 @@ class Evaluation(Board):
             for row in rows.tolist():
                 stale |= self._conclude(row)
         elif further is not None or aspects & _OF_NODE or _last_change(self._filters) > self.version:
-            stale |= self._judge_anew(meant)
+            stale |= self._refresh_feasible(meant)
         if (stale or self._is_stale()) and self._rescale():
             self._add_up()
         elif not one_by_one:
@@ -191,54 +187,54 @@ class Evaluation(Board):
         """Whether a score has changed that others are scaled by."""
         return _last_change(self._scaling) > self.version
 
-    def _judge(self, findings: Iterable[Findings], aspects: int, rows: Rows) -> None:
-        for each in findings:
+    def _evaluate(self, cached: Iterable[CachedResults], aspects: int, rows: Rows) -> None:
+        for each in cached:
             if each.is_shared:
                 each.refresh()
             elif each.reads & aspects:
-                each.judge(rows)
+                each.evaluate(rows)
 
     def _look_again(self, rows: Rows) -> bool:
-        """Judge those of ``rows`` that this class sees otherwise than they are; returns whether there are or were any,
-        so that scores of others may be out of date."""
-        if self._follows:
-            rows = np.union1d(rows, np.array(list(self._seen), dtype=np.intp))
-        before = [row for row in rows.tolist() if self._seen.pop(row, None) is not None]
+        """Evaluate those of ``rows`` that this class sees otherwise than they are; returns whether there are or were
+        any, so that scores of others may be out of date."""
+        if self._is_cross_node:
+            rows = np.union1d(rows, np.array(list(self._overlaid), dtype=np.intp))
+        before = [row for row in rows.tolist() if self._overlaid.pop(row, None) is not None]
         assert self._overlays is not None, "the caller has looked"
         found = self._overlays.rows(rows, self._filters, self._scores)
-        self._seen.update(found)
+        self._overlaid.update(found)
         for row in {*before, *found}:
             self._conclude(row)
         return bool(before or found)
 
-    def _reached(self, aspects: int, alive: Rows, gone: Rows) -> tuple[list[tuple[FilterFindings, Rows]], bool]:
-        """Tell the plugins that look across nodes what has changed. Returns (findings, the further rows that have to be
-        judged again), and whether scores of other rows are out of date."""
+    def _reached(self, aspects: int, alive: Rows, gone: Rows) -> tuple[list[tuple[CachedFilterResults, Rows]], bool]:
+        """Tell the plugins that look across nodes what has changed. Returns (cached results, the further rows that have
+        to be evaluated again), and whether scores of other rows are out of date."""
         rows = alive if not gone.shape[0] else np.union1d(alive, gone)
         reached, stale = [], False
         for entry in self._filters:
-            if entry.follows and entry.reads & aspects:
-                further = entry.plugin.follow(self.pod, entry.state, rows)
+            if entry.is_cross_node and entry.reads & aspects:
+                further = entry.plugin.apply_delta(self.pod, entry.state, rows)
                 if further is not None and further.shape[0]:
                     reached.append((entry, further))
         for score in self._scores:
-            if score.follows and score.reads & aspects:
-                stale |= score.plugin.follow_score(self.pod, score.state, rows)
+            if score.is_cross_node and score.reads & aspects:
+                stale |= score.plugin.apply_score_delta(self.pod, score.state, rows)
         return reached, stale
 
-    def _judge_again(self, reached: Iterable[tuple[FilterFindings, Rows]]) -> Rows:
+    def _evaluate_reached(self, reached: Iterable[tuple[CachedFilterResults, Rows]]) -> Rows:
         """Rows on which nothing changed, but of which a filter has to think again. Returns all rows of the class: to
         put all together anew is cheaper than to pick out many."""
         columns = self._columns
         for entry, rows in reached:
             if rows.shape[0] * _PART > columns.size:
-                # To judge all is faster than to find out which are meant.
-                entry.judge(self._present(columns.alive_rows))
+                # To evaluate all is faster than to find out which are meant.
+                entry.evaluate(self._present(columns.alive_rows))
                 continue
             # Several times as fast as sorting, whatever order they come in.
             meant = np.zeros(columns.size, dtype=np.bool_)
             meant[rows] = True
-            entry.judge(self._present(np.flatnonzero(meant & columns.alive[: columns.size])))
+            entry.evaluate(self._present(np.flatnonzero(meant & columns.alive[: columns.size])))
         return self._present(columns.alive_rows)
 
     def _rescale(self) -> bool:
@@ -248,7 +244,7 @@ class Evaluation(Board):
         for index, (score, known) in enumerate(self._scores_and_scaled):
             if known is None:
                 continue
-            raw = score.values[:size] if not self._seen else self._raw(index, size)
+            raw = score.values[:size] if not self._overlaid else self._raw(index, size)
             is_flat = score.plugin.scales_zeros_alike and not np.count_nonzero(raw)
             if is_flat and self._flat.get(index) == size:
                 continue
@@ -263,17 +259,17 @@ class Evaluation(Board):
             if not np.array_equal(weighted, known[:size]):
                 known[:size] = weighted
                 changed = True
-        self._has_news |= changed
+        self.has_news |= changed
         return changed
 
     def _raw(self, index: int, size: int) -> Scores:
         """What ``normalize`` starts from, with the rows that this class sees otherwise."""
         raw = self._scores[index].values[:size].copy()
-        for row, seen in self._seen.items():
+        for row, seen in self._overlaid.items():
             raw[row] = seen.scores[index]
         return raw
 
 
-def _last_change(findings: Iterable[Findings]) -> int:
+def _last_change(cached: Iterable[CachedResults]) -> int:
     """The version of the columns at which a value last became another."""
-    return max([each.changed_at for each in findings], default=-1)
+    return max([each.changed_at for each in cached], default=-1)

@@ -1,4 +1,4 @@
-"""What happens in a cluster that may free a parked pod."""
+"""What happens in a cluster that may free an unschedulable pod."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from koordinator.api.meta import Object
 
 
 class EventKind:
-    """Names of what may free a parked pod, as plugins list them (upstream: resource/action)."""
+    """Names of what may free an unschedulable pod, as plugins list them (upstream: resource/action)."""
 
     NODE_ADD: Final = "Node/Add"
     NODE_ALLOCATABLE: Final = "Node/UpdateNodeAllocatable"
@@ -27,11 +27,11 @@ class EventKind:
     POD_LABEL: Final = "Pod/UpdatePodLabel"
     """The labels of an assigned pod changed."""
     POD_UPDATE: Final = "Pod/Update"
-    """The parked pod itself changed."""
+    """The unschedulable pod itself changed."""
 
 
 def object_events(*kinds: Kind[Any]) -> frozenset[str]:
-    """Every kind of event about objects of ``kinds``, for Plugin.wakes_on."""
+    """Every kind of event about objects of ``kinds``, for Plugin.events_to_register."""
     return frozenset(f"{kind.name}/{action}" for kind in kinds for action in ("Add", "Update", "Delete"))
 
 

@@ -2,24 +2,57 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from koordinator.scheduler.engine.adjustment import adjusted, difference, shift
+from koordinator.scheduler.engine.cached_results import CachedFilterResults, Failure
 from koordinator.scheduler.engine.cluster_state import ClusterState
+from koordinator.scheduler.engine.columns import NodeColumns
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.evaluation import Evaluation
-from koordinator.scheduler.engine.findings import FilterFindings
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NodeStatus
 from koordinator.scheduler.engine.profile import Profile
-from koordinator.scheduler.engine.row_memory import RowMemory
 from koordinator.scheduler.engine.simulation import Simulation, nominated_before
-from koordinator.scheduler.engine.verdicts import Failure
+
+_QUESTIONS: Final = 16
+"""Like pods ask few different ones at a time, but each new version of what a question is about makes a new one."""
+
+
+class RowMemory:
+    """Question -> row -> answer. Answers about a row are forgotten when it changes."""
+
+    def __init__(self) -> None:
+        self._answers: OrderedDict[Hashable, dict[int, Any]] = OrderedDict()
+        self._version = -1
+
+    def answers(self, question: Hashable, columns: NodeColumns) -> dict[int, Any]:
+        """What is known at the present version; to be added to. Valid until something changes."""
+        self._forget_changed(columns)
+        known = self._answers.setdefault(question, {})
+        self._answers.move_to_end(question)
+        if len(self._answers) > _QUESTIONS:
+            self._answers.popitem(last=False)
+        return known
+
+    def _forget_changed(self, columns: NodeColumns) -> None:
+        if self._version == columns.version:
+            return
+        changed = columns.changes_since(self._version, columns.size)
+        if changed is None:
+            self._answers.clear()
+        else:
+            for known in self._answers.values():
+                for row in changed:
+                    known.pop(row, None)
+        self._version = columns.version
+
 
 T = TypeVar("T")
 
@@ -39,8 +72,8 @@ class Attempt:
     ) -> None:
         """``key`` is that of the class. ``check_time`` raises when the decision has taken too long: to look for room on
         thousands of nodes may."""
-        self.kept_for_others: list[int] = []
-        """The rows where the pod would fit if nobody had been promised room there."""
+        self.nominated_to_others: list[int] = []
+        """The rows where the pod would fit if nobody were nominated there."""
         self.only: str | None = None
         """The only node that was looked at, if a plugin had settled on one."""
         self.state = cycle
@@ -65,7 +98,7 @@ class Attempt:
             row = rows_of.get(self.only)
             failure = self._evaluation.failure_of(row) if row is not None else None
             return (self._status([failure]),) if failure is not None else ()
-        found = [*self._evaluation.failures(), *map(self._when_promises_are_kept, self.kept_for_others)]
+        found = [*self._evaluation.failures(), *map(self._failure_with_nominated, self.nominated_to_others)]
         grouped: dict[tuple[str, int], list[Failure]] = {}
         for failure in found:
             grouped.setdefault((failure.plugin.name, failure.code), []).append(failure)
@@ -76,9 +109,9 @@ class Attempt:
         reasons = tuple(first.plugin.reasons(self._pod, first.state, first.code))
         return NodeStatus(first.plugin.name, reasons, np.concatenate([each.rows for each in members]))
 
-    def _when_promises_are_kept(self, row: int) -> Failure:
+    def _failure_with_nominated(self, row: int) -> Failure:
         added = nominated_before(self._state, self._pod, row)
-        failure = self._failure(row, (), added, self._evaluation.open_questions(row, added=True))
+        failure = self._failure(row, (), added, self._evaluation.filters_to_ask(row, added=True))
         assert isinstance(failure, Failure), "a filter has just rejected the row"
         return failure
 
@@ -92,18 +125,18 @@ class Attempt:
         """See FailedAttempt."""
         self._check_time()
         added = nominated_before(self._state, self._pod, row)
-        questions = self._evaluation.open_questions(row, added=bool(added))
+        questions = self._evaluation.filters_to_ask(row, added=bool(added))
         return questions is not None and self._failure(row, without, added, questions) is None
 
-    def least(self, row: int, candidates: Sequence[PodInfo]) -> list[PodInfo] | None:
+    def reprieve(self, row: int, candidates: Sequence[PodInfo]) -> list[PodInfo] | None:
         """See FailedAttempt."""
         self._check_time()
         added = nominated_before(self._state, self._pod, row)
-        questions = self._evaluation.open_questions(row, added=bool(added))
+        questions = self._evaluation.filters_to_ask(row, added=bool(added))
         if questions is None:
             return None
         if self._goes_by_columns(questions):
-            return self._least_by_columns(row, candidates, added, questions)
+            return self._reprieve_by_columns(row, candidates, added, questions)
         with self.simulate() as simulation:
             return simulation.reprieve(self._pod, row, candidates)
 
@@ -111,14 +144,18 @@ class Attempt:
         """See FailedAttempt."""
         self._check_time()
         added = nominated_before(self._state, self._pod, row)
-        questions = self._evaluation.open_questions(row, added=bool(added))
+        questions = self._evaluation.filters_to_ask(row, added=bool(added))
         failure = self._failure(row, without, added, questions)
         if isinstance(failure, Failure):
             return failure.plugin.reasons(self._pod, failure.state, failure.code)
         return (failure,) if failure is not None else ()
 
     def _failure(
-        self, row: int, without: Sequence[PodInfo], added: Sequence[PodInfo], questions: Sequence[FilterFindings] | None
+        self,
+        row: int,
+        without: Sequence[PodInfo],
+        added: Sequence[PodInfo],
+        questions: Sequence[CachedFilterResults] | None,
     ) -> Failure | Reason | None:
         """Who would reject ``row`` if pods were gone and others were there; None if nobody would."""
         if questions is None or not self._goes_by_columns(questions):
@@ -133,12 +170,16 @@ class Attempt:
                     return Failure(entry.plugin, entry.state, code, np.array((row,), dtype=np.intp))
         return None
 
-    def _goes_by_columns(self, questions: Sequence[FilterFindings]) -> bool:
+    def _goes_by_columns(self, questions: Sequence[CachedFilterResults]) -> bool:
         """Whether it is enough to change columns to ask these filters what would be."""
-        return self._evaluation.sees_as_is and all(entry.plugin.from_columns for entry in questions)
+        return self._evaluation.has_no_overlays and all(entry.plugin.from_columns for entry in questions)
 
-    def _least_by_columns(
-        self, row: int, candidates: Sequence[PodInfo], added: Sequence[PodInfo], questions: Sequence[FilterFindings]
+    def _reprieve_by_columns(
+        self,
+        row: int,
+        candidates: Sequence[PodInfo],
+        added: Sequence[PodInfo],
+        questions: Sequence[CachedFilterResults],
     ) -> list[PodInfo] | None:
         columns = self._state.view.columns
         with adjusted(columns, {row: difference(candidates, added)}):
@@ -158,22 +199,22 @@ class Attempt:
                     shift(columns, row, pod, -1)
         return gone
 
-    def _passes(self, questions: Sequence[FilterFindings], row: int) -> bool:
+    def _passes(self, questions: Sequence[CachedFilterResults], row: int) -> bool:
         return not any(entry.plugin.filter_one(self._evaluation.pod, entry.state, row) for entry in questions)
 
     def remember(self, question: Hashable, answer: Callable[[int], T]) -> Callable[[int], T]:
-        """See FailedAttempt. Asks anew each time when the verdict on a node depends on other nodes, too."""
+        """See FailedAttempt. Asks anew each time when the result for a node depends on other nodes, too."""
         if not self._evaluation.is_local:
             return answer
         known: dict[int, tuple[tuple[str, ...], T]] = self._memory.answers(question, self._state.view.columns)
 
         def recalled(row: int) -> T:
-            promised = tuple([pod.uid for pod in nominated_before(self._state, self._pod, row)])
+            nominated = tuple([pod.uid for pod in nominated_before(self._state, self._pod, row)])
             found = known.get(row)
-            if found is not None and found[0] == promised:
+            if found is not None and found[0] == nominated:
                 return found[1]
             result = answer(row)
-            known[row] = promised, result
+            known[row] = nominated, result
             return result
 
         return recalled

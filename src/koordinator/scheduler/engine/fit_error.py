@@ -23,7 +23,7 @@ def fit_error(node_count: int, reasons: Mapping[str, int], after: str = "") -> s
 
 
 def pre_filter_error(node_count: int, reason: str, after: str = "") -> str:
-    """The text when a plugin rules out all nodes at once: its reason, without a count."""
+    """The text when a plugin rejects all nodes at once: its reason, without a count."""
     text = f"0/{node_count} nodes are available: {reason}."
     return f"{text} {after}" if after else text
 

@@ -4,13 +4,13 @@ The names and the order are the upstream framework's: QueueSort, PreEnqueue, Pre
 Score, NormalizeScore, Reserve, Permit, PreBind, Bind, PostBind. A plugin is a class that derives from ``Plugin`` and
 from the protocols of the points that it implements. One instance belongs to one profile.
 
-Filter and Score work on many rows at once: they get an array of row numbers and answer with an array of the same
+Filter and Score work on many rows at once: they get an array of node indices and answer with an array of the same
 length. The engine calls them with all rows when it meets a class of pods for the first time, and afterwards only
-with the rows of which something that the plugin ``reads`` has changed. A plugin whose verdict on one node depends on
-others (topology spread, pod affinity) says which further rows a change reaches, see FilterPlugin.follow.
+with the rows of which something that the plugin ``reads`` has changed. A plugin whose result for one node depends on
+others (topology spread, pod affinity) says which further rows a change reaches, see FilterPlugin.apply_delta.
 
 PostFilter is in ``post_filter``, Reserve to PostBind in ``binding_points``, and Koordinator's own points, around and
-between these, are in ``extender``.
+between these, are in ``framework_hooks``.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from koordinator.api.kinds import Kind
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
+from koordinator.scheduler.engine.batch.kernel import BatchKernel
 from koordinator.scheduler.engine.columns import AnyAspect, Ints, Mask, Rows
 from koordinator.scheduler.engine.events import ClusterEvent
-from koordinator.scheduler.engine.joint import Joint
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 
@@ -44,7 +44,7 @@ FEASIBLE: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a node was ruled out, in the words that the user reads."""
+    """Why a node was rejected, in the words that the user reads."""
 
     text: str
     unresolvable: bool = False
@@ -62,7 +62,7 @@ class Plugin(ABC):
     watches: ClassVar[tuple[Kind[Any], ...]] = ()
     """The kinds, beside pods and nodes, that the plugin reads from ``view.objects``."""
     node_objects: ClassVar[tuple[Kind[Any], ...]] = ()
-    """The kinds whose objects bear a node's name; they arrive by Observer.on_node_object."""
+    """The kinds whose objects bear a node's name; they arrive by EventHandler.on_node_object."""
     args_type: ClassVar[type[Any] | None] = None
     """What the ``args`` of a plugin of another package are decoded into, a msgspec.Struct or a dataclass; without it
     they are the mapping that was written. Built-in plugins have theirs in the configuration's own table."""
@@ -84,31 +84,32 @@ class Plugin(ABC):
         return pod.uid
 
     def context_key(self, pod: PodInfo) -> Hashable:
-        """All else that decides about the pod and is not told row by row: the state of its volume claims, whether pods
-        elsewhere mind its labels. Asked before every decision, so it must be quick."""
+        """All else that decides about the pod and does not come as an event about a row: the state of its volume
+        claims, whether pods elsewhere mind its labels. Asked before every decision, so it must be quick."""
         return None
 
-    def wakes_on(self) -> frozenset[str]:
-        """The event kinds that may make a node pass that this plugin ruled out."""
+    def events_to_register(self) -> frozenset[str]:
+        """The event kinds that may make a node pass that this plugin rejected."""
         return frozenset()
 
-    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
-        """Whether ``event``, of a kind that ``wakes_on`` names, may make a node pass for ``pod`` that this plugin ruled
-        out (upstream: a QueueingHint). In doubt True. Like pods share the answer."""
+    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """Whether ``event``, of a kind that ``events_to_register`` names, may make a node pass for ``pod`` that this
+        plugin rejected (upstream: a QueueingHint). In doubt True. Like pods share the answer."""
         return True
 
 
-class Observer:
+class EventHandler:
     """A plugin that keeps columns of its own. Called in the order of events, before the engine recomputes rows."""
 
     @property
-    def told(self) -> Observer:
-        """Who is told of events in its place: what several plugins derive from them may be derived once, for all."""
+    def event_handler(self) -> EventHandler:
+        """Who is notified of events in its place: what several plugins derive from them may be derived once, for
+        all."""
         return self
 
-    follows_status: ClassVar[bool] = True
-    """Whether it wants to be told, too, of pods on nodes of which neither spec nor labels, annotations and owners have
-    changed: that a binding is confirmed, what the kubelet reports. There are many such changes."""
+    handles_status_updates: ClassVar[bool] = True
+    """Whether it wants to be notified, too, of pods on nodes of which neither spec nor labels, annotations and owners
+    have changed: that a binding is confirmed, what the kubelet reports. There are many such changes."""
 
     def on_node(self, row: int, node: Node) -> None:
         """The node of ``row`` is new or changed."""
@@ -120,7 +121,7 @@ class Observer:
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
         """The pod counts on ``row`` from now on; called again (assumed False) when its binding is confirmed and
-        whenever a pod on the row has changed, see ``follows_status``."""
+        whenever a pod on the row has changed, see ``handles_status_updates``."""
         return
 
     def on_pod_removed(self, row: int, pod: PodInfo) -> None:
@@ -137,13 +138,13 @@ class Observer:
         has expired). Called before every decision, so it must be quick when nothing is due."""
         return
 
-    def wakes_at(self) -> float | None:
-        """When time alone may next let a node pass that was ruled out, in seconds since the epoch; None for never. May
+    def next_time_event(self) -> float | None:
+        """When time alone may next let a node pass that was rejected, in seconds since the epoch; None for never. May
         be too early. Asked often."""
         return None
 
-    def passed_by_time(self, now: datetime) -> Sequence[ClusterEvent]:
-        """The nodes that time alone may have let pass until ``now``, as events for parked pods; each once."""
+    def time_events(self, now: datetime) -> Sequence[ClusterEvent]:
+        """The nodes that time alone may have let pass until ``now``, as events for unschedulable pods; each once."""
         return ()
 
     def on_object(self, kind: Kind[Any], key: str, old: Object | None, new: Object | None) -> None:
@@ -198,15 +199,15 @@ class FilterPlugin(Plugin):
         are several times as fast here as arrays of one; worth writing where it is measured to matter."""
         return int(self.filter(pod, state, np.array((row,), dtype=np.intp))[0])
 
-    def joint_filter(self) -> Joint | None:
-        """``filter`` for many kinds of pods at once; worth having where many kinds take turns, and the verdict follows
-        from the class key, the row and what is read of it alone. Without it (None) each kind is judged by itself."""
+    def batch_filter(self) -> BatchKernel | None:
+        """``filter`` for many kinds of pods at once; worth having where many kinds take turns, and the result follows
+        from the class key, the row and what is read of it alone. Without it (None) each kind is evaluated by itself."""
         return None
 
-    def follow(self, pod: PodInfo, state: Any, rows: Rows) -> Rows | None:
+    def apply_delta(self, pod: PodInfo, state: Any, rows: Rows) -> Rows | None:
         """Something that the plugin ``reads`` has changed on ``rows`` (freed rows among them): bring ``state`` up to
-        date, and return the *other* rows whose verdict this changes; None for none. Called before ``filter`` for
-        ``rows``. Only for plugins whose verdict on a node depends on other nodes."""
+        date, and return the *other* rows whose result this changes; None for none. Called before ``filter`` for
+        ``rows``. Only for plugins whose result for a node depends on other nodes."""
         return None
 
     @abstractmethod
@@ -231,18 +232,18 @@ class ScorePlugin(Plugin):
         """The same for a single row, see FilterPlugin.filter_one."""
         return int(self.score(pod, state, np.array((row,), dtype=np.intp))[0])
 
-    def joint_score(self) -> Joint | None:
-        """As FilterPlugin.joint_filter for ``score``."""
+    def batch_score(self) -> BatchKernel | None:
+        """As FilterPlugin.batch_filter for ``score``."""
         return None
 
-    def follow_score(self, pod: PodInfo, state: Any, rows: Rows) -> bool:
-        """As FilterPlugin.follow for the state of ``score`` and ``normalize``; returns whether scores of other rows may
-        have changed."""
+    def apply_score_delta(self, pod: PodInfo, state: Any, rows: Rows) -> bool:
+        """As FilterPlugin.apply_delta for the state of ``score`` and ``normalize``; returns whether scores of other
+        rows may have changed."""
         return False
 
     def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
         """Scores of all rows (only the feasible ones count) brought to 0..100; None (default): they already are. Called
-        whenever ``raw`` or ``feasible`` or, by ``follow_score``, ``state`` has changed."""
+        whenever ``raw`` or ``feasible`` or, by ``apply_score_delta``, ``state`` has changed."""
         return None
 
 

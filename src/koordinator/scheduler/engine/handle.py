@@ -66,7 +66,7 @@ class Handle:
 
     def announce(self, event: ClusterEvent) -> None:
         """Something has happened that only the plugin knows of: unschedulable pods whose plugins register this kind of
-        event are asked about, see ``Plugin.wakes_on``."""
+        event are asked about, see ``Plugin.events_to_register``."""
         if self._services is not None:
             self._services.announce(event)
 

@@ -1,8 +1,8 @@
-"""Changes of the cluster state that are all taken back: what would be if some pods were gone and others were there.
+"""Changes of the cluster state that are all taken back: a simulation in which some pods are gone and others are there.
 
-Every observer is told, so that each plugin can be asked about nodes as they might be; allocations go and come with
-their pods. At the end everything is as before, the order of pods and the versions of rows included, whatever was raised
-in between: who has computed something from these rows before need not do so again.
+Every event handler is notified, so that each plugin can be asked about nodes as they might be; allocations go and come
+with their pods. At the end everything is as before, the order of pods and the versions of rows included, whatever was
+raised in between: who has computed something from these rows before need not do so again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class _Change(Protocol):
     def revert(self) -> None: ...
 
 
-class _Departure:
+class _Removal:
     def __init__(self, state: ClusterState, placed: PlacedPod) -> None:
         self._state = state
         self.placed = placed
@@ -39,14 +39,14 @@ class _Departure:
 
 
 class _Return:
-    def __init__(self, departure: _Departure) -> None:
-        self._departure = departure
+    def __init__(self, removal: _Removal) -> None:
+        self._removal = removal
 
     def apply(self) -> None:
-        self._departure.revert()
+        self._removal.revert()
 
     def revert(self) -> None:
-        self._departure.apply()
+        self._removal.apply()
 
 
 class _Arrival:
@@ -134,7 +134,7 @@ class Journal:
         return len(self._changes)
 
     def undo(self, mark: int) -> None:
-        """Take back what was done since, the last first. What an observer raises comes out when all is done."""
+        """Take back what was done since, the last first. What an event handler raises comes out when all is done."""
         failed: Exception | None = None
         while len(self._changes) > mark:
             self.count += 1
@@ -150,7 +150,7 @@ class Journal:
         placed = self._state.placed(uid)
         if placed is None or placed.row < 0:
             return False
-        self._do(placed.row, _Departure(self._state, placed))
+        self._do(placed.row, _Removal(self._state, placed))
         return True
 
     def put_back(self, uid: str) -> bool:
@@ -158,7 +158,7 @@ class Journal:
         if self._state.placed(uid) is not None:
             return False
         for change in reversed(self._changes):
-            if isinstance(change, _Departure) and change.placed.pod.uid == uid:
+            if isinstance(change, _Removal) and change.placed.pod.uid == uid:
                 self._do(change.placed.row, _Return(change))
                 return True
         return False
@@ -189,6 +189,6 @@ class Journal:
             self._pods_on[row] = pods_on[row]
             pods_on[row] = dict(pods_on[row])
         self.count += 1
-        self.has_added |= not isinstance(change, _Departure)
+        self.has_added |= not isinstance(change, _Removal)
         self._changes.append(change)
         change.apply()

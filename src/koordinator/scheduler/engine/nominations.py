@@ -1,4 +1,5 @@
-"""Pods that were promised a node: victims are leaving it, and nobody less important may take the room meanwhile."""
+"""Pods that are nominated to a node: victims are leaving it, and nobody less important may take the capacity
+meanwhile."""
 
 from __future__ import annotations
 

@@ -30,13 +30,13 @@ class FailedAttempt(Protocol):
 
     @property
     def statuses(self) -> Sequence[NodeStatus]:
-        """Every node that was ruled out, grouped by the plugin that did it first and its reasons."""
+        """Every node that was rejected, grouped by the plugin that did it first and its reasons."""
 
     def fits(self, row: int, without: Sequence[PodInfo]) -> bool:
         """Whether the pod would pass all filters on ``row`` if the pods ``without`` were not there. Nominated pods of
         at least its priority count as being there."""
 
-    def least(self, row: int, candidates: Sequence[PodInfo]) -> list[PodInfo] | None:
+    def reprieve(self, row: int, candidates: Sequence[PodInfo]) -> list[PodInfo] | None:
         """Those of ``candidates`` that have to leave ``row`` for the pod to pass: all are taken off, then each is let
         back, from the front, if the pod still passes. None when it does not even pass without all of them."""
 
@@ -49,7 +49,7 @@ class FailedAttempt(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NodeStatus:
-    """Rows that one plugin was the first to rule out, for the same reasons. ``plugin`` is empty for rows that PreFilter
+    """Rows that one plugin was the first to reject, for the same reasons. ``plugin`` is empty for rows that PreFilter
     left out."""
 
     plugin: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeVar
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 
@@ -19,18 +19,10 @@ from koordinator.scheduler.engine.binding_points import (
     ReservePlugin,
 )
 from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin
-from koordinator.scheduler.engine.extender import (
-    FailureHandler,
-    FilterTransformer,
-    PostFilterTransformer,
-    PreFilterTransformer,
-    ReservationPreBindPlugin,
-    ScoreTransformer,
-)
 from koordinator.scheduler.engine.framework import (
     MAX_NODE_SCORE,
+    EventHandler,
     FilterPlugin,
-    Observer,
     Plugin,
     PluginError,
     PreEnqueuePlugin,
@@ -40,8 +32,36 @@ from koordinator.scheduler.engine.framework import (
     ScoreType,
     is_built_in,
 )
+from koordinator.scheduler.engine.framework_hooks import (
+    FailureHandler,
+    FilterTransformer,
+    PostFilterTransformer,
+    PreFilterTransformer,
+    ReservationPreBindPlugin,
+    ScoreTransformer,
+)
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import PostFilterPlugin
+
+
+class PointTimes(Protocol):
+    """``begin`` before the plugins of a point run, ``end`` afterwards, with the status ``Error`` if one has raised."""
+
+    def begin(self) -> float: ...
+
+    def end(self, point: str, begun: float, status: str = "Success") -> None: ...
+
+
+class _Untimed:
+    def begin(self) -> float:
+        return 0.0
+
+    def end(self, point: str, begun: float, status: str = "Success") -> None:
+        return
+
+
+UNTIMED: Final[PointTimes] = _Untimed()
+
 
 P = TypeVar("P", bound=Plugin)
 
@@ -170,15 +190,15 @@ class Profile:
         return next(iter(self.all(point)), None)
 
     @cached_property
-    def observers(self) -> tuple[Observer, ...]:
-        return tuple(plugin for plugin in self.plugins.values() if isinstance(plugin, Observer))
+    def event_handlers(self) -> tuple[EventHandler, ...]:
+        return tuple(plugin for plugin in self.plugins.values() if isinstance(plugin, EventHandler))
 
     @cached_property
     def _deciding(self) -> tuple[Plugin, ...]:
-        """The plugins that read the pod to judge nodes."""
-        judging = (*self.pre_filter, *self.filter, *(plugin for plugin, _ in self.score))
+        """The plugins that read the pod to evaluate nodes."""
+        evaluating = (*self.pre_filter, *self.filter, *(plugin for plugin, _ in self.score))
         transforming = (*self.pre_filter_transformers, *self.filter_transformers, *self.score_transformers)
-        return tuple(dict.fromkeys((*judging, *transforming)))
+        return tuple(dict.fromkeys((*evaluating, *transforming)))
 
     @cached_property
     def _with_context(self) -> tuple[Plugin, ...]:

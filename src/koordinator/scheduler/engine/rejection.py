@@ -6,16 +6,15 @@ from collections import Counter
 from typing import Final
 
 from koordinator.scheduler.engine.cluster_state import ClusterState
-from koordinator.scheduler.engine.decision import Rejection, RuledOut
+from koordinator.scheduler.engine.decision import RejectedNodes, Rejection
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.failed_attempt import Attempt
 from koordinator.scheduler.engine.fit_error import NO_NODES, fit_error, pre_filter_error, restricted_text
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.point_times import UNTIMED, PointTimes
 from koordinator.scheduler.engine.post_filter import NodeStatus, Nomination, PostFilterResult
-from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.profile import UNTIMED, PointTimes, Profile
 
 _EXAMPLES: Final = 3
 
@@ -27,17 +26,17 @@ def no_nodes() -> Rejection:
 
 def refused_on_node(profile: Profile, plugin: str, reason: Reason, node_name: str) -> Rejection:
     """A plugin refuses the node that was chosen: at Permit, while waiting, or when a reservation is nominated."""
-    ruled_out = (RuledOut(plugin, (reason.text,), reason.unresolvable, 1, (node_name,)),)
+    rejected = (RejectedNodes(plugin, (reason.text,), reason.unresolvable, 1, (node_name,)),)
     known = profile.plugins.get(plugin)
-    wakes_on = known.wakes_on() if known is not None else frozenset()
-    return Rejection(fit_error(1, {reason.text: 1}), 1, ruled_out, frozenset({plugin}), wakes_on)
+    events_to_register = known.events_to_register() if known is not None else frozenset()
+    return Rejection(fit_error(1, {reason.text: 1}), 1, rejected, frozenset({plugin}), events_to_register)
 
 
 def refused_everywhere(profile: Profile, plugin: str, reason: Reason, nodes: int) -> Rejection:
     """A plugin wants the pod to wait, wherever it might go."""
-    ruled_out = (RuledOut(plugin, (reason.text,), reason.unresolvable, nodes, ()),)
-    wakes_on = profile.plugins[plugin].wakes_on()
-    return Rejection(pre_filter_error(nodes, reason.text), 0, ruled_out, frozenset({plugin}), wakes_on)
+    rejected = (RejectedNodes(plugin, (reason.text,), reason.unresolvable, nodes, ()),)
+    events_to_register = profile.plugins[plugin].events_to_register()
+    return Rejection(pre_filter_error(nodes, reason.text), 0, rejected, frozenset({plugin}), events_to_register)
 
 
 def reject(
@@ -61,20 +60,20 @@ def reject(
     refusal = attempt.refusal or plan.rejection
     if refusal is not None:
         plugin, reason = refusal
-        ruled_out = [RuledOut(plugin, (reason.text,), reason.unresolvable, total, ())]
-        return _rejection(profile, pre_filter_error(total, reason.text, after.message), 0, ruled_out, after)
-    ruled_out = [_ruled_out(state, status) for status in attempt.statuses]
-    skipped = total - sum(entry.count for entry in ruled_out)
-    plugins = {entry.plugin for entry in ruled_out}
+        rejected = [RejectedNodes(plugin, (reason.text,), reason.unresolvable, total, ())]
+        return _rejection(profile, pre_filter_error(total, reason.text, after.message), 0, rejected, after)
+    rejected = [_rejected_rows(state, status) for status in attempt.statuses]
+    skipped = total - sum(entry.count for entry in rejected)
+    plugins = {entry.plugin for entry in rejected}
     if plan.restricted_by and skipped:
         text = restricted_text(plan.restricted_by)
-        ruled_out.append(RuledOut(", ".join(plan.restricted_by), (text,), True, skipped, ()))
+        rejected.append(RejectedNodes(", ".join(plan.restricted_by), (text,), True, skipped, ()))
         plugins.update(plan.restricted_by)
     counts: Counter[str] = Counter()
-    for entry in ruled_out:
+    for entry in rejected:
         for text in entry.reasons:
             counts[text] += entry.count
-    return _rejection(profile, fit_error(total, counts, after.message), total - skipped, ruled_out, after, plugins)
+    return _rejection(profile, fit_error(total, counts, after.message), total - skipped, rejected, after, plugins)
 
 
 def _post_filter(profile: Profile, pod: PodInfo, attempt: Attempt) -> PostFilterResult:
@@ -97,18 +96,18 @@ def _rejection(
     profile: Profile,
     message: str,
     evaluated: int,
-    ruled_out: list[RuledOut],
+    rejected: list[RejectedNodes],
     after: PostFilterResult,
     plugins: set[str] | None = None,
 ) -> Rejection:
-    names = plugins if plugins is not None else {entry.plugin for entry in ruled_out}
-    wakes_on = frozenset[str]().union(*(profile.plugins[name].wakes_on() for name in names))
-    return Rejection(message, evaluated, tuple(ruled_out), frozenset(names), wakes_on, after=after)
+    names = plugins if plugins is not None else {entry.plugin for entry in rejected}
+    events_to_register = frozenset[str]().union(*(profile.plugins[name].events_to_register() for name in names))
+    return Rejection(message, evaluated, tuple(rejected), frozenset(names), events_to_register, after=after)
 
 
-def _ruled_out(state: ClusterState, status: NodeStatus) -> RuledOut:
+def _rejected_rows(state: ClusterState, status: NodeStatus) -> RejectedNodes:
     names = state.view.columns.names
-    return RuledOut(
+    return RejectedNodes(
         status.plugin,
         tuple(reason.text for reason in status.reasons),
         status.unresolvable,

@@ -12,13 +12,13 @@ from typing import Any
 from koordinator.api.annotations import RESERVATION_NAME, RESERVE_POD
 from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.reservation import Reservation
-from koordinator.scheduler.engine.extender import (
+from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, PluginError, Reason
+from koordinator.scheduler.engine.framework_hooks import (
     ReservationFilterPlugin,
     ReservationPreAllocationRestorePlugin,
     ReservationRestorePlugin,
     ReservationScorePlugin,
 )
-from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, PluginError, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 

@@ -1,8 +1,9 @@
-"""Brings an observer that failed on an event to the truth: it is told anew how the subject of that event looks now.
+"""Brings an event handler that failed on an event to the truth: it is notified again how the subject of that event
+looks now.
 
-Observers are told of a change by how things look after it, so that telling the present state again does no harm where
-they know it, and mends what they have missed where they do not. A node whose event was missed is told with all that is
-on it: who did not know the node may have passed over its pods without an error.
+Event handlers are notified of a change by how things look after it, so that telling the present state again does no
+harm where they know it, and mends what they have missed where they do not. A node whose event was missed is notified
+with all that is on it: who did not know the node may have passed over its pods without an error.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from koordinator.api.meta import Object
 from koordinator.scheduler.engine.allocations import Allocation
 from koordinator.scheduler.engine.binding_points import AllocatorPlugin
 from koordinator.scheduler.engine.cluster_state import ClusterState
-from koordinator.scheduler.engine.framework import Observer
-from koordinator.scheduler.engine.observers import Missed, OnError, Stale
+from koordinator.scheduler.engine.event_dispatch import Missed, OnError, Stale
+from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 TRIES: Final = 8
-"""After so many the observer is left as it is, until the next event of the same subject."""
+"""After so many the event handler is left as it is, until the next event of the same subject."""
 _REMOVALS_FIRST: Final = ("on_node_removed", "on_node")
 
 
 class Resync:
-    """``run`` tells all stale observers what they have missed."""
+    """``run`` tells all stale event handlers what they have missed."""
 
     def __init__(self, state: ClusterState, on_error: OnError) -> None:
         self._state = state
@@ -32,32 +33,32 @@ class Resync:
 
     @property
     def is_needed(self) -> bool:
-        """Whether some observer has missed something."""
-        return bool(self._state.stale_observers)
+        """Whether some event handler has missed something."""
+        return bool(self._state.stale_handlers)
 
     def run(self) -> tuple[list[str], list[str]]:
-        """Tell them once; returns the names of the observers that know all again, and of those that will not be told
-        something any more as they have failed too often."""
+        """Tell them once; returns the names of the event handlers that know all again, and of those that will not be
+        told something any more as they have failed too often."""
         recovered, given_up = [], []
-        for observer, stale in list(self._state.stale_observers.items()):
-            if not self._tell(observer, stale):
+        for handler, stale in list(self._state.stale_handlers.items()):
+            if not self._notify(handler, stale):
                 given_up.append(stale.name)
             if not stale.missed:
-                del self._state.stale_observers[observer]
+                del self._state.stale_handlers[handler]
                 recovered.append(stale.name)
-        # What was judged meanwhile was judged by an observer that did not know better.
+        # What was evaluated meanwhile was evaluated by an event handler that did not know better.
         for row in list(self._state.view.columns.row_of.values()):
             for aspect in self._state.view.columns.aspects:
                 self._state.view.columns.touch(row, aspect)
         return [name for name in recovered if name not in given_up], given_up
 
-    def _tell(self, observer: Observer, stale: Stale) -> bool:
+    def _notify(self, handler: EventHandler, stale: Stale) -> bool:
         """Whether everything is still worth another try."""
         missed, stale.missed = stale.missed, {}
         given_up = False
         for subject, call in sorted(missed.items(), key=_order):
             try:
-                self._tell_anew(observer, call)
+                self._notify_again(handler, call)
             except Exception as error:
                 self._on_error(stale.name, call.point, error)
                 call.tries += 1
@@ -67,56 +68,56 @@ class Resync:
                     given_up = True
         return not given_up
 
-    def _tell_anew(self, observer: Observer, call: Missed) -> None:
+    def _notify_again(self, handler: EventHandler, call: Missed) -> None:
         view = self._state.view
         match call.point, call.arguments:
             case "on_node" | "on_node_removed", (int(row), *rest):
                 if call.point == "on_node_removed":
-                    observer.on_node_removed(row, str(rest[0]))
-                self._tell_row(observer, row)
+                    handler.on_node_removed(row, str(rest[0]))
+                self._notify_row(handler, row)
             case "on_pod_assigned" | "on_pod_removed", (int(row), PodInfo() as pod, *_):
                 known = view.pods_on.get(row, {}).get(pod.uid)
                 if known is None:
-                    observer.on_pod_removed(row, pod)
+                    handler.on_pod_removed(row, pod)
                 else:
-                    observer.on_pod_assigned(row, known, self._state.is_assumed(pod.uid))
+                    handler.on_pod_assigned(row, known, self._state.is_assumed(pod.uid))
             case "on_allocated" | "on_released", (int(row), PodInfo() as pod, allocation):
-                self._tell_allocation(observer, row, pod, allocation)
+                self._notify_allocation(handler, row, pod, allocation)
             case "restore", (PodInfo() as pod, _):
                 self._state.restore(pod.uid)
             case "on_node_object", (int(row), str(kind), _):
                 if view.columns.alive[row]:
                     objects = self._state.node_objects(view.columns.names[row])
-                    observer.on_node_object(row, kind, objects.get(kind))
+                    handler.on_node_object(row, kind, objects.get(kind))
             case "on_object", (Kind() as kind, str(key), old, _):
                 new = view.objects.get(kind.name, {}).get(key)
                 if old is not None or new is not None:
-                    observer.on_object(kind, key, cast("Object | None", old), new)
+                    handler.on_object(kind, key, cast("Object | None", old), new)
 
-    def _tell_allocation(self, observer: Observer, row: int, pod: PodInfo, allocation: Allocation) -> None:
-        if not isinstance(observer, AllocatorPlugin):
+    def _notify_allocation(self, handler: EventHandler, row: int, pod: PodInfo, allocation: Allocation) -> None:
+        if not isinstance(handler, AllocatorPlugin):
             return
         view = self._state.view
-        held = view.allocations.of(observer.name, pod.uid)
+        held = view.allocations.of(handler.name, pod.uid)
         if held is not None and pod.uid in view.pods_on.get(row, {}):
-            observer.on_allocated(row, pod, held)
+            handler.on_allocated(row, pod, held)
         else:
-            observer.on_released(row, pod, allocation)
+            handler.on_released(row, pod, allocation)
 
-    def _tell_row(self, observer: Observer, row: int) -> None:
+    def _notify_row(self, handler: EventHandler, row: int) -> None:
         view = self._state.view
         node = view.columns.nodes[row]
         if node is None:
             return
-        observer.on_node(row, node)
+        handler.on_node(row, node)
         for kind, obj in self._state.node_objects(view.columns.names[row]).items():
-            observer.on_node_object(row, kind, obj)
+            handler.on_node_object(row, kind, obj)
         for pod in list(view.pods_on[row].values()):
-            observer.on_pod_assigned(row, pod, self._state.is_assumed(pod.uid))
-            if isinstance(observer, AllocatorPlugin):
-                held = view.allocations.of(observer.name, pod.uid)
+            handler.on_pod_assigned(row, pod, self._state.is_assumed(pod.uid))
+            if isinstance(handler, AllocatorPlugin):
+                held = view.allocations.of(handler.name, pod.uid)
                 if held is not None:
-                    observer.on_allocated(row, pod, held)
+                    handler.on_allocated(row, pod, held)
 
 
 def _order(item: tuple[object, Missed]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
 import numpy as np
@@ -107,3 +107,42 @@ def _wider(matrix: Floats, rows: int) -> Floats:
     larger = np.zeros((matrix.shape[0], rows))
     larger[:, : matrix.shape[1]] = matrix
     return larger
+
+
+_WITH_DEFAULTS: Final = 2
+"""CPU and memory, the first of all resources, have requests with defaults."""
+
+
+class RowIntegers:
+    """Lists by resource, to be read only."""
+
+    __slots__ = ("allocatable", "counted", "requested", "unused")
+
+    def __init__(self, width: int) -> None:
+        self.allocatable = [0] * width
+        self.requested = [0] * width
+        self.counted = [0] * width
+        """``requested``, but pods without a request for CPU or memory counted with a default."""
+        self.unused = [0] * width
+        """``allocatable`` without ``requested``."""
+
+    def widen(self, more: int) -> None:
+        """There are ``more`` resources now."""
+        for numbers in (self.allocatable, self.requested, self.counted, self.unused):
+            numbers.extend([0] * more)
+
+    def set_allocatable(self, amounts: Mapping[int, int]) -> None:
+        self.allocatable = [amounts.get(column, 0) for column in range(len(self.allocatable))]
+        self.unused = [whole - taken for whole, taken in zip(self.allocatable, self.requested, strict=True)]
+
+    def shift(self, request: Mapping[int, int], non_zero: tuple[int, int], sign: int) -> None:
+        """A pod comes (``sign`` 1) or goes (-1)."""
+        requested, counted, unused = self.requested, self.counted, self.unused
+        for column, amount in request.items():
+            more = sign * amount
+            requested[column] += more
+            unused[column] -= more
+            if column >= _WITH_DEFAULTS:
+                counted[column] += more
+        counted[0] += sign * non_zero[0]
+        counted[1] += sign * non_zero[1]

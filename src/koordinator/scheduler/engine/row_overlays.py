@@ -10,16 +10,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from koordinator.scheduler.engine.adjustment import Adjustment, checked
+from koordinator.scheduler.engine.cached_results import CachedFilterResults, CachedScores
 from koordinator.scheduler.engine.columns import Rows
-from koordinator.scheduler.engine.extender import FilterTransformer, ScoreTransformer
-from koordinator.scheduler.engine.findings import FilterFindings, ScoreFindings
+from koordinator.scheduler.engine.framework_hooks import FilterTransformer, ScoreTransformer
 from koordinator.scheduler.engine.journal import Journal
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 
 
 @dataclass(frozen=True, slots=True)
-class SeenRow:
+class OverlaidNode:
     """What plugins say of a row as the class sees it."""
 
     codes: tuple[int, ...]
@@ -44,17 +44,17 @@ class RowOverlays:
         return bool(self._before_filter or self._before_score)
 
     def rows(
-        self, rows: Rows, filters: Sequence[FilterFindings], scores: Sequence[ScoreFindings]
-    ) -> dict[int, SeenRow]:
-        """Those of ``rows`` that the class sees otherwise, judged so."""
+        self, rows: Rows, filters: Sequence[CachedFilterResults], scores: Sequence[CachedScores]
+    ) -> dict[int, OverlaidNode]:
+        """Those of ``rows`` that the class sees otherwise, evaluated so."""
         for_filters = [self._of_filter(each, rows) for each in self._before_filter]
         for_scores = [self._of_score(each, rows) for each in self._before_score]
         adjusted = {row for adjustments in (*for_filters, *for_scores) for row in adjustments}
-        found: dict[int, SeenRow] = {}
+        found: dict[int, OverlaidNode] = {}
         for row in sorted(adjusted):
             own_filters = [each[row] for each in for_filters if row in each]
             own_scores = [each[row] for each in for_scores if row in each]
-            found[row] = self._judge(row, own_filters, own_scores, filters, scores)
+            found[row] = self._evaluate(row, own_filters, own_scores, filters, scores)
         return found
 
     def show(self, journal: Journal, rows: Rows) -> None:
@@ -63,22 +63,22 @@ class RowOverlays:
             for row, adjustment in self._of_filter(transformer, rows).items():
                 journal.adjust(row, adjustment)
 
-    def _judge(
+    def _evaluate(
         self,
         row: int,
         for_filters: Iterable[Adjustment],
         for_scores: Iterable[Adjustment],
-        filters: Sequence[FilterFindings],
-        scores: Sequence[ScoreFindings],
-    ) -> SeenRow:
+        filters: Sequence[CachedFilterResults],
+        scores: Sequence[CachedScores],
+    ) -> OverlaidNode:
         first = (*self._before_filter, *self._before_score)[0]
-        with first.view.what_if() as journal:
+        with first.view.simulate() as journal:
             for adjustment in for_filters:
                 journal.adjust(row, adjustment)
             codes = tuple([entry.plugin.filter_one(entry.pod, entry.state, row) for entry in filters])
             for adjustment in for_scores:
                 journal.adjust(row, adjustment)
-            return SeenRow(codes, tuple([score.score_of(row) for score in scores]))
+            return OverlaidNode(codes, tuple([score.score_of(row) for score in scores]))
 
     def _of_filter(self, transformer: FilterTransformer, rows: Rows) -> Mapping[int, Adjustment]:
         return checked(transformer.view.columns, transformer.before_filter(self._pod, rows), transformer.name)

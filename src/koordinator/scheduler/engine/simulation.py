@@ -14,41 +14,40 @@ from typing import Self
 import numpy as np
 
 from koordinator.scheduler.engine.binding_points import AllocatorPlugin
+from koordinator.scheduler.engine.cached_results import CachedFilterResults, Failure
 from koordinator.scheduler.engine.class_plan import ClassPlan, plan_class
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.evaluation import Evaluation
-from koordinator.scheduler.engine.findings import FilterFindings
 from koordinator.scheduler.engine.fit_error import restricted_text
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.journal import Journal
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.row_overlays import RowOverlays
-from koordinator.scheduler.engine.verdicts import Failure
 
 Predicate = Callable[[PodInfo, int], Reason | None]
 """Why the pod must not go to the row as things would be, although all filters pass."""
 
 
 class _Planned:
-    """What pods of one class are judged by; ``evaluation`` holds for the nodes as they are."""
+    """What pods of one class are evaluated by; ``evaluation`` holds for the nodes as they are."""
 
     def __init__(self, profile: Profile, plan: ClassPlan, pod: PodInfo, evaluation: Evaluation | None) -> None:
         self.plan = plan
         self.pod = plan.pod or pod
         self.overlays = RowOverlays(profile, self.pod)
         self._evaluation = evaluation
-        self._far_reaching = [entry for entry in plan.filters if entry.follows]
+        self._far_reaching = [entry for entry in plan.filters if entry.is_cross_node]
         self._informed_of = 0
 
     def inform(self, journal: Journal) -> None:
-        """Tell the filters of which the verdict on a node depends on others what has changed since the last time."""
+        """Tell the filters of which the result for a node depends on others what has changed since the last time."""
         if self._far_reaching and self._informed_of != journal.count:
             self._informed_of = journal.count
             rows = np.array(sorted(journal.rows), dtype=np.intp)
             for entry in self._far_reaching:
-                entry.plugin.follow(self.pod, entry.state, rows)
+                entry.plugin.apply_delta(self.pod, entry.state, rows)
 
     def failure(self, row: int, *, added: bool) -> Failure | None:
         """The first filter that rejects the row."""
@@ -58,8 +57,8 @@ class _Planned:
                 return Failure(entry.plugin, entry.state, code, np.array((row,), dtype=np.intp))
         return None
 
-    def _questions(self, row: int, *, added: bool) -> Sequence[FilterFindings]:
-        questions = self._evaluation.open_questions(row, added=added) if self._evaluation is not None else None
+    def _questions(self, row: int, *, added: bool) -> Sequence[CachedFilterResults]:
+        questions = self._evaluation.filters_to_ask(row, added=added) if self._evaluation is not None else None
         return self.plan.filters if questions is None else questions
 
 
@@ -212,8 +211,8 @@ class Simulation:
 
 
 def nominated_before(state: ClusterState, pod: PodInfo, row: int) -> list[PodInfo]:
-    """The pods that were promised room on ``row`` and that ``pod`` may not take it from: not on a node yet, and more
-    important, or equally so and promised earlier."""
+    """The pods that are nominated to ``row`` and that ``pod`` may not take it from: not on a node yet, and more
+    important, or equally so and nominated earlier."""
     view = state.view
     nominated = view.nominations.on(view.columns.names[row])
     if not nominated:
@@ -225,7 +224,7 @@ def nominated_before(state: ClusterState, pod: PodInfo, row: int) -> list[PodInf
             # Those of its own importance that come later wait for it, or each would wait for the other.
             seen = True
             continue
-        # Another scheduler does not know of our promises: to equals of it we would wait for each other, too.
+        # Another scheduler does not know of our nominations: to equals of it we would wait for each other, too.
         counts_equals = not seen and not view.nominations.is_foreign(other.uid)
         if other.priority + counts_equals > pod.priority and state.node_of(other.uid) is None:
             found.append(other)

@@ -1,7 +1,7 @@
-"""Pods that have their room and wait to be allowed to bind: a gang waits for its last member.
+"""Pods that are assumed on a node and wait to be allowed to bind: a gang waits for its last member.
 
 A waiting pod ends in exactly one of three ways: every plugin that held it back allows it, one rejects it, or one of
-their time limits is over. Whoever waits for it is told later, from the scheduling loop: a plugin that rejects a
+their time limits is over. Whoever waits for it is notified later, from the scheduling loop: a plugin that rejects a
 thousand pods because one of them has failed is not called again in the middle of that.
 """
 
@@ -15,7 +15,7 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PermitStatus:
     """How waiting ended; ``plugin`` and ``message`` say who refused and why."""
 
     allowed: bool
@@ -30,25 +30,25 @@ class WaitingPod:
     pod: PodInfo
     node_name: str
     deadlines: dict[str, float]
-    on_verdict: Callable[[Verdict], None]
+    on_status: Callable[[PermitStatus], None]
     """Called once, from the loop."""
     decided: Callable[[WaitingPod], None]
     """Called once, at once."""
-    verdict: Verdict | None = None
+    status: PermitStatus | None = None
 
     def allow(self, plugin: str) -> None:
         """``plugin`` holds the pod back no longer."""
         self.deadlines.pop(plugin, None)
         if not self.deadlines:
-            self._end(Verdict(allowed=True))
+            self._end(PermitStatus(allowed=True))
 
     def reject(self, plugin: str, message: str) -> None:
         """Whatever other plugins say, the pod is not bound."""
-        self._end(Verdict(allowed=False, plugin=plugin, message=message))
+        self._end(PermitStatus(allowed=False, plugin=plugin, message=message))
 
-    def _end(self, verdict: Verdict) -> None:
-        if self.verdict is None:
-            self.verdict = verdict
+    def _end(self, status: PermitStatus) -> None:
+        if self.status is None:
+            self.status = status
             self.decided(self)
 
 
@@ -59,7 +59,7 @@ class WaitingPods:
         self._pods: dict[str, WaitingPod] = {}
         self._decided: deque[WaitingPod] = deque()
         self.on_decided: Callable[[], None] = lambda: None
-        """Called whenever there is something to ``settle``."""
+        """Called whenever there is something to ``notify_decided``."""
 
     def __len__(self) -> int:
         return len(self._pods)
@@ -71,19 +71,19 @@ class WaitingPods:
         return self._pods.get(uid)
 
     def add(
-        self, pod: PodInfo, node_name: str, deadlines: Mapping[str, float], on_verdict: Callable[[Verdict], None]
+        self, pod: PodInfo, node_name: str, deadlines: Mapping[str, float], on_status: Callable[[PermitStatus], None]
     ) -> WaitingPod:
         """The pod waits for the plugins in ``deadlines``."""
-        waiting = self._pods[pod.uid] = WaitingPod(pod, node_name, dict(deadlines), on_verdict, self._decide)
+        waiting = self._pods[pod.uid] = WaitingPod(pod, node_name, dict(deadlines), on_status, self._decide)
         return waiting
 
-    def settle(self) -> bool:
+    def notify_decided(self) -> bool:
         """Tell who waits for the pod that was decided about first; False if there is none."""
         if not self._decided:
             return False
         waiting = self._decided.popleft()
-        assert waiting.verdict is not None
-        waiting.on_verdict(waiting.verdict)
+        assert waiting.status is not None
+        waiting.on_status(waiting.status)
         return True
 
     def _decide(self, waiting: WaitingPod) -> None:

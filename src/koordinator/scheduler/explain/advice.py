@@ -3,27 +3,125 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
-from koordinator.scheduler.engine.decision import RuledOut
+from koordinator.scheduler.engine.columns import Mask, Rows
+from koordinator.scheduler.engine.decision import RejectedNodes
+from koordinator.scheduler.engine.framework import FEASIBLE
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.explain.judgement import Judgement
-from koordinator.scheduler.explain.obstacles import Obstacle, obstacles, usable
-from koordinator.scheduler.explain.resource_advice import advise_on_resources
+from koordinator.scheduler.explain.filter_results import FilterResults
+from koordinator.scheduler.explain.wording import amount_of, amount_text
+
+_ASKED: Final = 64
+"""Nodes whose details are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """One plugin that rejected nodes."""
+
+    plugin: str
+    reasons: tuple[str, ...]
+    """Of the last attempt, each once."""
+    details: tuple[str, ...] = ()
+    """What some of the nodes lack now, each once."""
+    alone: Rows | None = None
+    """The rows that nobody else keeps the pod off; None when that is unknown."""
+
+
+def obstacles(rejected: Sequence[RejectedNodes], filter_results: FilterResults | None) -> list[Obstacle]:
+    """The plugins of the last attempt; those first without which some node would take the pod."""
+    reasons: dict[str, dict[str, None]] = {}
+    for entry in rejected:
+        reasons.setdefault(entry.plugin, {}).update(dict.fromkeys(entry.reasons))
+    found = [_obstacle(plugin, tuple(texts), filter_results) for plugin, texts in reasons.items()]
+    return sorted(found, key=lambda each: -(0 if each.alone is None else each.alone.shape[0]))
+
+
+def usable(filter_results: FilterResults, plugin: str) -> Mask:
+    """Which of the evaluated rows the other plugins do not reject for good: where room might be made for the pod."""
+    mask = np.ones(filter_results.rows.shape[0], dtype=np.bool_)
+    for entry, codes in zip(filter_results.plan.filters, filter_results.codes, strict=True):
+        if entry.plugin.name == plugin:
+            continue
+        for code in np.unique(codes[codes != FEASIBLE]).tolist():
+            if any(reason.unresolvable for reason in entry.plugin.reasons(filter_results.pod, entry.state, code)):
+                mask &= codes != code
+    return mask
+
+
+def _obstacle(plugin: str, reasons: tuple[str, ...], filter_results: FilterResults | None) -> Obstacle:
+    if filter_results is None:
+        return Obstacle(plugin, reasons)
+    objects = filter_results.against(plugin)
+    alone = filter_results.rows[objects & ((filter_results.codes != FEASIBLE).sum(axis=0) == 1)]
+    details = {
+        lack.text: None
+        for index in np.flatnonzero(objects)[:_ASKED].tolist()
+        for objection in filter_results.objections(index)
+        if objection.plugin == plugin
+        for lack in objection.lacks
+    }
+    return Obstacle(plugin, reasons, tuple(details), alone)
+
+
+def advise_on_resources(reasons: Sequence[str], pod: PodInfo, view: ClusterView, rows: Rows) -> list[str]:
+    """A sentence for each of the reasons of NodeResourcesFit; ``rows`` are the nodes that have too little of
+    something, but that the pod could use otherwise; none when it could not use any node."""
+    return [_sentence(reason, pod, view, rows) for reason in reasons]
+
+
+def _sentence(reason: str, pod: PodInfo, view: ClusterView, rows: Rows) -> str:
+    if reason == "Too many pods":
+        return "Nodes have no room for one more pod: add a node, or raise the kubelet's maxPods."
+    resource = reason.removeprefix("Insufficient ")
+    columns = view.columns
+    column = columns.resources.column(resource)
+    columns.fit_resources()
+    amount = pod.request.amounts.get(column, 0)
+    wanted = amount_of(resource, amount)
+    if not rows.shape[0]:
+        return f"The pod requests {wanted}, but there is no node that it could use at all."
+    offered = columns.allocatable[rows, column]
+    free = offered - columns.requested[rows, column]
+    largest, roomiest = int(offered.argmax()), int(free.argmax())
+    if offered[largest] < amount:
+        return _never(resource, wanted, int(offered[largest]), columns.names[int(rows[largest])])
+    most = int(free[roomiest])
+    if most >= amount:
+        return f"The pod requests {wanted}; {columns.names[int(rows[roomiest])]} has as much free by now."
+    return (
+        f"The pod requests {wanted}. Among the nodes that are too full for that, {columns.names[int(rows[roomiest])]} "
+        f"has the most free, {amount_text(resource, max(most, 0))}: short by {amount_text(resource, amount - most)}. "
+        "Request less, make room, or add a node."
+    )
+
+
+def _never(resource: str, wanted: str, largest: int, name: str) -> str:
+    if not largest:
+        return f"No node that the pod could use offers any {resource}: add one that does, or drop the request."
+    return (
+        f"The pod requests {wanted}, for which nodes are too small: the largest of them, {name}, has "
+        f"{amount_text(resource, largest)} in all. Request less, or add a larger node."
+    )
+
 
 _EXAMPLES: Final = 3
 _FIT: Final = "NodeResourcesFit"
 
 
-def advise(ruled_out: Sequence[RuledOut], pod: PodInfo, view: ClusterView, judgement: Judgement | None) -> list[str]:
-    """Sentences about the plugins that have ruled nodes out, those first that alone keep the pod off some node."""
+def advise(
+    rejected: Sequence[RejectedNodes], pod: PodInfo, view: ClusterView, filter_results: FilterResults | None
+) -> list[str]:
+    """Sentences about the plugins that have rejected nodes, those first that alone keep the pod off some node."""
     sentences: list[str] = []
-    for obstacle in obstacles(ruled_out, judgement):
+    for obstacle in obstacles(rejected, filter_results):
         if obstacle.plugin == _FIT:
-            found = _on_resources(obstacle, pod, view, judgement)
+            found = _on_resources(obstacle, pod, view, filter_results)
         else:
             adviser = _ADVISERS.get(obstacle.plugin)
             found = adviser(obstacle) if adviser is not None else []
@@ -31,15 +129,17 @@ def advise(ruled_out: Sequence[RuledOut], pod: PodInfo, view: ClusterView, judge
     return sentences
 
 
-def _on_resources(obstacle: Obstacle, pod: PodInfo, view: ClusterView, judgement: Judgement | None) -> list[str]:
-    if judgement is None:
+def _on_resources(
+    obstacle: Obstacle, pod: PodInfo, view: ClusterView, filter_results: FilterResults | None
+) -> list[str]:
+    if filter_results is None:
         return advise_on_resources(obstacle.reasons, pod, view, np.array(sorted(view.columns.row_of.values())))
-    could_use = usable(judgement, _FIT)
-    too_full = could_use & judgement.against(_FIT)
+    could_use = usable(filter_results, _FIT)
+    too_full = could_use & filter_results.against(_FIT)
     if could_use.any() and not too_full.any():
         # Only nodes that the pod could not use anyway have no room.
         return []
-    return advise_on_resources(obstacle.reasons, pod, view, judgement.rows[too_full])
+    return advise_on_resources(obstacle.reasons, pod, view, filter_results.rows[too_full])
 
 
 def _effect(obstacle: Obstacle, view: ClusterView) -> str:

@@ -12,10 +12,10 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.resource_index import PODS
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.explain.amounts import amount_text
 from koordinator.scheduler.explain.explainer import Explainer
-from koordinator.scheduler.explain.judgement import judge
+from koordinator.scheduler.explain.filter_results import filter_nodes
 from koordinator.scheduler.explain.sources import Sources
+from koordinator.scheduler.explain.wording import amount_text
 from koordinator.scheduler.queue.queued_pod import Pool
 
 _KINDS: Final = 20
@@ -25,7 +25,7 @@ _PODS_LOOKED_AT: Final = 2000
 
 
 @dataclass(slots=True)
-class _RuledOut:
+class _RejectedPods:
     """Kinds of pods that one plugin keeps off the node for the same reasons."""
 
     pods: int = 0
@@ -63,7 +63,7 @@ def explain_node(sources: Sources, name: str) -> dict[str, Any] | None:
             for _, attempt in sources.decisions.latest()
             if attempt.placement is not None and attempt.placement.node_name == name
         ),
-        **_verdicts(sources, row, name),
+        **_filter_results(sources, row, name),
     }
 
 
@@ -130,17 +130,17 @@ def _facts_of(plugin: Explainer, row: int) -> Mapping[str, Any] | None:
         return {"error": f"{type(error).__name__}: {error}"}
 
 
-def _verdicts(sources: Sources, row: int, name: str) -> dict[str, Any]:
+def _filter_results(sources: Sources, row: int, name: str) -> dict[str, Any]:
     """Who, of the pods that wait or were placed elsewhere last, could come here now, and who keeps the others off."""
     kinds = _kinds(sources, name)
-    ruled_out: dict[tuple[str, tuple[str, ...]], _RuledOut] = {}
+    rejected: dict[tuple[str, tuple[str, ...]], _RejectedPods] = {}
     would_take = 0
     for kind in kinds:
         objections = _objections(kind, sources.view, row)
         if not objections:
             would_take += len(kind.pods)
         for plugin, reasons, details in objections[:1]:
-            entry = ruled_out.setdefault((plugin, reasons), _RuledOut())
+            entry = rejected.setdefault((plugin, reasons), _RejectedPods())
             entry.pods += len(kind.pods)
             entry.examples += [pod.key for pod in kind.pods[: _EXAMPLES - len(entry.examples)]]
             entry.details |= dict.fromkeys(details)
@@ -154,31 +154,31 @@ def _verdicts(sources: Sources, row: int, name: str) -> dict[str, Any]:
                 "examples": entry.examples,
                 "details": list(entry.details)[:_EXAMPLES],
             }
-            for (plugin, reasons), entry in sorted(ruled_out.items(), key=lambda item: -item[1].pods)
+            for (plugin, reasons), entry in sorted(rejected.items(), key=lambda item: -item[1].pods)
         ],
     }
 
 
 def _objections(kind: _Kind, view: ClusterView, row: int) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
     try:
-        judgement = judge(kind.profile, view, kind.pods[0], [row])
-        if judgement.plan.rejection is not None:
-            plugin, reason = judgement.plan.rejection
+        filter_results = filter_nodes(kind.profile, view, kind.pods[0], [row])
+        if filter_results.plan.rejection is not None:
+            plugin, reason = filter_results.plan.rejection
             return [(plugin, (reason.text,), ())]
-        restricted = judgement.plan.restricted_to
+        restricted = filter_results.plan.restricted_to
         if restricted is not None and view.columns.names[row] not in restricted:
-            return [(", ".join(judgement.plan.restricted_by), ("the pod may only go to certain other nodes",), ())]
+            return [(", ".join(filter_results.plan.restricted_by), ("the pod may only go to certain other nodes",), ())]
         return [
             (
                 objection.plugin,
                 tuple(reason.text for reason in objection.reasons),
                 tuple(lack.text for lack in objection.lacks),
             )
-            for objection in judgement.objections(0)
+            for objection in filter_results.objections(0)
         ]
     except Exception as error:
         # A plugin may raise anything; what the others say of the node stands.
-        return [("", (f"could not be judged: {type(error).__name__}: {error}",), ())]
+        return [("", (f"could not be evaluated: {type(error).__name__}: {error}",), ())]
 
 
 def _kinds(sources: Sources, node_name: str) -> list[_Kind]:

@@ -3,20 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from koordinator.api.timestamps import format_micro_time
+from koordinator.scheduler.engine.columns import NodeColumns, Rows
 from koordinator.scheduler.engine.decision import Attempt, Placement, Rejection
+from koordinator.scheduler.engine.framework import FEASIBLE
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import PODS
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.advice import advise
-from koordinator.scheduler.explain.amounts import amount_text
-from koordinator.scheduler.explain.closest import CloseNode, closest, fitting
-from koordinator.scheduler.explain.events_in_words import event_meaning
-from koordinator.scheduler.explain.judgement import judge
+from koordinator.scheduler.explain.filter_results import FilterResults, Objection, filter_nodes
 from koordinator.scheduler.explain.sources import Sources
+from koordinator.scheduler.explain.wording import amount_text, event_meaning
 from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
+
+_LOOKED_AT: Final = 64
+"""Nodes whose every lack is weighed; those before are picked by what can be read off columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseNode:
+    """A node and all that keeps the pod off it."""
+
+    node: str
+    objections: tuple[Objection, ...]
+
+    @property
+    def distance(self) -> tuple[int, bool, float]:
+        """Few plugins first; then those where eviction or time may help; then the least missing."""
+        missing = sum(lack.shortfall for objection in self.objections for lack in objection.lacks)
+        hopeless = any(reason.unresolvable for objection in self.objections for reason in objection.reasons)
+        return len(self.objections), hopeless, missing
+
+
+def fitting(filter_results: FilterResults, columns: NodeColumns) -> list[str]:
+    """The nodes that nobody objects to now."""
+    free = ~(filter_results.codes != FEASIBLE).any(axis=0)
+    return [columns.names[row] for row in filter_results.rows[free].tolist()]
+
+
+def closest(filter_results: FilterResults, view: ClusterView, count: int) -> Sequence[CloseNode]:
+    """Up to ``count`` nodes, the closest first; nodes that fit are left out."""
+    objecting = (filter_results.codes != FEASIBLE).sum(axis=0)
+    order = np.lexsort((_missing(filter_results.pod, view.columns, filter_results.rows), objecting))
+    candidates = [index for index in order.tolist() if objecting[index]][:_LOOKED_AT]
+    names = view.columns.names
+    found = [
+        CloseNode(names[int(filter_results.rows[index])], filter_results.objections(index)) for index in candidates
+    ]
+    return sorted(found, key=lambda each: (each.distance, each.node))[:count]
+
+
+def _missing(pod: PodInfo, columns: NodeColumns, rows: Rows) -> NDArray[np.float64]:
+    """The sum over resources of what is not free, as shares of what is requested."""
+    columns.fit_resources()
+    missing = np.zeros(rows.shape[0])
+    for column, amount in {**pod.request.amounts, PODS: 1}.items():
+        free = columns.allocatable[rows, column] - columns.requested[rows, column]
+        missing += np.maximum(amount - free, 0) / amount
+    return missing
+
 
 _CLOSEST: Final = 5
 _FITTING: Final = 3
@@ -91,19 +142,19 @@ def _outlook(sources: Sources, entry: QueuedPod, attempts: Sequence[Attempt]) ->
     if entry.pool is Pool.GATED:
         return {"advice": [_GATED]}
     last = attempts[-1].rejection if attempts else None
-    ruled_out = last.ruled_out if last is not None else ()
+    rejected = last.rejected if last is not None else ()
     try:
         sources.tell_time()
-        judgement = judge(profile, view, entry.pod)
-        near = closest(judgement, view, _CLOSEST)
-        advice = advise(ruled_out, entry.pod, view, judgement)
+        filter_results = filter_nodes(profile, view, entry.pod)
+        near = closest(filter_results, view, _CLOSEST)
+        advice = advise(rejected, entry.pod, view, filter_results)
     except Exception as error:
         # A plugin may raise anything; the rest of the explanation stands.
         return {
-            "advice": advise(ruled_out, entry.pod, view, None),
+            "advice": advise(rejected, entry.pod, view, None),
             "notJudged": f"{type(error).__name__}: {error}",
         }
-    fits = fitting(judgement, view.columns)
+    fits = fitting(filter_results, view.columns)
     return {
         "advice": advice,
         "fittingNow": {"nodes": len(fits), "examples": fits[:_FITTING]},
@@ -132,8 +183,8 @@ def _queued(entry: QueuedPod, now: float) -> dict[str, Any]:
     if entry.pool is Pool.BACKOFF:
         document["triedAgainInSeconds"] = round(max(0.0, entry.backoff_until - now), 1)
     if entry.pool is Pool.UNSCHEDULABLE:
-        document["wakesOn"] = sorted(entry.wakes_on)
-        document["triedAgainWhen"] = [event_meaning(kind) for kind in sorted(entry.wakes_on)]
+        document["wakesOn"] = sorted(entry.events_to_register)
+        document["triedAgainWhen"] = [event_meaning(kind) for kind in sorted(entry.events_to_register)]
     return document
 
 
@@ -153,7 +204,7 @@ def _placement(placement: Placement) -> dict[str, Any]:
         "evaluatedNodes": placement.evaluated,
         "feasibleNodes": placement.feasible,
         "nodesWithTheSameScore": placement.tied,
-        "otherNodesRuledOutBy": list(placement.kept_off_by),
+        "otherNodesRuledOutBy": list(placement.rejecting_plugins),
         "topNodes": [
             {"node": scored.node, "score": scored.total, "scoreByPlugin": scored.by_plugin} for scored in placement.top
         ],
@@ -173,9 +224,9 @@ def _rejection(rejection: Rejection) -> dict[str, Any]:
                 "examples": list(entry.examples),
                 "evictingPodsMayHelp": not entry.unresolvable,
             }
-            for entry in rejection.ruled_out
+            for entry in rejection.rejected
         ],
-        "wakesOn": sorted(rejection.wakes_on),
+        "wakesOn": sorted(rejection.events_to_register),
     }
     if rejection.after.found:
         document["nominatedNode"] = rejection.after.nominated_node

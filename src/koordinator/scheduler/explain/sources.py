@@ -29,8 +29,8 @@ class Sources:
         whatever a plugin raises."""
         now = self.view.now = self.now()
         for profile in self.profiles.values():
-            for observer in profile.observers:
-                observer.on_time(now)
+            for handler in profile.event_handlers:
+                handler.on_time(now)
 
     def queued(self, key: str) -> QueuedPod | None:
         """The pod ``namespace/name`` in the queue."""

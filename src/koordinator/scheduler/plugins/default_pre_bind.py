@@ -9,7 +9,7 @@ from koordinator.api.kinds import PODS, RESERVATIONS
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.reservation import Reservation
 from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges
-from koordinator.scheduler.engine.extender import PodPatcher
+from koordinator.scheduler.engine.framework_hooks import PodPatcher
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 

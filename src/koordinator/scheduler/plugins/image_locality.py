@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from koordinator.api.node import Node
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
-from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, SKIP_SCORE, Observer, ScorePlugin
+from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, SKIP_SCORE, EventHandler, ScorePlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 
@@ -87,7 +87,7 @@ class ImageIndex:
                 del self._images[name]
 
 
-class ImageLocality(ScorePlugin, Observer):
+class ImageLocality(ScorePlugin, EventHandler):
     name = "ImageLocality"
     score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
 
@@ -141,8 +141,8 @@ class ImageLocality(ScorePlugin, Observer):
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
         return 0
 
-    def follow_score(self, pod: PodInfo, state: Any, rows: Rows) -> bool:
-        changed: bool = state.follow(rows)
+    def apply_score_delta(self, pod: PodInfo, state: Any, rows: Rows) -> bool:
+        changed: bool = state.apply_delta(rows)
         return changed
 
     def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
@@ -176,7 +176,7 @@ class ImageScores:
             self._scores = self._compute()
         return self._scores
 
-    def follow(self, rows: Rows) -> bool:
+    def apply_delta(self, rows: Rows) -> bool:
         """Nodes have changed, come or gone on ``rows``; returns whether that changes any score."""
         before = self._scores
         if before is None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import msgspec
+import numpy as np
 
 from koordinator.api.node import Node
 from koordinator.api.pod import NodeAffinity as NodeAffinityTerms
@@ -17,7 +19,7 @@ from koordinator.model.node_selector import (
     required_predicate,
     selector_predicate,
 )
-from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows
+from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import (
     SKIP_SCORE,
@@ -31,8 +33,57 @@ from koordinator.scheduler.engine.framework import (
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.plugins.node_answers import NodeAnswers
 from koordinator.scheduler.plugins.unmet_selector import unmet
+
+_CELLS: Final = 2_000_000
+_NEVER: Final = -1
+
+
+class _Answers:
+    """One question: an answer for each row, and the version of the node that it holds for."""
+
+    def __init__(self) -> None:
+        self.values: Ints = np.zeros(0, dtype=np.int64)
+        self.versions: Ints = np.zeros(0, dtype=np.int64)
+
+    def fit(self, rows: int) -> None:
+        known = self.values.shape[0]
+        if known < rows:
+            self.values = np.concatenate([self.values, np.zeros(rows - known, dtype=np.int64)])
+            self.versions = np.concatenate([self.versions, np.full(rows - known, _NEVER, dtype=np.int64)])
+
+
+class NodeAnswers:
+    """Questions by what they ask; those not asked for the longest time go first."""
+
+    def __init__(self, columns: NodeColumns) -> None:
+        self._columns = columns
+        self._questions: OrderedDict[Hashable, _Answers] = OrderedDict()
+
+    def ask(self, question: Hashable, answer: Callable[[Node | None], int], rows: Rows) -> Ints:
+        """``answer`` of the node of each of ``rows`` (None: a free row), asked anew only where the node has changed.
+        ``question`` is equal for functions that answer alike."""
+        columns = self._columns
+        known = self._of(question)
+        versions = columns.versions(Aspect.NODE)
+        stale = rows[known.versions[rows] != versions[rows]]
+        if stale.shape[0]:
+            known.values[stale] = [answer(columns.nodes[row]) for row in stale.tolist()]
+            known.versions[stale] = versions[stale]
+        return known.values[rows]
+
+    def _of(self, question: Hashable) -> _Answers:
+        size = self._columns.size
+        known = self._questions.get(question)
+        if known is None:
+            while self._questions and (len(self._questions) + 1) * size > _CELLS:
+                self._questions.popitem(last=False)
+            known = self._questions[question] = _Answers()
+        else:
+            self._questions.move_to_end(question)
+        known.fit(size)
+        return known
+
 
 _ENFORCED: Final = 1
 _OF_POD: Final = 2
@@ -94,14 +145,14 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
         return PreFilterResult(state, node_names=names)
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
-        def verdict(node: Node | None) -> int:
+        def code(node: Node | None) -> int:
             if node is None:
                 return 0
             if state.added is not None and not state.added(node):
                 return _ENFORCED
             return 0 if state.of_pod is None or state.of_pod(node) else _OF_POD
 
-        return self._answers.ask(state.question, verdict, rows)
+        return self._answers.ask(state.question, code, rows)
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return (_REASONS[code],)
@@ -127,10 +178,10 @@ class NodeAffinity(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
     def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
         return default_normalize(raw, feasible, reverse=False)
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         return frozenset({EventKind.NODE_ADD, EventKind.NODE_LABEL})
 
-    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         if event.new is None:
             return True
         of_pod = required_predicate(pod.pod)

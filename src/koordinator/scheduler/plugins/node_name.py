@@ -31,8 +31,8 @@ class NodeName(PreFilterPlugin, FilterPlugin):
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return (Reason("node(s) didn't match the requested node name", unresolvable=True),)
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         return frozenset({EventKind.NODE_ADD})
 
-    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         return event.new is None or event.new.metadata.name == pod.pod.spec.node_name

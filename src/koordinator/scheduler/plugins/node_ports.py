@@ -11,7 +11,7 @@ import numpy as np
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
-from koordinator.scheduler.engine.framework import FilterPlugin, Observer, PreFilterPlugin, PreFilterResult, Reason
+from koordinator.scheduler.engine.framework import EventHandler, FilterPlugin, PreFilterPlugin, PreFilterResult, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
@@ -50,10 +50,10 @@ def _conflict(one: _HostPort, other: _HostPort) -> bool:
     return one[1:] == other[1:] and (one[0] == other[0] or _ANY_ADDRESS in (one[0], other[0]))
 
 
-class NodePorts(PreFilterPlugin, FilterPlugin, Observer, Explainer):
+class NodePorts(PreFilterPlugin, FilterPlugin, EventHandler, Explainer):
     name = "NodePorts"
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.PODS,)
-    follows_status: ClassVar[bool] = False
+    handles_status_updates: ClassVar[bool] = False
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
@@ -100,10 +100,10 @@ class NodePorts(PreFilterPlugin, FilterPlugin, Observer, Explainer):
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return (Reason("node(s) didn't have free ports for the requested pod ports"),)
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         return frozenset({EventKind.NODE_ADD, EventKind.POD_DELETE})
 
-    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         if event.kind != EventKind.POD_DELETE or event.old is None:
             return True
         return any(_conflict(wanted, freed) for freed in host_ports(event.old.pod) for wanted in _ports_of(pod))

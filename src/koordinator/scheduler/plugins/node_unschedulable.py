@@ -38,8 +38,8 @@ class NodeUnschedulable(PreFilterPlugin, FilterPlugin, Explainer):
     def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
         return (Lack("the node is cordoned"),)
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         return frozenset({EventKind.NODE_ADD, EventKind.NODE_TAINT})
 
-    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         return event.new is None or not event.new.spec.unschedulable

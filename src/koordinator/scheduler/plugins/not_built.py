@@ -69,7 +69,7 @@ def _stand_in(plugin: str, what: str, needs: Callable[[Pod], bool]) -> type[PreF
         def pre_filter(self, pod: PodInfo) -> PreFilterResult:
             return PreFilterResult(skip=True, rejection=reason if needs(pod.pod) else None)
 
-        def wakes_on(self) -> frozenset[str]:
+        def events_to_register(self) -> frozenset[str]:
             return frozenset({EventKind.POD_UPDATE})
 
     return NotBuilt

@@ -1,7 +1,7 @@
-"""Plugins that judge one node at a time: the adapter between plain Python about a node and rows of many nodes.
+"""Plugins that evaluate one node at a time: the adapter between plain Python about a node and rows of many nodes.
 
 The author writes ``filter_node`` and ``score_node`` against a view of one node. The adapter asks them about each row
-that the engine wants judged, which for a class of pods is every node once and then only the nodes that have changed.
+that the engine wants evaluated, which for a class of pods is every node once and then only the nodes that have changed.
 That is some microseconds a node; a plugin that has to look at thousands of nodes for every single pod is better
 written against FilterPlugin and ScorePlugin themselves.
 """
@@ -82,7 +82,7 @@ class ScalarNode:
         return self._amount(self._view.columns.requested, resource)
 
     def free(self, resource: str) -> int:
-        """What is left; negative where the node offers less than it has promised."""
+        """What is left; negative where more is requested than the node has."""
         return self.allocatable(resource) - self.requested(resource)
 
     def _amount(self, amounts: Ints, resource: str) -> int:
@@ -101,7 +101,7 @@ class ScalarFilterPlugin(FilterPlugin):
         self._of_nodes_alone = set(self.reads) <= {Aspect.NODE}
         self._reasons: list[Reason] = []
         self._codes: dict[Reason, int] = {}
-        self._too_many = Reason(f"node(s) were ruled out by plugin {self.name}, which gives too many different reasons")
+        self._too_many = Reason(f"node(s) were rejected by plugin {self.name}, which gives too many different reasons")
 
     @abstractmethod
     def filter_node(self, pod: Pod, node: ScalarNode) -> str | Reason | None:
@@ -124,7 +124,7 @@ class ScalarFilterPlugin(FilterPlugin):
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return (self._reasons[code - 1] if code <= len(self._reasons) else self._too_many,)
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         """All that can change what ``filter_node`` sees."""
         return frozenset({EventKind.NODE_ADD, EventKind.POD_UPDATE}).union(
             object_events(*self.watches, *self.node_objects),

@@ -16,5 +16,5 @@ class SchedulingGates(PreEnqueuePlugin):
             return None
         return Reason(f"waiting for scheduling gates: [{' '.join(gates)}]", unresolvable=True)
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         return frozenset({EventKind.POD_UPDATE})

@@ -11,8 +11,8 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import DecodeError, decode
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
-from koordinator.scheduler.engine.extender import PreferNodesPlugin
 from koordinator.scheduler.engine.framework import PluginError, PreFilterPlugin, PreFilterResult
+from koordinator.scheduler.engine.framework_hooks import PreferNodesPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 _MEMO: Final = "SchedulingHint"
@@ -42,7 +42,7 @@ class SchedulingHint(PreFilterPlugin, PreferNodesPlugin):
     name = "SchedulingHint"
 
     def class_key(self, pod: PodInfo) -> Hashable:
-        # Preferences are asked for before each decision and make no difference to a node's verdict or score.
+        # Preferences are asked for before each decision and make no difference to a node's result or score.
         found = _found(pod)
         return frozenset(found.node_names) or None if isinstance(found, Hint) else found
 
@@ -56,10 +56,10 @@ class SchedulingHint(PreFilterPlugin, PreferNodesPlugin):
         hint = hint_of(pod)
         return hint.preferred_node_names[: self.args.max_hint_nodes] if hint is not None else ()
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         return frozenset({EventKind.NODE_ADD})
 
-    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """Whether the node that has come is one of those that the pod waits for."""
         hint = hint_of(pod)
         named = hint.node_names if hint is not None else ()

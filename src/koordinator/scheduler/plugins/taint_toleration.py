@@ -1,6 +1,6 @@
 """TaintToleration: pods stay off nodes whose taints they do not tolerate, and prefer nodes with fewer soft ones.
 
-Nodes of a cluster share few different sets of taints, so the verdict is found once for each set and looked up by row.
+Nodes of a cluster share few different sets of taints, so the result is found once for each set and looked up by row.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from koordinator.model.tolerations import NO_EXECUTE, NO_SCHEDULE, PREFER_NO_SCH
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, Rows, at
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import (
+    EventHandler,
     FilterPlugin,
-    Observer,
     PreFilterPlugin,
     PreFilterResult,
     Reason,
@@ -41,7 +41,7 @@ class _Lookup:
     values: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
 
 
-class TaintToleration(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, Explainer):
+class TaintToleration(PreFilterPlugin, FilterPlugin, ScorePlugin, EventHandler, Explainer):
     name = "TaintToleration"
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
     score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE,)
@@ -96,10 +96,10 @@ class TaintToleration(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, Expl
     def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
         return default_normalize(raw, feasible, reverse=True)
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         return frozenset({EventKind.NODE_ADD, EventKind.NODE_TAINT})
 
-    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         return event.new is None or not _untolerated(pod.pod.spec.tolerations, event.new.spec.taints)
 
     def _number(self, taints: Sequence[Taint]) -> int:

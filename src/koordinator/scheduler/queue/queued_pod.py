@@ -4,12 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from enum import Enum
+from functools import cache
 from typing import Final
 
 import msgspec
 
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.pod_info import PodInfo
+
+_ASSIGNED: Final = "Assigned"
+
+
+class Cause:
+    """Everything but events of the cluster, whose labels ``of_event`` gives."""
+
+    ADDED: Final = "UnschedulablePodAdd"
+    CHANGED: Final = "UnschedulablePodUpdate"
+    FAILED: Final = "ScheduleAttemptFailure"
+    BACKED_OFF: Final = "BackoffComplete"
+    TAKEN_EARLY: Final = "PopFromBackoffQ"
+    TIMED_OUT: Final = "UnschedulableTimeout"
+    ACTIVATED: Final = "ForceActivate"
+
+
+@cache
+def of_event(kind: str) -> str:
+    """The label of an event kind such as ``Node/Add``. Events about pods are about those on nodes."""
+    resource, _, action = kind.partition("/")
+    return f"{_ASSIGNED if resource == 'Pod' else ''}{resource}{action}"
 
 
 class Pool(Enum):
@@ -22,7 +44,7 @@ class Pool(Enum):
     IN_FLIGHT = "in_flight"
     """Being decided about or bound; not pending for the metric."""
     PREEMPTING = "preempting"
-    """Victims are told to leave for it; until then its attempt is not over. Pending, and gated as the metric has it."""
+    """Victims are being evicted for it; until then its attempt is not over. Pending, and gated as the metric has it."""
 
     # That of Enum hashes the name anew each time, and the queue counts each move of a pod.
     __hash__ = object.__hash__
@@ -50,12 +72,12 @@ class QueuedPod(msgspec.Struct, eq=False):
     errors: int = 0
     """Attempts in a row that failed for another reason."""
     backoff_until: float = 0.0
-    wakes_on: frozenset[str] = NO_KINDS
+    events_to_register: frozenset[str] = NO_KINDS
     """The kinds of event that may free it."""
     reason: str = ""
-    """Why it is parked or gated."""
+    """Why it is unschedulable or gated."""
     plugins: frozenset[str] = NO_KINDS
-    """Those that ruled out its nodes."""
+    """Those that rejected its nodes."""
     group: Hashable = None
     """Equal for pods that the same events free; None for a pod that is like no other."""
     popped_at: float = 0.0

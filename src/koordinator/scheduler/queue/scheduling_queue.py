@@ -1,7 +1,7 @@
 """The scheduling queue: which pod is tried next, and when a pod that failed is tried again.
 
-A pod is in exactly one pool at any time. A pod for which no node fits is parked with the kinds of event that may free
-it; what happens while it is in flight counts too, so that nothing is missed between a decision and its parking.
+A pod is in exactly one pool at any time. A pod for which no node fits is unschedulable with the kinds of event that may
+free it; what happens while it is in flight counts too, so that nothing is missed between a decision and its parking.
 """
 
 from __future__ import annotations
@@ -15,12 +15,15 @@ from typing import Any
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.framework import PluginError
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.queue.active_pods import ActivePods
-from koordinator.scheduler.queue.backing_off import BackingOff
-from koordinator.scheduler.queue.causes import Cause, of_event
-from koordinator.scheduler.queue.parking import MayHelp, ParkingLot, PromisedTo
-from koordinator.scheduler.queue.queued_pod import NO_KINDS, UNDER_WAY, Pool, QueuedPod, may_matter
-from koordinator.scheduler.queue.recent_events import RecentEvents
+from koordinator.scheduler.queue.pools import (
+    ActivePods,
+    BackingOff,
+    NominatedTo,
+    QueueingHint,
+    RecentEvents,
+    UnschedulablePods,
+)
+from koordinator.scheduler.queue.queued_pod import NO_KINDS, UNDER_WAY, Cause, Pool, QueuedPod, may_matter, of_event
 
 SortKey = Callable[[PodInfo, float], tuple[Any, ...]]
 Gate = Callable[[PodInfo], str | None]
@@ -34,7 +37,7 @@ class QueueOptions:
     initial_backoff: float = 1.0
     max_backoff: float = 10.0
     max_in_unschedulable: float = 300.0
-    """A parked pod is tried again after this long even when nothing happened."""
+    """An unschedulable pod is tried again after this long even when nothing happened."""
 
 
 class SchedulingQueue:
@@ -46,8 +49,8 @@ class SchedulingQueue:
         gate: Gate,
         monotonic: Callable[[], float],
         options: QueueOptions | None = None,
-        may_help: MayHelp = lambda entry, event: True,
-        promised_to: PromisedTo = lambda event: (),
+        queueing_hint: QueueingHint = lambda entry, event: True,
+        nominated_to: NominatedTo = lambda event: (),
     ) -> None:
         self._sort_key = sort_key
         self._gate = gate
@@ -60,7 +63,7 @@ class SchedulingQueue:
         self._tickets = itertools.count(1)
         self._active = ActivePods()
         self._backoff = BackingOff()
-        self._parked = ParkingLot(may_help, promised_to)
+        self._unschedulable = UnschedulablePods(queueing_hint, nominated_to)
         self._in_flight: dict[str, QueuedPod] = {}
         """By uid, in the order of their attempts."""
         self._events = RecentEvents()
@@ -119,14 +122,15 @@ class SchedulingQueue:
         return self._begin(entry)
 
     def await_victims(self, entry: QueuedPod) -> None:
-        """The attempt in flight goes on until ``park``: no other one before victims have been told to leave."""
+        """The attempt in flight goes on until ``add_unschedulable``: no other one before victims are being
+        evicted."""
         if self._pods.get(entry.pod.uid) is entry:
             self._move(entry, Pool.PREEMPTING)
 
-    def park(
+    def add_unschedulable(
         self,
         entry: QueuedPod,
-        wakes_on: frozenset[str],
+        events_to_register: frozenset[str],
         reason: str,
         *,
         plugins: frozenset[str] = NO_KINDS,
@@ -139,7 +143,7 @@ class SchedulingQueue:
             return
         entry.rejections += 1
         entry.errors = 0
-        entry.reason, entry.wakes_on, entry.plugins, entry.group = reason, wakes_on, plugins, group
+        entry.reason, entry.events_to_register, entry.plugins, entry.group = reason, events_to_register, plugins, group
         if not ready:
             self._set_backoff(entry, entry.rejections)
         if self._gated(entry, Cause.FAILED):
@@ -148,11 +152,11 @@ class SchedulingQueue:
             self._activate(entry, Cause.ACTIVATED)
             return
         missed = self._events.since(entry.seen)
-        if entry.changed or missed is None or self._parked.would_free(entry, missed):
+        if entry.changed or missed is None or self._unschedulable.would_free(entry, missed):
             self._to_backoff_or_active(entry, Cause.FAILED)
             return
         self._enter(entry, Pool.UNSCHEDULABLE, Cause.FAILED)
-        self._parked.add(entry)
+        self._unschedulable.add(entry)
 
     def retry(self, entry: QueuedPod, reason: str) -> None:
         """The attempt failed by an error (a plugin, the API): try again after a back-off."""
@@ -182,15 +186,15 @@ class SchedulingQueue:
                     self._activate(entry, Cause.ACTIVATED)
 
     def on_event(self, event: ClusterEvent) -> None:
-        """Something happened in the cluster: wake the parked pods that it may help."""
+        """Something happened in the cluster: wake the unschedulable pods that it may help."""
         if self._in_flight:
             self._events.add(event)
-        for entry in self._parked.freed_by(event):
+        for entry in self._unschedulable.freed_by(event):
             self._wake(entry, of_event(event.kind))
 
-    def wake_parked(self) -> None:
-        """Something that no event tells may have changed for every parked pod."""
-        for entry in self._parked.pods():
+    def activate_unschedulable(self) -> None:
+        """Something that no event tells may have changed for every unschedulable pod."""
+        for entry in self._unschedulable.pods():
             self._wake(entry, Cause.ACTIVATED)
 
     def flush(self) -> None:
@@ -201,7 +205,7 @@ class SchedulingQueue:
                 self._ask_again(entry)
             else:
                 self._activate(entry, Cause.BACKED_OFF)
-        while (oldest := self._parked.oldest) is not None:
+        while (oldest := self._unschedulable.oldest) is not None:
             if oldest.queued_at + self._options.max_in_unschedulable > now:
                 break
             self._wake(oldest, Cause.TIMED_OUT)
@@ -209,7 +213,7 @@ class SchedulingQueue:
     def next_deadline(self) -> float | None:
         """When ``flush`` has something to do next, in seconds of the queue's clock."""
         deadlines = [first.backoff_until] if (first := self._backoff.first) is not None else []
-        if (oldest := self._parked.oldest) is not None:
+        if (oldest := self._unschedulable.oldest) is not None:
             deadlines.append(oldest.queued_at + self._options.max_in_unschedulable)
         return min(deadlines, default=None)
 
@@ -321,4 +325,4 @@ class SchedulingQueue:
     def _leave(self, entry: QueuedPod) -> None:
         """Take the entry out of what finds it where it is."""
         entry.ticket = 0
-        self._parked.remove(entry)
+        self._unschedulable.remove(entry)

@@ -10,24 +10,24 @@ from collections.abc import Callable
 from functools import total_ordering
 from typing import Any
 
+from koordinator.scheduler.engine.event_dispatch import OnError
 from koordinator.scheduler.engine.framework import QueueSortPlugin
-from koordinator.scheduler.engine.observers import OnError
 from koordinator.scheduler.engine.pod_info import PodInfo
 
 
 def checked_sort_key(plugin: QueueSortPlugin, on_error: OnError) -> Callable[[PodInfo, float], tuple[Any, ...]]:
     """The keys of ``plugin`` in a form that can always be compared; their last item is the age."""
 
-    def told(error: Exception) -> None:
+    def notified(error: Exception) -> None:
         on_error(plugin.name, "sort_key", error)
 
     def sort_key(pod: PodInfo, queued_at: float) -> tuple[Any, ...]:
         try:
             *importance, age = plugin.sort_key(pod, queued_at)
-            return _Importance(tuple(importance), pod.priority, told), float(age)
+            return _Importance(tuple(importance), pod.priority, notified), float(age)
         except Exception as error:
-            told(error)
-            return _Importance(None, pod.priority, told), queued_at
+            notified(error)
+            return _Importance(None, pod.priority, notified), queued_at
 
     return sort_key
 
@@ -38,10 +38,10 @@ class _Importance:
 
     __slots__ = ("_key", "_priority", "_told")
 
-    def __init__(self, key: tuple[Any, ...] | None, priority: int, told: Callable[[Exception], None]) -> None:
+    def __init__(self, key: tuple[Any, ...] | None, priority: int, notified: Callable[[Exception], None]) -> None:
         self._key = key
         self._priority = priority
-        self._told = told
+        self._told = notified
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, _Importance):

@@ -18,10 +18,10 @@ from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 from koordinator.scheduler.watch.pod_facts import PodFacts
 
 
-class Feed:
+class EventHandlers:
     """``is_ours`` tells by scheduler name which pods to queue; ``wake`` is called when there may be work, and
     ``on_change`` with each event that the cluster state shows by then. With ``foreign_nominations``, nodes that other
-    schedulers have promised to their pods are kept for these."""
+    schedulers have nominated their pods to are kept for these."""
 
     def __init__(
         self,
@@ -82,10 +82,10 @@ class Feed:
         else:
             self._queue.remove(pod.metadata.uid)
             self._stop_waiting(pod.metadata.uid, "the pod is being deleted")
-        promised = pod.status.nominated_node_name if self._foreign_nominations and not pod.spec.node_name else ""
-        self._release(pod.metadata.uid, kept=pod.spec.node_name or promised)
-        if promised:
-            self._state.view.nominations.set(self._facts.of(pod, None), promised, foreign=True)
+        nominated = pod.status.nominated_node_name if self._foreign_nominations and not pod.spec.node_name else ""
+        self._release(pod.metadata.uid, kept=pod.spec.node_name or nominated)
+        if nominated:
+            self._state.view.nominations.set(self._facts.of(pod, None), nominated, foreign=True)
 
     def remove_pod(self, pod: Pod) -> None:
         """A pod was deleted or has finished."""
@@ -97,7 +97,7 @@ class Feed:
         removed = self._state.remove_pod(uid)
         if removed is not None:
             self.announce(ClusterEvent(EventKind.POD_DELETE, removed))
-        self._state.view.departures.seen(uid)
+        self._state.view.pending_evictions.seen(uid)
         if self._deferred:
             self.run_deferred()
 
@@ -134,7 +134,7 @@ class Feed:
             self.run_deferred()
 
     def _mark_time(self) -> None:
-        """Observers may ask when it is that something happens."""
+        """Event handlers may ask when it is that something happens."""
         self._state.view.now = self._now()
 
     def _assigned(self, pod: Pod) -> None:
@@ -149,7 +149,7 @@ class Feed:
         if known is not None and not moved:
             self._announce_change(known, info)
         if _stays_for_now(pod):
-            self._state.view.departures.seen(uid)
+            self._state.view.pending_evictions.seen(uid)
 
     def _pending(self, pod: Pod) -> None:
         uid = pod.metadata.uid
@@ -181,13 +181,13 @@ class Feed:
             waiting.reject("", why)
 
     def _release(self, uid: str, kept: str = "") -> None:
-        """The node that the pod was promised is promised no more. Unless it is ``kept``, others may have the room."""
+        """Clear the pod's nomination. Unless it goes to ``kept``, others may have the free capacity."""
         nominations = self._state.view.nominations
-        promised = nominations.node_of(uid)
-        if not promised:
+        nominated = nominations.node_of(uid)
+        if not nominated:
             return
         pod = nominations.remove(uid)
-        if pod is not None and promised != kept:
+        if pod is not None and nominated != kept:
             self.announce(ClusterEvent(EventKind.POD_DELETE, pod))
 
     def _announce_change(self, before: PodInfo, after: PodInfo) -> None:

@@ -16,56 +16,67 @@ from koordinator.kube.interface import Malformed
 from koordinator.model import transformers
 from koordinator.model.transformers import node_as_seen
 from koordinator.scheduler.engine.framework import Plugin
-from koordinator.scheduler.watch.event_handlers import Feed
+from koordinator.scheduler.watch.event_handlers import EventHandlers
 
 _NOT_FINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 def add_informers(
-    informers: InformerSet, feed: Feed, plugins: Iterable[Plugin], count_malformed: Callable[[str], None]
+    informers: InformerSet,
+    event_handlers: EventHandlers,
+    plugins: Iterable[Plugin],
+    count_malformed: Callable[[str], None],
 ) -> None:
-    """Make the informers, and have them tell ``feed``; objects that cannot be read are counted by their kind."""
+    """Make the informers, and have them call ``event_handlers``; objects that cannot be read are counted by their
+    kind."""
 
     def malformed(broken: Malformed) -> None:
         count_malformed(broken.kind.name)
 
     informers.informer(NODES, transform=node_as_seen).add_handlers(
-        on_add=lambda node, initial: feed.set_node(node),
-        on_update=lambda old, new: feed.set_node(new),
-        on_delete=lambda node: feed.remove_node(node.metadata.name),
+        on_add=lambda node, initial: event_handlers.set_node(node),
+        on_update=lambda old, new: event_handlers.set_node(new),
+        on_delete=lambda node: event_handlers.remove_node(node.metadata.name),
         on_malformed=malformed,
     )
     pods = informers.informer(PODS, field_selector=_NOT_FINISHED, transform=pod_as_seen)
     pods.add_handlers(
-        on_add=lambda pod, initial: feed.set_pod(pod),
-        on_update=lambda old, new: feed.set_pod(new),
-        on_delete=feed.remove_pod,
+        on_add=lambda pod, initial: event_handlers.set_pod(pod),
+        on_update=lambda old, new: event_handlers.set_pod(new),
+        on_delete=event_handlers.remove_pod,
         on_malformed=malformed,
     )
     plugins = list(plugins)
     for kind in dict.fromkeys(kind for plugin in plugins for kind in plugin.node_objects):
-        _add_node_objects(informers, feed, kind, malformed, after=pods)
+        _add_node_objects(informers, event_handlers, kind, malformed, after=pods)
     for kind in dict.fromkeys(kind for plugin in plugins for kind in plugin.watches):
-        _add_objects(informers, feed, kind, malformed)
+        _add_objects(informers, event_handlers, kind, malformed)
 
 
 def _add_node_objects(
-    informers: InformerSet, feed: Feed, kind: Kind[Any], malformed: MalformedHandler, *, after: Informer[Pod]
+    informers: InformerSet,
+    event_handlers: EventHandlers,
+    kind: Kind[Any],
+    malformed: MalformedHandler,
+    *,
+    after: Informer[Pod],
 ) -> None:
     """What is said of a node (what it measured, say) is held against its pods: once, if they are all there."""
     informers.informer(kind, absent_is_empty=True, after=after).add_handlers(
-        on_add=lambda obj, initial: feed.set_node_object(kind, obj.metadata.name, None, obj),
-        on_update=lambda old, new: feed.set_node_object(kind, new.metadata.name, old, new),
-        on_delete=lambda obj: feed.set_node_object(kind, obj.metadata.name, obj, None),
+        on_add=lambda obj, initial: event_handlers.set_node_object(kind, obj.metadata.name, None, obj),
+        on_update=lambda old, new: event_handlers.set_node_object(kind, new.metadata.name, old, new),
+        on_delete=lambda obj: event_handlers.set_node_object(kind, obj.metadata.name, obj, None),
         on_malformed=malformed,
     )
 
 
-def _add_objects(informers: InformerSet, feed: Feed, kind: Kind[Any], malformed: MalformedHandler) -> None:
+def _add_objects(
+    informers: InformerSet, event_handlers: EventHandlers, kind: Kind[Any], malformed: MalformedHandler
+) -> None:
     informers.informer(kind, absent_is_empty=True).add_handlers(
-        on_add=lambda obj, initial: feed.set_object(kind, obj),
-        on_update=lambda old, new: feed.set_object(kind, new),
-        on_delete=lambda obj: feed.set_object(kind, obj, gone=True),
+        on_add=lambda obj, initial: event_handlers.set_object(kind, obj),
+        on_update=lambda old, new: event_handlers.set_object(kind, new),
+        on_delete=lambda obj: event_handlers.set_object(kind, obj, gone=True),
         on_malformed=malformed,
     )
 

@@ -15,10 +15,10 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 
 MakePodInfo = Callable[[Pod], PodInfo]
 _TOPOLOGY: Final = "topology.kubernetes.io/"
-_TWINS_KEPT: Final = 4096
+_SPECS_KEPT: Final = 4096
 _VARIANTS_KEPT: Final = 8
 """Of pods that differ in what the key leaves out, such as their affinity."""
-_TwinKey = tuple[object, ...]
+_SpecKey = tuple[object, ...]
 
 
 class PodFacts:
@@ -27,8 +27,9 @@ class PodFacts:
     def __init__(self, make_pod: MakePodInfo, alike: Callable[[str], bool]) -> None:
         self._make_pod = make_pod
         self._alike = alike
-        self._twins: dict[_TwinKey, deque[PodInfo]] = {}
-        """The last pods of each workload, and of each size where pods have no owner; no two of them are twins."""
+        self._by_identical_spec: dict[_SpecKey, deque[PodInfo]] = {}
+        """The last pods of each workload, and of each size where pods have no owner; no two of them have an identical
+        spec."""
 
     def of(self, pod: Pod, known: PodInfo | None) -> PodInfo:
         """The pod with its facts; ``known`` is how it was before."""
@@ -45,19 +46,19 @@ class PodFacts:
     def _of_new(self, pod: Pod) -> PodInfo:
         if pod.spec.node_name or not self._alike(pod.spec.scheduler_name):
             return self._make_pod(pod)
-        metadata, key = pod.metadata, _twin_key(pod)
-        for twin in self._twins.get(key, ()):
-            if _are_twins(twin.pod, pod):
-                return PodInfo(pod, twin.request, metadata.key, metadata.uid, twin.priority, twin.memo)
-        if len(self._twins) >= _TWINS_KEPT:
-            self._twins.clear()
+        metadata, key = pod.metadata, _spec_key(pod)
+        for identical in self._by_identical_spec.get(key, ()):
+            if _have_identical_spec(identical.pod, pod):
+                return PodInfo(pod, identical.request, metadata.key, metadata.uid, identical.priority, identical.memo)
+        if len(self._by_identical_spec) >= _SPECS_KEPT:
+            self._by_identical_spec.clear()
         info = self._make_pod(pod)
-        self._twins.setdefault(key, deque(maxlen=_VARIANTS_KEPT)).append(info)
+        self._by_identical_spec.setdefault(key, deque(maxlen=_VARIANTS_KEPT)).append(info)
         return info
 
 
-def _twin_key(pod: Pod) -> _TwinKey:
-    """Equal for twins, and for few others."""
+def _spec_key(pod: Pod) -> _SpecKey:
+    """Equal for pods of an identical spec, and for few others."""
     metadata, spec = pod.metadata, pod.spec
     if metadata.owner_references:
         return metadata.namespace, metadata.owner_references[0].uid
@@ -66,7 +67,7 @@ def _twin_key(pod: Pod) -> _TwinKey:
     return metadata.namespace, *metadata.labels.values(), *[quantity.nanos for quantity in requests]
 
 
-def _are_twins(one: Pod, other: Pod) -> bool:
+def _have_identical_spec(one: Pod, other: Pod) -> bool:
     """Equal in all that plugins read of a pending pod but its name and uid."""
     first, second = one.metadata, other.metadata
     return (

@@ -1,7 +1,7 @@
-"""What may free a pod that is parked: something that happened, if a plugin says so, or time alone.
+"""What may free a pod that is unschedulable: something that happened, if a plugin says so, or time alone.
 
-Room on a node that was promised to a pod is room for that pod alone, until it is there or its promise is taken back:
-waking all others for it, each time that somebody leaves, would be in vain.
+Free capacity on a node that a pod is nominated to is for that pod alone, until it is there or its nomination is
+cleared: waking all others for it, each time that somebody leaves, would be in vain.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from koordinator.base.clock import Clock
 from koordinator.scheduler.engine.adjustment import adjusted, difference
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.events import ClusterEvent
-from koordinator.scheduler.engine.framework import Observer, Plugin
+from koordinator.scheduler.engine.framework import EventHandler, Plugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.simulation import nominated_before
@@ -22,7 +22,7 @@ from koordinator.scheduler.plugin_errors import PluginErrors
 from koordinator.scheduler.queue.queued_pod import QueuedPod
 
 
-class Hints:
+class QueueingHints:
     """``profile_of`` is asked by scheduler name."""
 
     def __init__(self, state: ClusterState, profile_of: Callable[[str], Profile], errors: PluginErrors) -> None:
@@ -30,36 +30,36 @@ class Hints:
         self._profile_of = profile_of
         self._errors = errors
 
-    def may_help(self, entry: QueuedPod, event: ClusterEvent) -> bool:
-        """Ask the plugins that ruled out the pod's nodes; one that cannot say counts as a yes."""
+    def queueing_hint(self, entry: QueuedPod, event: ClusterEvent) -> bool:
+        """Ask the plugins that rejected the pod's nodes; one that cannot say counts as a yes."""
         plugins = self._profile_of(entry.pod.pod.spec.scheduler_name).plugins
-        with self._promises_kept(entry.pod, event):
+        with self._with_nominated(entry.pod, event):
             for name in entry.plugins:
                 plugin = plugins.get(name)
                 if plugin is None:
                     return True
                 try:
-                    if event.kind in plugin.wakes_on() and plugin.may_help(entry.pod, event):
+                    if event.kind in plugin.events_to_register() and plugin.queueing_hint(entry.pod, event):
                         return True
                 except Exception as error:
-                    self._errors.of_plugin(name, "may_help", error)
+                    self._errors.of_plugin(name, "queueing_hint", error)
                     return True
         return not entry.plugins
 
-    def promised_to(self, event: ClusterEvent) -> Collection[str]:
-        """The uids of the pods that were promised the node that the event is about."""
+    def nominated_to(self, event: ClusterEvent) -> Collection[str]:
+        """The uids of the pods that are nominated to the node that the event is about."""
         nominations = self._state.view.nominations
         return [pod.uid for pod in nominations.on(_node_name(event))] if len(nominations) else ()
 
     @contextmanager
-    def _promises_kept(self, pod: PodInfo, event: ClusterEvent) -> Iterator[None]:
+    def _with_nominated(self, pod: PodInfo, event: ClusterEvent) -> Iterator[None]:
         view = self._state.view
         row = view.columns.row_of.get(_node_name(event)) if len(view.nominations) else None
-        promised = nominated_before(self._state, pod, row) if row is not None else []
-        if not promised or row is None:
+        nominated = nominated_before(self._state, pod, row) if row is not None else []
+        if not nominated or row is None:
             yield
             return
-        with adjusted(view.columns, {row: difference((), promised)}):
+        with adjusted(view.columns, {row: difference((), nominated)}):
             yield
 
 
@@ -71,43 +71,45 @@ def _node_name(event: ClusterEvent) -> str:
     return about.pod.spec.node_name if isinstance(about, PodInfo) else ""
 
 
-class PassingTime:
-    """``announce`` tells parked pods of it, ``next_deadline`` when there will be something to tell."""
+class TimeEvents:
+    """``announce`` tells unschedulable pods of it, ``next_deadline`` when there will be something to tell."""
 
     def __init__(
-        self, profiles: Iterable[Profile], clock: Clock, tell: Callable[[ClusterEvent], None], errors: PluginErrors
+        self, profiles: Iterable[Profile], clock: Clock, notify: Callable[[ClusterEvent], None], errors: PluginErrors
     ) -> None:
-        observers = [observer for profile in profiles for observer in profile.observers]
-        self._observers = [each for each in observers if type(each).wakes_at is not Observer.wakes_at]
+        event_handlers = [handler for profile in profiles for handler in profile.event_handlers]
+        self._event_handlers = [
+            each for each in event_handlers if type(each).next_time_event is not EventHandler.next_time_event
+        ]
         self._clock = clock
-        self._tell = tell
+        self._notify = notify
         self._errors = errors
 
     def announce(self) -> None:
         """Tell what is due by now."""
-        for observer in self._observers:
-            point = "wakes_at"
+        for handler in self._event_handlers:
+            point = "next_time_event"
             try:
-                moment = observer.wakes_at()
+                moment = handler.next_time_event()
                 if moment is not None and moment <= (now := self._clock.now()).timestamp():
-                    point = "passed_by_time"
-                    for event in observer.passed_by_time(now):
-                        self._tell(event)
+                    point = "time_events"
+                    for event in handler.time_events(now):
+                        self._notify(event)
             except Exception as error:
-                self._failed(observer, point, error)
+                self._failed(handler, point, error)
 
     def next_deadline(self) -> float | None:
         """In monotonic seconds; None when nothing is to be expected."""
         moments = []
-        for observer in self._observers:
+        for handler in self._event_handlers:
             try:
-                if (moment := observer.wakes_at()) is not None:
+                if (moment := handler.next_time_event()) is not None:
                     moments.append(float(moment))
             except Exception as error:
-                self._failed(observer, "wakes_at", error)
+                self._failed(handler, "next_time_event", error)
         return self._clock.monotonic() + min(moments) - self._clock.now().timestamp() if moments else None
 
-    def _failed(self, observer: Observer, point: str, error: Exception) -> None:
+    def _failed(self, handler: EventHandler, point: str, error: Exception) -> None:
         """A plugin may raise anything; the others, and scheduling, go on."""
-        name = observer.name if isinstance(observer, Plugin) else type(observer).__name__
+        name = handler.name if isinstance(handler, Plugin) else type(handler).__name__
         self._errors.of_plugin(name, point, error)

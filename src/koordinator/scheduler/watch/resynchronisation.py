@@ -1,4 +1,5 @@
-"""When observers that have failed are told again what they have missed: soon, and then less and less often."""
+"""When event handlers that have failed are notified again of what they have missed: soon, and then less and less
+often."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ _PAUSES: Final = BackoffPolicy(initial=1.0, maximum=60.0, jitter=0.25)
 
 
 class Resynchronisation:
-    """``run`` until cancelled, also while another instance leads. ``on_recovered`` is called when an observer may judge
-    otherwise than before."""
+    """``run`` until cancelled, also while another instance leads. ``on_recovered`` is called when an event handler may
+    evaluate otherwise than before."""
 
     def __init__(
         self, resync: Resync, errors: PluginErrors, on_recovered: Callable[[], None], clock: Clock, random: Random
@@ -30,7 +31,7 @@ class Resynchronisation:
         self._failed = asyncio.Event()
 
     def wake(self) -> None:
-        """An observer has failed."""
+        """An event handler has failed."""
         self._failed.set()
 
     async def run(self) -> None:
@@ -40,9 +41,9 @@ class Resynchronisation:
             backoff = Backoff(_PAUSES, self._clock, self._random)
             while self._resync.is_needed:
                 await self._clock.sleep(backoff.next())
-                self._tell()
+                self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         recovered, given_up = self._resync.run()
         for name in recovered:
             self._errors.recovered(name)

@@ -9,9 +9,9 @@ from koordinator.api.colocation_profile import ClusterColocationProfile
 from koordinator.api.document import Document, copied
 from koordinator.api.kubernetes_types.table import named
 from koordinator.api.meta import LabelSelector
-from koordinator.manager.webhook.colocation_profile.cluster import ProfileError
+from koordinator.manager.webhook.colocation_profile.changes import ProfileError
 from koordinator.manager.webhook.colocation_profile.engine import Draw
-from koordinator.manager.webhook.pod.resource_translation import translate_resources
+from koordinator.manager.webhook.pod.resource_specs import translate_resources
 from koordinator.model.patch.errors import PatchError
 from koordinator.model.patch.strategic import apply_strategic_patch
 from tests.manager.webhook.small_cluster import SmallCluster

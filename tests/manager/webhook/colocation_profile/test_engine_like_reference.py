@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from koordinator.api.document import Document, copied
 from koordinator.api.kubernetes_types.table import named
-from koordinator.manager.webhook.colocation_profile.cluster import ProfileError
+from koordinator.manager.webhook.colocation_profile.changes import ProfileError
 from koordinator.manager.webhook.colocation_profile.compiled import compile_profile
 from koordinator.manager.webhook.colocation_profile.compiled_patch import compile_patch
-from koordinator.manager.webhook.json_patch import make_patch
 from koordinator.manager.webhook.pod.mutating import PodMutatingHandler, PodMutationSettings
+from koordinator.manager.webhook.review import make_patch
 from koordinator.model.patch.errors import PatchError
 from koordinator.model.patch.strategic import apply_strategic_patch
 from tests.manager.webhook.colocation_profile.reference import POD, expected_pod

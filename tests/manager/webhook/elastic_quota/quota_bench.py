@@ -10,11 +10,10 @@ from koordinator.api.document import Document, copied
 from koordinator.api.elastic_quota import ElasticQuota
 from koordinator.base.clock import ManualClock
 from koordinator.manager.webhook.admission import AdmissionRequest, Operation
+from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache
 from koordinator.manager.webhook.elastic_quota.changes import QuotaChanges
-from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
 from koordinator.manager.webhook.elastic_quota.mutating import ElasticQuotaMutatingHandler
-from koordinator.manager.webhook.elastic_quota.refusal import QuotaRefused
-from koordinator.manager.webhook.elastic_quota.settings import QuotaSettings
+from koordinator.manager.webhook.elastic_quota.settings import QuotaRefused, QuotaSettings
 from koordinator.manager.webhook.elastic_quota.validating import ElasticQuotaValidatingHandler
 
 
@@ -63,12 +62,12 @@ class QuotaBench:
 
     def __init__(self, settings: QuotaSettings | None = None) -> None:
         self.clock = ManualClock()
-        self.expected = ExpectedQuotas(self.clock.monotonic)
+        self.quotas = QuotaAssumeCache(self.clock.monotonic)
         self.pods = Pods()
         self.recorded: dict[str, Document] = {}
-        changes = QuotaChanges(self.expected, self.pods, settings or QuotaSettings())
-        self.validating = ElasticQuotaValidatingHandler(self.expected, changes)
-        self.mutating = ElasticQuotaMutatingHandler(self.expected, self._record)
+        changes = QuotaChanges(self.quotas, self.pods, settings or QuotaSettings())
+        self.validating = ElasticQuotaValidatingHandler(self.quotas, changes)
+        self.mutating = ElasticQuotaMutatingHandler(self.quotas, self._record)
 
     def filled(self, new: Document) -> Document:
         """The document as the mutating webhook makes it."""
@@ -86,13 +85,13 @@ class QuotaBench:
 
     def observe(self, *documents: Document) -> None:
         for document in documents:
-            self.expected.observe(convert(document, ElasticQuota))
+            self.quotas.observe(convert(document, ElasticQuota))
 
     def observe_deletion(self, document: Document) -> None:
-        self.expected.observe_deletion(convert(document, ElasticQuota))
+        self.quotas.observe_deletion(convert(document, ElasticQuota))
 
     def hierarchy(self) -> dict[str, list[str]]:
-        return self.expected.tree().hierarchy()
+        return self.quotas.tree().hierarchy()
 
     def _asked(self, request: AdmissionRequest) -> str:
         try:

@@ -9,7 +9,7 @@ import pytest
 from koordinator.api.codec import convert
 from koordinator.api.pod import ResourceList
 from koordinator.manager.webhook.elastic_quota.account import Account
-from koordinator.manager.webhook.elastic_quota.refusal import QuotaRefused
+from koordinator.manager.webhook.elastic_quota.settings import QuotaRefused
 from tests.model.quota_tree.quota_objects import wire_quota
 
 GPU = "nvidia.com/gpu"

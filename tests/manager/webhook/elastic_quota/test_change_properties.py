@@ -43,7 +43,7 @@ def apply(bench: QuotaBench, changes: list[Any], judge: Callable[[QuotaTree], No
             refusal = bench.update(stored[name], change) if name in stored else bench.create(change)
             if not refusal:
                 stored[name] = change
-        judge(bench.expected.tree())
+        judge(bench.quotas.tree())
 
 
 def no_parent_promises_too_much(tree: QuotaTree) -> None:
@@ -80,8 +80,8 @@ def test_only_parents_have_children(changes: list[Any]) -> None:
 def test_dry_runs_change_nothing(changes: list[Any], change: Document) -> None:
     bench = QuotaBench()
     apply(bench, changes, lambda tree: None)
-    before = list(bench.expected.tree())
+    before = list(bench.quotas.tree())
     bench.create(change, dry_run=True)
     bench.update(change, quota_document(change["metadata"]["name"]), dry_run=True)
     bench.delete(change, dry_run=True)
-    assert list(bench.expected.tree()) == before
+    assert list(bench.quotas.tree()) == before

@@ -10,7 +10,7 @@ from koordinator.api.codec import DecodeError
 from koordinator.api.document import Document, copied
 from koordinator.api.elastic_quota import ROOT_QUOTA
 from koordinator.manager.webhook.admission import ALLOWED, Operation
-from koordinator.manager.webhook.elastic_quota.refusal import QuotaRefused
+from koordinator.manager.webhook.elastic_quota.settings import QuotaRefused
 from tests.manager.webhook.elastic_quota.quota_bench import QuotaBench, quota_request
 from tests.model.quota_tree.quota_objects import P, amounts, quota_document
 

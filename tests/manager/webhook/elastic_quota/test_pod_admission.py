@@ -20,13 +20,12 @@ from koordinator.base.metrics import Metrics
 from koordinator.kube.informer_set import InformerSet
 from koordinator.manager.options import QuotaUpdateOptions
 from koordinator.manager.webhook.dispatch import Webhook
-from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
+from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache
 from koordinator.manager.webhook.elastic_quota.pod_admission import CountingPodHandler, PodAdmissionSettings
-from koordinator.manager.webhook.known_cluster import follow_quotas
+from koordinator.manager.webhook.listers import watch_quotas
 from koordinator.manager.webhook.metrics import WebhookMetrics
 from koordinator.manager.webhook.pod.validating import PodValidatingHandler
-from koordinator.manager.webhook.quota_accounts import StoredAccounts
-from koordinator.manager.webhook.quota_batches import QuotaBatches
+from koordinator.manager.webhook.quota_accounts import QuotaBatches, StoredAccounts
 from tests.kube.fake_client import MemoryClient, ScriptedClient, as_client, page
 from tests.manager.webhook.reviews import answered, review
 from tests.model.quota_tree.quota_objects import P, quota_document
@@ -52,18 +51,18 @@ class Bench:
         watched = ScriptedClient()
         watched.lists.append(page(*(convert(document, ElasticQuota) for document in QUOTAS), version=5))
         self.informers = InformerSet(as_client(watched), clock=clock)
-        expected = ExpectedQuotas(clock.monotonic)
-        follow_quotas(self.informers, "", expected)
+        quotas = QuotaAssumeCache(clock.monotonic)
+        watch_quotas(self.informers, "", quotas)
         accounts = StoredAccounts(as_client(self.client), self.informers, "")
         counting = QuotaBatches(accounts, QuotaUpdateOptions(), clock, Random(1))
         inner = PodValidatingHandler()
-        handler = CountingPodHandler(inner, expected, accounts, counting, settings)
+        handler = CountingPodHandler(inner, quotas, accounts, counting, settings)
         self.webhook = Webhook(handler, WebhookMetrics(Metrics()), clock)
 
     async def refusal(self, new: Document, old: Document | None = None, *, dry_run: bool = False) -> str:
         operation = "CREATE" if old is None else "UPDATE"
         body = review(object=new, oldObject=old, operation=operation, dryRun=dry_run)
-        response = answered(await self.webhook.settled_answer(body))
+        response = answered(await self.webhook.committed_answer(body))
         assert response["status"]["code"] == (200 if response["allowed"] else 400)
         message: str = response["status"].get("message", "")
         return message
@@ -204,7 +203,7 @@ def test_other_requests_pass() -> None:
     async def scenario() -> None:
         async with bench() as made:
             body = review(object=pod("nobody"), subResource="status", operation="UPDATE")
-            assert answered(await made.webhook.settled_answer(body))["allowed"]
+            assert answered(await made.webhook.committed_answer(body))["allowed"]
 
     run(scenario)
 
@@ -212,7 +211,7 @@ def test_other_requests_pass() -> None:
 def test_what_cannot_be_read_is_refused() -> None:
     async def scenario() -> None:
         async with bench() as made:
-            response = answered(await made.webhook.settled_answer(b"{}"))
+            response = answered(await made.webhook.committed_answer(b"{}"))
             assert (response["allowed"], response["status"]["code"]) == (False, 400)
 
     run(scenario)
@@ -226,7 +225,7 @@ def test_a_failure_that_nobody_foresaw_costs_one_request() -> None:
                 raise RuntimeError("unforeseen")
 
             made.client.before = fail
-            response = answered(await made.webhook.settled_answer(review(object=pod("a"))))
+            response = answered(await made.webhook.committed_answer(review(object=pod("a"))))
             assert (response["allowed"], response["status"]["code"]) == (False, 500)
             made.client.before = None
             assert await made.refusal(pod("a")) == ""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from koordinator.api.document import Document
 from koordinator.api.elastic_quota import DEFAULT_QUOTA
-from koordinator.manager.webhook.elastic_quota.pod_check import QuotaPodCheck
 from koordinator.manager.webhook.elastic_quota.settings import QuotaSettings
-from koordinator.manager.webhook.pod.checks import pod_review
+from koordinator.manager.webhook.elastic_quota.validating import QuotaPodCheck
+from koordinator.manager.webhook.pod.rules import pod_review
 from tests.manager.webhook.elastic_quota.quota_bench import QuotaBench
 from tests.manager.webhook.small_cluster import request_for
 from tests.model.quota_tree.quota_objects import P, quota_document
@@ -30,7 +30,7 @@ def pod(quota: str = "", namespace: str = "n", **labels: str) -> Document:
 def problems(new: Document, old: Document | None = None, **settings: bool) -> list[str]:
     bench = QuotaBench()
     bench.observe(*QUOTAS)
-    check = QuotaPodCheck(bench.expected, QuotaSettings(**settings))
+    check = QuotaPodCheck(bench.quotas, QuotaSettings(**settings))
     return list(check.problems(pod_review(request_for(new, "CREATE" if old is None else "UPDATE", old))))
 
 

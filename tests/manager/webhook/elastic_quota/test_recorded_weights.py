@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from koordinator.api.quantity import Quantity
 from koordinator.base.metrics import Metrics
-from koordinator.manager.webhook.elastic_quota.recorded_weights import RecordedWeights
+from koordinator.manager.webhook.elastic_quota.mutating import RecordedWeights
 from koordinator.manager.webhook.metrics import WebhookMetrics
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from koordinator.manager.webhook.elastic_quota.refusal import QuotaRefused
-from koordinator.manager.webhook.elastic_quota.self_check import check_itself
+from koordinator.manager.webhook.elastic_quota.changes import check_itself
+from koordinator.manager.webhook.elastic_quota.settings import QuotaRefused
 from tests.model.quota_tree.quota_objects import P, amounts, wire_quota
 
 STRICT = {"max-strict-check-resource-keys": '["cpu","memory"]'}

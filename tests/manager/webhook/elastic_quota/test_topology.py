@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from koordinator.manager.webhook.elastic_quota.refusal import QuotaRefused
-from koordinator.manager.webhook.elastic_quota.settings import QuotaSettings
+from koordinator.manager.webhook.elastic_quota.settings import QuotaRefused, QuotaSettings
 from koordinator.manager.webhook.elastic_quota.topology import Change, check_topology
 from koordinator.model.quota_tree.quota import Quota
 from koordinator.model.quota_tree.tree import QuotaTree

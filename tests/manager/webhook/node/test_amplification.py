@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from koordinator.api.codec import DecodeError
 from koordinator.api.document import Document, copied
 from koordinator.manager.webhook.admission import ALLOWED, AdmissionRequest
-from koordinator.manager.webhook.node.amplification import AmplificationError
-from koordinator.manager.webhook.node.status_mutating import NodeStatusMutatingHandler
+from koordinator.manager.webhook.node.status_mutating import AmplificationError, NodeStatusMutatingHandler
 from tests.manager.webhook.node.asked import RATIO, RAW, about, node
 
 HANDLER = NodeStatusMutatingHandler()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from koordinator.api.document import Document, copied
-from koordinator.manager.webhook.colocation_profile.cluster import ProfileError
+from koordinator.manager.webhook.colocation_profile.changes import ProfileError
 from koordinator.manager.webhook.pod.mutating import PodMutatingHandler, PodMutationSettings
 from tests.manager.webhook.small_cluster import NoQuotaTrees, SmallCluster, profile, request_for
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordinator.api.document import Document, copied
-from koordinator.manager.webhook.pod.device_resource_spec import normalise_device_resources
+from koordinator.manager.webhook.pod.resource_specs import normalise_device_resources
 
 P = "koordinator.sh/"
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from koordinator.api.document import Document
-from koordinator.manager.webhook.pod.extended_resource_spec import ExtendedResourceSpecError, record_extended_resources
+from koordinator.manager.webhook.pod.resource_specs import ExtendedResourceSpecError, record_extended_resources
 
 KEY = "node.koordinator.sh/extended-resource-spec"
 AMOUNTS = {"kubernetes.io/batch-cpu": "1000", "kubernetes.io/batch-memory": "4Gi", "unknown-resource": "1"}

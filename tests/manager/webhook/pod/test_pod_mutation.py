@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from koordinator.api.document import Document, copied
 from koordinator.manager.features import make_features
 from koordinator.manager.webhook.admission import ALLOWED, Operation
-from koordinator.manager.webhook.pod.extended_resource_spec import ExtendedResourceSpecError
 from koordinator.manager.webhook.pod.mutating import PodMutatingHandler, PodMutationSettings
+from koordinator.manager.webhook.pod.resource_specs import ExtendedResourceSpecError
 from tests.manager.webhook.small_cluster import NoQuotaTrees, SmallCluster, profile, request_for
 
 EXTENDED_SPEC = "node.koordinator.sh/extended-resource-spec"

@@ -7,7 +7,7 @@ import pytest
 from koordinator.api.codec import DecodeError
 from koordinator.api.document import Document
 from koordinator.manager.webhook.admission import ALLOWED, Operation
-from koordinator.manager.webhook.pod.checks import PodReview
+from koordinator.manager.webhook.pod.rules import PodReview
 from koordinator.manager.webhook.pod.validating import PodRefused, PodValidatingHandler, PodValidationSettings
 from tests.manager.webhook.small_cluster import request_for
 

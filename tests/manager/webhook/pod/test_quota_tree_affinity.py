@@ -9,7 +9,7 @@ import pytest
 from koordinator.api.codec import convert
 from koordinator.api.document import Document, copied
 from koordinator.api.elastic_quota_profile import ElasticQuotaProfile
-from koordinator.manager.webhook.pod.quota_tree_affinity import add_quota_tree_affinity
+from koordinator.manager.webhook.pod.mutating import add_quota_tree_affinity
 
 POOL_A = {"key": "node-pool", "operator": "In", "values": ["nodePoolA"]}
 POOL_B = {"key": "node-pool", "operator": "In", "values": ["nodePoolB"]}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from koordinator.api.document import Document, copied
 from koordinator.api.quantity import Quantity
-from koordinator.manager.webhook.pod.resource_translation import translate_resources
+from koordinator.manager.webhook.pod.resource_specs import translate_resources
 
 NATIVE = {"cpu": "1500m", "memory": "2Gi"}
 QUANTITIES = st.sampled_from(["0", "1", "500m", "1500m", "100u", "1", "2k", "3456Mi", "1Gi", "1e3", "0.5"])

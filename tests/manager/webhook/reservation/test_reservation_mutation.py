@@ -9,7 +9,7 @@ import pytest
 from koordinator.api.codec import DecodeError
 from koordinator.api.document import Document, copied
 from koordinator.manager.webhook.admission import ALLOWED
-from koordinator.manager.webhook.colocation_profile.cluster import ProfileError
+from koordinator.manager.webhook.colocation_profile.changes import ProfileError
 from koordinator.manager.webhook.reservation.mutating import ReservationMutatingHandler
 from tests.manager.webhook.small_cluster import SmallCluster, profile, request_for
 

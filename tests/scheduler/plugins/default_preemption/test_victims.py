@@ -160,7 +160,7 @@ def test_while_victims_leave_nobody_else_has_to() -> None:
     assert rejection.message.endswith("preemption: not eligible due to a terminating pod on the nominated node.")
 
 
-def test_a_promise_that_cannot_be_kept_is_taken_back() -> None:
+def test_a_nomination_that_cannot_be_kept_is_taken_back() -> None:
     engine, state = make_engine([make_node("a", cpu="1")])
     state.set_pod(running("high", priority=99), "a")
     state.view.nominations.set(describe(make_pod("incoming", priority=10)), "a")

@@ -7,14 +7,14 @@ from koordinator.scheduler.engine.evaluation import Evaluation
 from tests.scheduler.plugins.inter_pod_affinity import reference
 from tests.scheduler.plugins.inter_pod_affinity.worlds import World
 
-Verdicts = dict[str, list[tuple[str, bool]]]
+FilterResults = dict[str, list[tuple[str, bool]]]
 """Node -> (reason, unresolvable), empty where the pod can go."""
 
 
-def found_verdicts(world: World, evaluation: Evaluation) -> Verdicts:
+def found_results(world: World, evaluation: Evaluation) -> FilterResults:
     evaluation.refresh()
     columns = world.view.columns
-    found: Verdicts = {name: [] for name, row in columns.row_of.items() if evaluation.feasible[row]}
+    found: FilterResults = {name: [] for name, row in columns.row_of.items() if evaluation.feasible[row]}
     for failure in evaluation.failures():
         reasons = failure.plugin.reasons(evaluation.pod, failure.state, failure.code)
         for row in failure.rows.tolist():
@@ -28,5 +28,5 @@ def found_scores(world: World, evaluation: Evaluation) -> dict[str, int]:
     return {name: sum(evaluation.scores_of(row)) for name, row in rows.items() if evaluation.feasible[row]}
 
 
-def wanted_verdicts(world: World, pod: Pod) -> Verdicts:
-    return {name: reference.verdict(pod, node, world.picture) for name, node in world.picture.nodes.items()}
+def wanted_results(world: World, pod: Pod) -> FilterResults:
+    return {name: reference.filter_result(pod, node, world.picture) for name, node in world.picture.nodes.items()}

@@ -82,7 +82,7 @@ def same_domain(key: str, one: Node, other: Node) -> bool:
     return key in one.metadata.labels and one.metadata.labels[key] == other.metadata.labels.get(key)
 
 
-def verdict(pod: Pod, node: Node, picture: Picture) -> list[tuple[str, bool]]:
+def filter_result(pod: Pod, node: Node, picture: Picture) -> list[tuple[str, bool]]:
     """(reason, unresolvable); empty when the node passes."""
     if not near_enough(pod, node, picture):
         return [AFFINITY]
@@ -136,11 +136,11 @@ def raw_score(pod: Pod, node: Node, picture: Picture, hard_weight: int) -> int:
 def scores(pod: Pod, picture: Picture, hard_weight: int = 1, *, ignore: bool = False) -> dict[str, int]:
     """Normalized scores of the nodes that pass."""
     if ignore and not preferred(near(pod)) and not preferred(apart(pod)):
-        return {name: 0 for name, node in picture.nodes.items() if not verdict(pod, node, picture)}
+        return {name: 0 for name, node in picture.nodes.items() if not filter_result(pod, node, picture)}
     raw = {
         name: raw_score(pod, node, picture, hard_weight)
         for name, node in picture.nodes.items()
-        if not verdict(pod, node, picture)
+        if not filter_result(pod, node, picture)
     }
     lowest, highest = min(raw.values(), default=0), max(raw.values(), default=0)
     if lowest == highest:

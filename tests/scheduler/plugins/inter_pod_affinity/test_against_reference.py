@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from koordinator.scheduler.configuration.upstream_arguments import InterPodAffinityArgs
 from tests.scheduler.plugins.inter_pod_affinity import reference
-from tests.scheduler.plugins.inter_pod_affinity.readings import found_scores, found_verdicts, wanted_verdicts
+from tests.scheduler.plugins.inter_pod_affinity.readings import found_results, found_scores, wanted_results
 from tests.scheduler.plugins.inter_pod_affinity.worlds import World, pods, worlds
 
 SETTINGS = settings(max_examples=120)
@@ -19,7 +19,7 @@ SETTINGS = settings(max_examples=120)
 @given(world=worlds(), data=st.data())
 def test_filter(world: World, data: st.DataObject) -> None:
     pod = data.draw(pods("incoming"))
-    assert found_verdicts(world, world.evaluation(pod)) == wanted_verdicts(world, pod)
+    assert found_results(world, world.evaluation(pod)) == wanted_results(world, pod)
 
 
 ARGUMENTS = {

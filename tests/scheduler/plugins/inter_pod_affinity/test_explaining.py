@@ -1,4 +1,4 @@
-"""What ``koord explain`` says about a node that pod affinity or anti-affinity rules out."""
+"""What ``koord explain`` says about a node that pod affinity or anti-affinity rejects."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_namespaces_are_named_unless_they_are_the_pods_own() -> None:
 
 
 def test_all_that_stands_in_the_way_is_named() -> None:
-    """The verdict has but one reason."""
+    """The result has but one reason."""
     world = three_nodes()
     world.place(make_pod("db-0", {"app": "db"}, apart=must(term("host", app="web"))), "a2")
     pod = make_pod("p", {"app": "web"}, near=must(term("zone", app="cache")), apart=must(term("zone", app="db")))

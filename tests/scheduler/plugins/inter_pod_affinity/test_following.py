@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.plugins.inter_pod_affinity import tallies
 from tests.scheduler.plugins.inter_pod_affinity import reference
-from tests.scheduler.plugins.inter_pod_affinity.readings import found_scores, found_verdicts, wanted_verdicts
+from tests.scheduler.plugins.inter_pod_affinity.readings import found_results, found_scores, wanted_results
 from tests.scheduler.plugins.inter_pod_affinity.worlds import (
     NODE_NAMES,
     World,
@@ -25,7 +25,7 @@ from tests.scheduler.plugins.inter_pod_affinity.worlds import (
     strict_pods,
     term,
 )
-from tests.scheduler.supposing import supposing
+from tests.scheduler.simulating import simulating
 
 
 @pytest.mark.parametrize("many_rows", [1, 100])
@@ -51,7 +51,7 @@ def test_classes_that_follow_events(many_rows: int, data: st.DataObject) -> None
                 key = world.profile.class_key(pod)
                 if key not in classes:
                     classes[key] = world.evaluation(pod)
-                assert found_verdicts(world, classes[key]) == wanted_verdicts(world, pod.pod)
+                assert found_results(world, classes[key]) == wanted_results(world, pod.pod)
                 assert found_scores(world, classes[key]) == reference.scores(pod.pod, world.picture)
 
 
@@ -66,12 +66,12 @@ def test_a_state_that_was_prepared_earlier(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(1, 6))):
         step(world, data.draw)
     if world.profile.class_key(pod) == key:
-        assert found_verdicts(world, evaluation) == wanted_verdicts(world, pod.pod)
+        assert found_results(world, evaluation) == wanted_results(world, pod.pod)
 
 
 @settings(max_examples=60)
 @given(st.data())
-def test_suppositions_leave_no_trace(data: st.DataObject) -> None:
+def test_simulations_leave_no_trace(data: st.DataObject) -> None:
     """Preemption asks what would be without some pods; classes follow there and back."""
     world = World()
     for name in NODE_NAMES:
@@ -86,11 +86,11 @@ def test_suppositions_leave_no_trace(data: st.DataObject) -> None:
         if not there:
             continue
         gone = data.draw(st.lists(st.sampled_from(there), unique_by=lambda each: each.uid))
-        with supposing(world.state, row, gone, ()):
+        with simulating(world.state, row, gone, ()):
             without = {uid: world.picture.pods.pop(uid) for uid in (each.uid for each in gone)}
-            assert found_verdicts(world, evaluation)[name] == wanted_verdicts(world, pod.pod)[name]
+            assert found_results(world, evaluation)[name] == wanted_results(world, pod.pod)[name]
             world.picture.pods.update(without)
-        assert found_verdicts(world, evaluation) == wanted_verdicts(world, pod.pod)
+        assert found_results(world, evaluation) == wanted_results(world, pod.pod)
 
 
 def attracting_world() -> tuple[World, Evaluation]:

@@ -1,4 +1,4 @@
-"""Which events wake a pod that was ruled out."""
+"""Which events wake a pod that was rejected."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from koordinator.api.core import Namespace
 from koordinator.api.meta import LabelSelector, ObjectMeta
 from koordinator.api.pod import Pod, PodAffinityTerm
+from koordinator.scheduler.engine.cluster_state import node_changes
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
-from koordinator.scheduler.engine.node_changes import node_changes
 from tests.scheduler.plugins.inter_pod_affinity import reference
 from tests.scheduler.plugins.inter_pod_affinity.worlds import (
     NODE_NAMES,
@@ -61,7 +61,7 @@ POD_EVENTS = {
 def test_pods(pod: Pod, kind: str, old: Pod | None, new: Pod | None, helps: bool) -> None:
     world = World()
     event = ClusterEvent(kind, world.info(old) if old else None, world.info(new) if new else None)
-    assert world.plugin.may_help(world.info(pod), event) is helps
+    assert world.plugin.queueing_hint(world.info(pod), event) is helps
 
 
 NODE_EVENTS = {
@@ -86,7 +86,7 @@ def test_nodes(pod: Pod, old: dict[str, str] | None, new: dict[str, str], helps:
     world.place(MINDS_C, "n")
     before = make_node("n", **old) if old is not None else None
     kind = EventKind.NODE_ADD if before is None else EventKind.NODE_LABEL
-    assert world.plugin.may_help(world.info(pod), ClusterEvent(kind, before, make_node("n", **new))) is helps
+    assert world.plugin.queueing_hint(world.info(pod), ClusterEvent(kind, before, make_node("n", **new))) is helps
 
 
 def test_a_namespace_that_a_term_selects_now() -> None:
@@ -99,12 +99,12 @@ def test_a_namespace_that_a_term_selects_now() -> None:
     pod = world.info(make_pod("waiting", near=must(selecting)))
     new = Namespace(metadata=ObjectMeta(name="other", labels={"team": "x"}))
     other = Namespace(metadata=ObjectMeta(name="other", labels={"team": "y"}))
-    assert world.plugin.may_help(pod, ClusterEvent("Namespace/Add", None, new))
-    assert not world.plugin.may_help(pod, ClusterEvent("Namespace/Add", None, other))
+    assert world.plugin.queueing_hint(pod, ClusterEvent("Namespace/Add", None, new))
+    assert not world.plugin.queueing_hint(pod, ClusterEvent("Namespace/Add", None, other))
 
 
 def event_of(world: World, data: st.DataObject, kinds: st.SearchStrategy[Pod]) -> list[ClusterEvent]:
-    """Change something in the world; what the queue would be told of it."""
+    """Change something in the world; what the queue would be notified of it."""
     name, pod_name = data.draw(st.sampled_from(NODE_NAMES)), data.draw(st.sampled_from(POD_NAMES))
     known = world.state.pod(pod_name)
     match data.draw(st.sampled_from(["node", "place", "label", "take", "remove"])):
@@ -140,9 +140,16 @@ def test_no_event_after_which_a_node_passes_is_missed(data: st.DataObject) -> No
     for _ in range(data.draw(st.integers(0, 5))):
         step(world, data.draw, kinds)
     pod = renamed(data.draw(kinds), "incoming")
-    passed = {name for name, node in world.picture.nodes.items() if not reference.verdict(pod, node, world.picture)}
+    passed = {
+        name for name, node in world.picture.nodes.items() if not reference.filter_result(pod, node, world.picture)
+    }
     events = event_of(world, data, kinds)
-    passes = {name for name, node in world.picture.nodes.items() if not reference.verdict(pod, node, world.picture)}
+    passes = {
+        name for name, node in world.picture.nodes.items() if not reference.filter_result(pod, node, world.picture)
+    }
     if passes - passed:
         info = world.info(pod)
-        assert any(event.kind in world.plugin.wakes_on() and world.plugin.may_help(info, event) for event in events)
+        assert any(
+            event.kind in world.plugin.events_to_register() and world.plugin.queueing_hint(info, event)
+            for event in events
+        )

@@ -9,9 +9,9 @@ from koordinator.api.pod import Pod, PodAffinity, PodAffinityTerm, WeightedPodAf
 from koordinator.scheduler.configuration.upstream_arguments import InterPodAffinityArgs
 from koordinator.scheduler.engine.framework import SKIP_SCORE
 from tests.scheduler.plugins.inter_pod_affinity import reference
-from tests.scheduler.plugins.inter_pod_affinity.readings import found_scores, found_verdicts
+from tests.scheduler.plugins.inter_pod_affinity.readings import found_results, found_scores
 from tests.scheduler.plugins.inter_pod_affinity.worlds import World, make_node, make_pod, must, term
-from tests.scheduler.supposing import supposing
+from tests.scheduler.simulating import simulating
 
 APART = must(term("host", app="a"))
 
@@ -103,7 +103,7 @@ def test_the_first_of_its_kind_may_go_where_the_topology_is() -> None:
     world = two_nodes()
     world.set_node(make_node("bare"))
     pod = make_pod("x", {"app": "a"}, near=must(term("zone", app="a")))
-    assert found_verdicts(world, world.evaluation(pod)) == {"n0": [], "n1": [], "bare": [reference.AFFINITY]}
+    assert found_results(world, world.evaluation(pod)) == {"n0": [], "n1": [], "bare": [reference.AFFINITY]}
 
 
 def test_the_second_of_its_kind_follows_the_first() -> None:
@@ -112,14 +112,14 @@ def test_the_second_of_its_kind_follows_the_first() -> None:
     evaluation = world.evaluation(pod)
     evaluation.refresh()
     world.place(make_pod("p", {"app": "a"}), "n1")
-    assert found_verdicts(world, evaluation) == {"n0": [reference.AFFINITY], "n1": []}
+    assert found_results(world, evaluation) == {"n0": [reference.AFFINITY], "n1": []}
 
 
 def test_a_pod_that_wants_to_be_near_others_waits_for_them() -> None:
     world = two_nodes()
     pod = make_pod("x", {"app": "b"}, near=must(term("zone", app="a")))
-    verdicts = found_verdicts(world, world.evaluation(pod))
-    assert verdicts == {"n0": [reference.AFFINITY], "n1": [reference.AFFINITY]}
+    filter_results = found_results(world, world.evaluation(pod))
+    assert filter_results == {"n0": [reference.AFFINITY], "n1": [reference.AFFINITY]}
 
 
 # Namespaces.
@@ -138,11 +138,11 @@ def test_a_namespace_gets_the_label_that_an_own_term_selects() -> None:
     world.set_namespace("other", {"team": "y"})
     world.place(make_pod("p", {"app": "a"}, namespace="other"), "n0")
     pod = world.info(make_pod("x", apart=must(selecting("x"))))
-    assert found_verdicts(world, world.evaluation(pod)) == {"n0": [], "n1": []}
+    assert found_results(world, world.evaluation(pod)) == {"n0": [], "n1": []}
     before = world.profile.class_key(pod)
     world.set_namespace("other", {"team": "x"})
     assert world.profile.class_key(pod) != before
-    assert found_verdicts(world, world.evaluation(pod)) == {"n0": [reference.ANTI_AFFINITY], "n1": []}
+    assert found_results(world, world.evaluation(pod)) == {"n0": [reference.ANTI_AFFINITY], "n1": []}
 
 
 def test_a_namespace_gets_the_label_that_a_term_of_another_pod_selects() -> None:
@@ -150,11 +150,11 @@ def test_a_namespace_gets_the_label_that_a_term_of_another_pod_selects() -> None
     world.set_namespace("default", {})
     world.place(make_pod("p", namespace="other", apart=must(selecting("x"))), "n0")
     pod = world.info(make_pod("x", {"app": "a"}))
-    assert found_verdicts(world, world.evaluation(pod)) == {"n0": [], "n1": []}
+    assert found_results(world, world.evaluation(pod)) == {"n0": [], "n1": []}
     before = world.profile.class_key(pod)
     world.set_namespace("default", {"team": "x"})
     assert world.profile.class_key(pod) != before
-    assert found_verdicts(world, world.evaluation(pod)) == {"n0": [reference.EXISTING], "n1": []}
+    assert found_results(world, world.evaluation(pod)) == {"n0": [reference.EXISTING], "n1": []}
 
 
 # Promises.
@@ -162,14 +162,14 @@ def test_a_namespace_gets_the_label_that_a_term_of_another_pod_selects() -> None
 
 def test_a_pod_that_was_promised_a_node_is_minded_before_it_is_there() -> None:
     world = two_nodes()
-    promised = world.info(make_pod("p", {"app": "b"}, apart=APART))
-    world.view.nominations.set(promised, "n0")
+    nominated = world.info(make_pod("p", {"app": "b"}, apart=APART))
+    world.view.nominations.set(nominated, "n0")
     pod = world.info(make_pod("x", {"app": "a"}))
     evaluation = world.evaluation(pod)
-    assert found_verdicts(world, evaluation) == {"n0": [], "n1": []}
-    with supposing(world.state, world.view.columns.row_of["n0"], (), (promised,)):
-        assert found_verdicts(world, evaluation) == {"n0": [reference.EXISTING], "n1": []}
-    assert found_verdicts(world, evaluation) == {"n0": [], "n1": []}
+    assert found_results(world, evaluation) == {"n0": [], "n1": []}
+    with simulating(world.state, world.view.columns.row_of["n0"], (), (nominated,)):
+        assert found_results(world, evaluation) == {"n0": [reference.EXISTING], "n1": []}
+    assert found_results(world, evaluation) == {"n0": [], "n1": []}
 
 
 # What is wrong.
@@ -181,7 +181,7 @@ BROKEN = PodAffinityTerm(
 
 
 @pytest.mark.parametrize("affinity", [must(BROKEN), soft(1, BROKEN)], ids=["required", "preferred"])
-def test_a_selector_that_cannot_be_read_rules_out_every_node(affinity: PodAffinity) -> None:
+def test_a_selector_that_cannot_be_read_rejects_every_node(affinity: PodAffinity) -> None:
     world = two_nodes()
     rejection = world.plugin.pre_filter(world.info(make_pod("x", near=affinity))).rejection
     assert rejection is not None
@@ -194,7 +194,7 @@ def test_a_pod_on_a_node_with_such_a_selector_minds_nobody_by_that_list() -> Non
     world = two_nodes()
     world.place(make_pod("p", near=soft(1, term("zone", app="a")), apart=must(BROKEN, term("zone", app="a"))), "n0")
     evaluation = world.evaluation(make_pod("x", {"app": "a"}))
-    assert found_verdicts(world, evaluation) == {"n0": [], "n1": []}
+    assert found_results(world, evaluation) == {"n0": [], "n1": []}
     assert found_scores(world, evaluation) == {"n0": 100, "n1": 0}
 
 
@@ -213,6 +213,6 @@ def test_a_pod_with_other_terms_than_before_is_looked_at_again() -> None:
     world = two_nodes()
     world.place(make_pod("p", apart=must(term("host", app="b"))), "n0")
     evaluation = world.evaluation(make_pod("x", {"app": "b"}))
-    assert found_verdicts(world, evaluation) == {"n0": [reference.EXISTING], "n1": []}
+    assert found_results(world, evaluation) == {"n0": [reference.EXISTING], "n1": []}
     world.place(make_pod("p"), "n0")
-    assert found_verdicts(world, evaluation) == {"n0": [], "n1": []}
+    assert found_results(world, evaluation) == {"n0": [], "n1": []}

@@ -135,7 +135,7 @@ class World:
         self.state = ClusterState(self.view)
         self.args = args or InterPodAffinityArgs()
         self.plugin = InterPodAffinity(self.args, self.view)
-        self.state.add_observers([self.plugin])
+        self.state.add_event_handlers([self.plugin])
         order = PluginOrder(pre_filter=(NAME,), filter=(NAME,), score=((NAME, 1),))
         self.profile = Profile("koord-scheduler", {NAME: self.plugin}, order)
         self.picture = Picture()

@@ -128,7 +128,9 @@ def _requirements(selector: LabelSelector | None) -> tuple[Selector, ...] | None
     return (*_equalities(selector.match_labels), *expressions)
 
 
-def verdicts(pod: Pod, constraints: Sequence[Constraint], machines: Mapping[str, Machine]) -> dict[str, list[str]]:
+def filter_results(
+    pod: Pod, constraints: Sequence[Constraint], machines: Mapping[str, Machine]
+) -> dict[str, list[str]]:
     """Node -> the reason against it, if any."""
     spread: list[dict[str, int]] = []
     for constraint in constraints:
@@ -140,7 +142,7 @@ def verdicts(pod: Pod, constraints: Sequence[Constraint], machines: Mapping[str,
                 domains[name] = domains.get(name, 0) + constraint.counted(machine, pod.metadata.namespace)
         spread.append(domains)
 
-    def verdict(labels: Mapping[str, str]) -> list[str]:
+    def filter_result(labels: Mapping[str, str]) -> list[str]:
         for constraint, domains in zip(constraints, spread, strict=True):
             if constraint.key not in labels:
                 return [MISSING]
@@ -152,7 +154,7 @@ def verdicts(pod: Pod, constraints: Sequence[Constraint], machines: Mapping[str,
                 return [UNEVEN]
         return []
 
-    return {name: verdict(machine.node.metadata.labels) for name, machine in machines.items()}
+    return {name: filter_result(machine.node.metadata.labels) for name, machine in machines.items()}
 
 
 def scores(
@@ -168,18 +170,18 @@ def scores(
     ignored = {
         name for name in machines if needs_all_keys and any(each.key not in labels[name] for each in constraints)
     }
-    judged = [name for name in feasible if name not in ignored]
-    raw = dict.fromkeys(judged, 0.0)
+    evaluated = [name for name in feasible if name not in ignored]
+    raw = dict.fromkeys(evaluated, 0.0)
     for constraint in constraints:
-        domains = {labels[name].get(constraint.key, "") for name in judged}
+        domains = {labels[name].get(constraint.key, "") for name in evaluated}
         sizes = dict.fromkeys(domains, 0)
         for name, machine in machines.items():
             domain = labels[name].get(constraint.key, "")
             if name not in ignored and domain in sizes and constraint.includes(pod, machine.node):
                 sizes[domain] += constraint.counted(machine, pod.metadata.namespace)
         on_host = constraint.key == HOSTNAME
-        weight = math.log((len(judged) if on_host else len(domains)) + 2)
-        for name in judged:
+        weight = math.log((len(evaluated) if on_host else len(domains)) + 2)
+        for name in evaluated:
             if constraint.key in labels[name]:
                 own = constraint.counted(machines[name], pod.metadata.namespace)
                 pods = own if on_host else sizes[labels[name][constraint.key]]

@@ -1,4 +1,4 @@
-"""Which pods share a verdict: equal keys imply equal results, and what decides nothing tells no classes apart."""
+"""Which pods share a result: equal keys imply equal results, and what decides nothing tells no classes apart."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from koordinator.api.meta import LabelSelector
 from koordinator.api.pod import Pod, PodSpec, Toleration
 from tests.scheduler.plugins.pod_topology_spread.dice import Dice
 from tests.scheduler.plugins.pod_topology_spread.reference import HOSTNAME, ZONE
-from tests.scheduler.plugins.pod_topology_spread.worlds import Judgement, World, class_key, spread, spread_pod
+from tests.scheduler.plugins.pod_topology_spread.worlds import Evaluated, World, class_key, spread, spread_pod
 
 
 @settings(max_examples=100)
@@ -23,12 +23,12 @@ def test_equal_keys_imply_equal_results(seed: int) -> None:
     dice = Dice(seed)
     world = dice.world()
     pods = [dice.incoming_pod() for _ in range(3)]
-    found: dict[Hashable, Judgement] = {}
+    found: dict[Hashable, Evaluated] = {}
     for metadata in [pod.metadata for pod in pods]:
         for spec in [pod.spec for pod in pods]:
             mixed = Pod(metadata=metadata, spec=spec)
-            judgement = world.judge_anew(mixed)
-            assert found.setdefault(class_key(world, world.info(mixed)), judgement) == judgement
+            result = world.evaluate_afresh(mixed)
+            assert found.setdefault(class_key(world, world.info(mixed)), result) == result
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What ``koord explain`` says about a node that topology spread constraints rule out."""
+"""What ``koord explain`` says about a node that topology spread constraints reject."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from koordinator.api.meta import LabelSelector, ObjectMeta
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod, PodSpec, TopologySpreadConstraint
-from koordinator.scheduler.explain.judgement import judge
+from koordinator.scheduler.explain.filter_results import filter_nodes
 from tests.scheduler.plugins.explaining import lacks_of
 from tests.scheduler.plugins.pod_topology_spread.constraints import has, spread
 from tests.scheduler.plugins.pod_topology_spread.worlds import World
@@ -69,8 +69,11 @@ def test_the_least_uneven_node_is_the_closest() -> None:
     for name in ("a1", "a2", "b1"):
         labels = {"zone": name[0], "host": name}
         world.set_node(Node(metadata=ObjectMeta(name=name, uid=name, labels=labels)))
-    judgement = judge(world.profile, world.view, world.info(make_pod("p", [spread("host", selector=WEB)])))
+    filter_results = filter_nodes(world.profile, world.view, world.info(make_pod("p", [spread("host", selector=WEB)])))
     shortfalls = [
-        lack.shortfall for index in range(2) for objection in judgement.objections(index) for lack in objection.lacks
+        lack.shortfall
+        for index in range(2)
+        for objection in filter_results.objections(index)
+        for lack in objection.lacks
     ]
     assert shortfalls == [3 / 4, 2 / 3]

@@ -1,4 +1,4 @@
-"""The situations of upstream's own filter tests, with the verdicts that it gives."""
+"""The situations of upstream's own filter tests, with the results that it gives."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Example:
     """The nodes with the label ``foo``, which the pod selects by then."""
     tainted: str = ""
     missing: str = ""
-    """The nodes that are ruled out for a missing label."""
+    """The nodes that are rejected for a missing label."""
 
 
 EXAMPLES = [
@@ -240,7 +240,7 @@ def test_example(example: Example) -> None:
             node_selector={"foo": ""} if example.marked else {},
         ),
     )
-    judgement = build(example).judge_anew(pod)
+    result = build(example).evaluate_afresh(pod)
     expected = {name: [MISSING] if name in example.missing else [UNEVEN] for name in ALL if name not in example.fits}
-    assert {name: reasons for name, reasons in judgement.reasons.items() if reasons} == expected
-    assert judgement.unresolvable == set(example.missing)
+    assert {name: reasons for name, reasons in result.reasons.items() if reasons} == expected
+    assert result.unresolvable == set(example.missing)

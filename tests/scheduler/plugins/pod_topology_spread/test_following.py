@@ -32,7 +32,7 @@ def test_following_events_equals_looking_anew(seed: int) -> None:
             for pod in incoming:
                 key = class_key(world, pod)
                 evaluation = evaluations.setdefault(key, world.evaluation(pod.pod))
-                assert world.judge(evaluation) == world.judge_anew(pod.pod)
+                assert world.evaluate(evaluation) == world.evaluate_afresh(pod.pod)
 
 
 @pytest.mark.parametrize("one_row_in", [0, 1000])
@@ -53,7 +53,7 @@ def test_classes_that_share_counts_may_look_at_different_times(one_row_in: int, 
                 evaluations[key] = [world.evaluation(pod.pod) for _ in range(2)]
             for evaluation in evaluations[key]:
                 if dice.maybe(0.3):
-                    assert world.judge(evaluation) == world.judge_anew(pod.pod)
+                    assert world.evaluate(evaluation) == world.evaluate_afresh(pod.pod)
 
 
 def zones(world: World, count: int, nodes_each: int) -> None:
@@ -63,7 +63,7 @@ def zones(world: World, count: int, nodes_each: int) -> None:
 
 
 def reached(world: World, evaluation_pod: Pod, placed: Pod, *nodes: str) -> list[str]:
-    """The other nodes that a placement on each of ``nodes`` makes the plugin judge again."""
+    """The other nodes that a placement on each of ``nodes`` makes the plugin evaluate again."""
     info = world.info(evaluation_pod)
     state = world.plugin.pre_filter(info).state
     columns = world.view.columns
@@ -71,7 +71,7 @@ def reached(world: World, evaluation_pod: Pod, placed: Pod, *nodes: str) -> list
     world.plugin.filter(info, state, np.array(rows))
     for node in nodes:
         world.place(spread_pod(f"{placed.metadata.name}-{node}", placed.metadata.labels), node)
-    found = world.plugin.follow(info, state, np.array([columns.row_of[node] for node in nodes]))
+    found = world.plugin.apply_delta(info, state, np.array([columns.row_of[node] for node in nodes]))
     return sorted(columns.names[row] for row in found.tolist()) if found is not None else []
 
 
@@ -114,11 +114,11 @@ def test_any_number_of_changed_rows_is_followed(at_once: int) -> None:
     zones(world, 3, 40)
     pod = spread_pod("p", {"app": "a"}, spread(ZONE), spread(HOSTNAME, "ScheduleAnyway"))
     evaluation = world.evaluation(pod)
-    world.judge(evaluation)
+    world.evaluate(evaluation)
     for number in range(100):
         world.place(spread_pod(f"q{number}", {"app": "a"}), f"n{number * 7 % 120}")
         if number % at_once == at_once - 1:
-            assert world.judge(evaluation) == world.judge_anew(pod)
+            assert world.evaluate(evaluation) == world.evaluate_afresh(pod)
 
 
 def test_nodes_that_come_and_go_do_not_use_up_domains() -> None:
@@ -126,14 +126,14 @@ def test_nodes_that_come_and_go_do_not_use_up_domains() -> None:
     zones(world, 2, 2)
     pod = spread_pod("p", {"app": "a"}, spread(HOSTNAME), spread(HOSTNAME, "ScheduleAnyway"))
     evaluation = world.evaluation(pod)
-    world.judge(evaluation)
+    world.evaluate(evaluation)
     topology = world.plugin.topologies.topology(HOSTNAME)
     before = topology.size
     for number in range(300):
         name = f"spot{number}"
         world.set_node(Node(metadata=ObjectMeta(name=name, labels={ZONE: "z0", HOSTNAME: name})))
         world.place(spread_pod(f"q{number}", {"app": "a"}), name)
-        assert world.judge(evaluation) == world.judge_anew(pod)
+        assert world.evaluate(evaluation) == world.evaluate_afresh(pod)
         world.remove_node(name)
     assert topology.size <= before + 1
 
@@ -149,7 +149,7 @@ def test_a_topology_may_grow_while_it_is_followed() -> None:
         world.set_node(Node(metadata=ObjectMeta(name=name, labels={HOSTNAME: name})))
         world.place(spread_pod(f"q{number}", {"app": "a"}), name)
         world.place(spread_pod(f"r{number}", {"app": "a"}), "keyless")
-        assert world.judge(evaluation) == world.judge_anew(pod)
+        assert world.evaluate(evaluation) == world.evaluate_afresh(pod)
 
 
 def test_a_nameless_zone_is_not_a_missing_one() -> None:
@@ -160,8 +160,8 @@ def test_a_nameless_zone_is_not_a_missing_one() -> None:
         world.place(spread_pod(f"on-{name}", {"app": "a"}), name)
     pod = spread_pod("p", {"app": "a"})
     evaluation = world.evaluation(pod)
-    before = world.judge(evaluation)
+    before = world.evaluate(evaluation)
     world.set_node(Node(metadata=ObjectMeta(name="n1", labels={ZONE: ""})))
-    after = world.judge(evaluation)
-    assert after == world.judge_anew(pod)
+    after = world.evaluate(evaluation)
+    assert after == world.evaluate_afresh(pod)
     assert after != before

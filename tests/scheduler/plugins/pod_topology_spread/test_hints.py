@@ -52,7 +52,7 @@ def node(words: str, taint: str = "") -> Node | None:
 def test_nodes(constraints: list[TopologySpreadConstraint], old: Node | None, new: Node | None, helps: bool) -> None:
     world = World()
     kind = EventKind.NODE_ADD if old is None else EventKind.NODE_DELETE if new is None else EventKind.NODE_LABEL
-    assert world.plugin.may_help(world.info(waiting(constraints)), ClusterEvent(kind, old, new)) is helps
+    assert world.plugin.queueing_hint(world.info(waiting(constraints)), ClusterEvent(kind, old, new)) is helps
 
 
 def running(words: str | None, namespace: str = "default") -> Pod | None:
@@ -85,7 +85,7 @@ def test_pods(constraints: list[TopologySpreadConstraint], old: Pod | None, new:
     world = World()
     kind = EventKind.POD_ADD if old is None else EventKind.POD_DELETE if new is None else EventKind.POD_LABEL
     before, after = (world.info(pod) if pod is not None else None for pod in (old, new))
-    assert world.plugin.may_help(world.info(waiting(constraints)), ClusterEvent(kind, before, after)) is helps
+    assert world.plugin.queueing_hint(world.info(waiting(constraints)), ClusterEvent(kind, before, after)) is helps
 
 
 @pytest.mark.parametrize(("policy", "helps"), [("Honor", True), ("Ignore", False), (None, False)])
@@ -95,24 +95,24 @@ def test_a_new_toleration_of_the_pod_itself(policy: str | None, helps: bool) -> 
     after = Pod(metadata=before.metadata, spec=PodSpec(tolerations=[Toleration(key="x", operator="Exists")]))
     pod = world.info(waiting([spread("zone", taints=policy)]))
     event = ClusterEvent(EventKind.POD_UPDATE, world.info(before), world.info(after))
-    assert world.plugin.may_help(pod, event) is helps
+    assert world.plugin.queueing_hint(pod, event) is helps
 
 
 @pytest.mark.parametrize("kind", [EventKind.POD_ADD, EventKind.NODE_LABEL, "Service/Add"])
-def test_what_says_nothing_may_help(kind: str) -> None:
+def test_what_says_nothing_helps(kind: str) -> None:
     world = World()
-    assert world.plugin.may_help(world.info(waiting(ZONE)), ClusterEvent(kind))
+    assert world.plugin.queueing_hint(world.info(waiting(ZONE)), ClusterEvent(kind))
 
 
 def test_a_pod_whose_constraints_cannot_be_read_is_tried_again() -> None:
     world = World()
     broken = LabelSelector(match_expressions=[LabelSelectorRequirement(key="foo", operator="Like")])
     pod = world.info(waiting([spread("zone", selector=broken)]))
-    assert world.plugin.may_help(pod, ClusterEvent(EventKind.NODE_ADD, None, node("foo=1")))
+    assert world.plugin.queueing_hint(pod, ClusterEvent(EventKind.NODE_ADD, None, node("foo=1")))
 
 
-def test_all_kinds_of_event_that_hints_judge_wake() -> None:
-    assert World().plugin.wakes_on() == {
+def test_all_kinds_of_event_that_hints_evaluate_wake() -> None:
+    assert World().plugin.events_to_register() == {
         *(EventKind.POD_ADD, EventKind.POD_DELETE, EventKind.POD_LABEL, EventKind.POD_UPDATE),
         *(EventKind.NODE_ADD, EventKind.NODE_DELETE, EventKind.NODE_LABEL, EventKind.NODE_TAINT),
     }

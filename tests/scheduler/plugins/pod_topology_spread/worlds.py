@@ -34,7 +34,7 @@ from tests.scheduler.plugins.pod_topology_spread.reference import Machine, Objec
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Evaluated:
     """What the plugin says about every node."""
 
     reasons: dict[str, list[str]]
@@ -52,7 +52,7 @@ class World:
         self.args = args or PodTopologySpreadArgs()
         self.by_system = self.args.defaulting_type == "System"
         self.plugin = PodTopologySpread(self.args, self.view)
-        self.state.add_observers([self.plugin])
+        self.state.add_event_handlers([self.plugin])
         self.machines: dict[str, Machine] = {}
         self.objects = Objects()
         self.profile = _profile(self.plugin)
@@ -110,7 +110,7 @@ class World:
     def evaluation(self, pod: Pod) -> Evaluation:
         return Evaluation(self.profile, self.view.columns, self.info(pod))
 
-    def judge(self, evaluation: Evaluation) -> Judgement:
+    def evaluate(self, evaluation: Evaluation) -> Evaluated:
         """What a class of pods is told at this moment."""
         evaluation.refresh()
         reasons: dict[str, list[str]] = {name: [] for name in self.machines}
@@ -125,18 +125,18 @@ class World:
         if evaluation.score_names:
             rows = self.view.columns.row_of
             scores = {name: int(evaluation.totals[rows[name]]) for name in self.machines if not reasons[name]}
-        return Judgement(reasons, unresolvable, scores)
+        return Evaluated(reasons, unresolvable, scores)
 
-    def judge_anew(self, pod: Pod) -> Judgement:
+    def evaluate_afresh(self, pod: Pod) -> Evaluated:
         """By a plugin that has followed nothing, since classes of one plugin share what they have found out."""
         plugin = PodTopologySpread(self.args, self.view)
         for kind in plugin.watches:
             for key, obj in self.view.objects_of(kind).items():
                 plugin.on_object(kind, key, None, obj)
-        return self.judge(Evaluation(_profile(plugin), self.view.columns, self.info(pod)))
+        return self.evaluate(Evaluation(_profile(plugin), self.view.columns, self.info(pod)))
 
     def scores_if_feasible(self, pod: Pod, names: Sequence[str]) -> dict[str, int] | None:
-        """As if other plugins had ruled out all other nodes."""
+        """As if other plugins had rejected all other nodes."""
         info = self.info(pod)
         state = self.plugin.pre_score(info)
         if isinstance(state, SkipScore):

@@ -130,7 +130,7 @@ class Dice:
             world.remove(self.pick(_gone(name)))
         elif kind == "class":
             world.add(storage.storage_class("wait", allowed=self.pick([[], [_IN_ZONE_1]])))
-            world.add(storage.driver(counts_room=self.rarely(2)))
+            world.add(storage.driver(counts_capacity=self.rarely(2)))
         elif kind == "room":
             world.add(storage.capacity("r", name, self.pick(["1Gi", "2Gi"])))
         else:

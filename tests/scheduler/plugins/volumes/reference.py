@@ -20,7 +20,7 @@ from koordinator.api.volume import (
     VolumeNodeAffinity,
 )
 
-Verdict = list[tuple[str, bool]]
+FilterResult = list[tuple[str, bool]]
 """(reason, unresolvable)."""
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 BETA_ZONE, BETA_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
@@ -30,7 +30,7 @@ AWS = "kubernetes.io/aws-ebs"
 
 
 class RejectedError(Exception):
-    """Every node is ruled out before any is looked at."""
+    """Every node is rejected before any is looked at."""
 
 
 @dataclass
@@ -61,8 +61,8 @@ class Picture:
         return sorted(volumes, key=lambda volume: (size(volume), volume.metadata.name))
 
 
-def verdict(picture: Picture, pod: Pod) -> Verdict | dict[str, Verdict]:
-    """Node -> the reasons of the first plugin that rules it out; the reason alone if that is all nodes."""
+def filter_result(picture: Picture, pod: Pod) -> FilterResult | dict[str, FilterResult]:
+    """Node -> the reasons of the first plugin that rejects it; the reason alone if that is all nodes."""
     try:
         restrictions_before(picture, pod)
         binding_before(picture, pod)
@@ -126,7 +126,7 @@ def restrictions_before(picture: Picture, pod: Pod) -> None:
             raise RejectedError(f'persistentvolumeclaim "{name}" not found')
 
 
-def restrictions(picture: Picture, pod: Pod, node: Node) -> Verdict:
+def restrictions(picture: Picture, pod: Pod, node: Node) -> FilterResult:
     for mine in pod.spec.volumes:
         for other in picture.on(node.metadata.name):
             if any(same_disk(mine, theirs) for theirs in other.spec.volumes):
@@ -155,7 +155,7 @@ def same_disk(a: Volume, b: Volume) -> bool:
 # NodeVolumeLimits, for drivers of CSI volumes, and of AWS disks that pods name themselves.
 
 
-def limits(picture: Picture, pod: Pod, node: Node) -> Verdict:
+def limits(picture: Picture, pod: Pod, node: Node) -> FilterResult:
     csi_node = picture.csi_nodes.get(node.metadata.name)
     for name, _ in claim_names(pod):
         if f"default/{name}" not in picture.claims:
@@ -237,7 +237,7 @@ def is_bound(claim: PersistentVolumeClaim) -> bool:
     return bool(claim.spec.volume_name) and BOUND in claim.metadata.annotations
 
 
-def binding(picture: Picture, pod: Pod, node: Node) -> Verdict:
+def binding(picture: Picture, pod: Pod, node: Node) -> FilterResult:
     claims = claims_of(picture, pod)
     reasons = []
     for claim in claims:
@@ -302,7 +302,7 @@ def place(
         allowed = [each for term in storage_class.allowed_topologies for each in term.match_label_expressions]
         if allowed and not any(node.metadata.labels.get(each.key) in each.values for each in allowed):
             return nothing, [], []
-        if not has_room(picture, claim, storage_class, node):
+        if not has_capacity(picture, claim, storage_class, node):
             return "node(s) did not have enough free storage", [], []
     return "", pairs, to_make
 
@@ -333,7 +333,7 @@ def suits(volume: PersistentVolume, claim: PersistentVolumeClaim) -> bool:
     )
 
 
-def has_room(picture: Picture, claim: PersistentVolumeClaim, storage_class: StorageClass, node: Node) -> bool:
+def has_capacity(picture: Picture, claim: PersistentVolumeClaim, storage_class: StorageClass, node: Node) -> bool:
     driver = picture.drivers.get(storage_class.provisioner)
     if "storage" not in claim.spec.resources.requests or driver is None or not driver.spec.storage_capacity:
         return True
@@ -368,7 +368,7 @@ def zones_before(picture: Picture, pod: Pod) -> list[tuple[str, set[str]]]:
     return found
 
 
-def zone(node: Node, zones: list[tuple[str, set[str]]]) -> Verdict:
+def zone(node: Node, zones: list[tuple[str, set[str]]]) -> FilterResult:
     labels = node.metadata.labels
     if not any(key in labels for key in (BETA_ZONE, BETA_REGION, ZONE, REGION)):
         return []

@@ -181,8 +181,8 @@ def storage_class(name: str, mode: str | None = "WaitForFirstConsumer", **change
     )
 
 
-def driver(name: str = DRIVER, *, counts_room: bool | None = True) -> CSIDriver:
-    return CSIDriver(metadata=ObjectMeta(name=name), spec=CSIDriverSpec(storage_capacity=counts_room))
+def driver(name: str = DRIVER, *, counts_capacity: bool | None = True) -> CSIDriver:
+    return CSIDriver(metadata=ObjectMeta(name=name), spec=CSIDriverSpec(storage_capacity=counts_capacity))
 
 
 def capacity(name: str, host: str | None, size: str | None, *, largest: str | None = None) -> CSIStorageCapacity:
@@ -221,18 +221,18 @@ _KINDS: Mapping[type[Object], Kind[Any]] = {
     VolumeAttachment: VOLUME_ATTACHMENTS,
 }
 
-Verdict = list[tuple[str, bool]]
+FilterResult = list[tuple[str, bool]]
 """(reason, unresolvable)."""
 
 
 class Storage:
-    """A cluster state that is fed objects, with the four plugins as observers."""
+    """A cluster state that is fed objects, with the four plugins as event handlers."""
 
     def __init__(self, *objects: Object) -> None:
         self.view = ClusterView(NodeColumns(), now=NOW)
         self.state = ClusterState(self.view)
         self.plugins: dict[str, VolumePlugin] = {kind.name: kind(None, self.view) for kind in PLUGINS}
-        self.state.add_observers(self.plugins.values())
+        self.state.add_event_handlers(self.plugins.values())
         self.add(*objects)
 
     @property
@@ -275,8 +275,8 @@ class Storage:
     def row(self, name: str) -> int:
         return self.view.columns.row_of[name]
 
-    def verdicts(self, name: str, each: Pod) -> dict[str, Verdict] | Verdict:
-        """Node -> why the plugin rules it out; only the reason when it rules out all of them before looking."""
+    def filter_results(self, name: str, each: Pod) -> dict[str, FilterResult] | FilterResult:
+        """Node -> why the plugin rejects it; only the reason when it rejects all of them before looking."""
         plugin, info = self.plugins[name], self.info(each)
         assert isinstance(plugin, PreFilterPlugin)
         assert isinstance(plugin, FilterPlugin)
@@ -295,8 +295,8 @@ class Storage:
         }
 
     def texts(self, name: str, each: Pod) -> dict[str, list[str]] | str:
-        """As ``verdicts``, in short."""
-        found = self.verdicts(name, each)
+        """As ``results``, in short."""
+        found = self.filter_results(name, each)
         if isinstance(found, list):
             return found[0][0]
         return {node_name: [text for text, _ in reasons] for node_name, reasons in found.items()}

@@ -1,7 +1,7 @@
 """The four plugins, in one profile, agree with their plain version for any pod after any events.
 
 Classes of pods are kept from event to event, as the engine keeps them, so that this also shows that whatever changes a
-verdict makes rows or pods be judged anew. What is reserved for a pod is reserved in the plain picture, too.
+result makes rows or pods be evaluated anew. What is reserved for a pod is reserved in the plain picture, too.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def test_following_events_agrees_with_the_plain_version(seed: int) -> None:
 def compare(world: World, incoming: Sequence[Pod], dice: Dice) -> None:
     for pod in incoming:
         try:
-            found = world.verdict(pod)
+            found = world.filter_result(pod)
         except PluginError:
             # A pod with somebody else's ephemeral claim; upstream ends the attempt, too.
             assert any(volume.ephemeral for volume in pod.spec.volumes)
             continue
-        assert found == reference.verdict(world.picture, pod)
+        assert found == reference.filter_result(world.picture, pod)
         if isinstance(found, list) or pod.metadata.name in world.reserved:
             continue
         feasible = [name for name, reasons in found.items() if not reasons]

@@ -1,4 +1,4 @@
-"""What ``koord explain`` says about a node that is ruled out because of volumes."""
+"""What ``koord explain`` says about a node that is rejected because of volumes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from koordinator.api.pod import GCEPersistentDiskVolumeSource, Pod, Volume
 from koordinator.api.volume import TopologySelectorLabelRequirement, TopologySelectorTerm
 from koordinator.scheduler.engine.profile import PluginOrder
 from koordinator.scheduler.explain.explainer import Lack
-from koordinator.scheduler.explain.judgement import judge
+from koordinator.scheduler.explain.filter_results import filter_nodes
 from tests.scheduler.plugins.volumes.storage import (
     DRIVER,
     Storage,
@@ -34,13 +34,13 @@ ONE_POD = ["ReadWriteOncePod"]
 
 
 def lacks(asking: Pod, *objects: Object, plugins: Sequence[str] = ()) -> dict[str, list[Lack]]:
-    """By the plugins that rule out node a, of all volume plugins or of those named."""
+    """By the plugins that reject node a, of all volume plugins or of those named."""
     storage = Storage(NODE, *objects)
     profile = storage.profile
     if plugins:
         profile = replace(profile, order=PluginOrder(pre_filter=tuple(plugins), filter=tuple(plugins)))
-    judgement = judge(profile, storage.view, storage.info(asking), [storage.row("a")])
-    return {objection.plugin: list(objection.lacks) for objection in judgement.objections(0)}
+    filter_results = filter_nodes(profile, storage.view, storage.info(asking), [storage.row("a")])
+    return {objection.plugin: list(objection.lacks) for objection in filter_results.objections(0)}
 
 
 def texts(asking: Pod, *objects: Object) -> dict[str, list[str]]:
@@ -83,7 +83,7 @@ def test_a_claim_that_cannot_be_had(objects: list[Object], text: str) -> None:
 
 
 def test_a_volume_that_is_gone() -> None:
-    """VolumeZone, where it takes part, rules out all nodes before they are looked at."""
+    """VolumeZone, where it takes part, rejects all nodes before they are looked at."""
     (lack,) = lacks(pod("p", "c"), claim("c", "v"), plugins=["VolumeBinding"])["VolumeBinding"]
     assert lack.text == "claim c: its volume v does not exist"
 

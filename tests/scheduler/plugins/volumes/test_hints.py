@@ -1,4 +1,4 @@
-"""Which events make a pod be tried again that a volume plugin has ruled out nodes for."""
+"""Which events make a pod be tried again that a volume plugin has rejected nodes for."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def wakes(name: str, what: ClusterEvent, waiting: Pod = WAITING, storage: Storag
     """Whether the plugin registers for the event and expects help of it."""
     found = storage or Storage(storage_class("wait"), claim("c"))
     plugin = found.plugins[name]
-    return what.kind in plugin.wakes_on() and plugin.may_help(found.info(waiting), what)
+    return what.kind in plugin.events_to_register() and plugin.queueing_hint(found.info(waiting), what)
 
 
 def gone(other: Pod) -> ClusterEvent:
@@ -74,9 +74,9 @@ BINDING = {
     "new CSI node": (event(CSI_NODES, None, csi_node("a")), True),
     "migrated": (event(CSI_NODES, csi_node("a"), csi_node("a", migrated="x")), True),
     "not migrated": (event(CSI_NODES, csi_node("a"), csi_node("a", {DRIVER: 2})), False),
-    "driver stops counting": (event(CSI_DRIVERS, driver(), driver(counts_room=False)), True),
-    "driver starts counting": (event(CSI_DRIVERS, driver(counts_room=None), driver()), False),
-    "other driver stops": (event(CSI_DRIVERS, driver("x"), driver("x", counts_room=False)), False),
+    "driver stops counting": (event(CSI_DRIVERS, driver(), driver(counts_capacity=False)), True),
+    "driver starts counting": (event(CSI_DRIVERS, driver(counts_capacity=None), driver()), False),
+    "other driver stops": (event(CSI_DRIVERS, driver("x"), driver("x", counts_capacity=False)), False),
     "new driver": (event(CSI_DRIVERS, None, driver()), False),
     "new room": (event(CSI_STORAGE_CAPACITIES, None, capacity("r", "a", "1Gi")), True),
     "more room": (event(CSI_STORAGE_CAPACITIES, capacity("r", "a", "1Gi"), capacity("r", "a", "2Gi")), True),

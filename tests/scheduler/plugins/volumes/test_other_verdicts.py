@@ -1,4 +1,4 @@
-"""The verdicts of VolumeRestrictions, VolumeZone and NodeVolumeLimits: every reason, and its exceptions."""
+"""The results of VolumeRestrictions, VolumeZone and NodeVolumeLimits: every reason, and its exceptions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.scheduler.plugins.volumes.storage import (
     storage_class,
     volume,
 )
-from tests.scheduler.supposing import supposing
+from tests.scheduler.simulating import simulating
 
 NO_DISK = ["node(s) had no available disk"]
 IN_USE = [
@@ -98,7 +98,7 @@ def exclusive() -> Storage:
 def test_claim_for_one_pod_in_use() -> None:
     storage = exclusive()
     storage.add(pod("other", "c", on="a"))
-    found = storage.verdicts("VolumeRestrictions", pod("p", "c"))
+    found = storage.filter_results("VolumeRestrictions", pod("p", "c"))
     assert found == {"a": [(IN_USE[0], False)], "b": [(IN_USE[0], False)]}
 
 
@@ -128,13 +128,13 @@ def test_evicting_the_user_of_a_claim_helps_on_its_node() -> None:
     state = plugin.pre_filter(info).state
     other = storage.state.pod("uid-other")
     assert other is not None
-    with supposing(storage.state, storage.row("a"), [other], []):
+    with simulating(storage.state, storage.row("a"), [other], []):
         assert plugin.filter_one(info, state, storage.row("a")) == 0
     assert plugin.filter_one(info, state, storage.row("a")) != 0
 
 
 def test_restrictions_need_the_claim() -> None:
-    found = Storage(node("a")).verdicts("VolumeRestrictions", pod("p", "c"))
+    found = Storage(node("a")).filter_results("VolumeRestrictions", pod("p", "c"))
     assert found == [('persistentvolumeclaim "c" not found', True)]
 
 
@@ -179,7 +179,7 @@ ZONE_OBSTACLES = {
 
 @pytest.mark.parametrize(("objects", "text"), ZONE_OBSTACLES.values(), ids=ZONE_OBSTACLES)
 def test_zone_obstacle(objects: tuple[Any, ...], text: str) -> None:
-    assert Storage(node("a"), *objects).verdicts("VolumeZone", pod("p", "c")) == [(text, True)]
+    assert Storage(node("a"), *objects).filter_results("VolumeZone", pod("p", "c")) == [(text, True)]
 
 
 def test_claim_without_a_name() -> None:
@@ -217,7 +217,7 @@ def test_no_more_volumes_than_the_driver_attaches() -> None:
     storage.add(pod("p1", "c1", on="a"))
     assert limit_texts(storage, "c2") == {"a": [], "b": []}
     storage.add(pod("p2", "c2", on="a"))
-    assert storage.verdicts("NodeVolumeLimits", pod("p", "c3")) == {"a": [(TOO_MANY[0], False)], "b": []}
+    assert storage.filter_results("NodeVolumeLimits", pod("p", "c3")) == {"a": [(TOO_MANY[0], False)], "b": []}
 
 
 def test_volume_that_is_there_already_is_not_counted_twice() -> None:
@@ -313,7 +313,7 @@ def test_portworx_volumes_count_where_the_node_says_so(migrated: str, expected: 
 
 def test_limits_need_the_claim() -> None:
     missing = 'looking up PVC default/c: persistentvolumeclaim "c" not found'
-    found = limited().verdicts("NodeVolumeLimits", pod("p", "c"))
+    found = limited().filter_results("NodeVolumeLimits", pod("p", "c"))
     assert found == {"a": [(missing, True)], "b": [(missing, True)]}
 
 

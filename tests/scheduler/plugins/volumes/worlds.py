@@ -22,7 +22,7 @@ from koordinator.api.volume import (
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.evaluation import Evaluation
 from tests.scheduler.plugins.volumes import reference, storage
-from tests.scheduler.plugins.volumes.reference import SELECTED, Picture, Verdict
+from tests.scheduler.plugins.volumes.reference import SELECTED, FilterResult, Picture
 from tests.scheduler.plugins.volumes.storage import Storage
 
 
@@ -66,7 +66,7 @@ class World:
         ]
         return next(objects for kind, objects in places if isinstance(obj, kind))
 
-    def verdict(self, pod: Pod) -> Verdict | dict[str, Verdict]:
+    def filter_result(self, pod: Pod) -> FilterResult | dict[str, FilterResult]:
         """As the engine finds it: by the evaluation of the pod's class."""
         info, columns = self.storage.info(pod), self.storage.view.columns
         profile = self.storage.profile
@@ -77,7 +77,7 @@ class World:
         evaluation.refresh()
         if evaluation.plan.rejection is not None:
             return [(evaluation.plan.rejection[1].text, evaluation.plan.rejection[1].unresolvable)]
-        found: dict[str, Verdict] = {}
+        found: dict[str, FilterResult] = {}
         for name, row in sorted(columns.row_of.items()):
             failure = evaluation.failure_of(row)
             reasons = failure.plugin.reasons(evaluation.pod, failure.state, failure.code) if failure else ()

@@ -1,13 +1,37 @@
-"""What one profile changes in an object, in the order that its fields are applied in."""
+"""What one profile changes in an object, in the order in which its fields are applied.
+
+What profiles read of the cluster comes from memory: an admission never waits for the API server.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
+from koordinator.api.colocation_profile import ClusterColocationProfile
+from koordinator.api.core import PriorityClass
 from koordinator.api.document import Document
-from koordinator.manager.webhook.colocation_profile.cluster import ColocationCluster, ProfileError
+from koordinator.base.errors import KoordinatorError
 from koordinator.manager.webhook.colocation_profile.compiled import CompiledProfile
 from koordinator.model.patch.errors import PatchError
+
+
+class ProfileError(KoordinatorError):
+    """A profile that is meant for an object cannot be applied to it; the object is refused."""
+
+
+class ColocationCluster(Protocol):
+    """Answers from what is known at the moment of the call."""
+
+    def colocation_profiles(self) -> Iterable[ClusterColocationProfile]:
+        """All of them, in any order. One that has not changed is the same object as before."""
+        ...
+
+    def namespace_labels(self, name: str) -> Mapping[str, str] | None:
+        """None for a namespace that is not known (yet)."""
+        ...
+
+    def priority_class(self, name: str) -> PriorityClass | None: ...
 
 
 def section(parent: Document, name: str) -> Document:

@@ -1,32 +1,86 @@
-"""A profile read once, when it comes or changes, instead of once for every pod.
+"""A profile, compiled when it is created or changes instead of once for every pod: selectors, probability and patch.
 
 A profile that cannot be used is not applied at all, since half of it may be worse than nothing (a priority without the
-quality of service that goes with it). It blocks nobody, and it is not silent: whoever creates an object that it may
-have been meant for is warned.
+quality of service that goes with it). It refuses nothing: whoever creates an object that it may select gets a warning.
+Unlike elsewhere in Kubernetes, an absent selector of a profile matches everything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from koordinator.api.annotations import SKIP_UPDATE_RESOURCES
 from koordinator.api.codec import encode
 from koordinator.api.colocation_profile import ClusterColocationProfile, ClusterColocationProfileSpec
+from koordinator.api.constraints import IntOrString
 from koordinator.api.document import Document, copied
 from koordinator.api.field_error import FieldError
 from koordinator.api.kubernetes_types.canonical import WrongType, canonicalize
 from koordinator.api.kubernetes_types.table import ObjectType
 from koordinator.api.labels import PRIORITY, QOS_CLASS
+from koordinator.api.meta import LabelSelector, LabelSelectorRequirement
+from koordinator.api.names import label_key, label_value
 from koordinator.manager.webhook.colocation_profile.compiled_patch import CompiledPatch, compile_patch
-from koordinator.manager.webhook.colocation_profile.probability import parse_probability
-from koordinator.manager.webhook.colocation_profile.selection import compile_profile_selector
-from koordinator.model.label_selector import CompiledSelector
+from koordinator.model.label_selector import EVERYTHING, NOTHING, CompiledSelector, compile_selector
 from koordinator.model.patch.errors import PatchError
 from koordinator.model.patch.strategic import apply_strategic_patch, check_merge_keys
 
+ALWAYS: Final = 100
+_PERCENT: Final = re.compile(r"([+-]?[0-9]{1,18})%")
+_WITH_VALUES: Final = ("In", "NotIn")
+_OPERATORS: Final = (*_WITH_VALUES, "Exists", "DoesNotExist")
+_KEY: Final = "must be a label key such as app or example.com/app"
+_VALUE: Final = "must be a label value: empty, or at most 63 letters, digits, '-', '_' and '.'"
 _SHOWN_LENGTH: Final = 80
+
+
+def parse_probability(value: IntOrString | None) -> tuple[int, FieldError | None]:
+    """Percent: 0 and less never, 100 and more always; and what is wrong with a text that is no percentage."""
+    if value is None:
+        return ALWAYS, None
+    if isinstance(value, int):
+        return value, None
+    matched = _PERCENT.fullmatch(value)
+    if matched is None:
+        allowed = "must be a whole number from 0 to 100, or such a number followed by %"
+        return 0, FieldError.invalid("spec.probability", value, allowed)
+    return int(matched[1]), None
+
+
+def compile_profile_selector(selector: LabelSelector | None, path: str) -> tuple[CompiledSelector, list[FieldError]]:
+    """The compiled selector; NOTHING, and why, where it cannot be used."""
+    if selector is None:
+        return EVERYTHING, []
+    problems = list(_problems(selector, path))
+    return (NOTHING, problems) if problems else (compile_selector(selector), [])
+
+
+def _problems(selector: LabelSelector, path: str) -> Iterator[FieldError]:
+    for key, value in selector.match_labels.items():
+        if label_key(key):
+            yield FieldError.invalid(f"{path}.matchLabels", key, _KEY)
+        if label_value(value):
+            yield FieldError.invalid(f"{path}.matchLabels[{key}]", value, _VALUE)
+    for index, requirement in enumerate(selector.match_expressions):
+        yield from _expression_problems(requirement, f"{path}.matchExpressions[{index}]")
+
+
+def _expression_problems(requirement: LabelSelectorRequirement, path: str) -> Iterator[FieldError]:
+    if label_key(requirement.key):
+        yield FieldError.invalid(f"{path}.key", requirement.key, _KEY)
+    if requirement.operator not in _OPERATORS:
+        yield FieldError.not_supported(f"{path}.operator", requirement.operator, _OPERATORS)
+    elif requirement.operator in _WITH_VALUES and not requirement.values:
+        yield FieldError.required(f"{path}.values", f"the operator {requirement.operator} needs at least one value")
+    elif requirement.operator not in _WITH_VALUES and requirement.values:
+        allowed = f"the operator {requirement.operator} takes no values"
+        yield FieldError.invalid(f"{path}.values", requirement.values, allowed)
+    for value in requirement.values:
+        if label_value(value):
+            yield FieldError.invalid(f"{path}.values", value, _VALUE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ from typing import Final
 from koordinator.api.codec import convert
 from koordinator.api.core import ConfigMap
 from koordinator.api.meta import ObjectMeta
-from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest, content
-from koordinator.manager.webhook.steps import UNMEASURED, Steps
+from koordinator.manager.webhook.admission import ALLOWED, UNMEASURED, AdmissionAnswer, AdmissionRequest, Steps, content
 from koordinator.model.slo_configuration.admission_check import check_config_map, check_nodes
 
 _PLUGIN: Final = "SLOConfig"

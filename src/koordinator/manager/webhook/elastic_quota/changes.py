@@ -1,17 +1,18 @@
-"""Whether a quota may be created, updated or deleted."""
+"""Whether a quota may be created, updated or deleted: first the quota by itself, then the quota tree."""
 
 from __future__ import annotations
 
 from typing import Final, Protocol
 
-from koordinator.api.annotations import QUOTA_NAMESPACES
+from koordinator.api.annotations import QUOTA_MAX_STRICT_CHECK_RESOURCE_KEYS, QUOTA_NAMESPACES, QUOTA_SHARED_WEIGHT
+from koordinator.api.codec import DecodeError
 from koordinator.api.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOTA, ElasticQuota
 from koordinator.api.labels import QUOTA_IS_PARENT, QUOTA_PARENT, QUOTA_TREE_ID
-from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
-from koordinator.manager.webhook.elastic_quota.refusal import QuotaRefused
-from koordinator.manager.webhook.elastic_quota.self_check import check_itself
-from koordinator.manager.webhook.elastic_quota.settings import QuotaSettings
+from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache
+from koordinator.manager.webhook.elastic_quota.settings import QuotaRefused, QuotaSettings
 from koordinator.manager.webhook.elastic_quota.topology import Change, check_topology
+from koordinator.model.quota_tree.amounts import negative
+from koordinator.model.quota_tree.annotation_values import read_amounts, read_names
 from koordinator.model.quota_tree.pod_quota import namespace_quota
 from koordinator.model.quota_tree.quota import Quota
 from koordinator.model.quota_tree.tree import QuotaTree
@@ -20,6 +21,71 @@ _FIXED: Final = frozenset({SYSTEM_QUOTA, ROOT_QUOTA})
 _KEPT: Final = _FIXED | {DEFAULT_QUOTA}
 _TREE_LABELS: Final = (QUOTA_PARENT, QUOTA_IS_PARENT, QUOTA_TREE_ID)
 _NAMED_PODS: Final = 2
+
+
+def check_itself(quota: ElasticQuota) -> None:
+    """Raises QuotaRefused for the first rule that is broken; resources are gone through by name."""
+    _check_no_negative(quota)
+    _check_shared_weight(quota)
+    _check_min_within_max(quota)
+    _check_used_within_max(quota)
+
+
+def _check_no_negative(quota: ElasticQuota) -> None:
+    for field, resources in (("Max", quota.spec.max), ("Min", quota.spec.min)):
+        if names := negative(resources):
+            raise QuotaRefused(f"{quota.metadata.name} quota.Spec.{field}'s value < 0, in dimensions :{_listed(names)}")
+
+
+def _check_shared_weight(quota: ElasticQuota) -> None:
+    where = f"{quota.metadata.name} quota.Annotation[{QUOTA_SHARED_WEIGHT}]'s value"
+    try:
+        weights = read_amounts(quota.metadata.annotations.get(QUOTA_SHARED_WEIGHT, ""))
+    except DecodeError as error:
+        raise QuotaRefused(f"{where} is invalid: {error}") from error
+    if names := negative(weights):
+        raise QuotaRefused(f"{where} < 0, in dimension :{_listed(names)}")
+
+
+def _check_min_within_max(quota: ElasticQuota) -> None:
+    name = quota.metadata.name
+    for resource, least in sorted(quota.spec.min.items()):
+        most = quota.spec.max.get(resource)
+        if most is None:
+            raise QuotaRefused(
+                f"resourceKey {resource} of quota {name} is included in min, which is not included in max"
+            )
+        if most < least:
+            raise QuotaRefused(f"resourceKey {resource} of quota {name} min {least} > max {most}")
+
+
+def _check_used_within_max(quota: ElasticQuota) -> None:
+    name = quota.metadata.name
+    for resource in _strict_resources(quota):
+        used, most = quota.status.used.get(resource), quota.spec.max.get(resource)
+        if used is None:
+            continue
+        if most is None:
+            raise QuotaRefused(
+                f"resourceKey {resource} of quota {name} is included in used, "
+                "which is not included in max but should check max >= used"
+            )
+        if most < used:
+            raise QuotaRefused(f"resourceKey {resource} of quota {name} max {most} < used {used}")
+
+
+def _strict_resources(quota: ElasticQuota) -> list[str]:
+    try:
+        return read_names(quota.metadata.annotations.get(QUOTA_MAX_STRICT_CHECK_RESOURCE_KEYS, ""))
+    except DecodeError as error:
+        raise QuotaRefused(
+            f"{quota.metadata.name} quota.Annotation[{QUOTA_MAX_STRICT_CHECK_RESOURCE_KEYS}]'s value "
+            f"is invalid: {error}"
+        ) from error
+
+
+def _listed(names: list[str]) -> str:
+    return f"[{' '.join(names)}]"
 
 
 class QuotaPods(Protocol):
@@ -37,18 +103,18 @@ class QuotaPods(Protocol):
 
 
 class QuotaChanges:
-    """Judges changes by what is expected of the cluster; each method raises QuotaRefused, and changes nothing."""
+    """Checks changes against the quotas that are assumed to exist; methods raise QuotaRefused and change nothing."""
 
-    def __init__(self, expected: ExpectedQuotas, pods: QuotaPods, settings: QuotaSettings) -> None:
-        self._expected = expected
+    def __init__(self, quotas: QuotaAssumeCache, pods: QuotaPods, settings: QuotaSettings) -> None:
+        self._quotas = quotas
         self._pods = pods
         self._settings = settings
 
     def check_creation(self, wire: ElasticQuota) -> None:
-        tree, new = self._expected.tree(), Quota.of(wire)
+        tree, new = self._quotas.tree(), Quota.of(wire)
         known = tree.get(new.name)
         # Accepted before, not stored: what is asked is to try again.
-        if known is not None and (known.key != new.key or self._expected.is_stored(new.key)):
+        if known is not None and (known.key != new.key or self._quotas.is_stored(new.key)):
             raise QuotaRefused(f"AddQuota quota already exist:{new.name}")
         for namespace in new.namespaces:
             if bound := _bound_elsewhere(tree, namespace, new.name):
@@ -59,7 +125,7 @@ class QuotaChanges:
         self._check_topology(Change(tree, new, None), ())
 
     def check_update(self, wire: ElasticQuota, old: ElasticQuota) -> None:
-        tree, new = self._expected.tree(), Quota.of(wire)
+        tree, new = self._quotas.tree(), Quota.of(wire)
         if new.name in _FIXED:
             raise QuotaRefused(f"invalid quota {new.name}")
         for namespace in new.namespaces:
@@ -75,7 +141,7 @@ class QuotaChanges:
         self._check_topology(Change(tree, new, known), Quota.of(old).namespaces)
 
     def check_deletion(self, wire: ElasticQuota) -> None:
-        tree, name = self._expected.tree(), wire.metadata.name
+        tree, name = self._quotas.tree(), wire.metadata.name
         if name in _KEPT:
             raise QuotaRefused(f"can not delete quotaGroup :{name}")
         known = tree.get(name)

@@ -1,8 +1,13 @@
-"""``/mutate-scheduling-sigs-k8s-io-v1alpha1-elasticquota``: what new quotas leave open is filled in."""
+"""``/mutate-scheduling-sigs-k8s-io-v1alpha1-elasticquota``: what new quotas leave open is filled in.
+
+The weights that quotas are given because they have none are a metric, which is gone with its quota.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+
+from prometheus_client import Gauge
 
 from koordinator.api.annotations import QUOTA_SHARED_WEIGHT
 from koordinator.api.codec import DecodeError
@@ -10,14 +15,32 @@ from koordinator.api.document import Document, copied
 from koordinator.api.elastic_quota import ROOT_QUOTA
 from koordinator.api.labels import QUOTA_PARENT, QUOTA_TREE_ID
 from koordinator.api.pod import ResourceList
-from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest
+from koordinator.manager.webhook.admission import ALLOWED, UNMEASURED, AdmissionAnswer, AdmissionRequest, Steps
 from koordinator.manager.webhook.colocation_profile.changes import section
-from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
-from koordinator.manager.webhook.elastic_quota.refusal import QuotaRefused
+from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache
+from koordinator.manager.webhook.elastic_quota.settings import QuotaRefused
 from koordinator.manager.webhook.elastic_quota.validating import PLUGIN, RESOURCE, quota_of
-from koordinator.manager.webhook.steps import UNMEASURED, Steps
 from koordinator.model.quota_tree.annotation_values import read_amounts, write_amounts
 from koordinator.model.quota_tree.tree import QuotaTree
+
+
+class RecordedWeights:
+    """``gauge`` has the labels quota and resource."""
+
+    def __init__(self, gauge: Gauge) -> None:
+        self._gauge = gauge
+        self._resources: dict[str, set[str]] = {}
+
+    def record(self, quota: str, weights: ResourceList) -> None:
+        self.forget(quota)
+        for resource, amount in weights.items():
+            self._gauge.labels(quota, resource).set(amount.value)
+        self._resources[quota] = set(weights)
+
+    def forget(self, quota: str) -> None:
+        for resource in self._resources.pop(quota, ()):
+            self._gauge.remove(quota, resource)
+
 
 RecordWeight = Callable[[str, ResourceList], None]
 """(quota, its weights): told of the weights that a quota was given because it had none."""
@@ -28,8 +51,8 @@ class ElasticQuotaMutatingHandler:
 
     path = "/mutate-scheduling-sigs-k8s-io-v1alpha1-elasticquota"
 
-    def __init__(self, expected: ExpectedQuotas, record_weight: RecordWeight, steps: Steps = UNMEASURED) -> None:
-        self._expected = expected
+    def __init__(self, quotas: QuotaAssumeCache, record_weight: RecordWeight, steps: Steps = UNMEASURED) -> None:
+        self._quotas = quotas
         self._record_weight = record_weight
         self._steps = steps
 
@@ -42,7 +65,7 @@ class ElasticQuotaMutatingHandler:
             if request.operation != "CREATE" or quota.metadata.name == ROOT_QUOTA:
                 return ALLOWED
             changed = copied(request.object)
-            _fill_tree(changed, self._expected.tree())
+            _fill_tree(changed, self._quotas.tree())
             if _fill_weight(changed, quota.spec.max) and not request.dry_run:
                 self._record_weight(quota.metadata.name, quota.spec.max)
         return AdmissionAnswer(changed=changed)

@@ -10,14 +10,12 @@ from koordinator.api.elastic_quota import DEFAULT_QUOTA, ROOT_QUOTA, SYSTEM_QUOT
 from koordinator.api.pod import Pod
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.manager import features
-from koordinator.manager.webhook.admission import AdmissionAnswer, AdmissionHandler, AdmissionRequest
-from koordinator.manager.webhook.elastic_quota.account import Account
-from koordinator.manager.webhook.elastic_quota.expected_quotas import ExpectedQuotas
-from koordinator.manager.webhook.elastic_quota.pod_usage import pod_usage, with_replaced_resources
-from koordinator.manager.webhook.elastic_quota.refusal import QuotaRefused
-from koordinator.manager.webhook.pod.checks import is_terminating, pod_review
-from koordinator.manager.webhook.quota_batches import Accounts, QuotaBatches
-from koordinator.manager.webhook.steps import UNMEASURED, Steps
+from koordinator.manager.webhook.admission import UNMEASURED, AdmissionAnswer, AdmissionHandler, AdmissionRequest, Steps
+from koordinator.manager.webhook.elastic_quota.account import Account, pod_usage, with_replaced_resources
+from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache
+from koordinator.manager.webhook.elastic_quota.settings import QuotaRefused
+from koordinator.manager.webhook.pod.rules import is_terminating, pod_review
+from koordinator.manager.webhook.quota_accounts import Accounts, QuotaBatches
 from koordinator.model.quota_tree.pod_quota import quota_name_of
 
 _UNLIMITED: Final = frozenset({"", DEFAULT_QUOTA, SYSTEM_QUOTA, ROOT_QUOTA})
@@ -54,7 +52,7 @@ class CountingPodHandler:
     def __init__(
         self,
         inner: AdmissionHandler,
-        expected: ExpectedQuotas,
+        quotas: QuotaAssumeCache,
         accounts: NamedAccounts,
         batches: QuotaBatches,
         settings: PodAdmissionSettings,
@@ -62,7 +60,7 @@ class CountingPodHandler:
     ) -> None:
         self.path = inner.path
         self._inner = inner
-        self._expected = expected
+        self._quotas = quotas
         self._accounts = accounts
         self._batches = batches
         self._settings = settings
@@ -71,7 +69,7 @@ class CountingPodHandler:
     def handle(self, request: AdmissionRequest) -> AdmissionAnswer:
         return self._inner.handle(request)
 
-    async def settle(self, request: AdmissionRequest) -> None:
+    async def commit(self, request: AdmissionRequest) -> None:
         """Raises QuotaRefused, and the error of the API server where nothing could be stored."""
         if request.resource != "pods" or request.sub_resource or request.operation not in ("CREATE", "UPDATE"):
             return
@@ -88,7 +86,7 @@ class CountingPodHandler:
                 await self._count(name, review.pod, dry_run=request.dry_run)
 
     def _name(self, pod: Pod, namespace: str) -> str:
-        tree = self._expected.tree()
+        tree = self._quotas.tree()
         return quota_name_of(pod.metadata, namespace, tree, by_namespace=self._settings.by_namespace)
 
     async def _count(self, name: str, pod: Pod, *, dry_run: bool) -> None:

@@ -1,9 +1,10 @@
-"""Which rules for quotas are in force."""
+"""Which rules for quotas are in force, and the error with which a quota or a pod is refused."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from koordinator.base.errors import KoordinatorError
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.manager import features
 
@@ -29,3 +30,7 @@ class QuotaSettings:
             by_namespace=not gates.enabled(features.DISABLE_DEFAULT_QUOTA),
             pods_in_parents=gates.enabled(features.SUPPORT_PARENT_QUOTA_SUBMIT_POD),
         )
+
+
+class QuotaRefused(KoordinatorError):
+    """The text names the quota and what stands against it, in the words of the original."""

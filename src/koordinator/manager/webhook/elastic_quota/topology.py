@@ -1,4 +1,4 @@
-"""What must hold between a quota, its parent and its children.
+"""What must hold between a quota, its parent and its children, and whether its guarantee is covered above it.
 
 The checks run in the order of the original, and stop at the first that fails; names that several objects could give
 are taken in alphabetical order, where the original takes any.
@@ -10,15 +10,36 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from koordinator.api.elastic_quota import ROOT_QUOTA
-from koordinator.manager.webhook.elastic_quota.guarantee import check_guarantee
-from koordinator.manager.webhook.elastic_quota.refusal import QuotaRefused
-from koordinator.manager.webhook.elastic_quota.settings import QuotaSettings
-from koordinator.model.quota_tree.amounts import added, exact, fits
+from koordinator.manager.webhook.elastic_quota.settings import QuotaRefused, QuotaSettings
+from koordinator.model.quota_tree.amounts import added, exact, fits, larger
 from koordinator.model.quota_tree.quota import Quota, Shape
 from koordinator.model.quota_tree.tree import QuotaTree
 
 _KEYS = "failed to check sub and parent group quotaKey, err: checkSubAndParentGroupQuotaKey failed: "
 _SUM = "checkMinQuotaSum all "
+
+
+def check_guarantee(tree: QuotaTree, quota: Quota) -> None:
+    """Raises QuotaRefused when not even the top of its tree has enough.
+
+    Each level needs what its children need together, and no less than its own min; the first level that has that
+    guaranteed covers everything below it.
+    """
+    if quota.allows_force_update or not quota.tree or quota.is_tree_root:
+        return
+    need, guaranteed = exact(quota.min), exact(quota.guaranteed)
+    if fits(need, guaranteed):
+        return
+    need, below = larger(need, guaranteed), quota
+    for level in tree.ancestors(quota):
+        others = tree.guaranteed_below(level.name, but_for=below.name)
+        need, guaranteed = larger(exact(level.min), added(need, others)), exact(level.guaranteed)
+        if fits(need, guaranteed):
+            return
+        below = level
+    if below.parent == ROOT_QUOTA:
+        raise QuotaRefused(f"tree root quota {below.name} can't guarantee for min {quota.name}")
+    raise QuotaRefused(f"parent {below.parent} not found {quota.name}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from koordinator.api.labels import SKIP_ENHANCED_VALIDATION
 from koordinator.api.meta import WireStruct
 from koordinator.api.pod import Pod
 from koordinator.base.errors import ConfigurationError
-from koordinator.manager.webhook.pod.checks import PodReview, new_problems
+from koordinator.manager.webhook.pod.rules import PodReview, new_problems
 
 _ENABLE: Final = "enable"
 _RULES: Final = "rules"

@@ -1,24 +1,102 @@
-"""``/mutate-pod``: a pod as its creator wrote it becomes the pod that the cluster's policies make of it."""
+"""``/mutate-pod``: the policies of the cluster are applied to a pod as its creator wrote it.
+
+The steps work on a copy that shares with the request whatever no step writes to: to copy the whole pod would take as
+long as all steps together, and what is shared does not have to be compared afterwards.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, Final, Protocol
 
 from koordinator.api.document import Document, copied
+from koordinator.api.elastic_quota_profile import ElasticQuotaProfile
 from koordinator.api.kubernetes_types.table import named
+from koordinator.api.labels import QUOTA_NAME
+from koordinator.api.meta import LabelSelector
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.manager import features
-from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest
-from koordinator.manager.webhook.colocation_profile.catalogue import ProfileCatalogue
-from koordinator.manager.webhook.colocation_profile.changes import section
-from koordinator.manager.webhook.colocation_profile.cluster import ColocationCluster
-from koordinator.manager.webhook.colocation_profile.engine import Draw, ProfileEngine
-from koordinator.manager.webhook.pod.device_resource_spec import normalise_device_resources
-from koordinator.manager.webhook.pod.extended_resource_spec import record_extended_resources
-from koordinator.manager.webhook.pod.quota_tree_affinity import QuotaTrees, add_quota_tree_affinity
-from koordinator.manager.webhook.pod.resource_translation import translate_resources
-from koordinator.manager.webhook.pod.working_copy import working_copy
-from koordinator.manager.webhook.steps import UNMEASURED, Steps
+from koordinator.manager.webhook.admission import ALLOWED, UNMEASURED, AdmissionAnswer, AdmissionRequest, Steps
+from koordinator.manager.webhook.colocation_profile.changes import ColocationCluster, section
+from koordinator.manager.webhook.colocation_profile.engine import Draw, ProfileCatalogue, ProfileEngine
+from koordinator.manager.webhook.pod.resource_specs import (
+    normalise_device_resources,
+    record_extended_resources,
+    translate_resources,
+)
+
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_CONTAINER_LISTS: Final = ("containers", "initContainers")
+_WRITTEN: Final = ("overhead", "affinity")
+
+
+class QuotaTrees(Protocol):
+    """What is known of quota trees, read from memory."""
+
+    def tree_of(self, quota: str, namespace: str) -> str:
+        """The tree of the quota of that name, else of the one that claims the namespace; empty without one."""
+        ...
+
+    def profiles_of(self, tree: str) -> Iterable[ElasticQuotaProfile]:
+        """Those labelled with the tree, in any order."""
+        ...
+
+
+def add_quota_tree_affinity(pod: Document, namespace: str, trees: QuotaTrees) -> None:
+    """Change ``pod`` in place; what its terms ask for already is not added again."""
+    quota = ((pod.get("metadata") or {}).get("labels") or {}).get(QUOTA_NAME) or namespace
+    tree = trees.tree_of(quota, namespace)
+    if not tree:
+        return
+    profile = min(trees.profiles_of(tree), key=lambda each: each.metadata.key, default=None)
+    if profile is None or profile.spec.node_selector is None:
+        return
+    requirements = _requirements(profile.spec.node_selector)
+    if requirements:
+        _require(pod, requirements)
+
+
+def _requirements(selector: LabelSelector) -> list[Document]:
+    asked = [(key, "In", [value]) for key, value in sorted(selector.match_labels.items())]
+    asked += [(each.key, each.operator, each.values) for each in selector.match_expressions]
+    return [
+        {"key": key, "operator": operator, **({"values": list(values)} if values else {})}
+        for key, operator, values in asked
+    ]
+
+
+def _require(pod: Document, requirements: list[Document]) -> None:
+    required = section(section(section(section(pod, "spec"), "affinity"), "nodeAffinity"), _REQUIRED)
+    if not required.get("nodeSelectorTerms"):
+        required["nodeSelectorTerms"] = [{"matchExpressions": requirements}]
+        return
+    for term in required["nodeSelectorTerms"]:
+        present = term.get("matchExpressions") or []
+        term["matchExpressions"] = present + [dict(each) for each in requirements if each not in present]
+
+
+def working_copy(pod: Document) -> Document:
+    """Its metadata with labels and annotations, and its spec with what containers ask for, overhead and affinity, may
+    be written to; everything else only replaced as a whole."""
+    copy = dict(pod)
+    metadata, spec = pod.get("metadata"), pod.get("spec")
+    if isinstance(metadata, dict):
+        copy["metadata"] = _with_copies(metadata, "labels", "annotations")
+    if isinstance(spec, dict):
+        own = copy["spec"] = _with_copies(spec, *_WRITTEN)
+        for name in _CONTAINER_LISTS:
+            if isinstance(spec.get(name), list):
+                own[name] = [_container(each) for each in spec[name]]
+    return copy
+
+
+def _container(container: Any) -> Any:
+    return _with_copies(container, "resources") if isinstance(container, dict) else container
+
+
+def _with_copies(parent: Document, *names: str) -> Document:
+    return parent | {name: copied(parent[name]) for name in names if name in parent}
 
 
 @dataclass(frozen=True, slots=True)

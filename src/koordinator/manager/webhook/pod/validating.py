@@ -8,13 +8,18 @@ from dataclasses import dataclass
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.manager import features
-from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest
-from koordinator.manager.webhook.pod.checks import PodCheck, PodReview, is_terminating, joined, pod_review
-from koordinator.manager.webhook.pod.colocation_rules import ColocationRules
-from koordinator.manager.webhook.pod.device_resource_rules import DeviceResourceRules
+from koordinator.manager.webhook.admission import ALLOWED, UNMEASURED, AdmissionAnswer, AdmissionRequest, Steps
 from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRule, EnhancedValidation, no_rules
-from koordinator.manager.webhook.pod.reserved_annotations import ReservedAnnotations
-from koordinator.manager.webhook.steps import UNMEASURED, Steps
+from koordinator.manager.webhook.pod.rules import (
+    ColocationRules,
+    DeviceResourceRules,
+    PodCheck,
+    PodReview,
+    ReservedAnnotations,
+    is_terminating,
+    joined,
+    pod_review,
+)
 
 
 class PodRefused(KoordinatorError):

@@ -1,18 +1,43 @@
-"""``/mutate-reservation``: a Reservation becomes what the profiles make of the pods that it is for.
+"""``/mutate-reservation``: profiles are applied to a Reservation as to the pods that it is for.
 
-Profiles choose Reservations by their labels. Capacity is reserved in the amounts that the template names: nothing is
-translated.
+Profiles select Reservations by their labels. Capacity is reserved in the amounts that the template names: nothing is
+translated. The Go type marks no list of its own, but holds a pod template and metadata, whose lists merge as they do in
+a pod.
 """
 
 from __future__ import annotations
 
-from koordinator.api.document import copied
-from koordinator.manager.webhook.admission import ALLOWED, AdmissionAnswer, AdmissionRequest, content
-from koordinator.manager.webhook.colocation_profile.catalogue import ProfileCatalogue
-from koordinator.manager.webhook.colocation_profile.cluster import ColocationCluster
-from koordinator.manager.webhook.colocation_profile.engine import Draw, ProfileEngine
-from koordinator.manager.webhook.reservation.document import reservation_type, template_pod_spec
-from koordinator.manager.webhook.steps import UNMEASURED, Steps
+from functools import cache
+from typing import Final
+
+from koordinator.api.document import Document, copied
+from koordinator.api.kubernetes_types.table import Field, ObjectType, Shape, Type
+from koordinator.manager.webhook.admission import ALLOWED, UNMEASURED, AdmissionAnswer, AdmissionRequest, Steps, content
+from koordinator.manager.webhook.colocation_profile.changes import ColocationCluster, section
+from koordinator.manager.webhook.colocation_profile.engine import Draw, ProfileCatalogue, ProfileEngine
+
+_METADATA: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
+_POD_TEMPLATE: Final = "io.k8s.api.core.v1.PodTemplateSpec"
+
+
+@cache
+def reservation_type() -> ObjectType:
+    spec = ObjectType("ReservationSpec", {"template": _field("template", Type(Shape.OBJECT, _POD_TEMPLATE))}, {})
+    fields = {
+        "metadata": _field("metadata", Type(Shape.OBJECT, _METADATA)),
+        "spec": _field("spec", Type(Shape.OBJECT, spec.name, declared=spec)),
+    }
+    return ObjectType("Reservation", fields, {})
+
+
+def template_pod_spec(reservation: Document) -> Document | None:
+    """The spec of the pods that capacity is reserved for; None without a template."""
+    template = (reservation.get("spec") or {}).get("template")
+    return section(template, "spec") if isinstance(template, dict) else None
+
+
+def _field(name: str, of: Type) -> Field:
+    return Field(name, of, pointer=True, omit_empty=True)
 
 
 class ReservationMutatingHandler:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Lack
-from koordinator.scheduler.explain.selectors import selector_text, some
+from koordinator.scheduler.explain.wording import selector_text, some
+from koordinator.scheduler.plugins.inter_pod_affinity.class_states import FilterState
 from koordinator.scheduler.plugins.inter_pod_affinity.domains import NO_DOMAIN, Topologies
-from koordinator.scheduler.plugins.inter_pod_affinity.filtering import FilterState
 from koordinator.scheduler.plugins.inter_pod_affinity.tallies import OwnTerm
 from koordinator.scheduler.plugins.inter_pod_affinity.terms import Term
 
@@ -20,7 +20,7 @@ _Domain = tuple[str, int]
 
 @dataclass(slots=True, weakref_slot=True)
 class Explanation:
-    """Of the verdicts on all nodes for one pod. Nodes of a domain share what is found out about it."""
+    """Of the results for all nodes for one pod. Nodes of a domain share what is found out about it."""
 
     view: ClusterView
     topologies: Topologies
@@ -35,7 +35,7 @@ class Explanation:
     _known: dict[_Domain, list[Lack]] = field(default_factory=dict)
 
     def lacks(self, state: FilterState, row: int) -> list[Lack]:
-        """All that keeps the pod off ``row``; ``state`` is what ``row`` was judged by."""
+        """All that keeps the pod off ``row``; ``state`` is what ``row`` was evaluated by."""
         found = self._missing(state, row)
         for key in sorted(
             {own.term.topology_key for own in self.anti_affinity} | {t.topology_key for t in self.blocking}

@@ -1,4 +1,4 @@
-"""Whether an event may free a pod that was ruled out.
+"""Whether an event may free a pod that was rejected.
 
 Upstream's hints forget three things, after which a pod waits for minutes although it fits: the pod that had a required
 anti-affinity against it goes, one of several pods that it stays away from goes, and the last pod near which it had to
@@ -19,7 +19,7 @@ from koordinator.scheduler.plugins.inter_pod_affinity.terms import Term
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """What a parked pod waits for."""
+    """What an unschedulable pod waits for."""
 
     affinity: Sequence[OwnTerm]
     anti_affinity: Sequence[OwnTerm]
@@ -38,7 +38,7 @@ class Waiting:
         return any(_matches(own, old) and not _matches(own, new) for own in self.anti_affinity)
 
     def pod_went(self, old: PodInfo, *, minded: bool) -> bool:
-        """A pod is no longer on a node; ``minded``: it had a required anti-affinity against the parked one."""
+        """A pod is no longer on a node; ``minded``: it had a required anti-affinity against the unschedulable one."""
         if minded or any(_matches(own, old) for own in self.anti_affinity):
             return True
         return self.matches_itself and self._attracts(old)

@@ -15,7 +15,7 @@ from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
 from koordinator.scheduler.engine.framework import (
     SKIP_SCORE,
-    Observer,
+    EventHandler,
     PreFilterPlugin,
     PreFilterResult,
     Reason,
@@ -23,17 +23,14 @@ from koordinator.scheduler.engine.framework import (
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.plugins.followed_state import FollowedFilter, FollowedScore
+from koordinator.scheduler.plugins.cross_node_state import CrossNodeFilterState, CrossNodeScoreState
+from koordinator.scheduler.plugins.inter_pod_affinity.class_states import REASONS, FilterState, ScoreState
 from koordinator.scheduler.plugins.inter_pod_affinity.domains import Topologies
-from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import ExistingTerms
+from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import NO_MATCHES, ExistingTerms, Matcher, Matches
 from koordinator.scheduler.plugins.inter_pod_affinity.explaining import Explanation
-from koordinator.scheduler.plugins.inter_pod_affinity.filtering import REASONS, FilterState
 from koordinator.scheduler.plugins.inter_pod_affinity.hints import Waiting
-from koordinator.scheduler.plugins.inter_pod_affinity.matching import NO_MATCHES, Matcher, Matches
-from koordinator.scheduler.plugins.inter_pod_affinity.namespaces import NamespaceSelection
-from koordinator.scheduler.plugins.inter_pod_affinity.scoring import ScoreState
 from koordinator.scheduler.plugins.inter_pod_affinity.tallies import OwnTerm
-from koordinator.scheduler.plugins.inter_pod_affinity.terms import NO_TERMS, PodTerms, TermReader
+from koordinator.scheduler.plugins.inter_pod_affinity.terms import NO_TERMS, NamespaceSelection, PodTerms, TermReader
 
 _NAMESPACE_EVENTS: Final = object_events(NAMESPACES)
 _NODE_EVENTS: Final = frozenset({EventKind.NODE_ADD, EventKind.NODE_LABEL, EventKind.NODE_DELETE})
@@ -54,12 +51,12 @@ class _Context:
 _NO_CONTEXT: Final = _Context()
 
 
-class InterPodAffinity(PreFilterPlugin, FollowedFilter, FollowedScore, Observer, Explainer):
+class InterPodAffinity(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreState, EventHandler, Explainer):
     name = "InterPodAffinity"
     watches = (NAMESPACES,)
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS, Aspect.LABELS)
     score_reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.PODS, Aspect.LABELS)
-    follows_status: ClassVar[bool] = False
+    handles_status_updates: ClassVar[bool] = False
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
@@ -162,10 +159,10 @@ class InterPodAffinity(PreFilterPlugin, FollowedFilter, FollowedScore, Observer,
         score: int = state.raw_of(row)
         return score
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         return _POD_EVENTS | _NODE_EVENTS | _NAMESPACE_EVENTS
 
-    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         terms = self._reader.of(pod)
         context = self._context(pod, terms)
         waiting = Waiting(

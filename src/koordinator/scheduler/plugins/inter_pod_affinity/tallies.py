@@ -12,8 +12,7 @@ from typing import Final, Protocol, TypeVar
 from koordinator.scheduler.engine.label_groups import LabelGroup, LabelGroups
 from koordinator.scheduler.plugins.inter_pod_affinity.domains import DomainSums, Topologies
 from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import ExistingTerms
-from koordinator.scheduler.plugins.inter_pod_affinity.namespaces import Namespaces
-from koordinator.scheduler.plugins.inter_pod_affinity.terms import Term
+from koordinator.scheduler.plugins.inter_pod_affinity.terms import Namespaces, Term
 
 K = TypeVar("K")
 Weigh = Callable[[Term], int]
@@ -175,16 +174,16 @@ class Tally:
 
     @cached_property
     def sums(self) -> Sequence[tuple[str, DomainSums]]:
-        """As things are when this is first asked for, kept current by ``follow`` from then on."""
+        """As things are when this is first asked for, kept current by ``apply_delta`` from then on."""
         everywhere = self._everywhere()
         return [(key, DomainSums(self._topologies[key], amounts)) for key, amounts in everywhere]
 
-    def follow(self, rows: Sequence[int]) -> bool:
+    def apply_delta(self, rows: Sequence[int]) -> bool:
         """Something has changed on ``rows``; returns whether any sum has changed."""
         if len(rows) >= _MANY_ROWS:
             known = sum([sums.contributors for _, sums in self.sums])
             if known <= len(rows) * _WORTH_A_ROW:
-                return self._follow_all(rows)
+                return self._apply_all(rows)
         changed, sums = False, self.sums
         first, *others = self._sources
         for row in rows:
@@ -195,7 +194,7 @@ class Tally:
                 changed |= each.put(row, amounts.get(key, 0))
         return changed
 
-    def _follow_all(self, rows: Sequence[int]) -> bool:
+    def _apply_all(self, rows: Sequence[int]) -> bool:
         """Asks where there is anything, rather than what there is on each row."""
         changed = False
         for (_, sums), (_, amounts) in zip(self.sums, self._everywhere(), strict=True):

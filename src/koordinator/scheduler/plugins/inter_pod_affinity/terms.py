@@ -6,17 +6,21 @@ long as a pod that carries it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from types import MappingProxyType
 from typing import Final
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import msgspec
 
+from koordinator.api.kinds import NAMESPACES
+from koordinator.api.meta import Object
 from koordinator.api.pod import PodAffinity, PodAffinityTerm, WeightedPodAffinityTerm
 from koordinator.model.label_selector import CompiledSelector, SelectorError, compile_selector
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
 
 
 class Role(Enum):
@@ -56,7 +60,7 @@ class PodTerms:
 
     @property
     def required(self) -> bool:
-        """Whether they can rule out nodes."""
+        """Whether they can reject nodes."""
         return bool(self.affinity or self.anti_affinity)
 
 
@@ -146,3 +150,47 @@ def _all_or_none(what: str, errors: list[str], read: Callable[[], list[Term]]) -
     except SelectorError as error:
         errors.append(f"{what}: {error}")
         return ()
+
+
+Namespaces = frozenset[str] | None
+"""Names; None for all namespaces."""
+_NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+class NamespaceSelection:
+    """Reads the Namespace objects of the view; ``version`` grows whenever an answer may have changed."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+        self.version = 0
+        self._selected: WeakKeyDictionary[Term, tuple[int, frozenset[str]]] = WeakKeyDictionary()
+
+    def on_namespace(self, old: Object | None, new: Object | None) -> None:
+        if old is None or new is None or old.metadata.labels != new.metadata.labels:
+            self.version += 1
+
+    def of(self, term: Term) -> Namespaces:
+        """The namespaces that a term of an incoming pod is about: those that it names and those that it selects."""
+        selector = term.namespace_selector
+        if selector.nothing:
+            return term.namespaces
+        if selector.empty:
+            return None
+        known = self._selected.get(term)
+        if known is None or known[0] != self.version:
+            objects = self._view.objects_of(NAMESPACES)
+            found = (name for name, each in objects.items() if selector.matches(each.metadata.labels))
+            known = self._selected[term] = self.version, term.namespaces.union(found)
+        return known[1]
+
+    def covers(self, term: Term, namespace: str) -> bool:
+        """Whether a term of an existing pod is about pods in ``namespace``. A namespace that is not known has no
+        labels, as upstream."""
+        if namespace in term.namespaces:
+            return True
+        selector = term.namespace_selector
+        return not selector.nothing and selector.matches(self._labels(namespace))
+
+    def _labels(self, name: str) -> Mapping[str, str]:
+        found: Object | None = self._view.objects_of(NAMESPACES).get(name)
+        return found.metadata.labels if found is not None else _NO_LABELS

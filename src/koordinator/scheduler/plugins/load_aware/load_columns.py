@@ -8,19 +8,19 @@ has a row computed anew.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from koordinator.scheduler.engine.columns import EXACT_BELOW, Ints, Mask
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE
-from koordinator.scheduler.plugins.load_aware.expirations import Expirations
 from koordinator.scheduler.plugins.load_aware.node_load import NodeLoad, Report
-from koordinator.scheduler.plugins.load_aware.remainders import Left, Remainders
+from koordinator.scheduler.plugins.load_aware.pod_load import OF_ESTIMATES, OF_NODE, OF_PROD, Share, added
 from koordinator.scheduler.plugins.load_aware.settings import (
     LONGEST_WINDOW,
     AggregatedKey,
@@ -28,7 +28,132 @@ from koordinator.scheduler.plugins.load_aware.settings import (
     Thresholds,
     Vector,
 )
-from koordinator.scheduler.plugins.load_aware.share import OF_ESTIMATES, OF_NODE, OF_PROD, Share, added
+
+_SPARE: Final = 64
+
+
+class Expirations:
+    """One moment a row, in seconds since the epoch."""
+
+    def __init__(self) -> None:
+        self._moments: dict[int, float] = {}
+        self._queued: dict[int, float] = {}
+        """The moment of the row's entry in the heap, never after the row's own; other entries of the row are void."""
+        self._heap: list[tuple[float, int]] = []
+
+    def __len__(self) -> int:
+        """The entries that are held, void ones included."""
+        return len(self._heap)
+
+    def set(self, row: int, moment: float) -> None:
+        """The report of ``row`` expires at ``moment``, and not when it did before."""
+        self._moments[row] = moment
+        queued = self._queued.get(row)
+        if queued is None or moment < queued:
+            self._queued[row] = moment
+            heapq.heappush(self._heap, (moment, row))
+            if len(self._heap) > 2 * len(self._queued) + _SPARE:
+                self._heap = [(when, each) for each, when in self._queued.items()]
+                heapq.heapify(self._heap)
+
+    def discard(self, row: int) -> None:
+        """There is nothing to expire on ``row``."""
+        self._moments.pop(row, None)
+        self._queued.pop(row, None)
+
+    @property
+    def next(self) -> float | None:
+        """When something may expire next; perhaps too early. None for never."""
+        return self._heap[0][0] if self._heap else None
+
+    def due(self, now: float) -> list[int]:
+        """The rows that have expired by ``now``, each once."""
+        rows = []
+        while self._heap and self._heap[0][0] <= now:
+            when, row = heapq.heappop(self._heap)
+            if self._queued.get(row) != when:
+                continue
+            moment = self._moments[row]
+            if moment > now:
+                self._queued[row] = moment
+                heapq.heappush(self._heap, (moment, row))
+            else:
+                self.discard(row)
+                rows.append(row)
+        return rows
+
+
+SORTS: Final = 2
+"""Pods that are not of the prod class, and those that are: an index into what is left."""
+_BOTH: Final = 2
+"""Index of the columns of both sorts, for rows on which the same is left for all pods."""
+Number = TypeVar("Number", np.int64, np.float64)
+
+
+class Left(NamedTuple):
+    """What is left on a row for pods of one sort, by resource."""
+
+    amounts: list[int]
+    taken_by: int | None
+    """The load that takes from it, as an index into Share.loads; None when it stays whatever pods there are."""
+
+
+class Remainders(Generic[Number]):
+    """``of`` is indexed by row, sort of pods and resource: most decisions look at a single row, where an array costs
+    more to read than it saves. ``matrix`` has shape (sorts, resources, rows), each number ``factor``-fold."""
+
+    def __init__(self, width: int, kind: type[Number], initial: int, factor: int = 1) -> None:
+        self._width = width
+        self._initial = initial
+        self._factor = factor
+        self.of: list[list[list[int]]] = []
+        self.matrix: NDArray[Number] = np.zeros((SORTS, width, 0), dtype=kind)
+        self._columns: list[list[list[NDArray[Number]]]] = []
+        """The columns to write to, by sort of pods (or _BOTH) and resource."""
+        self._taken: dict[int, list[tuple[list[int], int, int]]] = {}
+        """Row -> what a load takes from: the amounts, the load, the index in ``_columns``."""
+
+    def grow(self, rows: int) -> None:
+        """Make room for ``rows`` in all."""
+        known = len(self.of)
+        larger = np.full((SORTS, self._width, rows), self._initial * self._factor, dtype=self.matrix.dtype)
+        larger[..., :known] = self.matrix
+        self.matrix = larger
+        self.of.extend([[self._initial] * self._width] * SORTS for _ in range(rows - known))
+        one, other = [[[column] for column in of_sort] for of_sort in larger]
+        self._columns = [one, other, [both + more for both, more in zip(one, other, strict=True)]]
+
+    def write(self, row: int, left: Sequence[Left]) -> bool:
+        """What is left for pods of each sort, as computed anew; returns whether that is news. The same object twice
+        stands for what is always the same for both."""
+        before = self.of[row]
+        now = self.of[row] = [each.amounts for each in left]
+        self._taken.pop(row, None)
+        parts = [(left[0], _BOTH)] if left[0] is left[1] else list(zip(left, range(SORTS), strict=True))
+        taken = [(part.amounts, part.taken_by, where) for part, where in parts if part.taken_by is not None]
+        if taken:
+            self._taken[row] = taken
+        for part, where in parts:
+            for columns, amount in zip(self._columns[where], part.amounts, strict=True):
+                for column in columns:
+                    column[row] = amount * self._factor
+        return before != now
+
+    def take(self, row: int, loads: Sequence[Vector], sign: int) -> bool:
+        """The loads of ``row`` have grown by these (``sign`` 1) or shrunk (-1); returns whether that changes anything.
+        For every pod that comes or goes, so it must be quick."""
+        changed = False
+        factor = self._factor
+        for amounts, load, where in self._taken.get(row, ()):
+            columns_of = self._columns[where]
+            for index, more in enumerate(loads[load]):
+                if more:
+                    amounts[index] = amount = amounts[index] - sign * more
+                    for column in columns_of[index]:
+                        column[row] = amount * factor
+                    changed = True
+        return changed
+
 
 USAGE: Final = 0
 """All pods: measured usage and what was assigned since."""
@@ -75,11 +200,11 @@ class LoadColumns:
         """The filter compares aggregated usage on this node."""
         self.limits_prod: Mask = np.zeros(0, dtype=np.bool_)
         """The filter compares the load of prod pods with thresholds of their own when a prod pod comes."""
-        self._room = Remainders(self._width, np.int64, NO_LIMIT)
+        self._remaining = Remainders(self._width, np.int64, NO_LIMIT)
         self._free = Remainders(self._width, np.float64, _NOTHING, MAX_NODE_SCORE)
-        self.room: Ints = self._room.matrix
+        self.remaining: Ints = self._remaining.matrix
         """(sorts of pods, resources, rows): the most that a pod may be expected to use here."""
-        self.room_of = self._room.of
+        self.remaining_of = self._remaining.of
         """``room`` by row, sort of pods and resource."""
         self.free: Floats = self._free.matrix
         """(sorts of pods, resources, rows): a hundred times the capacity without the load that the score looks at."""
@@ -108,9 +233,9 @@ class LoadColumns:
         self.limits_prod = _grown(self.limits_prod, np.zeros(rows, dtype=np.bool_))
         self.capacity = _grown(self.capacity, np.ones((self._width, rows)))
         self.lacks = _grown(self.lacks, np.ones((self._width, rows), dtype=np.bool_))
-        self._room.grow(rows)
+        self._remaining.grow(rows)
         self._free.grow(rows)
-        self.room, self.free = self._room.matrix, self._free.matrix
+        self.remaining, self.free = self._remaining.matrix, self._free.matrix
         self.expired.extend([False] * more)
         self._aggregation_of.extend([None] * more)
         nothing = (0,) * self._width
@@ -154,17 +279,17 @@ class LoadColumns:
         metric = node.metric if node is not None else None
         loads = self.loads(row, node) if node is not None else ()
         compared = self.compared(row, prod=False), self.compared(row, prod=True)
-        room = [self._room_left(row, metric, loads, kind) for kind in dict.fromkeys(compared)]
+        remaining = [self._remaining_left(row, metric, loads, kind) for kind in dict.fromkeys(compared)]
         free = [self._free_left(row, metric, loads, kind) for kind in dict.fromkeys(self._scored)]
         # Not cut short: both have to be written.
-        news = self._room.write(row, (room[0], room[-1])), self._free.write(row, (free[0], free[-1]))
+        news = self._remaining.write(row, (remaining[0], remaining[-1])), self._free.write(row, (free[0], free[-1]))
         return any(news)
 
     def shift(self, row: int, share: Share, sign: int) -> bool:
         """The pods of the node add ``share`` more (``sign`` 1) or less (-1) to its load; returns whether anything that
         decisions read has changed. Comes to the same as ``conclude``."""
-        room = self._room.take(row, share.loads, sign)
-        return self._free.take(row, share.loads, sign) or room
+        remaining = self._remaining.take(row, share.loads, sign)
+        return self._free.take(row, share.loads, sign) or remaining
 
     def clear(self, row: int) -> None:
         """The node is gone."""
@@ -199,7 +324,7 @@ class LoadColumns:
             return PROD
         return AGGREGATED if self.aggregates[row] else USAGE
 
-    def _room_left(self, row: int, metric: Report | None, loads: Sequence[Load], kind: int) -> Left:
+    def _remaining_left(self, row: int, metric: Report | None, loads: Sequence[Load], kind: int) -> Left:
         bounds, capacity = self.limits_of[row][kind], self.limits_of[row][CAPACITY]
         if metric is None or not any(bounds):
             return Left([NO_LIMIT] * self._width, None)

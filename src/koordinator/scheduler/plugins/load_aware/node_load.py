@@ -11,9 +11,8 @@ from typing import Final
 
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.priority import PriorityClass
-from koordinator.scheduler.plugins.load_aware.estimates import AssignedPod
+from koordinator.scheduler.plugins.load_aware.pod_load import AssignedPod, Share, total
 from koordinator.scheduler.plugins.load_aware.settings import LONGEST_WINDOW, AggregatedKey, Settings, Vector
-from koordinator.scheduler.plugins.load_aware.share import Share, total
 
 _DEFAULT_REPORT_SECONDS: Final = 60.0
 
@@ -110,8 +109,8 @@ def read_report(metric: NodeMetric, settings: Settings, before: Report | None) -
     status, policy = metric.status, metric.spec.metric_collect_policy
     interval = policy.report_interval_seconds if policy else None
     info = status.node_metric
-    told = status.update_time.timestamp() if status.update_time else None
-    updated = told if told is not None else before.updated if before else 0.0
+    reported_at = status.update_time.timestamp() if status.update_time else None
+    updated = reported_at if reported_at is not None else before.updated if before else 0.0
     measured = {
         f"{pod.namespace}/{pod.name}": (settings.amounts(pod.pod_usage.resources), pod.priority)
         for pod in status.pods_metric
@@ -119,7 +118,7 @@ def read_report(metric: NodeMetric, settings: Settings, before: Report | None) -
     }
     return Report(
         updated=updated,
-        expires_from=told,
+        expires_from=reported_at,
         interval=float(interval) if interval is not None else _DEFAULT_REPORT_SECONDS,
         measured=info is not None,
         usage=settings.amounts(info.node_usage.resources if info else {}),

@@ -1,4 +1,4 @@
-"""The plugin: events into load columns, thresholds into verdicts, load into scores."""
+"""The plugin: events into load columns, thresholds into results, load into scores."""
 
 from __future__ import annotations
 
@@ -12,25 +12,22 @@ from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import is_finished
+from koordinator.scheduler.engine.batch.kernel import BatchKernel
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
 from koordinator.scheduler.engine.framework import (
     SKIP_SCORE,
+    EventHandler,
     FilterPlugin,
-    Observer,
     PreFilterPlugin,
     PreFilterResult,
     Reason,
     ScorePlugin,
 )
-from koordinator.scheduler.engine.joint import Joint
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.plugins.load_aware.estimates import AssignedPod, Estimates
 from koordinator.scheduler.plugins.load_aware.facts import assigned_document, load_facts, over_threshold
-from koordinator.scheduler.plugins.load_aware.joint_judging import JointScores, JointVerdicts
-from koordinator.scheduler.plugins.load_aware.judging import FIRST_RESOURCE, REPORT_IS_EXPIRED, Expected, Judge
 from koordinator.scheduler.plugins.load_aware.load_columns import (
     AGGREGATED,
     PROD,
@@ -38,10 +35,20 @@ from koordinator.scheduler.plugins.load_aware.load_columns import (
     LoadColumns,
 )
 from koordinator.scheduler.plugins.load_aware.node_load import NodeLoad, read_report
-from koordinator.scheduler.plugins.load_aware.objects import (
+from koordinator.scheduler.plugins.load_aware.pod_load import (
+    AssignedPod,
+    Estimates,
     became_true,
     is_of_daemon_set,
     unamplified_allocatable,
+)
+from koordinator.scheduler.plugins.load_aware.rules import (
+    FIRST_RESOURCE,
+    REPORT_IS_EXPIRED,
+    BatchLoadFilter,
+    BatchLoadScores,
+    Expected,
+    LoadRules,
 )
 from koordinator.scheduler.plugins.load_aware.settings import Settings, Thresholds
 from koordinator.scheduler.services.provider import Service, ServiceProvider
@@ -51,8 +58,8 @@ REPORT_EXPIRED: Final = f"{NODE_METRICS.name}/Expire"
 _LONG_AGO: Final = 0.0
 
 
-class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, Explainer, ServiceProvider):
-    """Assumed pods reach it as an Observer, so that profiles may list it at Reserve or not."""
+class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, EventHandler, Explainer, ServiceProvider):
+    """Assumed pods reach it as an EventHandler, so that profiles may list it at Reserve or not."""
 
     name = "LoadAwareScheduling"
     reads: ClassVar[tuple[Aspect, ...]] = (Aspect.NODE, Aspect.LOAD)
@@ -64,11 +71,11 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
         self._settings = Settings(args)
         self._columns = LoadColumns(self._settings)
         self.expirations = self._columns.expirations
-        self._judge = Judge(self._settings, self._columns)
+        self._rules = LoadRules(self._settings, self._columns)
         self._nodes: dict[int, NodeLoad] = {}
         self._thresholds: dict[int, Thresholds] = {}
         self._freed: list[int] = []
-        """Rows whose report has expired, so that load is no longer looked at; nobody has been told yet."""
+        """Rows whose report has expired, so that load is no longer looked at; nobody has been notified yet."""
         # Pods are shared with other profiles, whose plugins may estimate by other factors.
         self._estimates = Estimates(self._settings, f"{self.name}/{id(self)}")
 
@@ -124,12 +131,12 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
                     if self._settings.waits_for_expiry:
                         self._freed.append(row)
 
-    def wakes_at(self) -> float | None:
+    def next_time_event(self) -> float | None:
         if not self._settings.waits_for_expiry:
             return None
         return _LONG_AGO if self._freed else self.expirations.next
 
-    def passed_by_time(self, now: datetime) -> Sequence[ClusterEvent]:
+    def time_events(self, now: datetime) -> Sequence[ClusterEvent]:
         self.on_time(now)
         freed, self._freed = self._freed, []
         nodes = self.view.columns.nodes
@@ -145,13 +152,13 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
 
     def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         self._columns.ensure(self.view.columns.size)
-        return self._judge.codes(state, rows)
+        return self._rules.codes(state, rows)
 
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        return self._judge.code(state, row)
+        return self._rules.code(state, row)
 
-    def joint_filter(self) -> Joint:
-        return JointVerdicts(self._columns, self._judge, len(self._settings.resources))
+    def batch_filter(self) -> BatchKernel:
+        return BatchLoadFilter(self._columns, self._rules, len(self._settings.resources))
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         if code == REPORT_IS_EXPIRED:
@@ -165,15 +172,15 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
 
     def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         self._columns.ensure(self.view.columns.size)
-        return self._judge.scores(state, rows)
+        return self._rules.scores(state, rows)
 
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
-        return self._judge.score(state, row)
+        return self._rules.score(state, row)
 
-    def joint_score(self) -> Joint:
-        return JointScores(self._columns, self._judge, len(self._settings.resources))
+    def batch_score(self) -> BatchKernel:
+        return BatchLoadScores(self._columns, self._rules, len(self._settings.resources))
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         # A new node or a larger one can take the pod as well; the original waits for its first report.
         by_time = (REPORT_EXPIRED,) if self._settings.waits_for_expiry else ()
         return object_events(NODE_METRICS) | {
@@ -181,7 +188,7 @@ class LoadAwareScheduling(PreFilterPlugin, FilterPlugin, ScorePlugin, Observer, 
             *(EventKind.POD_DELETE, EventKind.POD_SCALE_DOWN, EventKind.NODE_ADD, EventKind.NODE_ALLOCATABLE),
         }
 
-    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """Whether the node that the event is about passes now."""
         about = event.new if event.new is not None else event.old
         name = (

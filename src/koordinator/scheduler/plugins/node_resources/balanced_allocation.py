@@ -8,13 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from koordinator.scheduler.engine.batch.kernel import BatchKernel
 from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.framework import MAX_NODE_SCORE, SKIP_SCORE, ScorePlugin
-from koordinator.scheduler.engine.joint import Joint
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.node_resources.allocation import Allocation, AllocationScorer, Fill
-from koordinator.scheduler.plugins.node_resources.joint_allocation import JointAllocation
+from koordinator.scheduler.plugins.node_resources.allocation import Allocation, AllocationScorer, BatchAllocation, Fill
 from koordinator.scheduler.plugins.resources_key import resources_key
 
 
@@ -40,8 +39,8 @@ class NodeResourcesBalancedAllocation(ScorePlugin):
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
         return self._scorer.score_one(state, row)
 
-    def joint_score(self) -> Joint:
-        return JointAllocation(self._scorer)
+    def batch_score(self) -> BatchKernel:
+        return BatchAllocation(self._scorer)
 
 
 def balanced(fill: Fill) -> Ints:

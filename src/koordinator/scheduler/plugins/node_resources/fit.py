@@ -2,27 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from koordinator.api.node import Node
-from koordinator.scheduler.engine.columns import Aspect, Ints, Rows, at
+from koordinator.scheduler.engine.batch.kernel import BatchKernel
+from koordinator.scheduler.engine.columns import Aspect, Ints, NodeColumns, Rows, at
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import FilterPlugin, PreFilterPlugin, PreFilterResult, Reason, ScorePlugin
-from koordinator.scheduler.engine.joint import Joint
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import PODS
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.explain.amounts import amount_text
 from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.plugins.node_resources.allocation import Allocation, AllocationScorer
-from koordinator.scheduler.plugins.node_resources.joint_allocation import JointAllocation
-from koordinator.scheduler.plugins.node_resources.joint_fit import JointFit
+from koordinator.scheduler.explain.wording import amount_text
+from koordinator.scheduler.plugins.node_resources.allocation import Allocation, AllocationScorer, BatchAllocation
 from koordinator.scheduler.plugins.node_resources.strategies import scorer_for, scorer_of_one_for
 from koordinator.scheduler.plugins.resources_key import resources_key
+
+_NOT_WANTED: Final = int(np.iinfo(np.int64).min)
+"""Never missing, even where a node is overcommitted."""
+
+
+class BatchFit(BatchKernel):
+    """Enough or not is found out for all kinds together, what is missing for each by itself: mostly nothing is."""
+
+    def __init__(
+        self,
+        columns: NodeColumns,
+        wanted: Callable[[Any], tuple[Rows, Ints]],
+        code: Callable[[PodInfo, Any, int], int],
+    ) -> None:
+        """``wanted`` gives resources and their amounts from the plugin's state; ``code`` says why a row is not good
+        enough."""
+        self._columns = columns
+        self._wanted_of = wanted
+        self._code = code
+        self._kinds: list[tuple[PodInfo, Any]] = []
+        self._wanted: Ints = np.zeros((0, 0), dtype=np.int64)
+        """(resources, kinds), with room for more."""
+
+    def put(self, slot: int, pod: PodInfo, state: Any) -> None:
+        self._kinds.append((pod, state))
+        width, capacity = self._wanted.shape
+        if len(self._columns.resources) > width or slot >= capacity:
+            larger = np.full((len(self._columns.resources), max(2 * slot, 16)), _NOT_WANTED)
+            larger[:width, :capacity] = self._wanted
+            self._wanted = larger
+        resources, amounts = self._wanted_of(state)
+        self._wanted[resources, slot] = amounts
+
+    def evaluate(self, rows: Rows) -> Ints:
+        wanted = self._wanted[:, : len(self._kinds)]
+        codes = np.zeros((rows.shape[0], len(self._kinds)), dtype=np.int64)
+        free = self._columns.amounts(rows).free[: wanted.shape[0]]
+        # There are more kinds than rows, and numpy is quick along the last axis.
+        short = free[:, :, np.newaxis] < wanted[:, np.newaxis, :]
+        if np.count_nonzero(short):
+            for index, slot in np.argwhere(short.any(axis=0)).tolist():
+                codes[index, slot] = self._code(*self._kinds[slot], int(rows[index]))
+        return codes
+
 
 _UNRESOLVABLE: Final = 1
 _FIRST_BIT: Final = 1
@@ -98,8 +140,8 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
                     code |= _UNRESOLVABLE
         return code
 
-    def joint_filter(self) -> Joint:
-        return JointFit(self.view.columns, lambda wanted: (wanted.columns, wanted.of_each_row[:, 0]), self.filter_one)
+    def batch_filter(self) -> BatchKernel:
+        return BatchFit(self.view.columns, lambda wanted: (wanted.columns, wanted.of_each_row[:, 0]), self.filter_one)
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         unresolvable = bool(code & _UNRESOLVABLE)
@@ -130,15 +172,15 @@ class NodeResourcesFit(PreFilterPlugin, FilterPlugin, ScorePlugin, Explainer):
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
         return self._scorer.score_one(state, row)
 
-    def joint_score(self) -> Joint:
-        return JointAllocation(self._scorer)
+    def batch_score(self) -> BatchKernel:
+        return BatchAllocation(self._scorer)
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         return frozenset(
             {EventKind.NODE_ADD, EventKind.NODE_ALLOCATABLE, EventKind.POD_DELETE, EventKind.POD_SCALE_DOWN}
         )
 
-    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         """Whether the node that the event is about has enough of everything now."""
         about = event.new if event.new is not None else event.old
         name = about.metadata.name if isinstance(about, Node) else about.pod.spec.node_name if about is not None else ""

@@ -1,6 +1,6 @@
-"""Topology spread constraints as they are judged by: selectors compiled, defaults filled in.
+"""Topology spread constraints as they are evaluated by: selectors compiled, defaults filled in.
 
-Equal pods give equal constraints, which is what lets them share a verdict.
+Equal pods give equal constraints, which is what lets them share a result.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def default_constraints(
 
 
 def constraints_key(pod: Pod, constraints: PodConstraints) -> bytes:
-    """All of the pod that its constraints are judged by. In bytes, whose hash is computed once."""
+    """All of the pod that its constraints are evaluated by. In bytes, whose hash is computed once."""
     every = (*constraints.hard, *constraints.soft)
     spec = pod.spec
     affinity = spec.affinity.node_affinity if spec.affinity else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from koordinator.api.node import Node
 from koordinator.scheduler.explain.explainer import Lack
-from koordinator.scheduler.explain.selectors import selector_text
+from koordinator.scheduler.explain.wording import selector_text
 from koordinator.scheduler.plugins.pod_topology_spread.constraints import SpreadConstraint
 from koordinator.scheduler.plugins.pod_topology_spread.hard_spread import ClassSpread, Unmet
 

@@ -1,6 +1,6 @@
 """Filter: where a pod may go without like pods being spread more unevenly than its DoNotSchedule constraints allow.
 
-A node's verdict follows from its domain alone, so there is one for each domain, and a placement changes that of its own
+A node's result follows from its domain alone, so there is one for each domain, and a placement changes that of its own
 domain unless it changes what all are compared with.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows, at
 from koordinator.scheduler.engine.framework import FEASIBLE
 from koordinator.scheduler.plugins.pod_topology_spread.constraints import SpreadConstraint
-from koordinator.scheduler.plugins.pod_topology_spread.domain_counts import DomainCounts
+from koordinator.scheduler.plugins.pod_topology_spread.domains import DomainCounts
 from koordinator.scheduler.plugins.pod_topology_spread.spread import Spread
 
 MISSING_KEY: Final = 1
@@ -62,7 +62,7 @@ class _Limit:
         most = _most(constraint, counts)
         return cls(constraint, counts, most, _codes(counts, most))
 
-    def follow(self, touched: Iterable[int]) -> None:
+    def apply_delta(self, touched: Iterable[int]) -> None:
         """The counts of the domains ``touched`` have changed."""
         most, pods = _most(self.constraint, self.counts), self.counts.pods
         if most != self.most or self.codes.shape != pods.shape:
@@ -100,8 +100,8 @@ class _Limit:
 
 
 class HardSpread:
-    """The verdicts on all rows, shared by all classes of pods whose constraints ask for the same. Brings itself up to
-    date; each class remembers which verdicts on domains it has seen, and catches up by itself."""
+    """The results for all rows, shared by all classes of pods whose constraints ask for the same. Brings itself up to
+    date; each class remembers which results for domains it has seen, and catches up by itself."""
 
     def __init__(self, columns: NodeColumns, spread: Spread, constraints: tuple[SpreadConstraint, ...]) -> None:
         self._columns = columns
@@ -144,7 +144,7 @@ class HardSpread:
         return [limit.codes for limit in self._limits]
 
     def rows_of_others(self, seen: _Seen) -> Mask | None:
-        """The rows whose verdict may have changed since by what happened on others."""
+        """The rows whose result may have changed since by what happened on others."""
         found: Mask | None = None
         for limit, codes in zip(self._limits, seen, strict=True):
             rows = limit.rows_of_others(codes)
@@ -163,7 +163,7 @@ class HardSpread:
             if self._spread.is_much(len(rows)):
                 self._build()
             elif rows:
-                self._follow(rows, of_node)
+                self._apply_delta(rows, of_node)
         self._version = self._columns.version
 
     def _touched(self) -> tuple[list[int], list[int]]:
@@ -177,11 +177,11 @@ class HardSpread:
         every = np.logical_or.reduce([of_node, *(columns.versions(aspect) > version for aspect in READS)])
         return every.nonzero()[0].tolist(), of_node.nonzero()[0].tolist()
 
-    def _follow(self, rows: list[int], of_node: list[int]) -> None:
+    def _apply_delta(self, rows: list[int], of_node: list[int]) -> None:
         """Look at ``rows`` again."""
-        for limit, numbers in zip(self._limits, self._spread.follow(rows, of_node).domains, strict=True):
+        for limit, numbers in zip(self._limits, self._spread.apply_delta(rows, of_node).domains, strict=True):
             if numbers:
-                limit.follow(numbers)
+                limit.apply_delta(numbers)
 
     def _build(self) -> None:
         self._spread.build()
@@ -189,7 +189,7 @@ class HardSpread:
 
 
 class ClassSpread:
-    """The state of Filter for one class of pods: how far it has followed the verdicts that it shares."""
+    """The state of Filter for one class of pods: how far it has followed the results that it shares."""
 
     def __init__(self, shared: HardSpread) -> None:
         self._shared = shared
@@ -210,8 +210,8 @@ class ClassSpread:
         self._begin()
         return self._shared.unmet(row)
 
-    def follow(self, rows: Rows) -> Rows | None:
-        """See FilterPlugin.follow."""
+    def apply_delta(self, rows: Rows) -> Rows | None:
+        """See FilterPlugin.apply_delta."""
         if self._seen is None:
             return None
         self._shared.refresh()
@@ -223,7 +223,7 @@ class ClassSpread:
         return others.nonzero()[0]
 
     def _begin(self) -> None:
-        """Classes are planned some events before they are judged; from the first question on, they are told."""
+        """Classes are planned some events before they are evaluated; from the first question on, they are notified."""
         if self._seen is None:
             self._shared.refresh()
             self._seen = self._shared.seen()

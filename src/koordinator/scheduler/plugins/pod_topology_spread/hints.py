@@ -12,11 +12,11 @@ from koordinator.scheduler.plugins.pod_topology_spread.constraints import Spread
 
 _POD_EVENTS: Final = frozenset({EventKind.POD_ADD, EventKind.POD_DELETE, EventKind.POD_LABEL, EventKind.POD_UPDATE})
 _NODE_EVENTS: Final = frozenset({EventKind.NODE_ADD, EventKind.NODE_DELETE, EventKind.NODE_LABEL, EventKind.NODE_TAINT})
-WAKES_ON: Final = _POD_EVENTS | _NODE_EVENTS
+EVENTS_TO_REGISTER: Final = _POD_EVENTS | _NODE_EVENTS
 _Constraints = Sequence[SpreadConstraint]
 
 
-def may_help(pod: PodInfo, constraints: _Constraints, event: ClusterEvent) -> bool:
+def queueing_hint(pod: PodInfo, constraints: _Constraints, event: ClusterEvent) -> bool:
     """True in doubt: for other kinds of event, and for those that do not say what they are about."""
     if event.old is None and event.new is None:
         return True

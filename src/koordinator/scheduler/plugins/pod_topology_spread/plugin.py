@@ -17,7 +17,7 @@ from koordinator.scheduler.engine.columns import Aspect, Ints, Rows
 from koordinator.scheduler.engine.events import ClusterEvent
 from koordinator.scheduler.engine.framework import (
     SKIP_SCORE,
-    Observer,
+    EventHandler,
     PreFilterPlugin,
     PreFilterResult,
     Reason,
@@ -25,7 +25,7 @@ from koordinator.scheduler.engine.framework import (
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.plugins.followed_state import FollowedFilter, FollowedScore
+from koordinator.scheduler.plugins.cross_node_state import CrossNodeFilterState, CrossNodeScoreState
 from koordinator.scheduler.plugins.pod_topology_spread import hints
 from koordinator.scheduler.plugins.pod_topology_spread.constraints import (
     NO_CONSTRAINTS,
@@ -36,6 +36,7 @@ from koordinator.scheduler.plugins.pod_topology_spread.constraints import (
     own_constraints,
 )
 from koordinator.scheduler.plugins.pod_topology_spread.default_selector import READ, DefaultSelectors
+from koordinator.scheduler.plugins.pod_topology_spread.domains import Topologies
 from koordinator.scheduler.plugins.pod_topology_spread.explaining import lacks_of
 from koordinator.scheduler.plugins.pod_topology_spread.hard_spread import (
     MISSING_KEY,
@@ -46,7 +47,6 @@ from koordinator.scheduler.plugins.pod_topology_spread.hard_spread import (
 )
 from koordinator.scheduler.plugins.pod_topology_spread.soft_spread import SoftSpread
 from koordinator.scheduler.plugins.pod_topology_spread.spread import Spread
-from koordinator.scheduler.plugins.pod_topology_spread.topologies import Topologies
 
 _TOO_UNEVEN: Final = "node(s) didn't match pod topology spread constraints"
 _REASONS: Final[Mapping[int, Reason]] = {
@@ -57,7 +57,7 @@ _CONSTRAINTS_MEMO: Final = "PodTopologySpread/constraints"
 _KEY_MEMO: Final = "PodTopologySpread/key"
 
 
-class PodTopologySpread(PreFilterPlugin, FollowedFilter, FollowedScore, Observer, Explainer):
+class PodTopologySpread(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreState, EventHandler, Explainer):
     name = "PodTopologySpread"
     watches: ClassVar[tuple[Kind[Any], ...]] = READ
     reads: ClassVar[tuple[Aspect, ...]] = READS
@@ -74,7 +74,7 @@ class PodTopologySpread(PreFilterPlugin, FollowedFilter, FollowedScore, Observer
         """The domains of nodes, for all classes of pods."""
         self.selectors = DefaultSelectors(view)
         self._shared: WeakValueDictionary[bytes, HardSpread] = WeakValueDictionary()
-        """As long as some class of pods is judged by it. Classes often differ in what constraints do not ask for."""
+        """As long as some class of pods is evaluated by it. Classes often differ in what constraints do not ask for."""
 
     def on_node(self, row: int, node: Node) -> None:
         self.topologies.set_node(row, node)
@@ -138,12 +138,12 @@ class PodTopologySpread(PreFilterPlugin, FollowedFilter, FollowedScore, Observer
     def score_one(self, pod: PodInfo, state: Any, row: int) -> int:
         return 0
 
-    def wakes_on(self) -> frozenset[str]:
-        return hints.WAKES_ON
+    def events_to_register(self) -> frozenset[str]:
+        return hints.EVENTS_TO_REGISTER
 
-    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         try:
-            return hints.may_help(pod, self.constraints(pod).hard, event)
+            return hints.queueing_hint(pod, self.constraints(pod).hard, event)
         except SelectorError:
             return True
 

@@ -1,23 +1,124 @@
 """How the pods that a pod's constraints are about are spread at present, kept current row by row.
 
-Built at the first question rather than when it is made: a class of pods may be planned some events before it is judged.
+Built at the first question rather than when it is made: a class of pods may be planned some events before it is
+evaluated.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
 
 import numpy as np
 
-from koordinator.model.node_selector import NodePredicate
-from koordinator.scheduler.engine.columns import Mask, Rows
+from koordinator.api.node import Node
+from koordinator.api.pod import Pod
+from koordinator.model.label_selector import CompiledSelector
+from koordinator.model.node_selector import NodePredicate, required_predicate
+from koordinator.model.tolerations import NO_EXECUTE, NO_SCHEDULE, tolerated
+from koordinator.scheduler.engine.columns import Ints, Mask, Rows
+from koordinator.scheduler.engine.label_groups import LabelGroups
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.pod_topology_spread.constraints import SpreadConstraint
-from koordinator.scheduler.plugins.pod_topology_spread.domain_counts import DomainCounts
-from koordinator.scheduler.plugins.pod_topology_spread.inclusion import Inclusion
-from koordinator.scheduler.plugins.pod_topology_spread.matching_pods import MatchingPods
-from koordinator.scheduler.plugins.pod_topology_spread.topologies import NAMELESS, Topologies, Topology
+from koordinator.scheduler.plugins.pod_topology_spread.domains import NAMELESS, DomainCounts, Topologies, Topology
+
+
+class Inclusion:
+    """nodeAffinityPolicy and nodeTaintsPolicy for one pod."""
+
+    def __init__(self, pod: Pod) -> None:
+        self._pod = pod
+
+    def predicate(self, constraint: SpreadConstraint) -> NodePredicate | None:
+        """What a node must pass to count for ``constraint``; None when every node does."""
+        affinity = self._affinity if constraint.honors_affinity else None
+        taints = self._tolerates if constraint.honors_taints else None
+        if affinity is None or taints is None:
+            return affinity or taints
+        return _both(affinity, taints)
+
+    @cached_property
+    def _affinity(self) -> NodePredicate | None:
+        return required_predicate(self._pod)
+
+    def _tolerates(self, node: Node) -> bool:
+        taints = node.spec.taints
+        return not taints or all(
+            tolerated(self._pod.spec.tolerations, taint)
+            for taint in taints
+            if taint.effect in (NO_SCHEDULE, NO_EXECUTE)
+        )
+
+
+def _both(left: Callable[[Node], bool], right: Callable[[Node], bool]) -> NodePredicate:
+    return lambda node: left(node) and right(node)
+
+
+_REMEMBERED: Final = 4096
+_WORTH_AN_ARRAY: Final = 16
+
+
+class MatchingPods:
+    """Pods of one namespace that are not being deleted. An empty selector counts none, as upstream has it, although it
+    matches the pod itself."""
+
+    def __init__(self, labels: LabelGroups, namespace: str, selector: CompiledSelector) -> None:
+        self._labels = labels
+        self._namespace = namespace
+        self._selector = selector
+        self._none = selector.empty or selector.nothing
+        self._matches: dict[int, bool] = {}
+        self.on_row: Ints = np.zeros(0, dtype=np.int64)
+
+    def count_all(self, capacity: int) -> None:
+        """Look at every row; ``capacity`` is how many there may be."""
+        counts = self.on_row = np.zeros(capacity, dtype=np.int64)
+        if self._none:
+            return
+        for group in self._labels.candidates((self._namespace,), self._selector.required):
+            if not self._is_match(group.number):
+                continue
+            if len(group.rows) >= _WORTH_AN_ARRAY:
+                rows = np.fromiter(group.rows.keys(), dtype=np.intp, count=len(group.rows))
+                counts[rows] += np.fromiter(group.rows.values(), dtype=np.int64, count=len(group.rows))
+            else:
+                for row, number in group.rows.items():
+                    counts[row] += number
+
+    def count(self, rows: Iterable[int]) -> list[tuple[int, int, int]]:
+        """Look at ``rows`` again; returns (row, how many there were, how many there are) where that is not the same."""
+        changed: list[tuple[int, int, int]] = []
+        if self._none:
+            return changed
+        groups_on, known, counts = self._labels.on_row, self._matches, self.on_row
+        for row in rows:
+            now = 0
+            for group, pods in groups_on(row).items():
+                match = known.get(group)
+                if self._is_match(group) if match is None else match:
+                    now += pods
+            before = counts.item(row)
+            if now != before:
+                counts[row] = now
+                changed.append((row, before, now))
+        return changed
+
+    def widen(self, capacity: int) -> None:
+        """Make room for rows."""
+        more = capacity - self.on_row.shape[0]
+        self.on_row = np.concatenate([self.on_row, np.zeros(more, dtype=np.int64)])
+
+    def _is_match(self, number: int) -> bool:
+        group = self._labels.group(number)
+        match = group.namespace == self._namespace and not group.terminating and self._selector.matches(group.labels)
+        if len(self._matches) >= _REMEMBERED:
+            self._matches.clear()
+        self._matches[number] = match
+        return match
+
 
 _MANY_ROWS = 20
 """One row in so many: looking at all of them anew is cheaper than following."""
@@ -35,7 +136,7 @@ class _Part:
 
 
 @dataclass(slots=True)
-class Followed:
+class AppliedDelta:
     """What has changed."""
 
     domains: list[set[int]]
@@ -118,24 +219,24 @@ class Spread:
         ]
 
     def is_much(self, rows: int) -> bool:
-        """Whether ``build`` is better than to ``follow`` so many rows."""
+        """Whether ``build`` is better than to ``apply_delta`` so many rows."""
         return rows > 1 and rows * _MANY_ROWS > self._view.columns.size
 
-    def follow(self, rows: list[int], of_node: list[int]) -> Followed:
+    def apply_delta(self, rows: list[int], of_node: list[int]) -> AppliedDelta:
         """Look at ``rows`` again; those ``of_node`` among them may have another node, or none."""
         capacity = self._view.columns.alive.shape[0]
         if capacity > self.keyed.shape[0]:
             self._widen(capacity)
-        followed = Followed([set() for _ in self._parts], set(of_node))
+        delta = AppliedDelta([set() for _ in self._parts], set(of_node))
         for index, matching in enumerate(self._matching):
             for row, before, now in matching.count(rows):
-                followed.rows.add(row)
-                for part, counts, numbers in zip(self._parts, self.counts, followed.domains, strict=True):
+                delta.rows.add(row)
+                for part, counts, numbers in zip(self._parts, self.counts, delta.domains, strict=True):
                     if part.matching == index and (number := counts.add(row, now - before)) is not None:
                         numbers.add(number)
         for row in of_node:
-            self._place(row, followed.domains)
-        return followed
+            self._place(row, delta.domains)
+        return delta
 
     def _place(self, row: int, touched: list[set[int]]) -> None:
         """The node of ``row`` is another, or gone."""

@@ -3,18 +3,142 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Final
 
-from koordinator.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES
-from koordinator.api.volume import CSINode, PersistentVolume, PersistentVolumeClaim, VolumeAttachment
+from koordinator.api.kinds import PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, STORAGE_CLASSES
+from koordinator.api.volume import MIGRATED_PLUGINS, CSINode, PersistentVolume, PersistentVolumeClaim, VolumeAttachment
 from koordinator.scheduler.engine.columns import Aspect
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.volumes.csi_volumes import counts_on, csi_of_claim, csi_of_volume
-from koordinator.scheduler.plugins.volumes.migration import CsiVolume, TranslationError, translate
-from koordinator.scheduler.plugins.volumes.placed_pods import PlacedPods
+from koordinator.scheduler.plugins.volumes.migration import (
+    DRIVERS,
+    NOT_COUNTED,
+    PORTWORX,
+    CsiVolume,
+    TranslationError,
+    translate,
+)
 from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes
+from koordinator.scheduler.plugins.volumes.volume_lists import class_of_claim
+
+_NOT_MADE_YET: Final = "\0"
+"""Begins the handle that stands for the volume of a claim that has none; no real handle does."""
+
+
+def csi_of_volume(volume: PersistentVolume) -> CsiVolume | None:
+    """None for a volume that no CSI driver cares for."""
+    if volume.spec.csi is not None:
+        return CsiVolume(volume.spec.csi.driver, volume.spec.csi.volume_handle)
+    try:
+        return translate(volume.spec, volume.metadata.labels)
+    except TranslationError:
+        # Upstream does not count it either.
+        return None
+
+
+def csi_of_claim(view: ClusterView, claim: PersistentVolumeClaim) -> CsiVolume | None:
+    """The volume that the claim has or, by its class, will have; None when that does not count."""
+    name = claim.spec.volume_name
+    volume = view.objects_of(PERSISTENT_VOLUMES).get(name) if name else None
+    found = csi_of_volume(volume) if volume is not None else _by_class(view, claim)
+    return found if found is not None and found.driver and found.handle else None
+
+
+def _by_class(view: ClusterView, claim: PersistentVolumeClaim) -> CsiVolume | None:
+    storage_class = view.objects_of(STORAGE_CLASSES).get(class_of_claim(claim))
+    if storage_class is None:
+        return None
+    provisioner, handle = storage_class.provisioner, _NOT_MADE_YET + claim.metadata.key
+    if provisioner in NOT_COUNTED:
+        return None
+    if provisioner in DRIVERS:
+        return CsiVolume(DRIVERS[provisioner], handle, provisioner)
+    return CsiVolume(provisioner, handle)
+
+
+def migrated_plugins(node: CSINode | None) -> frozenset[str]:
+    """The in-tree plugins whose work CSI drivers do on the node."""
+    text = node.metadata.annotations.get(MIGRATED_PLUGINS, "") if node is not None else ""
+    return frozenset(text.split(",")) if text else frozenset()
+
+
+def counts_on(volume: CsiVolume, node: CSINode | None) -> bool:
+    """Whether a driver of the node has to attach the volume; for most in-tree plugins it does wherever there is one."""
+    if not volume.plugin:
+        return True
+    return node is not None and (volume.plugin != PORTWORX or PORTWORX in migrated_plugins(node))
+
+
+def limits_of(node: CSINode) -> dict[str, int]:
+    """Driver -> how many volumes it can attach to the node; without those that do not say."""
+    return {
+        driver.name: driver.allocatable.count
+        for driver in node.spec.drivers
+        if driver.allocatable is not None and driver.allocatable.count is not None
+    }
+
+
+_NO_PODS: Final[Mapping[str, PodVolumes]] = MappingProxyType({})
+_NO_USERS: Final[Mapping[str, int]] = MappingProxyType({})
+
+
+class PlacedPods:
+    """Assumed pods included. ``add`` and ``remove`` may be told the same thing again."""
+
+    def __init__(self) -> None:
+        self._on_row: dict[int, dict[str, PodVolumes]] = {}
+        self._users: dict[str, dict[str, int]] = {}
+        self.in_tree = 0
+        """How many of the pods name a volume of an in-tree plugin themselves."""
+
+    def add(self, row: int, volumes: PodVolumes) -> bool:
+        """The pod is on ``row``; returns whether that is news."""
+        pods = self._on_row.setdefault(row, {})
+        if volumes.uid in pods:
+            return False
+        pods[volumes.uid] = volumes
+        self.in_tree += bool(volumes.in_tree)
+        for use in volumes.claims:
+            self._users.setdefault(use.key, {})[volumes.uid] = row
+        return True
+
+    def remove(self, row: int, uid: str) -> bool:
+        """The pod is not on ``row`` any more; returns whether it was."""
+        pods = self._on_row.get(row)
+        volumes = pods.pop(uid, None) if pods is not None else None
+        if volumes is None:
+            return False
+        if not pods:
+            del self._on_row[row]
+        self.in_tree -= bool(volumes.in_tree)
+        for key in {use.key for use in volumes.claims}:
+            users = self._users[key]
+            del users[uid]
+            if not users:
+                del self._users[key]
+        return True
+
+    def remove_row(self, row: int) -> bool:
+        """The row is free; returns whether there were pods with volumes."""
+        uids = list(self._on_row.get(row, ()))
+        for uid in uids:
+            self.remove(row, uid)
+        return bool(uids)
+
+    def on_row(self, row: int) -> Mapping[str, PodVolumes]:
+        """By uid."""
+        return self._on_row.get(row, _NO_PODS)
+
+    def users(self, key: str) -> Mapping[str, int]:
+        """uid -> row of the pods that use a claim."""
+        return self._users.get(key, _NO_USERS)
+
+    def rows(self) -> Iterable[int]:
+        """All rows that have such pods."""
+        return tuple(self._on_row)
+
 
 Handle = tuple[str, str]
 """(driver, handle): what makes a volume one."""

@@ -29,7 +29,7 @@ from koordinator.scheduler.plugins.volumes import binding_hints
 from koordinator.scheduler.plugins.volumes.claims import key_of, read_claims
 from koordinator.scheduler.plugins.volumes.explaining import binding_lacks
 from koordinator.scheduler.plugins.volumes.finder import (
-    NO_ROOM,
+    NO_CAPACITY,
     NOTHING_TO_BIND,
     VOLUME_MISSING,
     WRONG_NODE,
@@ -43,7 +43,7 @@ from koordinator.scheduler.plugins.volumes.reservation import Reservation
 _REASONS: Final = (
     (WRONG_NODE, Reason("node(s) didn't match PersistentVolume's node affinity", unresolvable=True)),
     (NOTHING_TO_BIND, Reason("node(s) didn't find available persistent volumes to bind", unresolvable=True)),
-    (NO_ROOM, Reason("node(s) did not have enough free storage", unresolvable=True)),
+    (NO_CAPACITY, Reason("node(s) did not have enough free storage", unresolvable=True)),
     (
         VOLUME_MISSING,
         Reason("node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)", unresolvable=True),
@@ -135,9 +135,9 @@ class VolumeBinding(VolumePlugin, ReservePlugin, PreBindPlugin):
             raise PluginError("binding volumes: context deadline exceeded")
         del self._reservations[pod.uid]
 
-    def wakes_on(self) -> frozenset[str]:
-        return binding_hints.WAKES_ON
+    def events_to_register(self) -> frozenset[str]:
+        return binding_hints.EVENTS_TO_REGISTER
 
-    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         volumes = volumes_of(pod)
-        return volumes is None or binding_hints.may_help(self.index, pod, volumes, event)
+        return volumes is None or binding_hints.queueing_hint(self.index, pod, volumes, event)

@@ -1,4 +1,4 @@
-"""What may help a pod that VolumeBinding has ruled out nodes for."""
+"""What may help a pod that VolumeBinding has rejected nodes for."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from koordinator.api.kinds import (
 from koordinator.api.volume import CSIDriver, CSINode, CSIStorageCapacity, PersistentVolumeClaim, StorageClass
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.plugins.volumes.csi_volumes import migrated_plugins
+from koordinator.scheduler.plugins.volumes.attached_volumes import migrated_plugins
+from koordinator.scheduler.plugins.volumes.finder import volume_limit
 from koordinator.scheduler.plugins.volumes.index import VolumeIndex
 from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes
-from koordinator.scheduler.plugins.volumes.provisioning import volume_limit
 from koordinator.scheduler.plugins.volumes.volume_lists import class_of_claim
 
 _CHANGING: Final = (STORAGE_CLASSES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, CSI_NODES, CSI_STORAGE_CAPACITIES)
-WAKES_ON: Final = frozenset(
+EVENTS_TO_REGISTER: Final = frozenset(
     {
         *(f"{kind.name}/{action}" for kind in _CHANGING for action in ("Add", "Update")),
         f"{CSI_DRIVERS.name}/Update",
@@ -33,7 +33,7 @@ WAKES_ON: Final = frozenset(
 )
 
 
-def may_help(index: VolumeIndex, pod: PodInfo, volumes: PodVolumes, event: ClusterEvent) -> bool:
+def queueing_hint(index: VolumeIndex, pod: PodInfo, volumes: PodVolumes, event: ClusterEvent) -> bool:
     """Whether ``event`` may be what the pod waits for."""
     if event.kind == EventKind.POD_DELETE:
         # A pod that was not bound after all gives back the volumes that were kept for it.

@@ -9,16 +9,19 @@ import numpy as np
 from koordinator.api.node import Node
 from koordinator.api.pod import NodeSelector, NodeSelectorTerm
 from koordinator.api.volume import PersistentVolume, PersistentVolumeClaim, TopologySelectorTerm
-from koordinator.scheduler.explain.amounts import amount_text
 from koordinator.scheduler.explain.explainer import Lack
-from koordinator.scheduler.explain.selectors import some
+from koordinator.scheduler.explain.wording import amount_text, some
 from koordinator.scheduler.plugins.unmet_selector import nearest_unmet
 from koordinator.scheduler.plugins.volumes.claims import is_fully_bound, read_claims
-from koordinator.scheduler.plugins.volumes.disks import conflict
-from koordinator.scheduler.plugins.volumes.finder import BoundVolume, Finder, selected_node
+from koordinator.scheduler.plugins.volumes.finder import (
+    BoundVolume,
+    Finder,
+    Provisioning,
+    largest_volume,
+    selected_node,
+)
 from koordinator.scheduler.plugins.volumes.index import VolumeIndex
-from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes
-from koordinator.scheduler.plugins.volumes.provisioning import Provisioning, largest_volume
+from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, conflict
 from koordinator.scheduler.plugins.volumes.volume_lists import STORAGE, affinity_of, class_of_claim
 
 
@@ -71,7 +74,7 @@ def _not_made(index: VolumeIndex, claim: PersistentVolumeClaim, row: int, node: 
         storage_class = index.storage_class(name)
         where = _places(storage_class.allowed_topologies) if storage_class is not None else ""
         yield Lack(f"{_named(claim)}: volumes of class {name} are made only where {where}")
-    elif provisioning.room is not None and not provisioning.room.ask(here)[0]:
+    elif provisioning.capacity is not None and not provisioning.capacity.ask(here)[0]:
         largest = largest_volume(index, name, node)
         text = f"{_named(claim)} needs {amount_text(STORAGE, size)} of class {name}, the largest volume that there is "
         yield Lack(f"{text}room for here has {amount_text(STORAGE, largest)}", (size - largest) / max(size, 1))

@@ -1,13 +1,13 @@
 """What the four volume plugins of all profiles share: claims and volumes as assumed, and what depends on their changes.
 
-It is told of events in their place, once for all of them.
+It is notified of events in their place, once for all of them.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from koordinator.api.kinds import (
     CSI_DRIVERS,
@@ -30,16 +30,66 @@ from koordinator.api.volume import (
     StorageClass,
 )
 from koordinator.scheduler.engine.columns import Aspect, NamedAspect
-from koordinator.scheduler.engine.framework import Observer
+from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.volumes.assumptions import Assumptions
-from koordinator.scheduler.plugins.volumes.attached_volumes import AttachedVolumes
-from koordinator.scheduler.plugins.volumes.csi_volumes import limits_of, migrated_plugins
+from koordinator.scheduler.plugins.volumes.attached_volumes import (
+    AttachedVolumes,
+    PlacedPods,
+    limits_of,
+    migrated_plugins,
+)
 from koordinator.scheduler.plugins.volumes.node_tests import NodeTests
-from koordinator.scheduler.plugins.volumes.placed_pods import PlacedPods
 from koordinator.scheduler.plugins.volumes.pod_volumes import known_volumes
 from koordinator.scheduler.plugins.volumes.volume_lists import VolumeLists, class_of_volume, hosts_of_volume, is_free
+
+T = TypeVar("T", bound=Object)
+
+
+class Assumptions(Generic[T]):
+    """Assumed objects of one kind over those that the API has (``stored``), both by key."""
+
+    def __init__(self, stored: Callable[[], Mapping[str, T]]) -> None:
+        self._stored = stored
+        self._assumed: dict[str, T] = {}
+
+    def get(self, key: str) -> T | None:
+        """The object as assumed, or else as the API has it."""
+        return self._assumed.get(key) or self._stored().get(key)
+
+    def stored(self, key: str) -> T | None:
+        """The object as the API has it."""
+        return self._stored().get(key)
+
+    def is_assumed(self, key: str) -> bool:
+        return key in self._assumed
+
+    def assume(self, obj: T) -> bool:
+        """Suppose that the object is like this; False when the API has another version of it, so that it cannot be."""
+        key = obj.metadata.key
+        stored = self.stored(key)
+        if stored is None or stored.metadata.resource_version != obj.metadata.resource_version:
+            return False
+        self._assumed[key] = obj
+        return True
+
+    def restore(self, obj: T) -> bool:
+        """Give up what was assumed of this version; returns whether there was anything to give up."""
+        key = obj.metadata.key
+        assumed = self._assumed.get(key)
+        if assumed is None or assumed.metadata.resource_version != obj.metadata.resource_version:
+            return False
+        del self._assumed[key]
+        return True
+
+    def observe(self, key: str, new: T | None) -> None:
+        """The API shows the object like this now, or (None) not any more."""
+        assumed = self._assumed.get(key)
+        if assumed is None:
+            return
+        if new is None or new.metadata.resource_version != assumed.metadata.resource_version:
+            del self._assumed[key]
+
 
 _NAME: Final = "volumes"
 CSI_NODE: Final = NamedAspect.of_objects(CSI_NODES)
@@ -47,11 +97,11 @@ CSI_NODE: Final = NamedAspect.of_objects(CSI_NODES)
 _NO_CAPACITIES: Final[Mapping[str, CSIStorageCapacity]] = {}
 
 
-class VolumeIndex(Observer):
-    """One for a view. ``changes`` grows with everything that may change what a pod with volumes is judged by, rows
+class VolumeIndex(EventHandler):
+    """One for a view. ``changes`` grows with everything that may change what a pod with volumes is evaluated by, rows
     apart: a row on which something changed is touched."""
 
-    follows_status: ClassVar[bool] = False
+    handles_status_updates: ClassVar[bool] = False
 
     def __init__(self, view: ClusterView) -> None:
         self.view = view
@@ -207,7 +257,8 @@ class VolumeIndex(Observer):
             self._class_versions[new.storage_class_name] += 1
 
     def _list_again(self, name: str) -> None:
-        """The volume, as assumed, has changed: whoever may have it now, or may not any more, shall be judged anew."""
+        """The volume, as assumed, has changed: whoever may have it now, or may not any more, shall be evaluated
+        anew."""
         before, now = self.lists.known(name), self.volumes.get(name)
         self.changes += 1
         if now is not None:
@@ -216,9 +267,9 @@ class VolumeIndex(Observer):
             self.lists.remove(name)
         for volume in (before, now):
             if volume is not None and is_free(volume):
-                self._tell_seekers(volume)
+                self._notify_seekers(volume)
 
-    def _tell_seekers(self, volume: PersistentVolume) -> None:
+    def _notify_seekers(self, volume: PersistentVolume) -> None:
         hosts = hosts_of_volume(volume)
         if hosts is None:
             self._free_versions[class_of_volume(volume)] += 1

@@ -23,9 +23,9 @@ from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import PluginError, PreFilterResult, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain.explainer import Lack
+from koordinator.scheduler.plugins.volumes.attached_volumes import counts_on, csi_of_claim, limits_of
 from koordinator.scheduler.plugins.volumes.binding_hints import uses
 from koordinator.scheduler.plugins.volumes.claims import claim_not_found
-from koordinator.scheduler.plugins.volumes.csi_volumes import counts_on, csi_of_claim, limits_of
 from koordinator.scheduler.plugins.volumes.index import CSI_NODE
 from koordinator.scheduler.plugins.volumes.migration import CsiVolume, TranslationError, translate
 from koordinator.scheduler.plugins.volumes.plugin import VolumePlugin
@@ -75,21 +75,21 @@ class NodeVolumeLimits(VolumePlugin):
         new: _NewVolumes = state
         if new.missing:
             return np.full(rows.shape[0], _NO_CLAIM, dtype=np.int64)
-        return np.array([self._judge(new, row) for row in rows.tolist()], dtype=np.int64)
+        return np.array([self._evaluate(new, row) for row in rows.tolist()], dtype=np.int64)
 
     def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
         new: _NewVolumes = state
-        return _NO_CLAIM if new.missing else self._judge(new, row)
+        return _NO_CLAIM if new.missing else self._evaluate(new, row)
 
     def reasons(self, pod: PodInfo, state: Any, code: int) -> Sequence[Reason]:
         return (_EXCEEDED if code == _TOO_MANY else Reason(state.missing, unresolvable=True),)
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         of_nodes = {f"{CSI_NODES.name}/Add", f"{CSI_NODES.name}/Update"}
         others = {f"{PERSISTENT_VOLUME_CLAIMS.name}/Add", f"{VOLUME_ATTACHMENTS.name}/Delete", EventKind.POD_DELETE}
         return frozenset(of_nodes | others)
 
-    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         volumes = volumes_of(pod)
         if volumes is None:
             return True
@@ -116,7 +116,7 @@ class NodeVolumeLimits(VolumePlugin):
             for driver, count in self._beyond(state, row).items()
         ]
 
-    def _judge(self, new: _NewVolumes, row: int) -> int:
+    def _evaluate(self, new: _NewVolumes, row: int) -> int:
         return _TOO_MANY if row in self.index.csi_limits and self._beyond(new, row) else 0
 
     def _beyond(self, new: _NewVolumes, row: int) -> dict[str, int]:

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any, ClassVar, cast
 
 from koordinator.api.kinds import Kind
-from koordinator.scheduler.engine.framework import FilterPlugin, Observer, PreFilterPlugin
+from koordinator.scheduler.engine.framework import EventHandler, FilterPlugin, PreFilterPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
@@ -15,7 +15,7 @@ from koordinator.scheduler.plugins.volumes.index import VolumeIndex
 from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, volumes_of
 
 
-class VolumePlugin(PreFilterPlugin, FilterPlugin, Observer, Explainer):
+class VolumePlugin(PreFilterPlugin, FilterPlugin, EventHandler, Explainer):
     """All that such a plugin reads of a pod is in its ``context``, which holds until the index changes."""
 
     watches: ClassVar[tuple[Kind[Any], ...]] = ()
@@ -40,7 +40,7 @@ class VolumePlugin(PreFilterPlugin, FilterPlugin, Observer, Explainer):
 
     @abstractmethod
     def context(self, volumes: PodVolumes) -> Hashable:
-        """Equal for pods that every node is judged by in the same way, now. Raises PluginError."""
+        """Equal for pods that every node is evaluated by in the same way, now. Raises PluginError."""
 
     def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
         volumes = volumes_of(pod)
@@ -51,5 +51,5 @@ class VolumePlugin(PreFilterPlugin, FilterPlugin, Observer, Explainer):
         """See Explainer.lacks."""
 
     @property
-    def told(self) -> Observer:
+    def event_handler(self) -> EventHandler:
         return self.index

@@ -1,4 +1,4 @@
-"""What VolumeBinding has promised a pod, from the choice of its node until its claims are bound.
+"""What VolumeBinding keeps for a pod, from the choice of its node until its claims are bound.
 
 First it is assumed, so that nobody else is given the same; then it is written; then the volume controller and the
 drivers have to make it true, which they may also refuse to do.
@@ -9,17 +9,70 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import numpy as np
 
+from koordinator.api.codec import to_document
 from koordinator.api.kinds import NODES, PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, Kind
-from koordinator.api.volume import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
+from koordinator.api.meta import ObjectReference
+from koordinator.api.volume import BOUND_BY_CONTROLLER, SELECTED_NODE, PersistentVolume, PersistentVolumeClaim
 from koordinator.scheduler.engine.binding_points import ClusterWriter
 from koordinator.scheduler.engine.framework import PluginError
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.plugins.volumes.assumed_volumes import bound_to, claim_patch, for_node, volume_patch
 from koordinator.scheduler.plugins.volumes.claims import is_fully_bound
 from koordinator.scheduler.plugins.volumes.finder import BoundVolume, Finding
 from koordinator.scheduler.plugins.volumes.index import VolumeIndex
+
+
+def bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
+    """The volume, reserved for the claim; the same object when it is already."""
+    reference, metadata = volume.spec.claim_ref, claim.metadata
+    if reference is not None and reference.uid == metadata.uid:
+        return volume
+    spec = msgspec.structs.replace(
+        volume.spec,
+        claim_ref=ObjectReference(
+            api_version="v1",
+            kind="PersistentVolumeClaim",
+            namespace=metadata.namespace,
+            name=metadata.name,
+            uid=metadata.uid,
+            resource_version=metadata.resource_version,
+        ),
+    )
+    if reference is not None:
+        return msgspec.structs.replace(volume, spec=spec)
+    annotations = {**volume.metadata.annotations}
+    annotations.setdefault(BOUND_BY_CONTROLLER, "yes")
+    return msgspec.structs.replace(
+        volume, spec=spec, metadata=msgspec.structs.replace(volume.metadata, annotations=annotations)
+    )
+
+
+def volume_patch(volume: PersistentVolume) -> dict[str, Any]:
+    """Writes what ``bound_to`` made of this version of the volume."""
+    metadata: dict[str, Any] = {"resourceVersion": volume.metadata.resource_version}
+    if BOUND_BY_CONTROLLER in volume.metadata.annotations:
+        metadata["annotations"] = {BOUND_BY_CONTROLLER: volume.metadata.annotations[BOUND_BY_CONTROLLER]}
+    return {"metadata": metadata, "spec": {"claimRef": to_document(volume.spec.claim_ref)}}
+
+
+def for_node(claim: PersistentVolumeClaim, node_name: str) -> PersistentVolumeClaim:
+    """The claim, asking for a volume for the node; the same object when it does already."""
+    if claim.metadata.annotations.get(SELECTED_NODE) == node_name:
+        return claim
+    annotations = {**claim.metadata.annotations, SELECTED_NODE: node_name}
+    return msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, annotations=annotations))
+
+
+def claim_patch(claim: PersistentVolumeClaim) -> dict[str, Any]:
+    """Writes what ``for_node`` made of this version of the claim."""
+    return {
+        "metadata": {
+            "resourceVersion": claim.metadata.resource_version,
+            "annotations": {SELECTED_NODE: claim.metadata.annotations[SELECTED_NODE]},
+        }
+    }
 
 
 @dataclass(slots=True)

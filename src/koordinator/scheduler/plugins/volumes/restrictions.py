@@ -18,10 +18,9 @@ from koordinator.scheduler.engine.framework import PreFilterResult, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain.explainer import Lack
 from koordinator.scheduler.plugins.volumes.claims import claim_not_found
-from koordinator.scheduler.plugins.volumes.disks import conflict
 from koordinator.scheduler.plugins.volumes.explaining import disk_lacks, sharing_lacks
 from koordinator.scheduler.plugins.volumes.plugin import VolumePlugin
-from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, known_volumes, volumes_of
+from koordinator.scheduler.plugins.volumes.pod_volumes import PodVolumes, conflict, known_volumes, volumes_of
 
 _DISK: Final = 1
 _IN_USE: Final = 2
@@ -80,10 +79,10 @@ class VolumeRestrictions(VolumePlugin):
         restrictions: _Restrictions = state
         return [*disk_lacks(self.index, volumes, row), *sharing_lacks(self.index, volumes, restrictions.in_use)]
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         return frozenset({EventKind.POD_DELETE, EventKind.NODE_ADD, f"{PERSISTENT_VOLUME_CLAIMS.name}/Add"})
 
-    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         volumes = volumes_of(pod)
         if volumes is None:
             return True

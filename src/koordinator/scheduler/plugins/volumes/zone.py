@@ -71,12 +71,12 @@ class VolumeZone(VolumePlugin):
                     has = f"that of the node is {value}" if value is not None else "the node has no such label"
                     yield Lack(f"claim {use.claim}: its {where}, {has}")
 
-    def wakes_on(self) -> frozenset[str]:
+    def events_to_register(self) -> frozenset[str]:
         changing = (PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES)
         of_objects = {f"{kind.name}/{action}" for kind in changing for action in ("Add", "Update")}
         return frozenset({*of_objects, f"{STORAGE_CLASSES.name}/Add", EventKind.NODE_ADD, EventKind.NODE_LABEL})
 
-    def may_help(self, pod: PodInfo, event: ClusterEvent) -> bool:
+    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         match event.new:
             case PersistentVolumeClaim():
                 volumes = volumes_of(pod)

@@ -1,0 +1,136 @@
+"""Snapshots of nodes, which informers keep current: facts are computed once for each version of an object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+from koordinator.api.kinds import DEVICES, NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODES
+from koordinator.api.meta import Object
+from koordinator.api.node import Node
+from koordinator.api.node_resource_topology import NodeResourceTopology
+from koordinator.api.pod import Pod
+from koordinator.kube.informer import Informer
+from koordinator.kube.informer_set import InformerSet
+from koordinator.manager.trimmed_pods import TrimmedPod, trimmed_pods
+from koordinator.model.overcommit.device_resources import device_facts
+from koordinator.model.overcommit.facts import (
+    PodFacts,
+    metric_facts,
+    node_facts,
+    topology_facts,
+)
+from koordinator.model.overcommit.plan import NodeSnapshot
+
+T = TypeVar("T", bound=Object)
+F = TypeVar("F")
+
+
+class _Facts(Generic[T, F]):
+    """The facts of the objects of one informer, computed when they are first read."""
+
+    def __init__(self, informer: Informer[T], make: Callable[[T], F]) -> None:
+        self.informer = informer
+        self._make = make
+        self._known: dict[str, tuple[T, F]] = {}
+
+    def of(self, name: str) -> F | None:
+        """None when there is no such object."""
+        found = self.informer.get(name)
+        if found is None:
+            self._known.pop(name, None)
+            return None
+        known = self._known.get(name)
+        if known is None or known[0] is not found:
+            known = self._known[name] = found, self._make(found)
+        return known[1]
+
+    def unreadable(self, name: str) -> str:
+        """Why the object cannot be read as it is now; empty when it can be, or is not there."""
+        broken = self.informer.cache.malformed.get(name)
+        if broken is None:
+            return ""
+        return f"{broken.kind.name} {name} cannot be read, what was known of it before counts: {broken.error}"
+
+
+class StoredNode(NamedTuple):
+    """The objects of one node as they are stored, for the diff, and the facts about them, for the plan."""
+
+    node: Node
+    topology: NodeResourceTopology | None
+    facts: NodeSnapshot
+    unreadable: tuple[str, ...]
+    """Sentences on what of the node's objects cannot be read as it is now."""
+
+
+class SnapshotLister:
+    """``changed`` is called with the name of a node when something changed that its plan depends on."""
+
+    def __init__(
+        self, informers: InformerSet, changed: Callable[[str], None], *, namespace: str = "", sync_shared: bool = False
+    ) -> None:
+        """``namespace``: pods of others are not seen. ``sync_shared``: GPU shares are counted too."""
+        self._nodes = _Facts(informers.informer(NODES), node_facts)
+        self._metrics = _Facts(informers.informer(NODE_METRICS, absent_is_empty=True), metric_facts)
+        self._topologies = _Facts(informers.informer(NODE_RESOURCE_TOPOLOGIES, absent_is_empty=True), topology_facts)
+        devices = informers.informer(DEVICES, absent_is_empty=True)
+        self._devices = _Facts(devices, lambda device: device_facts(device, sync_shared))
+        self._no_devices = device_facts(None, sync_shared)
+        self._pods: dict[str, dict[str, PodFacts]] = {}
+        """By node and uid."""
+        self._changed = changed
+        self._watch(self._nodes.informer, lambda old, new: True)
+        self._watch(self._metrics.informer, lambda old, new: True)
+        self._watch(self._topologies.informer, lambda old, new: True)
+        self._watch(devices, lambda old, new: old.spec != new.spec or old.metadata.labels != new.metadata.labels)
+        trimmed_pods(informers, namespace).add_handlers(
+            name="noderesource",
+            on_add=lambda pod, _: self._put(pod),
+            on_update=self._replace,
+            on_delete=self._drop,
+        )
+
+    def names(self) -> list[str]:
+        return [node.metadata.name for node in self._nodes.informer.list()]
+
+    def get(self, name: str) -> StoredNode | None:
+        """Everything of one node at this moment; None when there is no such node."""
+        node, facts = self._nodes.informer.get(name), self._nodes.of(name)
+        if node is None or facts is None:
+            return None
+        snapshot = NodeSnapshot(
+            node=facts,
+            pods=tuple(self._pods.get(name, {}).values()),
+            metric=self._metrics.of(name),
+            topology=self._topologies.of(name),
+            device=self._devices.of(name) or self._no_devices,
+        )
+        unreadable = (each.unreadable(name) for each in (self._nodes, self._metrics, self._topologies, self._devices))
+        return StoredNode(node, self._topologies.informer.get(name), snapshot, tuple(filter(None, unreadable)))
+
+    def _watch(self, informer: Informer[T], matters: Callable[[T, T], bool]) -> None:
+        changed = self._changed
+        informer.add_handlers(
+            name="noderesource",
+            on_add=lambda found, _: changed(found.metadata.name),
+            on_update=lambda old, new: changed(new.metadata.name) if matters(old, new) else None,
+            on_delete=lambda found: changed(found.metadata.name),
+            on_malformed=lambda broken: changed(broken.name),
+        )
+
+    def _put(self, pod: Pod) -> None:
+        name = pod.spec.node_name
+        if name and isinstance(pod, TrimmedPod) and pod.facts is not None:
+            self._pods.setdefault(name, {})[pod.metadata.uid] = pod.facts
+
+    def _replace(self, old: Pod, new: Pod) -> None:
+        if old.spec.node_name != new.spec.node_name:
+            self._drop(old)
+        self._put(new)
+
+    def _drop(self, pod: Pod) -> None:
+        pods = self._pods.get(pod.spec.node_name)
+        if pods is not None:
+            pods.pop(pod.metadata.uid, None)
+            if not pods:
+                del self._pods[pod.spec.node_name]

@@ -1,0 +1,195 @@
+"""Listers for admission handlers, over informers: an admission never waits for the API server."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from koordinator.api.colocation_profile import ClusterColocationProfile
+from koordinator.api.core import ConfigMap, PriorityClass
+from koordinator.api.elastic_quota_profile import ElasticQuotaProfile
+from koordinator.api.kinds import (
+    CLUSTER_COLOCATION_PROFILES,
+    CONFIG_MAPS,
+    ELASTIC_QUOTA_PROFILES,
+    ELASTIC_QUOTAS,
+    NAMESPACES,
+    NODES,
+    PRIORITY_CLASSES,
+)
+from koordinator.api.labels import QUOTA_NAME, QUOTA_TREE_ID
+from koordinator.api.meta import ObjectMeta
+from koordinator.api.pod import Pod
+from koordinator.base.clock import Clock
+from koordinator.base.errors import ConfigurationError
+from koordinator.kube.informer_set import InformerSet
+from koordinator.kube.store import NAMESPACE_INDEX, by_namespace
+from koordinator.manager.options import Options, PodEnhancedValidatorOptions
+from koordinator.manager.trimmed_pods import trimmed_pods
+from koordinator.manager.webhook.elastic_quota.assume_cache import QuotaAssumeCache
+from koordinator.manager.webhook.elastic_quota.mutating import RecordedWeights
+from koordinator.manager.webhook.pod.enhanced_rules import EnhancedRule, EnhancedRules
+
+_BY_TREE = "tree"
+_BY_QUOTA = "quota that the pod names"
+_WITHOUT_QUOTA = "namespace of a pod that names no quota"
+
+logger = logging.getLogger(__name__)
+
+
+class ProfileLister:
+    """``ColocationCluster`` over informers."""
+
+    def __init__(self, informers: InformerSet) -> None:
+        self._profiles = informers.informer(CLUSTER_COLOCATION_PROFILES, absent_is_empty=True)
+        self._namespaces = informers.informer(NAMESPACES)
+        self._priority_classes = informers.informer(PRIORITY_CLASSES)
+
+    def colocation_profiles(self) -> Iterable[ClusterColocationProfile]:
+        return self._profiles.store.values()
+
+    def namespace_labels(self, name: str) -> Mapping[str, str] | None:
+        namespace = self._namespaces.get(name)
+        return namespace.metadata.labels if namespace is not None else None
+
+    def priority_class(self, name: str) -> PriorityClass | None:
+        return self._priority_classes.get(name)
+
+
+class QuotaTreeLister:
+    """``QuotaTrees`` over an informer, of one namespace or of all, and the quotas that pods are accounted in: which of
+    several quotas a name stands for is decided there and nowhere else."""
+
+    def __init__(self, informers: InformerSet, namespace: str, quotas: QuotaAssumeCache) -> None:
+        self._quotas = quotas
+        self._profiles = informers.informer(
+            ELASTIC_QUOTA_PROFILES, namespace=namespace, absent_is_empty=True, indexes={_BY_TREE: _tree}
+        )
+
+    def tree_of(self, quota: str, namespace: str) -> str:
+        tree = self._quotas.tree()
+        found = tree.get(quota) or tree.claimant(namespace)
+        return found.tree if found is not None else ""
+
+    def profiles_of(self, tree: str) -> Iterable[ElasticQuotaProfile]:
+        return self._profiles.by_index(_BY_TREE, tree)
+
+
+def watch_quotas(informers: InformerSet, namespace: str, quotas: QuotaAssumeCache) -> None:
+    """Keep ``quotas`` at what is stored, of one namespace or of all."""
+    informers.informer(ELASTIC_QUOTAS, namespace=namespace, absent_is_empty=True).add_handlers(
+        name="elastic-quota-tree",
+        on_add=lambda quota, initial: quotas.observe(quota),
+        on_update=lambda old, new: quotas.observe(new),
+        on_delete=quotas.observe_deletion,
+    )
+
+
+def forget_weights(informers: InformerSet, namespace: str, weights: RecordedWeights) -> None:
+    """Drop the weights of quotas that are deleted."""
+    informers.informer(ELASTIC_QUOTAS, namespace=namespace, absent_is_empty=True).add_handlers(
+        name="quota-shared-weight", on_delete=lambda quota: weights.forget(quota.metadata.name)
+    )
+
+
+class QuotaPodLister:
+    """``QuotaPods`` over an informer, of one namespace or of all."""
+
+    def __init__(self, informers: InformerSet, namespace: str) -> None:
+        self._pods = trimmed_pods(
+            informers,
+            namespace,
+            {_BY_QUOTA: _named_quota, NAMESPACE_INDEX: by_namespace, _WITHOUT_QUOTA: _namespace_without_quota},
+        )
+
+    def labelled(self, quota: str) -> list[str]:
+        return sorted(pod.metadata.name for pod in self._pods.by_index(_BY_QUOTA, quota))
+
+    def unlabelled_in(self, namespace: str) -> list[str]:
+        return sorted(pod.metadata.name for pod in self._pods.by_index(_WITHOUT_QUOTA, namespace))
+
+    def any_in(self, namespace: str) -> bool:
+        return bool(self._pods.by_index(NAMESPACE_INDEX, namespace))
+
+
+class PodLister:
+    """The metadata of pods, of one namespace or of all."""
+
+    def __init__(self, informers: InformerSet, namespace: str) -> None:
+        self._pods = trimmed_pods(informers, namespace)
+
+    def metadata(self, namespace: str, name: str) -> ObjectMeta | None:
+        pod = self._pods.get(f"{namespace}/{name}")
+        return pod.metadata if pod is not None else None
+
+
+def _tree(profile: ElasticQuotaProfile) -> tuple[str, ...]:
+    tree = profile.metadata.labels.get(QUOTA_TREE_ID, "")
+    return (tree,) if tree else ()
+
+
+def _named_quota(pod: Pod) -> tuple[str, ...]:
+    quota = pod.metadata.labels.get(QUOTA_NAME, "")
+    return (quota,) if quota else ()
+
+
+def _namespace_without_quota(pod: Pod) -> tuple[str, ...]:
+    return () if pod.metadata.labels.get(QUOTA_NAME) else (pod.metadata.namespace,)
+
+
+class ConfiguredRules:
+    """Call it for the rules that are in force."""
+
+    def __init__(self, informers: InformerSet, options: PodEnhancedValidatorOptions, clock: Clock) -> None:
+        self._key = f"{options.config_namespace}/{options.config_name}"
+        self._interval = options.reconcile_interval.total_seconds()
+        self._clock = clock
+        self._rules = EnhancedRules()
+        self._read: ConfigMap | None = None
+        self._read_again_at = float("-inf")
+        self._config_maps = informers.informer(
+            CONFIG_MAPS, namespace=options.config_namespace, field_selector=f"metadata.name={options.config_name}"
+        )
+
+    def __call__(self) -> tuple[EnhancedRule, ...]:
+        now = self._clock.monotonic()
+        if now >= self._read_again_at:
+            self._read_again_at = now + self._interval
+            self._load(self._config_maps.get(self._key))
+        return self._rules.in_force
+
+    def _load(self, config_map: ConfigMap | None) -> None:
+        """Where it cannot be used, the rules that were in force stay."""
+        if config_map is self._read:
+            return
+        self._read = config_map
+        try:
+            self._rules.load(config_map.data if config_map is not None else None)
+        except ConfigurationError as error:
+            logger.warning("ConfigMap %s: the rules before it stay in force: %s", self._key, error)
+
+
+class NodeLister:
+    """All nodes, as far as selectors can tell them apart."""
+
+    def __init__(self, informers: InformerSet) -> None:
+        self._nodes = informers.informer(NODES)
+
+    def metadata(self) -> Iterable[ObjectMeta]:
+        """In the order of their names, so that the same node is the example every time."""
+        return (node.metadata for node in sorted(self._nodes.list(), key=lambda node: node.metadata.name))
+
+
+class SLOConfigurationLister:
+    """The SLO ConfigMap as it is stored."""
+
+    def __init__(self, informers: InformerSet, options: Options) -> None:
+        self._key = f"{options.config_namespace}/{options.slo_config_name}"
+        self._config_maps = informers.informer(
+            CONFIG_MAPS, namespace=options.config_namespace, field_selector=f"metadata.name={options.slo_config_name}"
+        )
+
+    def data(self) -> Mapping[str, str] | None:
+        """None while there is no such ConfigMap."""
+        found = self._config_maps.get(self._key)
+        return found.data if found is not None else None

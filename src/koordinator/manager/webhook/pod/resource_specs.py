@@ -1,0 +1,219 @@
+"""Resources in the containers of plain pod documents: translated, normalized, and recorded in an annotation.
+
+CPU and memory of batch and mid pods become the extended resources of their class, so that Kubernetes neither schedules
+nor limits such a pod by native resources. GPU requests are written in the form that the scheduler shares cards by: core
+and memory in percent, and the number of cards. The container runtime interface does not carry extended resources,
+therefore node agents read them from an annotation of the pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from koordinator.api.annotations import EXTENDED_RESOURCE_SPEC
+from koordinator.api.codec import DecodeError, convert, decode_any, encode, to_document
+from koordinator.api.document import Document
+from koordinator.api.meta import WireStruct
+from koordinator.api.pod import Pod, ResourceList
+from koordinator.api.priority import PriorityClass, priority_class_with_default
+from koordinator.api.quantity import Quantity
+from koordinator.api.resource_names import (
+    BATCH_CPU,
+    BATCH_MEMORY,
+    CPU,
+    GPU,
+    GPU_CORE,
+    GPU_MEMORY,
+    GPU_MEMORY_RATIO,
+    GPU_SHARED,
+    MEMORY,
+    extended_name,
+)
+from koordinator.base.errors import KoordinatorError
+from koordinator.manager.webhook.colocation_profile.changes import section
+
+REQUESTS: Final = "requests"
+LIMITS: Final = "limits"
+_WHOLE_CARD: Final = 100
+_GPU_RESOURCES: Final = frozenset({GPU, GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO, GPU_SHARED})
+_RECORDED: Final = (BATCH_CPU, BATCH_MEMORY)
+_TRANSLATED: Final = (PriorityClass.BATCH, PriorityClass.MID)
+_EXTENDED: Final[Mapping[PriorityClass, Mapping[str, str]]] = {
+    priority: {name: extended_name(name, priority) for name in (CPU, MEMORY)} for priority in _TRANSLATED
+}
+
+
+def containers(pod: Document, *lists: str) -> Iterator[Document]:
+    """The containers in these lists of the spec, such as ``initContainers``."""
+    spec = pod.get("spec") or {}
+    for name in lists:
+        yield from spec.get(name) or ()
+
+
+def listed(container: Document, part: str) -> Document:
+    """The container's requests or limits, for reading."""
+    return (container.get("resources") or {}).get(part) or {}
+
+
+def writable(container: Document, part: str) -> Document:
+    """The container's requests or limits, made where they are missing."""
+    resources = container.get("resources")
+    if resources is None:
+        resources = container["resources"] = {}
+    found: Document | None = resources.get(part)
+    if found is None:
+        found = resources[part] = {}
+    return found
+
+
+@lru_cache(maxsize=4096)
+def integer_text(amount: int) -> str:
+    """A plain number as Kubernetes writes it: 1000 is ``1k``."""
+    return str(Quantity.from_value(amount))
+
+
+def value_of(quantity: Any) -> int:
+    """Whole units, rounded away from zero. Raises QuantityError."""
+    return Quantity.parse(quantity).value
+
+
+def normalise_device_resources(pod: Document) -> None:
+    """Change ``pod`` in place."""
+    for container in containers(pod, "containers"):
+        requests, limits = listed(container, REQUESTS), listed(container, LIMITS)
+        if _GPU_RESOURCES.isdisjoint(requests) and _GPU_RESOURCES.isdisjoint(limits):
+            continue
+        counted = GPU_SHARED in requests
+        if GPU in requests:
+            _split(container)
+        if not counted:
+            _count_cards(container)
+
+
+def _split(container: Document) -> None:
+    amount = integer_text(value_of(listed(container, REQUESTS)[GPU]))
+    for part in (REQUESTS, LIMITS):
+        amounts = writable(container, part)
+        amounts.update({GPU_CORE: amount, GPU_MEMORY_RATIO: amount})
+        amounts.pop(GPU, None)
+
+
+def _count_cards(container: Document) -> None:
+    requests = listed(container, REQUESTS)
+    percent = value_of(requests.get(GPU_MEMORY_RATIO, requests.get(GPU_CORE, 0)))
+    whole = percent > _WHOLE_CARD and percent % _WHOLE_CARD == 0
+    cards = integer_text(percent // _WHOLE_CARD if whole else 1)
+    for part in (REQUESTS, LIMITS):
+        writable(container, part)[GPU_SHARED] = cards
+
+
+class ExtendedResources(WireStruct):
+    limits: ResourceList = {}
+    requests: ResourceList = {}
+
+
+class ExtendedResourceSpec(WireStruct):
+    """The JSON of the annotation."""
+
+    containers: dict[str, ExtendedResources] = {}
+
+
+class ExtendedResourceSpecError(KoordinatorError):
+    """An annotation that the pod came with and that cannot be read."""
+
+
+def record_extended_resources(pod: Document) -> None:
+    """Set the annotation in place where it does not say already what it should. Raises ExtendedResourceSpecError."""
+    named = {container["name"]: _extended(container) for container in containers(pod, "containers")}
+    found = {name: named[name] for name in sorted(named) if named[name]}
+    recorded = {"containers": found} if found else {}
+    metadata = section(pod, "metadata")
+    if _current(metadata) != recorded:
+        section(metadata, "annotations")[EXTENDED_RESOURCE_SPEC] = encode(recorded).decode()
+
+
+def _extended(container: Document) -> Document:
+    amounts = {part: _amounts(listed(container, part)) for part in (LIMITS, REQUESTS)}
+    return {part: found for part, found in amounts.items() if found}
+
+
+def _amounts(amounts: Document) -> Document:
+    return {name: str(Quantity.parse(amounts[name])) for name in _RECORDED if name in amounts}
+
+
+def _current(metadata: Document) -> Document:
+    """What the annotation says, in the form in which it is written."""
+    text = (metadata.get("annotations") or {}).get(EXTENDED_RESOURCE_SPEC)
+    if text is None:
+        return {}
+    try:
+        parsed = decode_any(text)
+        current: Document = to_document(convert({} if parsed is None else parsed, ExtendedResourceSpec))
+    except DecodeError as error:
+        raise ExtendedResourceSpecError(
+            f"failed to get current extended resource spec, err: metadata.annotations[{EXTENDED_RESOURCE_SPEC}]: "
+            f"{error}: leave the annotation out, since it is written at admission"
+        ) from error
+    return current
+
+
+def translate_resources(pod: Document) -> list[str]:
+    """Change ``pod`` in place, by its priority class as it is now. Returns warnings. Raises DecodeError."""
+    names = _EXTENDED.get(_priority_class(pod))
+    if names is None:
+        return []
+    for container in containers(pod, "initContainers", "containers"):
+        for part in (REQUESTS, LIMITS):
+            _rename(listed(container, part), names)
+        _request_limits(container, names)
+    spec = pod.get("spec") or {}
+    _rename(spec.get("overhead") or {}, names)
+    return _pod_level_warnings(spec, names)
+
+
+def _priority_class(pod: Document) -> PriorityClass:
+    """From those parts of the pod alone that decide about it: to convert the whole takes as long as all the rest."""
+    metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
+    read = {
+        "metadata": {"labels": metadata.get("labels") or {}},
+        "status": {"qosClass": (pod.get("status") or {}).get("qosClass") or ""},
+        "spec": {
+            "priority": spec.get("priority"),
+            "resources": spec.get("resources"),
+            "containers": [{"resources": each.get("resources") or {}} for each in containers(pod, "containers")],
+            "initContainers": [
+                {"resources": each.get("resources") or {}} for each in containers(pod, "initContainers")
+            ],
+        },
+    }
+    return priority_class_with_default(convert(read, Pod))
+
+
+def _rename(amounts: Document, names: Mapping[str, str]) -> None:
+    if CPU in amounts:
+        amounts[names[CPU]] = integer_text(Quantity.parse(amounts.pop(CPU)).milli)
+    if MEMORY in amounts:
+        amounts[names[MEMORY]] = amounts.pop(MEMORY)
+
+
+def _request_limits(container: Document, names: Mapping[str, str]) -> None:
+    """What is limited and not requested counts as requested, as for native resources."""
+    limits = listed(container, LIMITS)
+    for name in names.values():
+        if name in limits and name not in listed(container, REQUESTS):
+            writable(container, REQUESTS)[name] = limits[name]
+
+
+def _pod_level_warnings(spec: Document, names: Mapping[str, str]) -> list[str]:
+    """Kubernetes takes no extended resources for the pod as a whole, so what stands there cannot be translated."""
+    resources = spec.get("resources") or {}
+    native = sorted({name for part in (REQUESTS, LIMITS) for name in resources.get(part) or () if name in names})
+    if not native:
+        return []
+    extended = " and ".join(names[name] for name in native)
+    return [
+        f"spec.resources: {' and '.join(native)} of the pod as a whole stay native, since only containers can have "
+        f"{extended}: write them into spec.containers[*].resources"
+    ]

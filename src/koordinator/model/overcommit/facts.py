@@ -1,0 +1,286 @@
+"""What the plan for a node needs to know of its Node, pods, NodeMetric and NodeResourceTopology.
+
+Facts are computed once for each version of an object.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final, NamedTuple
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api.codec import DecodeError, decode
+from koordinator.api.meta import WireStruct
+from koordinator.api.node import Node
+from koordinator.api.node_reservation import NodeReservation, count_cpus
+from koordinator.api.node_resource_topology import NODE_ZONE_PREFIX, NodeResourceTopology, Zone
+from koordinator.api.nodemetric import HostApplicationMetricInfo, NodeMetric, NodeMetricStatus
+from koordinator.api.pod import Pod
+from koordinator.api.priority import (
+    DEFAULT_PRIORITIES,
+    PriorityClass,
+    priority_class_of_name,
+    priority_class_with_default,
+)
+from koordinator.api.qos import QoSClass, qos_class_with_default
+from koordinator.api.quantity import Quantity
+from koordinator.api.resource_names import CPU, MEMORY
+from koordinator.model.overcommit.amounts import NOTHING, Amounts, cpu_and_memory, usage_of
+from koordinator.model.pod_requests import canonical, pod_requests
+from koordinator.model.slo_configuration.documents import read_given, read_object
+
+_COUNTED_PHASES: Final = frozenset({"Running", "Pending"})
+LOW_PRIORITIES: Final = frozenset({PriorityClass.BATCH, PriorityClass.FREE})
+"""Those who live off what others leave idle."""
+_FIRST: Final = datetime(2, 1, 1, tzinfo=UTC)
+_LAST: Final = datetime(9000, 1, 1, tzinfo=UTC)
+_LOW_NAMES: Final = frozenset(each.value for each in LOW_PRIORITIES)
+_NUMBERED: Final = re.compile(re.escape(NODE_ZONE_PREFIX) + r"(0|[1-9][0-9]{0,5})")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    name: str
+    capacity: Amounts
+    reserved: Amounts
+    """Kept for programs outside Kubernetes: the larger of what the kubelet keeps and what the annotation says."""
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    has_status: bool = True
+    """Whether a kubelet has written what the node has; before that there is nothing to add to."""
+    is_ready: bool = True
+    """Whether the node is Ready, or says nothing of it."""
+    ready_since: datetime | None = None
+    """Since when it is as ``is_ready`` says."""
+    problem: str = ""
+    """What is wrong with the reservation annotation, which then reserves nothing."""
+
+
+def node_facts(node: Node) -> NodeFacts:
+    capacity, allocatable = cpu_and_memory(node.status.capacity), cpu_and_memory(node.status.allocatable)
+    kept = Amounts(capacity.cpu - allocatable.cpu, capacity.memory - allocatable.memory)
+    annotated, problem = NOTHING, ""
+    text = node.metadata.annotations.get(annotation_keys.NODE_RESERVATION)
+    if text is not None:
+        try:
+            annotated = reservation_amounts(text)
+        except (DecodeError, ValueError) as error:
+            problem = f"metadata.annotations[{annotation_keys.NODE_RESERVATION}] reserves nothing: {error}"
+    ready = next((each for each in node.status.conditions if each.type == "Ready"), None)
+    return NodeFacts(
+        name=node.metadata.name,
+        capacity=capacity,
+        reserved=kept.at_least(NOTHING).at_least(annotated),
+        labels=node.metadata.labels,
+        annotations=node.metadata.annotations,
+        has_status=bool(node.status.allocatable) and bool(node.status.capacity),
+        is_ready=ready is None or ready.status == "True",
+        ready_since=None if ready is None else ready.last_transition_time,
+        problem=problem,
+    )
+
+
+def reservation_amounts(text: str) -> Amounts:
+    """What the annotation keeps: a list of CPUs goes before an amount of CPU. Raises DecodeError and ValueError.
+
+    People write it, so that it is read as all configuration is: names match whatever their case.
+    """
+    reservation = read_given(read_object(text), NodeReservation).values
+    amounts = cpu_and_memory(reservation.resources)
+    if not reservation.reserved_cpus:
+        return amounts
+    return Amounts(1000 * count_cpus(reservation.reserved_cpus), amounts.memory)
+
+
+class NUMANodeResource(WireStruct):
+    node: int = 0
+
+
+class ResourceStatus(WireStruct):
+    """The part of the annotation scheduling.koordinator.sh/resource-status that is read here."""
+
+    numa_node_resources: list[NUMANodeResource] = []
+
+
+class PodFacts(NamedTuple):
+    """A tuple, since there are thirty of them for each node of thousands."""
+
+    key: tuple[str, str]
+    """Namespace and name."""
+    is_counted: bool
+    """Whether the pod runs or is about to."""
+    is_high: bool
+    """Whether batch capacity excludes what the pod uses: all classes but batch and free."""
+    is_prod: bool
+    """Whether mid capacity excludes what the pod requests: all classes but mid, batch and free."""
+    keeps_cpu: bool
+    """Whether nobody else may use CPU that the pod leaves idle: quality of service LSE."""
+    requests: Amounts
+    numa_nodes: tuple[int, ...]
+    """The NUMA nodes that the pod is bound to; empty: all."""
+
+
+def pod_facts(pod: Pod) -> PodFacts:
+    priority = priority_class_with_default(pod)
+    is_high = priority not in LOW_PRIORITIES
+    return PodFacts(
+        key=(pod.metadata.namespace, pod.metadata.name),
+        is_counted=pod.status.phase in _COUNTED_PHASES,
+        is_high=is_high,
+        is_prod=is_high and priority is not PriorityClass.MID,
+        keeps_cpu=qos_class_with_default(pod) is QoSClass.LSE,
+        requests=_requests(pod) if is_high else NOTHING,
+        numa_nodes=_numa_nodes(pod) if is_high else (),
+    )
+
+
+def _requests(pod: Pod) -> Amounts:
+    """A negative request counts as zero, so that it adds no capacity for others."""
+    nanos = pod_requests(pod, resized=False)
+    return Amounts(canonical(CPU, nanos.get(CPU, 0)), canonical(MEMORY, nanos.get(MEMORY, 0))).at_least(NOTHING)
+
+
+def _numa_nodes(pod: Pod) -> tuple[int, ...]:
+    """Unreadable annotations bind to nothing."""
+    text = pod.metadata.annotations.get(annotation_keys.RESOURCE_STATUS)
+    if not text:
+        return ()
+    try:
+        status = decode(text, ResourceStatus)
+    except DecodeError:
+        return ()
+    return tuple(sorted({each.node for each in status.numa_node_resources if each.node >= 0}))
+
+
+@dataclass(frozen=True, slots=True)
+class MetricFacts:
+    """One report of a node's agent."""
+
+    update_time: datetime | None = None
+    has_usage: bool = False
+    """Whether the report has readings of the node at all."""
+    node_usage: Amounts | None = None
+    """None when CPU or memory is missing."""
+    system_usage: Amounts = NOTHING
+    """Of what runs beside pods and host applications."""
+    hosts_above_batch: Amounts = NOTHING
+    """Usage of the host applications of a class above batch."""
+    hosts_above_mid: Amounts = NOTHING
+    pods: Mapping[tuple[str, str], Amounts] = field(default_factory=dict)
+    """Namespace and name -> usage."""
+    high_pods: tuple[tuple[str, str], ...] = ()
+    """The pods that are of no low class by the report itself."""
+    prod_reclaimable: Amounts = NOTHING
+    has_negative: bool = False
+    """Whether some reading is below zero."""
+    fingerprint: int = 0
+    """Equal for reports with equal readings; within one process only."""
+
+
+def metric_facts(metric: NodeMetric) -> MetricFacts:
+    status = metric.status
+    info = status.node_metric
+    node = {} if info is None else info.node_usage.resources
+    system = {} if info is None else info.system_usage.resources
+    pods = {(each.namespace, each.name): usage_of(each.pod_usage.resources) for each in status.pods_metric}
+    priorities = {(each.namespace, each.name): each.priority for each in status.pods_metric}
+    hosts = status.host_application_metric
+    reclaimable = status.prod_reclaimable_metric
+    return MetricFacts(
+        update_time=_in_calendar(status.update_time),
+        has_usage=info is not None,
+        node_usage=usage_of(node) if CPU in node and MEMORY in node else None,
+        system_usage=usage_of(system),
+        hosts_above_batch=_hosts_above(hosts, PriorityClass.BATCH),
+        hosts_above_mid=_hosts_above(hosts, PriorityClass.MID),
+        pods=pods,
+        high_pods=tuple([key for key, priority in priorities.items() if priority not in _LOW_NAMES]),
+        prod_reclaimable=NOTHING if reclaimable is None else cpu_and_memory(reclaimable.resource.resources),
+        has_negative=any(quantity.nanos < 0 for quantity in _readings(status)),
+        fingerprint=hash(
+            (cpu_and_memory(node), cpu_and_memory(system), tuple(pods.items()), tuple(_percentiles(status)))
+        ),
+    )
+
+
+def _in_calendar(time: datetime | None) -> datetime | None:
+    """In UTC, and so far from the ends of the calendar that a century can be added to it, whatever a report says."""
+    return None if time is None else min(max(time, _FIRST), _LAST).astimezone(UTC)
+
+
+def _hosts_above(hosts: Iterable[HostApplicationMetricInfo], tier: PriorityClass) -> Amounts:
+    total = NOTHING
+    for host in hosts:
+        if DEFAULT_PRIORITIES[priority_class_of_name(host.priority)] > DEFAULT_PRIORITIES[tier]:
+            total = total.plus(usage_of(host.usage.resources))
+    return total
+
+
+def _percentiles(status: NodeMetricStatus) -> Iterator[Amounts]:
+    """Several windows and ranks: where all of them agree as well, nothing has been measured."""
+    for window in [] if status.node_metric is None else status.node_metric.aggregated_node_usages:
+        yield from (cpu_and_memory(usage.resources) for usage in window.usage.values())
+
+
+def _readings(status: NodeMetricStatus) -> Iterator[Quantity]:
+    maps = [each.pod_usage for each in status.pods_metric]
+    maps += [each.usage for each in status.host_application_metric]
+    if status.node_metric is not None:
+        maps += [status.node_metric.node_usage, status.node_metric.system_usage]
+    for each in maps:
+        yield from (quantity for name, quantity in each.resources.items() if name in (CPU, MEMORY))
+
+
+class CPUBasicInfo(WireStruct):
+    """The part of the annotation node.koordinator.sh/cpu-basic-info that normalization reads."""
+
+    cpu_model: str = ""
+    hyper_thread_enabled: bool = False
+    turbo_enabled: bool = False
+
+
+class ZoneFacts(NamedTuple):
+    name: str
+    numa_node: int
+    """From the zone's name; its place in the list where the name has no number."""
+    allocatable: Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyFacts:
+    zones: tuple[ZoneFacts, ...] = ()
+    """Empty unless some zone has CPU or memory."""
+    cpu_info: CPUBasicInfo | None = None
+    cpu_info_problem: str = ""
+    """Why there is no ``cpu_info``."""
+
+
+def topology_facts(topology: NodeResourceTopology) -> TopologyFacts:
+    zones = tuple(_zone(zone, place) for place, zone in enumerate(topology.zones))
+    if len({zone.numa_node for zone in zones}) < len(zones):
+        zones = tuple(zone._replace(numa_node=place) for place, zone in enumerate(zones))
+    is_filled = any(info.name in (CPU, MEMORY) for zone in topology.zones for info in zone.resources)
+    info, problem = _cpu_info(topology)
+    return TopologyFacts(zones if is_filled else (), info, problem)
+
+
+def _zone(zone: Zone, place: int) -> ZoneFacts:
+    matched = _NUMBERED.fullmatch(zone.name)
+    amounts = {info.name: info.allocatable for info in zone.resources}
+    cpu, memory = amounts.get(CPU), amounts.get(MEMORY)
+    allocatable = Amounts(cpu.milli if cpu is not None else 0, memory.value if memory is not None else 0)
+    return ZoneFacts(zone.name, int(matched[1]) if matched else place, allocatable)
+
+
+def _cpu_info(topology: NodeResourceTopology) -> tuple[CPUBasicInfo | None, str]:
+    where = f"metadata.annotations[{annotation_keys.CPU_BASIC_INFO}] of the NodeResourceTopology"
+    text = topology.metadata.annotations.get(annotation_keys.CPU_BASIC_INFO)
+    if text is None:
+        return None, f"{where} is missing"
+    try:
+        return read_given(read_object(text), CPUBasicInfo).values, ""
+    except DecodeError as error:
+        return None, f"{where} cannot be read: {error}"

@@ -1,0 +1,300 @@
+"""The plan for one node: its amounts, its ratios, those of its zones, and its health, decided on one snapshot.
+
+What of a plan has to be written, and when, is a matter of the node as it is stored: ``node_diff`` compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api.codec import DecodeError, decode, decode_any, encode
+from koordinator.api.meta import WireStruct
+from koordinator.api.pod import ResourceList
+from koordinator.api.priority import PriorityClass
+from koordinator.api.quantity import Format, Quantity
+from koordinator.api.resource_names import BATCH_CPU
+from koordinator.model.overcommit import policies as plugin_names
+from koordinator.model.overcommit.abnormality import NodeHealth, next_look, observe
+from koordinator.model.overcommit.amounts import NORMALIZATION, THIRD_PARTY, ExplainedAmount, Term, published, reset
+from koordinator.model.overcommit.batch import BATCH_RESOURCES, ZoneBatch, batch_amounts, zone_batches
+from koordinator.model.overcommit.device_resources import NO_DEVICES, DeviceFacts, DeviceResources
+from koordinator.model.overcommit.facts import MetricFacts, NodeFacts, PodFacts, TopologyFacts
+from koordinator.model.overcommit.mid import MID_RESOURCES, mid_amounts
+from koordinator.model.overcommit.policies import CapacityPolicy, Policies, Problem
+from koordinator.model.overcommit.ratios import NodeRatios, node_ratios, normalized
+
+# Why a node has no batch or mid capacity.
+DISABLED: Final = "DisabledInConfig"
+NO_NODE_METRIC: Final = "NoNodeMetric"
+NEVER_REPORTED: Final = "NeverReported"
+METRIC_EXPIRED: Final = "MetricExpired"
+NO_READINGS: Final = "NoReadings"
+ABNORMAL_READINGS: Final = "AbnormalReadings"
+
+_ONE_MOMENT: Final = timedelta(seconds=1)
+
+
+class Degradation(NamedTuple):
+    """Why there is no batch or mid capacity: a code and a sentence."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSnapshot:
+    node: NodeFacts
+    pods: Sequence[PodFacts] = ()
+    """Those that are bound to the node."""
+    metric: MetricFacts | None = None
+    """None: there is no NodeMetric."""
+    topology: TopologyFacts | None = None
+    """None: there is no NodeResourceTopology."""
+    device: DeviceFacts | None = NO_DEVICES
+    """None: it is not known what devices there are, so what the node says of them stays."""
+    health: NodeHealth | None = None
+    """As of the plan before; None: nothing is known of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a node and its NodeResourceTopology are to say."""
+
+    node: str
+    amounts: tuple[ExplainedAmount, ...] = ()
+    """Mid and batch resources of the plugins that run: of those that are not named here, nothing is touched."""
+    zones: tuple[ZoneBatch, ...] = ()
+    ratios: NodeRatios = field(default_factory=NodeRatios)
+    annotations: Mapping[str, str | None] = field(default_factory=dict)
+    """Key -> text; None: remove it. What is not named here stays."""
+    devices: tuple[DeviceResources, ...] = ()
+    health: NodeHealth | None = None
+    """After this look at the node, for its condition; None where colocation or the search for abnormal nodes is
+    disabled."""
+    problems: tuple[Problem, ...] = ()
+    recheck_at: datetime | None = None
+    """When time alone may change the plan: the report expires unless another comes, or the node becomes abnormal."""
+
+    @property
+    def zone_amounts(self) -> tuple[ExplainedAmount, ...]:
+        """The batch CPU and batch memory of each zone."""
+        return tuple(amount for zone in self.zones for amount in (zone.cpu, zone.memory))
+
+
+def decide(snapshot: NodeSnapshot, policies: Policies, now: datetime) -> Plan:
+    """The plan for one node. Never raises: what goes wrong is one of the plan's problems."""
+    policy = policies.capacity
+    health = _health(snapshot, policies, now)
+    ratios = node_ratios(snapshot.node, snapshot.topology, policies)
+    problems = [Problem(plugin_names.BATCH_RESOURCE, snapshot.node.problem)] if snapshot.node.problem else []
+    problems += ratios.problems
+    degradation = _degradation(snapshot, policy, health, now)
+    amounts = _amounts(snapshot, policies) if degradation is None else _resets(degradation, snapshot.metric, policies)
+    third_party = _third_party(snapshot.node, amounts, problems)
+    return Plan(
+        node=snapshot.node.name,
+        amounts=tuple(_published(amount, ratios, third_party) for amount in amounts),
+        zones=_zones(snapshot, policies, ratios) if degradation is None else (),
+        ratios=ratios,
+        annotations={**ratios.annotations, **_origin(snapshot.node, amounts, ratios)},
+        devices=_devices(snapshot, policies),
+        health=health,
+        problems=tuple(problems),
+        recheck_at=_recheck(snapshot.metric if degradation is None else None, health, policies, now),
+    )
+
+
+def degradation_of(metric: MetricFacts | None, policy: CapacityPolicy, now: datetime) -> Degradation | None:
+    """Why a report cannot be computed with; None when it can."""
+    if metric is None:
+        return Degradation(NO_NODE_METRIC, "the node has no NodeMetric")
+    if metric.update_time is None:
+        return Degradation(NEVER_REPORTED, "the agent of the node has never reported")
+    if now > _expiry(metric.update_time, policy):
+        return Degradation(
+            METRIC_EXPIRED,
+            f"the last report is of {metric.update_time:%Y-%m-%dT%H:%M:%SZ}, "
+            f"more than {policy.degrade_time_minutes} minutes ago",
+        )
+    if not metric.has_usage:
+        return Degradation(NO_READINGS, "the last report has no readings of the node")
+    return None
+
+
+def quantity_of(resource: str, value: int) -> Quantity:
+    return Quantity.from_value(value, Format.BINARY_SI if resource.endswith("memory") else Format.DECIMAL_SI)
+
+
+def _health(snapshot: NodeSnapshot, policies: Policies, now: datetime) -> NodeHealth | None:
+    if not (policies.capacity.enable and policies.abnormality.enable):
+        return None
+    return observe(
+        snapshot.health,
+        snapshot.node,
+        snapshot.metric,
+        policies.capacity,
+        now,
+        policies.abnormality,
+        runs_pods=bool(snapshot.pods),
+    )
+
+
+def _degradation(
+    snapshot: NodeSnapshot, policy: CapacityPolicy, health: NodeHealth | None, now: datetime
+) -> Degradation | None:
+    if not policy.enable:
+        return Degradation(DISABLED, "colocation is disabled for the node")
+    found = degradation_of(snapshot.metric, policy, now)
+    if found is None and health is not None and health.distrust:
+        return Degradation(ABNORMAL_READINGS, health.distrust)
+    return found
+
+
+def _expiry(update_time: datetime, policy: CapacityPolicy) -> datetime:
+    return update_time + timedelta(minutes=policy.degrade_time_minutes)
+
+
+def _recheck(
+    metric: MetricFacts | None, health: NodeHealth | None, policies: Policies, now: datetime
+) -> datetime | None:
+    """``metric``: the report that the plan is computed from, if any."""
+    moments: list[datetime] = []
+    if metric is not None and metric.update_time is not None:
+        moments.append(_expiry(metric.update_time, policies.capacity) + _ONE_MOMENT)
+    if health is not None:
+        look = next_look(health, policies.capacity, now, policies.abnormality)
+        moments += [] if look is None else [look]
+    return min(moments, default=None)
+
+
+def _amounts(snapshot: NodeSnapshot, policies: Policies) -> tuple[ExplainedAmount, ...]:
+    metric = snapshot.metric
+    amounts: tuple[ExplainedAmount, ...] = ()
+    if metric is None:
+        return amounts
+    if plugin_names.MID_RESOURCE in policies.plugins and snapshot.node.has_status:
+        amounts += mid_amounts(snapshot.node, snapshot.pods, metric, policies.capacity)
+    if plugin_names.BATCH_RESOURCE in policies.plugins:
+        amounts += batch_amounts(snapshot.node, snapshot.pods, metric, policies.capacity)
+    return amounts
+
+
+def _resets(degradation: Degradation, metric: MetricFacts | None, policies: Policies) -> tuple[ExplainedAmount, ...]:
+    when = metric.update_time if metric is not None else None
+    names: tuple[str, ...] = ()
+    if plugin_names.MID_RESOURCE in policies.plugins:
+        names += MID_RESOURCES
+    if plugin_names.BATCH_RESOURCE in policies.plugins:
+        names += BATCH_RESOURCES
+    return tuple(reset(name, degradation.code, degradation.message, when) for name in names)
+
+
+def _zones(snapshot: NodeSnapshot, policies: Policies, ratios: NodeRatios) -> tuple[ZoneBatch, ...]:
+    topology, metric = snapshot.topology, snapshot.metric
+    if topology is None or metric is None or plugin_names.BATCH_RESOURCE not in policies.plugins:
+        return ()
+    zones = zone_batches(snapshot.node, topology.zones, snapshot.pods, metric, policies.capacity)
+    return tuple(
+        zone._replace(cpu=_published(zone.cpu, ratios, {}), memory=_published(zone.memory, ratios, {}))
+        for zone in zones
+    )
+
+
+def _devices(snapshot: NodeSnapshot, policies: Policies) -> tuple[DeviceResources, ...]:
+    if snapshot.device is None or not snapshot.node.has_status:
+        return ()
+    found: tuple[DeviceResources, ...] = ()
+    if plugin_names.GPU_DEVICE_RESOURCE in policies.plugins:
+        found += (snapshot.device.gpu,)
+    if plugin_names.RDMA_DEVICE_RESOURCE in policies.plugins:
+        found += (snapshot.device.rdma,)
+    return found
+
+
+def _normalized(amount: ExplainedAmount, ratios: NodeRatios) -> int:
+    return normalized(amount.value, ratios.cpu_normalization) if amount.resource == BATCH_CPU else amount.value
+
+
+def _published(amount: ExplainedAmount, ratios: NodeRatios, third_party: Mapping[str, int]) -> ExplainedAmount:
+    """An amount with the adjustments that the node, or a zone of it, is given it with."""
+    if amount.is_reset:
+        return amount
+    value = _normalized(amount, ratios)
+    taken = min(third_party.get(amount.resource, 0), value)
+    return published(amount, (Term(NORMALIZATION, value - amount.value), Term(THIRD_PARTY, -taken)))
+
+
+# Batch capacity may be shared with schedulers outside Kubernetes, such as that of Hadoop YARN. They read from one
+# annotation of the node how much there was before their part was taken off, and write into another how much they have
+# allocated.
+
+
+class ThirdPartyAllocation(WireStruct):
+    name: str = ""
+    priority: str = ""
+    resources: ResourceList = {}
+
+
+class ThirdPartyAllocations(WireStruct):
+    """The annotation node.koordinator.sh/thirdPartyAllocations."""
+
+    allocations: list[ThirdPartyAllocation] = []
+
+
+def _third_party(node: NodeFacts, amounts: Sequence[ExplainedAmount], problems: list[Problem]) -> Mapping[str, int]:
+    """What third parties have allocated of batch resources that are not reset; unreadable annotations take nothing."""
+    if not any(amount.resource in BATCH_RESOURCES and not amount.is_reset for amount in amounts):
+        return {}
+    try:
+        taken = _third_party_batch(node.annotations)
+    except DecodeError as error:
+        where = f"metadata.annotations[{annotation_keys.THIRD_PARTY_ALLOCATIONS}]"
+        problems.append(Problem(plugin_names.BATCH_RESOURCE, f"{where} takes nothing off: {error}"))
+        return {}
+    return {name: taken[name] for name in BATCH_RESOURCES if name in taken}
+
+
+def _third_party_batch(annotations: Mapping[str, str]) -> dict[str, int]:
+    """What third parties have allocated of each batch resource, in whole units, rounded up. Raises DecodeError."""
+    text = annotations.get(annotation_keys.THIRD_PARTY_ALLOCATIONS)
+    sums: dict[str, int] = {}
+    if text is None:
+        return sums
+    for allocation in decode(text, ThirdPartyAllocations).allocations:
+        if allocation.priority == PriorityClass.BATCH:
+            for name, amount in allocation.resources.items():
+                sums[name] = sums.get(name, 0) + amount.nanos
+    # A negative allocation adds no capacity.
+    return {name: max(Quantity(nanos).value, 0) for name, nanos in sums.items()}
+
+
+def _origin(node: NodeFacts, amounts: Sequence[ExplainedAmount], ratios: NodeRatios) -> dict[str, str]:
+    """The annotation node.koordinator.sh/originExtendedAllocatable with the batch resources before third parties'
+    part is taken off; what else it says is kept, unless it cannot be read."""
+    origin = {
+        amount.resource: str(quantity_of(amount.resource, _normalized(amount, ratios)))
+        for amount in amounts
+        if amount.resource in BATCH_RESOURCES
+    }
+    if not origin:
+        return {}
+    key = annotation_keys.ORIGIN_EXTENDED_ALLOCATABLE
+    document = _document(node.annotations.get(key))
+    given = document.get("resources")
+    resources: dict[str, Any] = {**(given if isinstance(given, dict) else {}), **origin}
+    document["resources"] = {name: resources[name] for name in sorted(resources)}
+    return {key: encode(document).decode()}
+
+
+def _document(text: str | None) -> dict[str, Any]:
+    if not text:
+        return {}
+    try:
+        document = decode_any(text)
+    except DecodeError:
+        return {}
+    return document if isinstance(document, dict) else {}

@@ -1,0 +1,269 @@
+"""Batch evaluation: the dirty nodes are evaluated once for many classes of pods.
+
+Where many classes take turns, each finds that dozens of rows have changed since it was last asked. To evaluate these
+rows once for all classes, every few placements, costs hardly more than to do so for one. So classes that were asked
+twice become members, if all their plugins can evaluate many kinds of pods at once (see BatchKernel). What has changed
+after the version of the batch evaluator, each refreshes by itself, row by row.
+
+The batch evaluator does the usual case only: nodes whose feasibility stays as it is. A class for which it may change is
+left behind, and refreshes itself when it is asked next. All of this can be switched off (``Engine(batches=False)``):
+decisions are the same without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from functools import reduce
+from operator import or_
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from koordinator.scheduler.engine.batch.kernel import BatchKernel
+from koordinator.scheduler.engine.cached_results import BatchRefresher, CachedFilterResults, CachedResults, CachedScores
+from koordinator.scheduler.engine.class_state import INFEASIBLE, ClassState, Scores
+from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows
+from koordinator.scheduler.engine.framework import ScoreType
+
+Values = NDArray[np.signedinteger[Any]]
+
+
+class BatchResults:
+    """Members have slots from 1 on; slot 0 stands for classes that the plugin has nothing to say about."""
+
+    def __init__(
+        self, batch_kernel: BatchKernel, columns: NodeColumns, like: CachedResults, *, classes: int, rows: int
+    ) -> None:
+        self._kernel = batch_kernel
+        self.evaluate: Callable[[Rows], Ints] = batch_kernel.evaluate
+        """May be replaced by one that measures what it takes."""
+        self._columns = columns
+        self._members: list[CachedResults] = []
+        self._slot_of: dict[int, int] = {}
+        """By the identity of the member."""
+        self._slots: NDArray[np.intp] = np.zeros(classes, dtype=np.intp)
+        """By class."""
+        self._values: Values = np.zeros((classes + 1, rows), dtype=like.values.dtype)
+        self._has_rejected = False
+
+    def take_in(self, number: int, cached: CachedResults, refresher: BatchRefresher) -> None:
+        """The class ``number`` goes by ``cached``, which is current. They become a member if they are none
+        yet."""
+        slot = self._slot_of.get(id(cached))
+        if slot is None:
+            self._kernel.put(len(self._members), cached.pod, cached.state)
+            self._members.append(cached)
+            slot = self._slot_of[id(cached)] = len(self._members)
+            values, size = self._values[slot], self._columns.size
+            values[:size] = cached.values[:size]
+            self._has_rejected |= bool(np.count_nonzero(values))
+            cached.values, cached.refresher, cached.in_batch = values, refresher, self
+        self._slots[number] = slot
+
+    def filter(self, rows: Rows, classes: int) -> Mask | None:
+        """Evaluate ``rows``; returns which of the first ``classes`` may not go to one of them, None if all may."""
+        codes = self.evaluate(rows)
+        is_any = np.count_nonzero(codes)
+        if not is_any and not self._has_rejected:
+            return None
+        self._has_rejected = True
+        own = self._values[1 : len(self._members) + 1]
+        news = codes != own.take(rows, axis=1).T
+        for index in np.flatnonzero(news.any(axis=0)).tolist():
+            member = self._members[index]
+            assert isinstance(member, CachedFilterResults)
+            member.note_news()
+        own[:, rows] = codes.T
+        if not is_any:
+            return None
+        rejected = np.zeros(len(self._members) + 1, dtype=np.bool_)
+        codes.any(axis=0, out=rejected[1:])
+        return rejected[self._slots[:classes]]
+
+    def score(self, rows: Rows, classes: int) -> Values:
+        """Evaluate ``rows``; returns weighted scores of shape (rows, classes)."""
+        scores, first = self.evaluate(rows), self._members[0]
+        assert isinstance(first, CachedScores)
+        first.check(scores.ravel())
+        weighted = np.zeros((scores.shape[0], scores.shape[1] + 1), dtype=self._values.dtype)
+        weighted[:, 1:] = scores if first.factor == 1 else scores * first.factor
+        self._values[: weighted.shape[1], rows] = weighted.T
+        return weighted.take(self._slots[:classes], axis=1)
+
+    def dissolve(self) -> None:
+        """Members have arrays of their own again."""
+        for cached in self._members:
+            cached.adopt()
+            cached.refresher = cached.in_batch = None
+            if cached.values.base is self._values:
+                cached.values = cached.values.copy()
+
+
+FAR: Final = 12
+"""A placement makes two changes of a row: of its pods, of its load. Often its labels change when it is confirmed."""
+CLASSES: Final = 256
+"""With one more, all start anew."""
+OLD: Final = 64
+"""A class that is asked all the time follows by itself, but the batch evaluator must not fall so far behind that it
+ends."""
+_FEW_CHANGES: Final = 256
+"""After more, all start anew: only the classes that are still asked are worth it."""
+_UNDECIDED: Final = -2
+"""In place of a score: pods that come or go may change the result."""
+
+
+class BatchEvaluator:
+    """``advance`` and ``take_note`` are all that a class of pods calls; without them, it refreshes itself alone.
+
+    ``version``: all members but those that were left behind are current for that version of the columns."""
+
+    def __init__(
+        self, columns: NodeColumns, score_type: ScoreType, *, far: int = FAR, old: int = OLD, classes: int = CLASSES
+    ) -> None:
+        """Takes ``classes`` members; goes on when it is more than ``far`` changes behind and a member asks that is so,
+        too, or when it is more than ``old`` changes behind."""
+        self._columns = columns
+        self._far = far
+        self._old = old
+        self._classes = classes
+        self._score_type = score_type
+        self.version = -1
+        self._class_states: list[ClassState] = []
+        self._behind: set[int] = set()
+        """The numbers of those that were left behind."""
+        self._by_origin: dict[Hashable, BatchResults] = {}
+        """By CachedResults.origin."""
+        self._filters: list[BatchResults] = []
+        self._scores: list[BatchResults] = []
+        self._reads = columns.static_aspects
+        """Bit mask of the aspects that members depend on."""
+        self._rows = 0
+        self._totals: Scores = np.zeros((0, 0), dtype=score_type)
+        """(classes, rows), of which each member has one."""
+        self._static_totals: Scores = np.zeros((0, 0), dtype=score_type)
+        """(rows, classes): what is fixed of the total as long as nodes stay as they are, INFEASIBLE where that rules
+        the row out, or _UNDECIDED. One row of all classes lies together, since that is what is asked for."""
+
+    def advance(self, member: ClassState) -> None:
+        """Refresh all members if that is worth it by now, and bring ``member`` to the version that holds for it. Raises
+        what plugins raise, with all members dismissed."""
+        if self.is_far(member.version) or self._columns.version - self.version > self._old:
+            self.refresh()
+        if member.number is not None and member.number not in self._behind:
+            member.adopt(self.version)
+
+    def take_note(self, class_state: ClassState, before: int) -> bool:
+        """``class_state`` has refreshed itself from version ``before`` to the present one: takes it in if that was far,
+        or what it has found out if it is a member. False if its plugins cannot evaluate in a batch."""
+        if class_state.number is not None:
+            if class_state.has_news or class_state.number in self._behind:
+                self._rejoin(class_state.number)
+        elif self.is_far(before) and not self._join(class_state):
+            return False
+        class_state.has_news = False
+        return True
+
+    def _join(self, class_state: ClassState) -> bool:
+        """``class_state`` is current for the present version; returns whether all its plugins can evaluate in a
+        batch."""
+        if any(
+            each.origin not in self._by_origin and each.batch_kernel() is None for each in class_state.pod_dependent
+        ):
+            return False
+        for cached in class_state.pod_dependent:
+            cached.refresh()
+        if len(self._class_states) == self._classes or self._columns.size > self._rows:
+            self.dissolve()
+        if not self._class_states:
+            self._begin(class_state.totals.shape[0])
+        number = len(self._class_states)
+        self._class_states.append(class_state)
+        self._reads = reduce(or_, (cached.reads for cached in class_state.pod_dependent), self._reads)
+        for cached in class_state.pod_dependent:
+            if cached.origin not in self._by_origin:
+                self._by_origin[cached.origin] = self._new(cached)
+            self._by_origin[cached.origin].take_in(number, cached, self)
+        class_state.keep_totals_in(self._totals[number])
+        class_state.number = number
+        self._store_static_totals(number)
+        return True
+
+    def _begin(self, rows: int) -> None:
+        self.version = self._columns.version
+        self._rows = rows
+        self._reads = self._columns.static_aspects
+        # Memory is taken only for what is written to.
+        self._totals = np.zeros((self._classes, rows), dtype=self._score_type)
+        self._static_totals = np.zeros((rows, self._classes), dtype=self._score_type)
+
+    def _new(self, cached: CachedResults) -> BatchResults:
+        batch_kernel = cached.batch_kernel()
+        assert batch_kernel is not None, "join has asked"
+        made = BatchResults(batch_kernel, self._columns, cached, classes=self._classes, rows=self._rows)
+        (self._filters if isinstance(cached, CachedFilterResults) else self._scores).append(made)
+        return made
+
+    def _store_static_totals(self, number: int) -> None:
+        self._static_totals[: self._columns.size, number] = self._class_states[number].static_totals(_UNDECIDED)
+
+    def is_far(self, version: int) -> bool:
+        """Whether so much has changed since that to follow together is worth it."""
+        return self._columns.version - version > self._far
+
+    def refresh(self) -> None:
+        """Refresh members, if they are far behind. Raises what plugins raise, with all of them dismissed."""
+        columns = self._columns
+        if not self.is_far(self.version):
+            return
+        changed = columns.changes_since(self.version, _FEW_CHANGES)
+        if changed is None or columns.size > self._rows:
+            self.dissolve()
+            return
+        rows = [row for row, aspects in changed.items() if aspects & self._reads and columns.alive[row]]
+        try:
+            if rows:
+                self._evaluate(np.array(sorted(rows), dtype=np.intp))
+        except Exception:
+            self.dissolve()
+            raise
+        if reduce(or_, changed.values(), 0) & columns.static_aspects:
+            self._behind.update(range(len(self._class_states)))
+        self.version = columns.version
+
+    def _evaluate(self, rows: Rows) -> None:
+        classes = len(self._class_states)
+        static = self._static_totals.take(rows, axis=0)[:, :classes]
+        for each in self._filters:
+            rejected = each.filter(rows, classes)
+            if rejected is not None:
+                self._leave_behind(rejected)
+        totals = static.copy()
+        for of_plugin in self._scores:
+            totals += of_plugin.score(rows, classes)
+        if np.count_nonzero(static < 0):
+            totals += (INFEASIBLE - totals) * (static < 0)
+            undecided = static == _UNDECIDED
+            if np.count_nonzero(undecided):
+                self._leave_behind(undecided.any(axis=0))
+        self._totals[:classes, rows] = totals.T
+
+    def _leave_behind(self, members: Mask) -> None:
+        self._behind.update(np.flatnonzero(members).tolist())
+
+    def _rejoin(self, number: int) -> None:
+        """The member has followed by itself."""
+        self._behind.discard(number)
+        self._store_static_totals(number)
+
+    def dissolve(self) -> None:
+        """Members follow by themselves from now on, from where they are."""
+        class_states, behind = self._class_states, self._behind
+        for number, class_state in enumerate(class_states):
+            class_state.dismiss(None if number in behind else self.version)
+        for each in self._by_origin.values():
+            each.dissolve()
+        self._class_states, self._behind = [], set()
+        self._by_origin, self._filters, self._scores = {}, [], []
+        self._totals = np.zeros((0, 0), dtype=self._score_type)
+        self._static_totals = np.zeros((0, 0), dtype=self._score_type)

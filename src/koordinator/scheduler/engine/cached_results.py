@@ -1,0 +1,327 @@
+"""The filter results or the scores of one plugin for all nodes, cached for pods that are alike to it.
+
+Classes of pods often differ in a single respect: one keeps to a zone, another does not, and both request the same. So
+the results of a plugin are cached apart from the classes, and shared by all classes of pods for which the plugin's
+keys are equal. The cache refreshes itself from the dirty nodes whenever a class asks. Only what depends on more than
+the pod and the row (a plugin that looks across nodes, a class that looks at some nodes only) belongs to one class,
+which then says what to evaluate and when.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Hashable, MutableMapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final, Protocol, TypeVar
+from weakref import WeakValueDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from koordinator.scheduler.engine.batch.kernel import BatchKernel
+from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows
+from koordinator.scheduler.engine.framework import (
+    FEASIBLE,
+    MAX_NODE_SCORE,
+    FilterPlugin,
+    Plugin,
+    PluginError,
+    ScorePlugin,
+    ScoreType,
+    is_built_in,
+)
+from koordinator.scheduler.engine.pod_info import PodInfo
+
+FEW_CHANGES: Final = 24
+"""So many are looked through faster than the versions of all rows are compared."""
+ONE_BY_ONE: Final = 6
+"""So many rows are done faster in plain integers, one after the other, than as arrays; also to put them together."""
+_SPARE_ROWS: Final = 64
+_OF_NODE: Final = 1 << Aspect.NODE
+
+
+@cache
+def _aspects_of(reads: int) -> tuple[int, ...]:
+    return tuple(aspect for aspect in range(reads.bit_length()) if reads >> aspect & 1)
+
+
+class BatchRefresher(Protocol):
+    """Refreshes cached results together with others."""
+
+    version: int
+    """What it carries is current for at least this version of the columns."""
+
+    def refresh(self) -> None:
+        """Go on to the present version if that is far."""
+
+
+class BatchHandle(Protocol):
+    """What cached results of one origin are refreshed with."""
+
+    evaluate: Callable[[Rows], Ints]
+    """See BatchKernel.evaluate."""
+
+
+class CachedResults(ABC):
+    """``values`` has one number a row. Those of freed rows mean nothing."""
+
+    def __init__(self, columns: NodeColumns, pod: PodInfo, state: Any, reads: int, *, is_cross_node: bool) -> None:
+        self._columns = columns
+        self.pod = pod
+        self.state = state
+        self.reads = reads
+        """Bit mask of the aspects on which a row's value depends."""
+        self._aspects = _aspects_of(reads)
+        self.is_cross_node = is_cross_node
+        """It depends on other rows as well."""
+        self.is_shared = not is_cross_node
+        """Whether ``refresh`` is all that has to be called. Otherwise ``evaluate`` is, by the class that has it."""
+        self.is_pod_dependent = bool(reads & ~columns.static_aspects)
+        """Whether values change as pods come and go, and not with the nodes alone."""
+        self.refresher: BatchRefresher | None = None
+        self.in_batch: BatchHandle | None = None
+        """Where there is a carrier."""
+        self._few = 1
+        """So many rows are done faster one by one than as arrays."""
+        self.values: NDArray[np.signedinteger[Any]] = np.zeros(0, dtype=np.int64)
+        self.version = -1
+        """The version of the columns that all values are current for, if they are shared."""
+        self.changed_at = -1
+        """At what version of the columns a value last became another."""
+
+    def refresh(self) -> None:
+        """Bring all rows up to the present version of the columns."""
+        columns = self._columns
+        if self.version == columns.version:
+            return
+        if self.refresher is not None:
+            self.refresher.refresh()
+            self.adopt()
+        version = self.version
+        if version == columns.version:
+            return
+        if version < 0:
+            self.evaluate(columns.alive_rows)
+        elif columns.has_changed(self._aspects, version):
+            changed = columns.changes_since(version, FEW_CHANGES)
+            if changed is not None:
+                rows = [row for row, aspects in changed.items() if aspects & self.reads and columns.alive[row]]
+                self.evaluate(np.array(sorted(rows), dtype=np.intp))
+            else:
+                self.evaluate(self._touched())
+        self.version = columns.version
+
+    def adopt(self) -> None:
+        """Take note of how far the carrier has come."""
+        if self.refresher is not None and self.refresher.version > self.version:
+            self.version = self.refresher.version
+
+    def _touched(self) -> Rows:
+        touched = self._columns.touched_since(self.version)
+        if self.reads == _OF_NODE:
+            # Few nodes change as nodes; of the other aspects it is cheaper to compute a little more than to sort out.
+            return touched.alive[self._columns.touched_in(Aspect.NODE, touched.alive, self.version)]
+        return touched.alive
+
+    def evaluate(self, rows: Rows) -> None:
+        """Compute the values of ``rows``, which ascend and are in use."""
+        size = self._columns.size
+        if self.values.shape[0] < size:
+            larger = np.zeros(size + max(_SPARE_ROWS, size >> 4), dtype=self.values.dtype)
+            larger[: self.values.shape[0]] = self.values
+            self.values = larger
+        count = rows.shape[0]
+        if count <= self._few:
+            for row in rows.tolist():
+                self.evaluate_one(row)
+        else:
+            # When all rows are meant, a slice is several times as fast.
+            self._evaluate(rows, slice(count) if rows[-1] == count - 1 else rows)
+
+    def evaluate_few(self, rows: Collection[int]) -> None:
+        """The same for a few rows in any order, all of which have been evaluated before."""
+        if len(rows) <= self._few:
+            for row in rows:
+                self.evaluate_one(row)
+        else:
+            self.evaluate(np.array(sorted(rows), dtype=np.intp))
+
+    @property
+    @abstractmethod
+    def origin(self) -> Hashable:
+        """Cached results of the same origin, for other pods, can be refreshed together with these."""
+
+    @abstractmethod
+    def batch_kernel(self) -> BatchKernel | None:
+        """What evaluates many of the same origin at once; none has been put in yet."""
+
+    @abstractmethod
+    def _evaluate(self, rows: Rows, where: Any) -> None:
+        """``where`` is what to index with instead of ``rows``."""
+
+    @abstractmethod
+    def evaluate_one(self, row: int) -> None:
+        """Compute the value of ``row``, without numpy's cost per call where plain integers do."""
+
+
+class CachedFilterResults(CachedResults):
+    """Codes: FEASIBLE, or a number that the plugin's ``reasons`` explains."""
+
+    def __init__(
+        self, columns: NodeColumns, plugin: FilterPlugin, pod: PodInfo, state: Any, reads: int, *, is_cross_node: bool
+    ) -> None:
+        super().__init__(columns, pod, state, reads, is_cross_node=is_cross_node)
+        self.plugin = plugin
+        self._few = ONE_BY_ONE if type(plugin).filter_one is not FilterPlugin.filter_one else 1
+        self._has_rejected = False
+        """Whether any row ever; until then there is nothing to compare with."""
+
+    @property
+    def origin(self) -> Hashable:
+        return CachedFilterResults, self.plugin.name
+
+    def batch_kernel(self) -> BatchKernel | None:
+        return self.plugin.batch_filter()
+
+    def _evaluate(self, rows: Rows, where: Any) -> None:
+        codes = self.plugin.filter(self.pod, self.state, rows)
+        # Counting is several times as fast as any().
+        if not self._has_rejected and not np.count_nonzero(codes):
+            return
+        if np.count_nonzero(self.values[where] != codes):
+            self.values[where] = codes
+            self.note_news()
+
+    def evaluate_one(self, row: int) -> None:
+        code = self.plugin.filter_one(self.pod, self.state, row)
+        if self.values.item(row) != code:
+            self.values[row] = code
+            self.note_news()
+
+    def note_news(self) -> None:
+        """Some value has become another."""
+        self._has_rejected = True
+        self.changed_at = self._columns.version
+
+
+class CachedScores(CachedResults):
+    """Weighted scores; what ``normalize`` starts from where the plugin has one."""
+
+    def __init__(
+        self,
+        columns: NodeColumns,
+        plugin: ScorePlugin,
+        pod: PodInfo,
+        state: Any,
+        reads: int,
+        *,
+        is_cross_node: bool,
+        weight: int,
+        scales: bool,
+        score_type: ScoreType = np.int64,
+    ) -> None:
+        """``score_type`` holds weighted scores."""
+        super().__init__(columns, pod, state, reads, is_cross_node=is_cross_node)
+        self.plugin = plugin
+        self._few = ONE_BY_ONE if type(plugin).score_one is not ScorePlugin.score_one else 1
+        self.weight = weight
+        self.scales = scales
+        """Whether the plugin brings its scores to 0..100 by ``normalize``."""
+        self.factor = 1 if scales else weight
+        if not scales:
+            self.values = np.zeros(0, dtype=score_type)
+        self._is_foreign = not is_built_in(plugin)
+
+    @property
+    def origin(self) -> Hashable:
+        return CachedScores, self.plugin.name
+
+    def batch_kernel(self) -> BatchKernel | None:
+        return None if self.scales else self.plugin.batch_score()
+
+    def _evaluate(self, rows: Rows, where: Any) -> None:
+        scores = self.plugin.score(self.pod, self.state, rows)
+        if not self.scales:
+            self.check(scores)
+        if self.factor != 1:
+            scores = scores * self.factor
+        if not self.scales or np.count_nonzero(self.values[where] != scores):
+            self.values[where] = scores
+            self.changed_at = self._columns.version
+
+    def score_of(self, row: int) -> int:
+        """What the value of ``row`` is by now."""
+        score = self.plugin.score_one(self.pod, self.state, row)
+        if not self.scales and not 0 <= score <= MAX_NODE_SCORE:
+            raise self._out_of_range(score)
+        return score * self.factor
+
+    def evaluate_one(self, row: int) -> None:
+        # ``score_of``, without its call: each decision comes by here for each plugin.
+        score = self.plugin.score_one(self.pod, self.state, row)
+        if not self.scales and not 0 <= score <= MAX_NODE_SCORE:
+            raise self._out_of_range(score)
+        score *= self.factor
+        if self.values.item(row) != score:
+            self.values[row] = score
+            self.changed_at = self._columns.version
+
+    def check(self, scores: Ints, meant: Mask | None = None) -> None:
+        """Raises PluginError if a final score, of those that are meant, is out of range. Plugins of this package are
+        trusted, since to look costs a tenth of what it takes them to compute a few scores."""
+        if self._is_foreign:
+            for score in (scores if meant is None else scores[meant]).tolist():
+                if not 0 <= score <= MAX_NODE_SCORE:
+                    raise self._out_of_range(score)
+
+    def _out_of_range(self, score: int) -> PluginError:
+        return PluginError(f"{self.plugin.name}: a score of {score} is not usable: allowed are 0 to {MAX_NODE_SCORE}")
+
+
+F = TypeVar("F", bound=CachedResults)
+
+
+class SharedResults:
+    """Cached results by what the pods have in common for the plugin, as long as some class of pods uses them."""
+
+    def __init__(self) -> None:
+        self._known: MutableMapping[Hashable, CachedResults] = WeakValueDictionary()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, kind: type[F], plugin: Plugin, pod: PodInfo, make: Callable[[], F]) -> F:
+        """Those that are known, or what ``make`` makes."""
+        key = kind, plugin.name, plugin.class_key(pod), plugin.context_key(pod)
+        found = self._known.get(key)
+        if not isinstance(found, kind):
+            found = self._known[key] = make()
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Rows that the same plugin rejected with the same code."""
+
+    plugin: FilterPlugin
+    state: Any
+    code: int
+    rows: Rows
+
+
+def failures(filters: Sequence[CachedFilterResults], rows: Rows) -> list[Failure]:
+    """``rows``, none of which is feasible, grouped by the first plugin that rejects them and its code."""
+    if not rows.size or not filters:
+        return []
+    of_rows = np.stack([entry.values[rows] for entry in filters])
+    first = (of_rows != FEASIBLE).argmax(axis=0)
+    code = of_rows[first, np.arange(rows.size)]
+    groups: list[Failure] = []
+    for index in np.unique(first):
+        entry, of_plugin = filters[index], first == index
+        groups.extend(
+            Failure(entry.plugin, entry.state, int(value), rows[of_plugin & (code == value)])
+            for value in np.unique(code[of_plugin])
+        )
+    return groups

@@ -1,0 +1,383 @@
+"""The state of one class of pods: which nodes are feasible, their total scores, and how to read them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeVar, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from koordinator.scheduler.engine.cached_results import CachedFilterResults, CachedScores, Failure, failures
+from koordinator.scheduler.engine.class_plan import ClassPlan
+from koordinator.scheduler.engine.columns import Ints, Mask, NodeColumns, Rows
+from koordinator.scheduler.engine.framework import FEASIBLE, ScoreType
+from koordinator.scheduler.engine.row_overlays import OverlaidNode
+
+INFEASIBLE: Final = -1
+"""The total of a row that no pod of the class may go to."""
+
+
+class BestNodes(Sequence[int]):
+    """Node indices, ascending; none where they would have to be looked for. ``find`` does so; ``apply_delta`` and
+    ``forget`` say what has changed since."""
+
+    def __init__(self) -> None:
+        self._rows: list[int] | None = None
+        self._found: NDArray[np.intp] | None = None
+        """In place of ``_rows`` as long as none has changed: many are found and never looked at."""
+        self._highest = INFEASIBLE
+
+    def __len__(self) -> int:
+        if self._found is not None:
+            return len(self._found)
+        return len(self._rows) if self._rows is not None else 0
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[int]: ...
+    def __getitem__(self, index: int | slice) -> int | list[int]:
+        if self._found is None:
+            return (self._rows or [])[index]
+        found: int | list[int] = self._found[index].tolist()
+        return found
+
+    def find(self, totals: NDArray[np.signedinteger[Any]]) -> None:
+        """Look for the feasible rows with the highest of ``totals``; there may be none."""
+        self.forget()
+        highest = totals.item(totals.argmax()) if totals.shape[0] else INFEASIBLE
+        if highest != INFEASIBLE:
+            self._highest = highest
+            # Without the checks of flatnonzero, which cost as much as the work.
+            self._found = (totals == highest).nonzero()[0]
+
+    def apply_delta(self, row: int, total: int) -> None:
+        """The total of one row may be another now."""
+        if self._found is not None:
+            self._rows, self._found = self._found.tolist(), None
+        rows = self._rows
+        if rows is None:
+            return
+        if total > self._highest:
+            self._highest, self._rows = total, [row]
+            return
+        index = bisect_left(rows, row)
+        among = index < len(rows) and rows[index] == row
+        if among and total < self._highest:
+            del rows[index]
+        elif total == self._highest and not among:
+            rows.insert(index, row)
+
+    def forget(self) -> None:
+        """Totals of many rows may have changed."""
+        self._rows = self._found = None
+
+
+Scores = NDArray[np.signedinteger[Any]]
+Item = TypeVar("Item", bound=np.generic)
+
+
+class ClassState:
+    """Arrays of shape (rows,); Evaluation keeps them current."""
+
+    def __init__(self, plan: ClassPlan, columns: NodeColumns, score_type: ScoreType) -> None:
+        """``score_type`` holds the sum of all weighted scores."""
+        self._columns = columns
+        self.plan = plan
+        self._filters = plan.filters
+        self._scores = plan.scores
+        self.score_names = tuple(score.plugin.name for score in self._scores)
+        self.is_local = not any(entry.is_cross_node for entry in plan.filters)
+        """Whether the result for each node depends on that node alone."""
+        self._scores_and_scaled: list[tuple[CachedScores, Scores | None]] = [
+            (score, np.zeros(0, dtype=score_type) if score.scales else None) for score in self._scores
+        ]
+        """With the weighted scores of plugins that scale them: in each class by other rows."""
+        self.feasible: Mask = np.zeros(0, dtype=np.bool_)
+        self.totals: Scores = np.zeros(0, dtype=score_type)
+        """Weighted sum of the scores, INFEASIBLE where the pod cannot go."""
+        self._best_nodes = BestNodes()
+        """Current between two changes of ``totals``, which tell it."""
+        self.feasible_count = 0
+        """How many nodes pods of the class may go to."""
+        self._first: NDArray[np.int16] = np.zeros(0, dtype=np.int16)
+        """The index of the first filter that rejects a row; one more than the last where none does."""
+        self._first_counts: Ints = np.zeros(len(self._filters) + 1, dtype=np.int64)
+        """How many rows each filter is the first to reject."""
+        self._first_names: tuple[str, ...] | None = ()
+        """The names of those; None when they have to be made anew."""
+        self.version = -1
+        """The version of the columns that everything here is current for."""
+        self.number: int | None = None
+        """In the batch evaluator, for those who have joined one."""
+        self.pod_dependent = tuple(cached for cached in (*self._filters, *self._scores) if cached.is_pod_dependent)
+        """Those that change as pods come and go."""
+        self._overlaid: dict[int, OverlaidNode] = {}
+        """What is to be taken in place of the values of shared cached results, of rows that this class sees
+        otherwise."""
+        self.has_news = False
+        """Something of ``static_totals`` has changed since the batch evaluator was notified last."""
+
+    @property
+    def has_no_overlays(self) -> bool:
+        """Whether no row looks to this class otherwise than it is."""
+        return not self._overlaid
+
+    @property
+    def width(self) -> int:
+        """Numbers that are kept for each row, without cached results that are shared."""
+        own = sum(1 for cached in (*self._filters, *self._scores) if not cached.is_shared)
+        return own + sum(1 for score in self._scores if score.scales) + 3
+
+    def keep_totals_in(self, totals: Scores) -> None:
+        """In an array that the batch evaluator writes to as well."""
+        size = self._columns.size
+        totals[:size], totals[size:] = self.totals[:size], INFEASIBLE
+        self.totals = totals
+
+    def dismiss(self, version: int | None) -> None:
+        """The batch evaluator gives its members up; it has brought this one to ``version``, if that is given."""
+        self.number = None
+        self.totals = self.totals.copy()
+        if version is not None:
+            self.adopt(version)
+
+    def adopt(self, version: int) -> None:
+        """The batch evaluator has written totals that hold for ``version``."""
+        if version > self.version:
+            self.version = version
+            self._best_nodes.forget()
+
+    def static_totals(self, undecided: int) -> Scores:
+        """By row, what of the total stays the same while pods come and go; INFEASIBLE where the node itself rejects the
+        row, and ``undecided`` where the result depends on the pods there are."""
+        size = self._columns.size
+        first = self._first_of(slice(size), size, only_static=True)
+        totals = np.zeros(size, dtype=self.totals.dtype)
+        for score, scaled in self._scores_and_scaled:
+            if scaled is not None or not score.is_pod_dependent:
+                totals += (score.values if scaled is None else scaled)[:size]
+        np.copyto(totals, INFEASIBLE, where=first != len(self._filters))
+        np.copyto(totals, undecided, where=first != self._first[:size])
+        return totals
+
+    def best(self) -> Sequence[int]:
+        """The feasible rows that share the highest total, ascending; empty when there is none. To be read at once."""
+        best_nodes = self._best_nodes
+        if not best_nodes:
+            best_nodes.find(self.totals[: self._columns.size])
+        return best_nodes
+
+    def next_best(self, excluded: Sequence[int], count: int) -> list[int]:
+        """Up to ``count`` feasible rows with the highest totals after those of ``excluded``."""
+        best_nodes = self._best_nodes
+        if len(best_nodes) >= len(excluded) + count:
+            return [row for row in best_nodes[: len(excluded) + count] if row not in excluded][:count]
+        found: list[int] = []
+        hidden = [(row, self.hide(row)) for row in excluded]
+        while len(found) < count:
+            row = int(self.totals[: self._columns.size].argmax())
+            if self.totals[row] == INFEASIBLE:
+                break
+            found.append(row)
+            hidden.append((row, self.hide(row)))
+        self.show(hidden)
+        return found
+
+    def scores_of(self, row: int) -> list[int]:
+        """Weighted scores of the row, in the order of ``score_names``."""
+        if row in self._overlaid:
+            own = zip(self._overlaid[row].scores, self._scores_and_scaled, strict=True)
+            return [value if scaled is None else scaled.item(row) for value, (_, scaled) in own]
+        return [
+            score.values.item(row) if scaled is None else scaled.item(row) for score, scaled in self._scores_and_scaled
+        ]
+
+    def hide(self, row: int) -> int:
+        """Take ``row`` out of the choice until ``show``; returns its total."""
+        total = int(self.totals[row])
+        self.totals[row] = INFEASIBLE
+        self._best_nodes.forget()
+        return total
+
+    def show(self, hidden: Iterable[tuple[int, int]]) -> None:
+        """Put hidden rows (row, total) back."""
+        self._best_nodes.forget()
+        for row, total in hidden:
+            self.totals[row] = total
+
+    def failure_of(self, row: int) -> Failure | None:
+        """The first plugin that rejects ``row``; None when it is feasible."""
+        found = self._failures(np.array((row,), dtype=np.intp)) if not self.feasible[row] else []
+        return found[0] if found else None
+
+    def first_rejecting_plugins(self) -> tuple[str, ...]:
+        """The plugins that are the first to reject some node that was looked at, in the order of the profile."""
+        if self._first_names is None:
+            counts = zip(self._filters, self._first_counts.tolist(), strict=False)
+            self._first_names = tuple(entry.plugin.name for entry, count in counts if count)
+        return self._first_names
+
+    def failures(self) -> list[Failure]:
+        """The infeasible rows that were looked at, grouped by the first plugin that rejects them and its code."""
+        return self._failures(self._rejected_rows())
+
+    def _failures(self, rows: Rows) -> list[Failure]:
+        if not self._overlaid:
+            return failures(self._filters, rows)
+        own = np.isin(rows, list(self._overlaid))
+        return failures(self._filters, rows[~own]) + [
+            Failure(entry.plugin, entry.state, code, np.array((row,), dtype=np.intp))
+            for row in rows[own].tolist()
+            for entry, code in list(zip(self._filters, self._overlaid[row].codes, strict=True))[self._first[row] :][:1]
+        ]
+
+    def _rejected_rows(self) -> Rows:
+        rows = self._present(self._columns.alive_rows)
+        return rows[~self.feasible[rows]]
+
+    def filters_to_ask(self, row: int, *, added: bool) -> list[CachedFilterResults] | None:
+        """The filters that have to be asked again about ``row`` if pods were taken off it (and, with ``added``, others
+        put there); None when another one rejects the row whoever is on it. Current only after ``refresh``."""
+        if self.plan.rejection is not None or not self._present(np.array((row,), dtype=np.intp)).shape[0]:
+            return None
+        questions = []
+        seen = self._overlaid.get(row)
+        for index, entry in enumerate(self._filters):
+            passes = not (entry.values[row] if seen is None else seen.codes[index])
+            if entry.is_pod_dependent and not (passes and entry.plugin.monotone and not added):
+                questions.append(entry)
+            elif not passes:
+                return None
+        return questions
+
+    def _present(self, rows: Rows) -> Rows:
+        """Those of ``rows`` that are looked at for this class."""
+        if self.plan.restricted_to is None:
+            return rows
+        names = self._columns.names
+        return np.array([row for row in rows.tolist() if names[row] in self.plan.restricted_to], dtype=np.intp)
+
+    def _where(self, rows: Rows) -> Any:
+        """What to index with: where all rows are meant, views are several times as fast as copies by index."""
+        return slice(rows.shape[0]) if rows.shape[0] == self._columns.size else rows
+
+    def _refresh_feasible(self, rows: Rows) -> bool:
+        """Results from what the filters said of each row; returns whether one has changed. Totals are as they were."""
+        where = self._where(rows)
+        first = self._first_of(where, rows.shape[0])
+        feasible = first == len(self._filters)
+        changed = bool(np.count_nonzero(self.feasible[where] != feasible))
+        if np.count_nonzero(self._first[where] != first):
+            self._count_first(where, first)
+        if changed:
+            self.feasible[where] = feasible
+            self.feasible_count = int(np.count_nonzero(self.feasible))
+        self._conclude_overlaid()
+        return changed
+
+    def _conclude_overlaid(self) -> None:
+        """Results and totals of the rows that this class sees otherwise."""
+        for row in self._overlaid:
+            self._conclude(row)
+
+    def _first_of(self, where: Any, count: int, *, only_static: bool = False) -> NDArray[np.int16]:
+        """The index of the first filter that rejects each of ``count`` rows, as ``_first`` has it; with
+        ``only_static``, of those that go by the node alone."""
+        passed = len(self._filters)
+        first = np.full(count, passed, dtype=np.int16)
+        for index in range(passed - 1, -1, -1):
+            entry = self._filters[index]
+            if only_static and entry.is_pod_dependent:
+                continue
+            codes = entry.values[where]
+            # Mostly nothing is rejected, and counting is several times as fast as any().
+            if np.count_nonzero(codes):
+                # Several times as fast as assigning by a mask.
+                first -= (first - np.int16(index)) * (codes != FEASIBLE)
+        return first
+
+    def _add_up(self, rows: Rows | None = None) -> None:
+        """Totals from scores and results: of ``rows``, or of all that there are."""
+        where = slice(self._columns.size) if rows is None else self._where(rows)
+        totals, feasible = self._sums(where), self.feasible[where]
+        if np.count_nonzero(feasible) < feasible.shape[0]:
+            # Several times as fast as assigning by a mask.
+            totals += (INFEASIBLE - totals) * ~feasible
+        self.totals[where] = totals
+        self._best_nodes.forget()
+        self._conclude_overlaid()
+
+    def _sums(self, where: Any) -> Scores:
+        """The sum of all weighted scores."""
+        parts = [(score.values if scaled is None else scaled)[where] for score, scaled in self._scores_and_scaled]
+        if not parts:
+            return np.zeros_like(self.totals[where])
+        total: Scores = parts[0] + parts[1] if len(parts) > 1 else parts[0].copy()
+        for part in parts[2:]:
+            total += part
+        return total
+
+    def _conclude(self, row: int) -> bool:
+        """The result and the total of one row; returns whether the result has changed."""
+        first = 0
+        if row in self._overlaid:
+            first = next((index for index, code in enumerate(self._overlaid[row].codes) if code), len(self._filters))
+        else:
+            for entry in self._filters:
+                if entry.values.item(row):
+                    break
+                first += 1
+        feasible, before = first == len(self._filters), self.feasible.item(row)
+        if not (feasible and before):
+            known = self._first.item(row)
+            if first != known:
+                self.has_news = True
+                self._first_counts[known] -= 1
+                self._first_counts[first] += 1
+                self._first_names = None
+                self._first[row] = first
+            self.feasible[row] = feasible
+            self.feasible_count += feasible - before
+        self.totals[row] = total = sum(self.scores_of(row)) if feasible else INFEASIBLE
+        self._best_nodes.apply_delta(row, total)
+        return bool(feasible != before)
+
+    def _count_first(self, where: Any, first: NDArray[np.int16]) -> None:
+        """``first`` holds for the rows ``where`` from now on."""
+        self.has_news = True
+        length = self._first_counts.shape[0]
+        counts = np.bincount(first, minlength=length)
+        if first.shape[0] < self._columns.size:
+            counts += self._first_counts - np.bincount(self._first[where], minlength=length)
+        if not np.array_equal(counts, self._first_counts):
+            self._first_counts = counts
+            self._first_names = None
+        self._first[where] = first
+
+    def _drop_rows(self, rows: Rows) -> None:
+        """Nobody is asked about these rows any more."""
+        for row in rows.tolist() if self._overlaid else ():
+            self._overlaid.pop(row, None)
+        self._count_first(rows, np.full(rows.shape[0], len(self._filters), dtype=np.int16))
+        self.feasible[rows] = False
+        self.feasible_count = int(np.count_nonzero(self.feasible))
+        self.totals[rows] = INFEASIBLE
+        self._best_nodes.forget()
+
+    def _grow(self, capacity: int) -> None:
+        self.feasible = _longer(self.feasible, capacity, fill=False)
+        self.totals = _longer(self.totals, capacity, fill=INFEASIBLE)
+        self._first = _longer(self._first, capacity, fill=len(self._filters))
+        self._scores_and_scaled = [
+            (score, None if scaled is None else _longer(scaled, capacity, fill=0))
+            for score, scaled in self._scores_and_scaled
+        ]
+
+
+def _longer(array: NDArray[Item], capacity: int, *, fill: int) -> NDArray[Item]:
+    larger = np.full(capacity, fill, dtype=array.dtype)
+    larger[: array.shape[0]] = array
+    return larger

@@ -1,0 +1,78 @@
+"""Compares what is cached for a class of pods with an evaluation from scratch: a debugging aid, and a test's.
+
+Class state, cached results and dirty nodes are kept for speed alone. Whatever they say of a node has to be what all
+plugins say when they are asked about every node anew, without sharing and without batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
+from typing import Final
+
+from koordinator.scheduler.engine.columns import NodeColumns
+from koordinator.scheduler.engine.evaluation import Evaluation
+from koordinator.scheduler.engine.profile import Profile
+
+_SHOWN: Final = 5
+_Answer = tuple[int, tuple[str, int]]
+"""The total of a node, and the plugin that rejects it with its code; an empty name where none does."""
+
+
+class EvaluationCheck:
+    """``refresh`` stands in for Evaluation.refresh in the engine of ``profile``, after which decisions are made.
+
+    ``refresh`` is done first by the callable of that name; then ``on_difference`` is called with one sentence for each
+    node, a few at most, of which the cache says something else than a fresh evaluation.
+    """
+
+    def __init__(
+        self,
+        profile: Profile,
+        columns: NodeColumns,
+        on_difference: Callable[[str], None],
+        refresh: Callable[[Evaluation], None] = Evaluation.refresh,
+    ) -> None:
+        self._profile = profile
+        self._columns = columns
+        self._on_difference = on_difference
+        self._refresh = refresh
+        self.checked = 0
+        """How many evaluations have been compared."""
+
+    def refresh(self, evaluation: Evaluation) -> None:
+        """Refresh the evaluation and compare it. Raises what plugins raise."""
+        self._refresh(evaluation)
+        self.checked += 1
+        fresh = Evaluation(self._profile, self._columns, evaluation.incoming)
+        fresh.refresh()
+        for difference in islice(self._differences(evaluation, fresh), _SHOWN):
+            self._on_difference(difference)
+
+    def _differences(self, cached: Evaluation, fresh: Evaluation) -> Iterator[str]:
+        about = f"for pods like {cached.incoming.key}"
+        if cached.plan.rejection != fresh.plan.rejection:
+            yield f"{about} PreFilter said {cached.plan.rejection!r} and now says {fresh.plan.rejection!r}"
+            return
+        if cached.plan.rejection is not None:
+            return
+        known, anew = self._answers(cached), self._answers(fresh)
+        for name, answer in anew.items():
+            if known[name] != answer:
+                yield f"node {name} {about}: cached are {_text(known[name])}, a fresh evaluation has {_text(answer)}"
+
+    def _answers(self, evaluation: Evaluation) -> Mapping[str, _Answer]:
+        rejected = {
+            row: (failure.plugin.name, failure.code)
+            for failure in evaluation.failures()
+            for row in failure.rows.tolist()
+        }
+        return {
+            name: (evaluation.totals.item(row), rejected.get(row, ("", 0)))
+            for name, row in self._columns.row_of.items()
+        }
+
+
+def _text(answer: _Answer) -> str:
+    total, (plugin, code) = answer
+    return f"code {code} of {plugin}" if plugin else f"a total score of {total}"

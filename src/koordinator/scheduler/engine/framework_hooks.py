@@ -1,0 +1,196 @@
+"""Koordinator's extension points around upstream's: hooks before and after a point, and points about reservations.
+
+A hook takes part where its plugin is listed: transformers of PreFilter, Filter, Score and PostFilter at that point, all
+others wherever their plugin is in the profile. The order is the profile's.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+from koordinator.api.kinds import RESERVATIONS, Kind
+from koordinator.api.reservation import Reservation
+from koordinator.scheduler.engine.adjustment import Adjustment
+from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges
+from koordinator.scheduler.engine.columns import NodeReference, Rows
+from koordinator.scheduler.engine.cycle_state import CycleState
+from koordinator.scheduler.engine.decision import Rejection
+from koordinator.scheduler.engine.framework import Plugin, Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
+
+
+class PreFilterTransformer(Plugin):
+    """Around PreFilter, once for each class of pods."""
+
+    def before_pre_filter(self, pod: PodInfo) -> PodInfo | Reason | None:
+        """Another pod to evaluate nodes for instead, a reason that rejects every node, or None to go on as it is."""
+        return None
+
+    def after_pre_filter(self, pod: PodInfo, node_names: frozenset[str] | None) -> Reason | None:
+        """``node_names`` are the only nodes that PreFilter left, None for all; a reason rejects those, too."""
+        return None
+
+
+class FilterTransformer(Plugin):
+    """Lets some classes of pods see some nodes otherwise than they are. All other classes, and all other nodes, are
+    evaluated as if there were no such plugin."""
+
+    def transforms(self, pod: PodInfo) -> bool:
+        """Whether it may have anything to say for pods of this class, for which ``class_key`` and ``context_key`` hold
+        all that the answer depends on."""
+        return True
+
+    @abstractmethod
+    def before_filter(self, pod: PodInfo, rows: Rows) -> Mapping[int, Adjustment]:
+        """Row -> how Filter and Score shall see it for this class of pods; rows that are left out are seen as they are.
+        Asked whenever rows are evaluated; call ``view.columns.touch`` when the answer for a row has changed."""
+
+
+class ScoreTransformer(Plugin):
+    def transforms(self, pod: PodInfo) -> bool:
+        """As FilterTransformer.transforms."""
+        return True
+
+    @abstractmethod
+    def before_score(self, pod: PodInfo, rows: Rows) -> Mapping[int, Adjustment]:
+        """As FilterTransformer.before_filter, for Score alone and on top of it."""
+
+
+class PostFilterTransformer(Plugin):
+    @abstractmethod
+    def after_post_filter(self, pod: PodInfo, rejection: Rejection) -> None:
+        """No node passed, and PostFilter has been asked."""
+
+
+class FindOneNodePlugin(Plugin):
+    @abstractmethod
+    def find_one_node(self, pod: PodInfo) -> str | Reason | None:
+        """The only node that may be considered, a reason why the pod has to wait, or None for no opinion. The first
+        such plugin of a profile is asked, once an attempt."""
+
+
+class PreferNodesPlugin(Plugin):
+    @abstractmethod
+    def prefer_nodes(self, pod: PodInfo) -> Sequence[str]:
+        """Nodes to take before all others, whatever their scores: the first that passes all filters. The first such
+        plugin of a profile is asked, once an attempt."""
+
+
+class NextPodPlugin(Plugin):
+    @abstractmethod
+    def next_pod(self) -> str | None:
+        """The uid of the queued pod to try next, or None for the queue's own order. The first such plugin of the
+        process is asked."""
+
+
+class ResizePodPlugin(Plugin):
+    @abstractmethod
+    def resize_pod(self, pod: PodInfo, row: int) -> PodInfo | Reason | None:
+        """The node is chosen: the pod with what it really takes there, a reason to fail, or None for no change."""
+
+
+class ReservationNominator(Plugin):
+    @abstractmethod
+    def nominate(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Reason | None:
+        """The node is chosen: settle on the reservation that the pod takes its resources from, if any; a reason fails
+        the attempt."""
+
+    @abstractmethod
+    def forget_nomination(self, pod: PodInfo) -> None:
+        """The pod has taken what was nominated, or will not."""
+
+
+class ReservationRestorePlugin(Plugin):
+    @abstractmethod
+    def restore_reservations(self, pod: PodInfo, matched: Sequence[Any], unmatched: Sequence[Any], row: int) -> Any:
+        """What the plugin has to give back on ``row`` so that ``pod`` may use what ``matched`` hold and cannot use what
+        ``unmatched`` hold."""
+
+
+class ReservationPreAllocationRestorePlugin(Plugin):
+    @abstractmethod
+    def restore_pre_allocatable(self, reservation: Any, pods: Sequence[PodInfo], row: int) -> Any:
+        """What the plugin has to give back on ``row`` so that ``reservation`` may use what the running ``pods`` hold,
+        which it would take over."""
+
+
+class ReservationFilterPlugin(Plugin):
+    @abstractmethod
+    def filter_reservation(self, pod: PodInfo, reservation: Any, row: int) -> Reason | None:
+        """Why the pod cannot take from ``reservation``."""
+
+
+class ReservationScorePlugin(Plugin):
+    @abstractmethod
+    def score_reservation(self, pod: PodInfo, reservation: Any, row: int) -> int:
+        """Any scale; brought to 0..100 by the largest of the candidates."""
+
+
+class ReservationPreBindPlugin(Plugin):
+    """Takes part where it is listed at PreBind. A reservation goes through the queue as a pod that stands for it; of
+    that pod no PreBind plugin is asked. A profile without such a plugin knows no reservations."""
+
+    watches: ClassVar[tuple[Kind[Any], ...]] = (RESERVATIONS,)
+    time_limit: float = 60.0
+    """Seconds after which ``pre_bind_reservation`` is given up."""
+
+    @abstractmethod
+    async def pre_bind_reservation(
+        self,
+        state: CycleState,
+        reservation: Reservation,
+        node: NodeReference,
+        changes: PodChanges,
+        writer: ClusterWriter,
+    ) -> None:
+        """I/O that must be done before the reservation gets its node, and what is to be written to it. Raises to fail
+        it."""
+
+
+class PodPatcher(Plugin):
+    """Upstream has no such point; the original calls it PreBindExtensions."""
+
+    @abstractmethod
+    async def apply_changes(self, pod: PodInfo, changes: PodChanges, writer: ClusterWriter) -> bool:
+        """Write what PreBind plugins want of the pod; False leaves it to the next such plugin."""
+
+    async def apply_reservation_changes(
+        self, reservation: Reservation, changes: PodChanges, writer: ClusterWriter
+    ) -> bool:
+        """The same for what ReservationPreBind plugins want of a reservation."""
+        return False
+
+
+class Controller(Protocol):
+    """Work beside scheduling that runs while this instance leads."""
+
+    name: str
+
+    async def run(self) -> None:
+        """Until cancelled."""
+
+
+class ControllerProvider(Plugin):
+    @abstractmethod
+    def controllers(self, writer: ClusterWriter) -> Sequence[Controller]:
+        """The plugin's controllers; asked of one profile's instance only."""
+
+
+class ForgetHandler(Plugin):
+    @abstractmethod
+    def forget_pod(self, pod: PodInfo) -> None:
+        """The pod was assumed on a node and is not any more."""
+
+
+class FailureHandler(Plugin):
+    """Around the usual handling of a failed attempt: the pod waits, and its owner is notified."""
+
+    def before_failure(self, pod: PodInfo, message: str) -> bool:
+        """True: the plugin has taken care of everything, the pod's place in the queue included."""
+        return False
+
+    def after_failure(self, pod: PodInfo, message: str) -> None:
+        """The pod waits again, and its owner has been notified."""
+        return

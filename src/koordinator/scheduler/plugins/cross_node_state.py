@@ -1,0 +1,55 @@
+"""Plugins whose result for one node depends on others: the state of a class of pods knows all nodes, and is asked."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from koordinator.scheduler.engine.columns import Ints, Mask, Rows
+from koordinator.scheduler.engine.framework import FilterPlugin, ScorePlugin
+from koordinator.scheduler.engine.pod_info import PodInfo
+
+
+class FilterCodes(Protocol):
+    """What Filter knows of all rows for one class of pods. See FilterPlugin for what the methods give."""
+
+    def codes(self, rows: Rows) -> Ints: ...
+
+    def code(self, row: int) -> int: ...
+
+    def apply_delta(self, rows: Rows) -> Rows | None: ...
+
+
+class Scores(Protocol):
+    """What Score knows of them. See ScorePlugin."""
+
+    def apply_delta(self, rows: Rows) -> bool: ...
+
+    def scores(self, feasible: Mask) -> Ints: ...
+
+
+class CrossNodeFilterState(FilterPlugin):
+    """PreFilter answers with FilterCodes."""
+
+    def filter(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
+        filter_results: FilterCodes = state
+        return filter_results.codes(rows)
+
+    def filter_one(self, pod: PodInfo, state: Any, row: int) -> int:
+        filter_results: FilterCodes = state
+        return filter_results.code(row)
+
+    def apply_delta(self, pod: PodInfo, state: Any, rows: Rows) -> Rows | None:
+        filter_results: FilterCodes = state
+        return filter_results.apply_delta(rows)
+
+
+class CrossNodeScoreState(ScorePlugin):
+    """PreScore answers with Scores. All final scores depend on which rows are feasible."""
+
+    def apply_score_delta(self, pod: PodInfo, state: Any, rows: Rows) -> bool:
+        scores: Scores = state
+        return scores.apply_delta(rows)
+
+    def normalize(self, pod: PodInfo, state: Any, raw: Ints, feasible: Mask) -> Ints | None:
+        scores: Scores = state
+        return scores.scores(feasible)

@@ -1,0 +1,198 @@
+"""What pods add to the load of a node, as measured or as estimated from what they request."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from koordinator.api import annotations as keys
+from koordinator.api.codec import DecodeError, decode
+from koordinator.api.node import Node
+from koordinator.api.pod import Pod, ResourceList
+from koordinator.api.priority import PriorityClass, priority_class_with_default
+from koordinator.model.load_estimate import estimate_pod
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.plugins.load_aware.settings import Settings, Vector
+
+_SECONDS: Final = re.compile(r"[+]?[0-9]{1,30}|-0{1,30}")
+_MOST_INT64: Final = 2**63 - 1
+
+
+def unamplified_allocatable(node: Node) -> ResourceList:
+    """Allocatable, with the values from before amplification where the node's annotation has them."""
+    text = node.metadata.annotations.get(keys.RAW_ALLOCATABLE)
+    if not text:
+        return node.status.allocatable
+    try:
+        raw = decode(text, ResourceList)
+    except DecodeError:
+        return node.status.allocatable
+    return {**node.status.allocatable, **raw}
+
+
+def scaling_factors(text: str) -> dict[str, int]:
+    """Percent by resource, of a pod's annotation; none below 0, by which a pod would hide from the filter."""
+    try:
+        factors = decode(text, dict[str, int])
+    except DecodeError:
+        return {}
+    return {name: factor for name, factor in factors.items() if 0 <= factor <= _MOST_INT64}
+
+
+def seconds_or(text: str | None, default: int) -> int:
+    """An annotation's whole seconds, or ``default`` where there is none that is a number of at least 0."""
+    if text is None or not _SECONDS.fullmatch(text):
+        return default
+    seconds = int(text)
+    return seconds if seconds <= _MOST_INT64 else default
+
+
+def became_true(pod: Pod, condition_type: str) -> datetime | None:
+    """Since when a condition of the pod holds; None while it does not."""
+    for condition in pod.status.conditions:
+        if condition.type == condition_type and condition.status == "True":
+            return condition.last_transition_time
+    return None
+
+
+def is_of_daemon_set(pod: Pod) -> bool:
+    """Whether a DaemonSet owns the pod, so that it belongs on its node however busy that is."""
+    return any(owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
+
+
+OF_NODE: Final = 0
+"""What is to be added to the measured usage of the node."""
+OF_PROD: Final = 1
+"""What pods of the prod class use and are expected to use."""
+OF_ESTIMATES: Final = 2
+"""What all are expected to use, measured or not."""
+
+
+class Share(msgspec.Struct, frozen=True, gc=False):
+    """Of one pod, or of all pods of a node together; vectors by resource."""
+
+    prod_usage: Vector
+    node_delta: Vector
+    prod_delta: Vector
+    estimated: Vector
+    loads: tuple[Vector, ...] = ()
+    """The same, as the kinds of load contain it: indexed by OF_NODE, OF_PROD, OF_ESTIMATES."""
+
+    def __post_init__(self) -> None:
+        prod = added(self.prod_usage, self.prod_delta) if any(self.prod_usage) else self.prod_delta
+        msgspec.structs.force_setattr(self, "loads", (self.node_delta, prod, self.estimated))
+
+    def without(self, other: Share) -> Share:
+        """How much more this is than ``other``."""
+        return Share(
+            _less(self.prod_usage, other.prod_usage),
+            _less(self.node_delta, other.node_delta),
+            _less(self.prod_delta, other.prod_delta),
+            _less(self.estimated, other.estimated),
+        )
+
+
+def total(shares: Iterable[Share], width: int) -> Share:
+    """Of ``width`` resources."""
+    listed = list(shares)
+    nothing = (0,) * width
+    return Share(
+        added(nothing, *[share.prod_usage for share in listed]),
+        added(nothing, *[share.node_delta for share in listed]),
+        added(nothing, *[share.prod_delta for share in listed]),
+        added(nothing, *[share.estimated for share in listed]),
+    )
+
+
+def added(*vectors: Vector) -> Vector:
+    """The sum, resource by resource."""
+    return tuple(map(sum, zip(*vectors, strict=True)))
+
+
+def _less(one: Vector, other: Vector) -> Vector:
+    return tuple([more - less for more, less in zip(one, other, strict=True)])
+
+
+_NEVER: Final = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A pod that is looking for a node."""
+
+    amounts: Vector
+    """What it is expected to use."""
+    prod: bool
+    share: Share = field(init=False, compare=False)
+    """What it adds to the load of its node until that has measured it: all that it is expected to use."""
+
+    def __post_init__(self) -> None:
+        nothing = (0,) * len(self.amounts)
+        share = Share(nothing, self.amounts, self.amounts if self.prod else nothing, self.amounts)
+        object.__setattr__(self, "share", share)
+
+
+class AssignedPod(msgspec.Struct, frozen=True, gc=False):
+    """A pod on the node. Times are in seconds since the epoch."""
+
+    key: str
+    expected: Incoming
+    assigned_at: float
+    estimated_until: float
+    """Until when the estimate counts although the pod has been measured; 0 when it never does."""
+
+
+class Estimates:
+    """``memo_key`` is where a pod keeps what was found out about it."""
+
+    def __init__(self, settings: Settings, memo_key: str) -> None:
+        self._settings = settings
+        self._memo_key = memo_key
+        self._some_count_longer = (
+            settings.customizable or settings.seconds_after_initialized > 0 or settings.seconds_after_scheduled > 0
+        )
+        """Whether any estimate may count although the pod has been measured."""
+
+    def of(self, pod: PodInfo) -> Incoming:
+        """The pod as one that is looking for a node."""
+        known: Incoming | None = pod.memo.get(self._memo_key)
+        if known is None:
+            priority = priority_class_with_default(pod.pod)
+            known = Incoming(self._estimate(pod.pod, priority), priority is PriorityClass.PROD)
+            pod.memo[self._memo_key] = known
+        return known
+
+    def assigned(self, pod: PodInfo, assigned_at: float) -> AssignedPod:
+        """The pod as one that has been on its node since ``assigned_at``, in seconds since the epoch."""
+        until = self._until(pod.pod, assigned_at) if self._some_count_longer else _NEVER
+        return AssignedPod(pod.key, self.of(pod), assigned_at, until)
+
+    def _until(self, pod: Pod, assigned_at: float) -> float:
+        """Until when the estimate counts although the pod has been measured, in seconds since the epoch."""
+        settings = self._settings
+        after_initialized, after_scheduled = settings.seconds_after_initialized, settings.seconds_after_scheduled
+        if settings.customizable:
+            of_pod = pod.metadata.annotations
+            after_initialized = seconds_or(of_pod.get(keys.LOAD_ESTIMATED_SECONDS_AFTER_INITIALIZED), after_initialized)
+            after_scheduled = seconds_or(of_pod.get(keys.LOAD_ESTIMATED_SECONDS_AFTER_POD_SCHEDULED), after_scheduled)
+        initialized = became_true(pod, "Initialized") if after_initialized > 0 else None
+        if initialized is not None:
+            return initialized.timestamp() + after_initialized
+        return assigned_at + after_scheduled if after_scheduled > 0 else _NEVER
+
+    def _estimate(self, pod: Pod, priority: PriorityClass) -> Vector:
+        custom = self._custom_factors(pod)
+        factors: Mapping[str, int] = self._settings.factors
+        if custom:
+            factors = {**factors, **scaling_factors(custom)}
+        return self._settings.vector(estimate_pod(pod, factors, priority))
+
+    def _custom_factors(self, pod: Pod) -> str | None:
+        if not self._settings.customizable:
+            return None
+        return pod.metadata.annotations.get(keys.LOAD_ESTIMATED_SCALING_FACTORS)

@@ -1,0 +1,192 @@
+"""What LoadAwareScheduling says of nodes: each rule for one node in plain integers (``code``, ``score``), and the same
+for many nodes, and for many nodes and many kinds of pods, in arrays. tests/scheduler/engine/test_single_rows.py
+compares the three forms.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from koordinator.scheduler.engine.batch.kernel import BatchKernel, Slots
+from koordinator.scheduler.engine.columns import Ints, Rows
+from koordinator.scheduler.engine.framework import FEASIBLE, MAX_NODE_SCORE
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.plugins.load_aware.load_columns import AGGREGATED, CAPACITY, EXPIRED, Floats, LoadColumns
+from koordinator.scheduler.plugins.load_aware.pod_load import Incoming
+from koordinator.scheduler.plugins.load_aware.settings import Settings, Vector
+
+REPORT_IS_EXPIRED: Final = 1
+FIRST_RESOURCE: Final = 2
+"""Codes from here on: 2 × resource, plus 1 where aggregated usage was compared."""
+_NO_RESOURCE: Final = MAX_NODE_SCORE + 1
+_ZERO: Final = np.zeros(())
+"""Half of the cost of a plain number, which numpy turns into this each time."""
+Item = TypeVar("Item", bound=np.generic)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a class of pods is expected to use."""
+
+    amounts: Vector
+    to_rows: Ints
+    """``amounts`` in the shape (resources, 1)."""
+    hundredfold: Floats
+    """A hundred times ``to_rows``."""
+    prod: bool
+
+    @classmethod
+    def of(cls, incoming: Incoming) -> Expected:
+        to_rows = np.array(incoming.amounts, dtype=np.int64).reshape(-1, 1)
+        hundredfold = to_rows.astype(np.float64) * MAX_NODE_SCORE
+        return cls(incoming.amounts, to_rows, hundredfold, incoming.prod)
+
+
+class LoadRules:
+    """What LoadAwareScheduling says of nodes."""
+
+    def __init__(self, settings: Settings, columns: LoadColumns) -> None:
+        self._settings = settings
+        self._columns = columns
+        self._weights = np.array(settings.weights, dtype=np.float64)
+
+    def codes(self, expected: Expected, rows: Rows) -> Ints:
+        """Filter."""
+        columns = self._columns
+        codes = np.zeros(rows.shape[0], dtype=np.int64)
+        short = _at(columns.remaining[int(expected.prod)], rows) < expected.to_rows
+        if np.count_nonzero(short):
+            where = np.flatnonzero(short.any(axis=0))
+            codes[where] = self._reasons(rows[where], expected, short[:, where])
+        return codes
+
+    def _reasons(self, rows: Rows, expected: Expected, short: NDArray[np.bool_]) -> Ints:
+        """Why there is no room on each of ``rows``."""
+        columns = self._columns
+        aggregated = columns.aggregates[rows]
+        if expected.prod:
+            aggregated &= ~columns.limits_prod[rows]
+        # The first resource in the order of names is the reason.
+        codes: Ints = FIRST_RESOURCE + 2 * short.argmax(axis=0) + aggregated
+        codes[columns.remaining[int(expected.prod), 0, rows] == EXPIRED] = REPORT_IS_EXPIRED
+        return codes
+
+    def code(self, expected: Expected, row: int) -> int:
+        """The same for one row."""
+        columns = self._columns
+        remaining = columns.remaining_of[row][expected.prod]
+        for index, amount in enumerate(expected.amounts):
+            if remaining[index] < amount:
+                if remaining[index] == EXPIRED:
+                    return REPORT_IS_EXPIRED
+                return FIRST_RESOURCE + 2 * index + (columns.compared(row, prod=expected.prod) == AGGREGATED)
+        return FEASIBLE
+
+    def scores(self, expected: Expected, rows: Rows) -> Ints:
+        """Score: the weighted mean of what would be free, in percent; the fullest resource counts once more."""
+        columns = self._columns
+        if not columns.exact:
+            return np.array([self.score(expected, row) for row in rows.tolist()], dtype=np.int64)
+        return self.scores_of(_at(columns.free[int(expected.prod)], rows) - expected.hundredfold, rows)
+
+    def scores_of(self, left: Floats, rows: Rows, kinds: int = 1) -> Ints:
+        """The same from what would be ``left``, a hundredfold, which is used up; of shape (resources, rows × kinds) if
+        that is known for so many kinds of pods."""
+        settings = self._settings
+        shares = np.maximum(left, _ZERO, out=left)
+        shares /= self._for_each(kinds, self._columns.capacity, rows)
+        np.floor(shares, out=shares)
+        total = self._weights.dot(shares)
+        if settings.dominant_weight:
+            # A resource that the node does not have says nothing about its load.
+            lowest = np.where(self._for_each(kinds, self._columns.lacks, rows), _NO_RESOURCE, shares).min(axis=0)
+            total += np.where(lowest == _NO_RESOURCE, 0, lowest) * settings.dominant_weight
+        total /= settings.total_weight
+        scores: Ints = total.astype(np.int64)
+        return scores
+
+    @staticmethod
+    def _for_each(kinds: int, matrix: NDArray[Item], rows: Rows) -> NDArray[Item]:
+        known = _at(matrix, rows)
+        return known if kinds == 1 else known.repeat(kinds, axis=1)
+
+    def score(self, expected: Expected, row: int) -> int:
+        """The same for one row."""
+        columns, settings = self._columns, self._settings
+        free, capacity = columns.free_of[row][expected.prod], columns.limits_of[row][CAPACITY]
+        total, lowest = 0, _NO_RESOURCE
+        for index, weight in enumerate(settings.weights):
+            whole = capacity[index]
+            if whole > 0:
+                share = max(free[index] - expected.amounts[index], 0) * MAX_NODE_SCORE // whole
+                total += share * weight
+                lowest = min(lowest, share)
+        if lowest != _NO_RESOURCE:
+            total += lowest * settings.dominant_weight
+        return total // settings.total_weight
+
+
+def _at(matrix: NDArray[Item], rows: Rows) -> NDArray[Item]:
+    """The columns ``rows`` of a matrix (resources, all rows), to be read only."""
+    count = rows.shape[0]
+    return matrix[:, :count] if count and rows[-1] == count - 1 else matrix.take(rows, axis=1)
+
+
+Number = TypeVar("Number", np.int64, np.float64)
+
+
+class BatchLoadFilter(BatchKernel):
+    """Whether there is room is found out for all kinds together, what is lacking for each by itself: mostly nothing."""
+
+    def __init__(self, columns: LoadColumns, evaluate: LoadRules, width: int) -> None:
+        """``width`` is the number of resources."""
+        self._columns = columns
+        self._rules = evaluate
+        self._kinds: list[Expected] = []
+        self._slots = Slots(prod=np.zeros(0, dtype=np.intp), amounts=np.zeros((width, 0), dtype=np.int64))
+
+    def put(self, slot: int, pod: PodInfo, state: Any) -> None:
+        expected: Expected = state
+        self._kinds.append(expected)
+        self._slots.put(prod=expected.prod, amounts=expected.amounts)
+
+    def evaluate(self, rows: Rows) -> Ints:
+        codes = np.zeros((rows.shape[0], len(self._kinds)), dtype=np.int64)
+        remaining = _by_kind(self._columns.remaining, rows, self._slots["prod"])
+        short = remaining < self._slots["amounts"][:, np.newaxis, :]
+        if np.count_nonzero(short):
+            for index, slot in np.argwhere(short.any(axis=0)).tolist():
+                codes[index, slot] = self._rules.code(self._kinds[slot], int(rows[index]))
+        return codes
+
+
+class BatchLoadScores(BatchKernel):
+    """See LoadRules.scores."""
+
+    def __init__(self, columns: LoadColumns, evaluate: LoadRules, width: int) -> None:
+        self._columns = columns
+        self._rules = evaluate
+        self._kinds: list[Expected] = []
+        self._slots = Slots(prod=np.zeros(0, dtype=np.intp), hundredfold=np.zeros((width, 0)))
+
+    def put(self, slot: int, pod: PodInfo, state: Any) -> None:
+        expected: Expected = state
+        self._kinds.append(expected)
+        self._slots.put(prod=expected.prod, hundredfold=expected.hundredfold[:, 0])
+
+    def evaluate(self, rows: Rows) -> Ints:
+        columns = self._columns
+        if not columns.exact:
+            return np.stack([self._rules.scores(expected, rows) for expected in self._kinds], axis=1)
+        left = _by_kind(columns.free, rows, self._slots["prod"]) - self._slots["hundredfold"][:, np.newaxis, :]
+        kinds = len(self._kinds)
+        return self._rules.scores_of(left.reshape(left.shape[0], -1), rows, kinds).reshape(rows.shape[0], kinds)
+
+
+def _by_kind(matrix: NDArray[Number], rows: Rows, prod: NDArray[np.intp]) -> NDArray[Number]:
+    """Of a matrix (sorts, resources, all rows), what holds for each kind: shape (resources, rows, kinds)."""
+    return matrix.take(rows, axis=2).transpose(1, 2, 0).take(prod, axis=2)

@@ -1,0 +1,197 @@
+"""The pools of the scheduling queue: pods to be tried, pods that back off, unschedulable pods by what may free them,
+and the events that pods in flight have not seen.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from itertools import islice
+from typing import Any, Final
+
+from koordinator.scheduler.engine.events import ClusterEvent
+from koordinator.scheduler.queue.queued_pod import QueuedPod
+
+_SPARE: Final = 256
+_Heap = list[tuple[tuple[Any, ...], int, QueuedPod]]
+
+
+class ActivePods:
+    """Sort keys end with the age; what is before that is the importance. Entries whose ticket has changed are void."""
+
+    def __init__(self) -> None:
+        self._heaps: dict[str, _Heap] = {}
+        self._limits: dict[str, int] = {}
+        """By profile: with more entries, the void ones are thrown away."""
+        self._served: dict[str, int] = {}
+        self._turn = 0
+
+    def __len__(self) -> int:
+        """The entries that are held, void ones included."""
+        return sum(map(len, self._heaps.values()))
+
+    def push(self, key: tuple[Any, ...], entry: QueuedPod) -> None:
+        profile = entry.pod.pod.spec.scheduler_name
+        heap = self._heaps.setdefault(profile, [])
+        heapq.heappush(heap, (key, entry.ticket, entry))
+        if len(heap) > self._limits.get(profile, _SPARE):
+            # A standby takes no pods, but sees them come and go.
+            heap[:] = [each for each in heap if each[1] == each[2].ticket]
+            heapq.heapify(heap)
+            self._limits[profile] = 2 * len(heap) + _SPARE
+
+    def pop(self) -> QueuedPod | None:
+        """The next pod; None when there is none."""
+        best: str | None = None
+        rank: tuple[Any, ...] = ()
+        for profile, heap in self._heaps.items():
+            while heap and heap[0][1] != heap[0][2].ticket:
+                heapq.heappop(heap)
+            if not heap:
+                continue
+            if len(self._heaps) == 1:
+                return heapq.heappop(heap)[2]
+            key = heap[0][0]
+            of_profile = (*key[:-1], self._served.get(profile, 0))
+            if best is None or of_profile < rank:
+                best, rank = profile, of_profile
+        if best is None:
+            return None
+        self._turn += 1
+        self._served[best] = self._turn
+        return heapq.heappop(self._heaps[best])[2]
+
+
+_SPARE_ENTRIES: Final = 256
+
+
+class BackingOff:
+    """Entries whose ticket has changed are void: they wait somewhere else by now."""
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[float, int, QueuedPod]] = []
+        self._limit = _SPARE_ENTRIES
+        """With more entries, the void ones are thrown away."""
+
+    def __len__(self) -> int:
+        """The entries that are held, void ones included."""
+        return len(self._heap)
+
+    @property
+    def first(self) -> QueuedPod | None:
+        """The pod whose pause ends first."""
+        while self._heap:
+            _, ticket, entry = self._heap[0]
+            if ticket == entry.ticket:
+                return entry
+            heapq.heappop(self._heap)
+        return None
+
+    def push(self, entry: QueuedPod) -> None:
+        """Until ``entry.backoff_until``."""
+        heapq.heappush(self._heap, (entry.backoff_until, entry.ticket, entry))
+        if len(self._heap) > self._limit:
+            self._heap = [each for each in self._heap if each[1] == each[2].ticket]
+            heapq.heapify(self._heap)
+            self._limit = 2 * len(self._heap) + _SPARE_ENTRIES
+
+
+QueueingHint = Callable[[QueuedPod, ClusterEvent], bool]
+"""Whether an event of a kind that the pod's plugins named may free it indeed. Must not raise."""
+NominatedTo = Callable[[ClusterEvent], Collection[str]]
+"""The uids of the pods that are nominated to the node that an event is about."""
+
+
+class UnschedulablePods:
+    """Pods in the order of parking, and by kind of event and group."""
+
+    def __init__(self, queueing_hint: QueueingHint, nominated_to: NominatedTo = lambda event: ()) -> None:
+        self._queueing_hint = queueing_hint
+        self._nominated_to = nominated_to
+        self._pods: dict[str, QueuedPod] = {}
+        self._by_kind: dict[str, dict[Hashable, dict[str, QueuedPod]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    @property
+    def oldest(self) -> QueuedPod | None:
+        """The pod that was unschedulable first."""
+        return next(iter(self._pods.values()), None)
+
+    def pods(self) -> list[QueuedPod]:
+        """All of them."""
+        return list(self._pods.values())
+
+    def add(self, entry: QueuedPod) -> None:
+        uid, group = entry.pod.uid, _group(entry)
+        self._pods[uid] = entry
+        for kind in entry.events_to_register:
+            self._by_kind.setdefault(kind, {}).setdefault(group, {})[uid] = entry
+
+    def remove(self, entry: QueuedPod) -> bool:
+        """Whether the pod was unschedulable."""
+        uid = entry.pod.uid
+        if self._pods.pop(uid, None) is None:
+            return False
+        group = _group(entry)
+        for kind in entry.events_to_register:
+            groups = self._by_kind[kind]
+            del groups[group][uid]
+            if not groups[group]:
+                del groups[group]
+        return True
+
+    def freed_by(self, event: ClusterEvent) -> list[QueuedPod]:
+        """The pods that ``event`` may free; they stay unschedulable."""
+        freed: list[QueuedPod] = []
+        groups = self._by_kind.get(event.kind)
+        if not groups:
+            return freed
+        nominated = self._nominated_to(event)
+        for entries in groups.values():
+            # A pod that is nominated to the node stands for nobody but itself.
+            holders = [entries[uid] for uid in nominated if uid in entries]
+            typical = next((entry for uid, entry in entries.items() if uid not in nominated), None)
+            if typical is not None and self._queueing_hint(typical, event):
+                freed.extend(entries.values())
+            else:
+                freed.extend(holder for holder in holders if self._queueing_hint(holder, event))
+        return freed
+
+    def would_free(self, entry: QueuedPod, events: Iterable[ClusterEvent]) -> bool:
+        """Whether one of ``events`` may free the pod, which is not unschedulable yet."""
+        return any(event.kind in entry.events_to_register and self._queueing_hint(entry, event) for event in events)
+
+
+def _group(entry: QueuedPod) -> Hashable:
+    return entry.group if entry.group is not None else entry.pod.uid
+
+
+class RecentEvents:
+    """Events by number, the first being 1; not more than ``kept`` of them."""
+
+    def __init__(self, kept: int = 4096) -> None:
+        self._kept = kept
+        self._events: deque[ClusterEvent] = deque()
+        self.count = 0
+        """The number of the last event."""
+
+    def add(self, event: ClusterEvent) -> None:
+        self.count += 1
+        self._events.append(event)
+        if len(self._events) > self._kept:
+            self._events.popleft()
+
+    def forget_until(self, number: int) -> None:
+        """Nobody asks any more for events up to ``number``."""
+        while self._events and self.count - len(self._events) < number:
+            self._events.popleft()
+
+    def since(self, number: int) -> Iterator[ClusterEvent] | None:
+        """The events after ``number``; None when some of them are not known any more."""
+        known = self.count - number
+        if known > len(self._events):
+            return None
+        return islice(self._events, len(self._events) - known, None)

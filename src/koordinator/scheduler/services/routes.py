@@ -1,0 +1,125 @@
+"""What the scheduler answers over HTTP. Loaded only where it serves: the library for it takes its time to load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import yaml
+from aiohttp import web
+
+from koordinator.base.services import ServiceError
+from koordinator.kube.services import BASE, Services
+from koordinator.kube.serving import Handler, HealthServer
+from koordinator.scheduler.configuration import SchedulerConfiguration, write_configuration
+from koordinator.scheduler.debug_output.settings import DebugSettings
+from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.explain import Sources, explain_node, explain_pod
+from koordinator.scheduler.program import Scheduler
+from koordinator.scheduler.services.node_document import node_service
+from koordinator.scheduler.services.pod_resources import add_pod_resources
+from koordinator.scheduler.services.provider import ServiceProvider
+
+POD_PATH = "/debug/explain/:namespace/:name"
+NODE_PATH = "/debug/explain-node/:name"
+
+
+def add_explanations(services: Services, sources: Sources) -> None:
+    """Explain pods and nodes from ``sources``."""
+
+    def pod(parameters: Mapping[str, str]) -> Any:
+        namespace, name = parameters["namespace"], parameters["name"]
+        document = explain_pod(sources, namespace, name)
+        if document is None:
+            raise ServiceError(
+                404,
+                f"pod {namespace}/{name} is not in the queue, not on a node and was not tried lately by this instance: "
+                "it does not exist, has finished, or names another scheduler in spec.schedulerName",
+            )
+        return document
+
+    def node(parameters: Mapping[str, str]) -> Any:
+        document = explain_node(sources, parameters["name"])
+        if document is None:
+            raise ServiceError(404, f"there is no node {parameters['name']}")
+        return document
+
+    services.add(POD_PATH, pod)
+    services.add(NODE_PATH, node)
+
+
+_BASE: Final = "/debug/flags"
+_HEADERS: Final = {"Content-Type": "text/plain", "X-Content-Type-Options": "nosniff"}
+
+
+def add_debug_flags(server: HealthServer, settings: DebugSettings) -> None:
+    """Serve them, for leaders and followers alike; before the server starts."""
+    setters = settings.setters
+    for name, setter in setters.items():
+        server.add_route(f"{_BASE}/{name}", _set(setter), method="*")
+    index = _index(sorted(setters))
+    for path in (_BASE, f"{_BASE}/", f"{_BASE}/{{rest:.*}}"):
+        server.add_route(path, index, method="*")
+
+
+def _set(setter: Callable[[str], str]) -> Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        if request.method != "PUT":
+            return _text(406, "unsupported http method")
+        try:
+            return _text(200, setter((await request.read()).decode("utf-8", "replace")))
+        except ValueError as error:
+            return _text(400, str(error))
+
+    return handle
+
+
+def _index(names: list[str]) -> Handler:
+    rows = "".join(f"\n<tr>{name}<br>\n" for name in names)
+    page = (
+        f"<html>\n<head>\n<title>{_BASE}/</title>\n</head>\n<body>\n{_BASE}/<br>\n<br>\nflags:<br>\n<table>\n{rows}\n"
+        "</table>\n<br>\nfull flags configurable<br>\n</body>\n</html>\n"
+    )
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return web.Response(text=page, content_type="text/html")
+
+    return handle
+
+
+def _text(status: int, text: str) -> web.Response:
+    return web.Response(status=status, body=f"{text}\n".encode(), headers=_HEADERS)
+
+
+def add_routes(
+    server: HealthServer,
+    scheduler: Scheduler,
+    is_leading: Callable[[], bool],
+    configuration: SchedulerConfiguration,
+) -> None:
+    """The services that show what the scheduler knows and why it decided, and what helps to debug it."""
+    make_services(scheduler, is_leading).mount(server)
+    add_pod_resources(server, scheduler.pods, is_leading)
+    server.add_configuration(lambda: yaml.safe_load(write_configuration(configuration)))
+    if configuration.document.enable_profiling:
+        add_debug_flags(server, scheduler.debug.settings)
+
+
+def make_services(scheduler: Scheduler, is_leading: Callable[[], bool]) -> Services:
+    """Everything that this instance answers while it leads."""
+    services = Services(is_leading)
+    add_explanations(services, scheduler.sources)
+    services.add(f"{BASE}/nodes/:nodeName", node_service(scheduler.state.view))
+    add_plugins(services, (engine.profile for engine in scheduler.engines.values()))
+    return services
+
+
+def add_plugins(services: Services, profiles: Iterable[Profile]) -> None:
+    """The services of every plugin that offers some; of the first profile that has it."""
+    seen: set[str] = set()
+    for profile in profiles:
+        for plugin in profile.all(ServiceProvider):
+            if plugin.name not in seen:
+                seen.add(plugin.name)
+                for path, service in plugin.services().items():
+                    services.add(f"{BASE}/plugins/{plugin.name}{path}", service)

@@ -1,0 +1,388 @@
+"""The embedded API server in memory, for all unit tests: its store, verbs and HTTP layer, without sockets and TLS.
+
+Clients are real ones, over a connection that hands requests to the server directly. So objects have the generation,
+the status subresource, the admission and the validation that they have on a real API server. What no client could
+store, such as an object that cannot be read, is put into the store behind the server's back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from functools import cache
+from random import Random
+from ssl import SSLContext
+from typing import Any, cast
+
+from aiohttp import StreamReader, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.base_protocol import BaseProtocol
+from aiohttp.http import HttpVersion11, RawRequestMessage
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
+
+from koordinator.api.kinds import NAMESPACES, Kind
+from koordinator.api.manifests import custom_resource_definitions
+from koordinator.base.clock import Clock, ManualClock
+from koordinator.base.metrics import Metrics
+from koordinator.cluster.background import BackgroundLoops
+from koordinator.cluster.builtin import BUILTIN_RESOURCES
+from koordinator.cluster.custom_resources import resources_of
+from koordinator.cluster.http.application import Application
+from koordinator.cluster.http.authentication import REVIEW_RESOURCES, TokenAuthenticator
+from koordinator.cluster.http.endpoints import Health
+from koordinator.cluster.http.request import parse_resource_path
+from koordinator.cluster.limits import MAX_BODY
+from koordinator.cluster.resource import Registry, Resource
+from koordinator.cluster.server import create_system_objects
+from koordinator.cluster.storage.indexed import MemoryStorage
+from koordinator.cluster.storage.interface import Change, Stored
+from koordinator.cluster.termination import Termination
+from koordinator.cluster.verbs.environment import Environment, NamespaceLifecycle, timestamp
+from koordinator.kube.client import KubeClient
+from koordinator.kube.credentials import fixed_credentials
+from koordinator.kube.errors import FencedError, TransportError
+from koordinator.kube.kubeconfig import User
+from koordinator.kube.sender import RateLimiter, RequestMetrics, RetryPolicy, Sender
+from koordinator.kube.time_limits import TimeLimits
+
+Document = dict[str, Any]
+
+_TOKEN = "token"
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+_READS = ("GET", "HEAD")
+
+
+class InMemoryApi:
+    """``away``: connections are refused, and open watches break. ``requests`` counts what was asked, ``writes`` what
+    clients have changed, by verb and plural."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.clock = clock or ManualClock()
+        self.away = False
+        self.requests = 0
+        self.writes: Counter[tuple[str, str]] = Counter()
+        self._storage = _Storage()
+        registry = Registry((*BUILTIN_RESOURCES, *REVIEW_RESOURCES))
+        for resource in _custom_resources():
+            registry.add(resource)
+        self._environment = Environment(
+            self._storage,
+            registry,
+            self.clock,
+            Random(1),
+            admission=(NamespaceLifecycle(),),
+            warns_of_missing_controllers=False,
+        )
+        self._application = Application(self._environment, TokenAuthenticator(_TOKEN), Health())
+        self._streams: set[InMemoryStream] = set()
+        for name in ("default", "koordinator-system"):
+            self.put(NAMESPACES, {"metadata": {"name": name}, "spec": {"finalizers": ["kubernetes"]}})
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[InMemoryApi]:
+        """With the system's objects and the loops of the server around the block; not needed without either."""
+        await create_system_objects(self._environment)
+        loops = BackgroundLoops(self.clock, Random(1))
+        for name, body in Termination(self._environment).loops().items():
+            loops.add(name, body)
+        async with asyncio.TaskGroup() as tasks:
+            task = tasks.create_task(loops.run())
+            try:
+                yield self
+            finally:
+                await self._storage.close()
+                task.cancel()
+
+    def connection(self) -> InMemoryConnection:
+        return InMemoryConnection(self)
+
+    def client(self, clock: Clock | None = None, connection: InMemoryConnection | None = None) -> KubeClient:
+        """A client whose time limits and pauses go by ``clock``, or else by that of the server. It does not repeat
+        requests that the server could not be asked."""
+        clock, random = clock or self.clock, Random(1)
+        sender = Sender(
+            connection or self.connection(),
+            fixed_credentials(User(token=_TOKEN)),
+            RateLimiter(clock, 0, 0),
+            RetryPolicy(random, max_connection_retries=0),
+            clock,
+            RequestMetrics(Metrics(), "in-memory"),
+            identity=[("User-Agent", "test")],
+            timeout_seconds=60,
+        )
+        return KubeClient(sender, TimeLimits(clock), random)
+
+    def go_away(self) -> None:
+        self.away = True
+        for stream in list(self._streams):
+            stream.break_off("connection reset by peer")
+
+    def come_back(self) -> None:
+        self.away = False
+
+    def put(self, kind: Kind[Any], document: Document) -> None:
+        """Store a whole document, whatever is in it, as if a client had written it and its status. Of its metadata,
+        what the server gives is filled in; the generation grows with each change beyond metadata and status."""
+        name, namespace = document["metadata"]["name"], document["metadata"].get("namespace", "")
+        before = self.found(kind, name, namespace)
+        known = before["metadata"] if before is not None else {}
+        generation = known.get("generation", 0) + (before is None or _desired(before) != _desired(document))
+        given: Document = {
+            "uid": known.get("uid") or self._environment.new_uid(),
+            "creationTimestamp": known.get("creationTimestamp") or timestamp(self.clock.now()),
+            **document["metadata"],
+            "generation": generation,
+        }
+        given.pop("resourceVersion", None)
+        body = {name: value for name, value in document.items() if name not in ("apiVersion", "kind", "metadata")}
+        # As Python writes it, since that has no bounds for numbers.
+        text = json.dumps({"metadata": given, **body}, separators=(",", ":"))
+        self._storage.put(self._key(kind, namespace, name), text.encode())
+
+    def remove(self, kind: Kind[Any], name: str, namespace: str = "") -> None:
+        """Without any finalizer or grace period."""
+        self._storage.remove(self._key(kind, namespace, name))
+
+    def found(self, kind: Kind[Any], name: str, namespace: str = "") -> Document | None:
+        stored = self._storage.get(self._key(kind, namespace, name))
+        return None if stored is None else _document(self._resource(kind), stored)
+
+    def all(self, kind: Kind[Any]) -> list[Document]:
+        resource = self._resource(kind)
+        return [_document(resource, stored) for stored in self._storage.list(resource.storage_prefix()).items]
+
+    def _resource(self, kind: Kind[Any]) -> Resource:
+        resource = self._environment.registry.find(kind.group, kind.version, kind.plural)
+        assert resource is not None, f"{kind} is not served"
+        return resource
+
+    def _key(self, kind: Kind[Any], namespace: str, name: str) -> str:
+        return self._resource(kind).storage_key(namespace or None, name)
+
+    async def _exchange(self, request: web.BaseRequest, writer: _Writer) -> InMemoryAnswer:
+        response = await self._application.handle(request)
+        written = bytes(writer.body) or getattr(response, "body", None) or b""
+        status = response.status
+        path = parse_resource_path(request.path)
+        if status < 300 and request.method in _VERBS and path is not None:
+            self.writes[_VERBS[request.method], path.plural] += 1
+        return InMemoryAnswer(status, response.headers, written)
+
+
+@dataclass(frozen=True, slots=True)
+class InMemoryAnswer:
+    """Implements ``koordinator.kube.transport.Response``."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class InMemoryConnection:
+    """Implements ``koordinator.kube.transport.Transport``. ``dead``: the process on this side has ended."""
+
+    def __init__(self, api: InMemoryApi) -> None:
+        self._api = api
+        self.dead = False
+
+    async def request(
+        self,
+        method: str,
+        target: str,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
+        *,
+        give_up_at: float,
+        may_send: Callable[[], bool] | None = None,
+    ) -> InMemoryAnswer:
+        if may_send is not None and not may_send():
+            raise FencedError(f"{method} {target}: not sent, the right to write is lost")
+        self._reach(method, target)
+        writer = _Writer(lambda: None)
+        return await self._api._exchange(_request(method, target, headers, body, writer), writer)
+
+    async def stream(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None
+    ) -> InMemoryStream:
+        self._reach(method, target)
+        stream = InMemoryStream(self._api._streams)
+        request = _request(method, target, headers, body, stream.writer)
+        await stream.begin(self._api._application.handle(request))
+        return stream
+
+    def use_tls(self, context: SSLContext) -> None:
+        raise AssertionError("there is no TLS in memory")
+
+    async def close(self) -> None:
+        """Nothing is open but streams, which their readers abort."""
+
+    def _reach(self, method: str, target: str) -> None:
+        if self.dead:
+            raise TransportError(f"{method} {target}: the process has ended")
+        self._api.requests += 1
+        if self._api.away:
+            raise TransportError(f"{method} {target}: connection refused", maybe_applied=False)
+
+
+class InMemoryStream:
+    """Implements ``koordinator.kube.transport.Stream``."""
+
+    def __init__(self, streams: set[InMemoryStream]) -> None:
+        self.status = 0
+        self.headers: Mapping[str, str] = {}
+        self._news = asyncio.Event()
+        self.writer = _Writer(self._news.set)
+        self._streams = streams
+        self._task: asyncio.Task[web.StreamResponse] | None = None
+        self._broken = ""
+
+    async def begin(self, handling: Coroutine[Any, Any, web.StreamResponse]) -> None:
+        """Until the headers are there."""
+        self._streams.add(self)
+        self._task = task = asyncio.get_running_loop().create_task(handling)
+        task.add_done_callback(lambda _: self._news.set())
+        try:
+            while not task.done() and not self.writer.status and not self._broken:
+                await self._wait()
+        except asyncio.CancelledError:
+            self.abort()
+            raise
+        self._check()
+        self.status, self.headers = self.writer.status, self.writer.headers
+        if not self.status:
+            response = task.result()
+            self.status, self.headers = response.status, response.headers
+            self.writer.body += getattr(response, "body", None) or b""
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        while True:
+            self._check()
+            chunk = self.writer.take()
+            if chunk:
+                yield chunk
+            elif self._task is None or self._task.done():
+                return
+            else:
+                await self._wait()
+
+    async def read(self) -> bytes:
+        return b"".join([chunk async for chunk in self.chunks()])
+
+    def abort(self) -> None:
+        self._streams.discard(self)
+        if self._task is not None:
+            self._task.cancel()
+        self._broken = self._broken or "aborted"
+        self._news.set()
+
+    def break_off(self, why: str) -> None:
+        self._broken = why
+        self.abort()
+
+    def _check(self) -> None:
+        if self._broken:
+            raise TransportError(self._broken)
+
+    async def _wait(self) -> None:
+        await self._news.wait()
+        self._news.clear()
+
+
+class _Writer(AbstractStreamWriter):
+    """Keeps what the server writes until it is taken."""
+
+    def __init__(self, written: Callable[[], None]) -> None:
+        self.status = 0
+        self.headers: Mapping[str, str] = {}
+        self.body = bytearray()
+        self._written = written
+
+    def take(self) -> bytes:
+        taken = bytes(self.body)
+        self.body.clear()
+        return taken
+
+    async def write(self, chunk: bytes | bytearray | memoryview[Any]) -> None:
+        self.body += chunk
+        self._written()
+
+    async def write_eof(self, chunk: bytes = b"") -> None:
+        await self.write(chunk)
+
+    async def drain(self) -> None: ...
+
+    def enable_compression(self, encoding: str = "deflate", strategy: int | None = None) -> None: ...
+
+    def enable_chunking(self) -> None: ...
+
+    async def write_headers(self, status_line: str, headers: CIMultiDict[str]) -> None:
+        self.status, self.headers = int(status_line.split(" ")[1]), headers
+        self._written()
+
+
+class _Protocol:
+    """What a request asks about its connection."""
+
+    transport = ssl_context = peername = sockname = None
+
+
+class _Storage(MemoryStorage):
+    """With writes that need no task."""
+
+    def put(self, key: str, value: bytes) -> None:
+        self._flush()
+        before = self.get(key)
+        stored = Stored(key, value, self.revision() + 1)
+        self._watch_cache.apply([Change("updated" if before is not None else "created", stored, before)])
+
+    def remove(self, key: str) -> None:
+        self._flush()
+        before = self.get(key)
+        assert before is not None, f"{key} does not exist"
+        self._watch_cache.apply([Change("deleted", Stored(key, before.value, self.revision() + 1), before)])
+
+
+def _request(
+    method: str, target: str, headers: Mapping[str, str], body: bytes | None, writer: AbstractStreamWriter
+) -> web.BaseRequest:
+    loop = asyncio.get_running_loop()
+    sent = CIMultiDict(headers)
+    sent["Host"] = "in-memory"
+    sent["Content-Length"] = str(len(body or b""))
+    raw = tuple((name.encode(), value.encode()) for name, value in sent.items())
+    message = RawRequestMessage(
+        method, target, HttpVersion11, CIMultiDictProxy(sent), raw, False, None, False, False, URL(target, encoded=True)
+    )
+    payload = StreamReader(BaseProtocol(loop), 1 << 16, loop=loop)
+    if body:
+        payload.feed_data(body)
+    payload.feed_eof()
+    task = cast("asyncio.Task[None]", asyncio.current_task())
+    return web.BaseRequest(
+        message, payload, cast("Any", _Protocol()), writer, task, loop, client_max_size=MAX_BODY, scheme="https"
+    )
+
+
+@cache
+def _custom_resources() -> tuple[Resource, ...]:
+    """Ours. What is stored behind the server's back is shown as it is, not pruned."""
+    return tuple(
+        replace(resource, current=None)
+        for definition in custom_resource_definitions()
+        for resource in resources_of(definition)
+    )
+
+
+def _document(resource: Resource, stored: Stored) -> Document:
+    document: Document = {"apiVersion": resource.api_version, "kind": resource.kind, **json.loads(stored.value)}
+    document["metadata"]["resourceVersion"] = str(stored.revision)
+    return document if resource.from_stored is None else resource.from_stored(document)
+
+
+def _desired(document: Document) -> Document:
+    return {name: value for name, value in document.items() if name not in ("apiVersion", "kind", "metadata", "status")}

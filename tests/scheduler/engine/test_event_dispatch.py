@@ -1,0 +1,35 @@
+"""Who is notified of events, and how often."""
+
+from __future__ import annotations
+
+from koordinator.api.meta import ObjectMeta
+from koordinator.api.node import Node
+from koordinator.scheduler.engine.event_dispatch import EventDispatcher
+from koordinator.scheduler.engine.framework import EventHandler
+
+
+class Log(EventHandler):
+    def __init__(self) -> None:
+        self.rows: list[int] = []
+
+    def on_node(self, row: int, node: Node) -> None:
+        self.rows.append(row)
+
+
+class Reader(EventHandler):
+    """Reads what ``log`` has noted."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+
+    @property
+    def event_handler(self) -> EventHandler:
+        return self.log
+
+
+def test_what_several_share_is_told_once() -> None:
+    log, event_handlers = Log(), EventDispatcher()
+    event_handlers.add([Reader(log), Reader(log)])
+    event_handlers.add([Reader(log)])
+    event_handlers.notify("on_node", 3, Node(metadata=ObjectMeta(name="a")))
+    assert log.rows == [3]

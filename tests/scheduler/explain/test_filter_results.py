@@ -1,0 +1,98 @@
+"""All plugins are asked about nodes as Filter plugins are shown them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from koordinator.scheduler.engine.adjustment import Adjustment
+from koordinator.scheduler.engine.class_plan import plan_class
+from koordinator.scheduler.engine.columns import Rows
+from koordinator.scheduler.engine.framework_hooks import FilterTransformer
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.profile import PluginOrder, Profile
+from koordinator.scheduler.engine.resource_index import CPU
+from koordinator.scheduler.explain.filter_results import filter_nodes
+from tests.scheduler.explain.scene import Scene, make_node, make_pod
+from tests.scheduler.fakes import describe, make_profile
+
+
+class Keeping(FilterTransformer):
+    """Three CPUs of every node are kept for somebody."""
+
+    name = "Keeping"
+
+    def before_filter(self, pod: PodInfo, rows: Rows) -> Mapping[int, Adjustment]:
+        return {row: Adjustment({CPU: 3000}) for row in rows.tolist()}
+
+
+def keeping(scene: Scene) -> Profile:
+    plugins = {**make_profile(scene.view).plugins, "Keeping": Keeping(None, scene.view)}
+    return Profile("koord-scheduler", plugins, PluginOrder(filter=("Keeping", "Fit")))
+
+
+def details(scene: Scene, name: str) -> list[str]:
+    node = scene.pod(name)["closestNodes"][0]
+    return [text for lack in node["lacks"] for text in lack["details"]]
+
+
+def test_every_plugin_objects_not_only_the_first() -> None:
+    scene = Scene(make_node("a", cpu="1", unschedulable=True))
+    filter_results = filter_nodes(scene.profile, scene.view, scene.info(make_pod("p", cpu="2")))
+    assert [each.plugin for each in filter_results.objections(0)] == ["NodeUnschedulable", "NodeResourcesFit"]
+
+
+def test_transformers_are_asked_first() -> None:
+    scene = Scene(make_node("a", cpu="4"))
+    pod = describe(make_pod("p", cpu="2"))
+    assert filter_nodes(keeping(scene), scene.view, pod).objections(0)[0].plugin == "Fit"
+    assert filter_nodes(make_profile(scene.view), scene.view, pod).objections(0) == ()
+
+
+def test_columns_are_as_they_were_afterwards() -> None:
+    scene = Scene(make_node("a", cpu="4"))
+    filter_nodes(keeping(scene), scene.view, describe(make_pod("p", cpu="2"))).objections(0)
+    assert scene.view.columns.requested.sum() == 0
+
+
+def test_room_that_is_nominated_to_a_more_important_pod_is_not_free() -> None:
+    scene = Scene(make_node("a", cpu="4"))
+    scene.view.nominations.set(scene.info(make_pod("important", cpu="3", priority=9)), "a")
+    scene.add(make_pod("p", cpu="2"))
+    assert scene.pod("p")["fittingNow"]["nodes"] == 0
+    assert details(scene, "p") == ["cpu: short by 1 core (needs 2 cores, free 1 core)"]
+
+
+@pytest.mark.parametrize(
+    ("own", "other"), [(5, 1), (0, 0)], ids=["to the pod itself and a lesser one", "to an equal one later"]
+)
+def test_room_that_is_nominated_to_nobody_before_the_pod_is_free(own: int, other: int) -> None:
+    scene = Scene(make_node("a", cpu="4"))
+    scene.view.nominations.set(scene.info(make_pod("p", cpu="2", priority=own)), "a")
+    scene.view.nominations.set(scene.info(make_pod("other", cpu="3", priority=other)), "a")
+    scene.add(make_pod("p", cpu="2", priority=own))
+    assert scene.pod("p")["fittingNow"]["nodes"] == 1
+
+
+def test_room_of_a_pod_that_has_come_is_not_counted_twice() -> None:
+    scene = Scene(make_node("a", cpu="4"))
+    scene.view.nominations.set(scene.info(make_pod("come", cpu="2", priority=9)), "a")
+    scene.place(make_pod("come", cpu="2", node="a", priority=9))
+    scene.add(make_pod("p", cpu="2"))
+    assert scene.pod("p")["fittingNow"]["nodes"] == 1
+
+
+def test_an_equal_pod_of_another_scheduler_has_no_precedence() -> None:
+    scene = Scene(make_node("a", cpu="4"))
+    scene.view.nominations.set(scene.info(make_pod("foreign", cpu="3")), "a", foreign=True)
+    scene.add(make_pod("p", cpu="2"))
+    assert scene.pod("p")["fittingNow"]["nodes"] == 1
+
+
+def test_a_pod_that_pre_filter_rejects_is_evaluated_on_no_node() -> None:
+    scene = Scene(make_node("a"))
+    profile = make_profile(scene.view)
+    pod = describe(make_pod("p", labels={"never": "not today"}))
+    assert plan_class(profile, scene.view.columns, pod).rejection is not None
+    assert filter_nodes(profile, scene.view, pod).rows.size == 0
