@@ -9,6 +9,9 @@ REAL_JOBS ?= 4
 # The seed of `make test-long`: a new one each time, unless a failure is to be seen again.
 SEED := $(or $(SEED),$(shell date +%s))
 
+# The tests start hundreds of processes; each would compile every module again where bytecode is not written.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo up test test-long test-real check format protobuf bench bench-scheduler bench-scheduler-perf manifests picture lock clean
 

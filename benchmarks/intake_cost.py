@@ -33,8 +33,8 @@ from koordinator.api.meta import Object
 from koordinator.api.pod import Pod
 from koordinator.base.clock import SystemClock
 from koordinator.base.metrics import Metrics
-from koordinator.kube.answer_stream import AnswerStream
 from koordinator.kube.client import KubeClient
+from koordinator.kube.pooled_transport import ResponseStream
 from koordinator.kube.request import Request
 from koordinator.kube.sender import Sender
 from koordinator.kube.time_limits import TimeLimits
@@ -63,7 +63,7 @@ class Answers:
     def __init__(self, pages: Mapping[str, Sequence[bytes]]) -> None:
         self._pages = pages
         self._released = {path: asyncio.Event() for path in pages}
-        self._streams: dict[str, AnswerStream] = {}
+        self._streams: dict[str, ResponseStream] = {}
         self._opened: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
 
     def release(self, kind: Kind[Any]) -> None:
@@ -91,7 +91,7 @@ class Answers:
 
     async def stream(self, request: Request) -> Stream:
         path = urlsplit(request.target).path
-        stream = self._streams[path] = AnswerStream(b"", request.target)
+        stream = self._streams[path] = ResponseStream(b"", request.target)
         stream.data_received(_HEAD)
         await stream.begin()
         self._opened[path].set()

@@ -16,8 +16,8 @@ from urllib.parse import parse_qs, urlsplit
 from koordinator.api.codec import decode_any, encode
 from koordinator.api.kinds import Kind
 from koordinator.base.errors import KoordinatorError
-from koordinator.kube.answer_stream import AnswerStream
 from koordinator.kube.interface import PatchType
+from koordinator.kube.pooled_transport import ResponseStream
 from koordinator.kube.request import Request
 from koordinator.kube.transport import Stream
 
@@ -34,7 +34,7 @@ class WatchedCluster:
         self.writes: dict[str, int] = {}
         self._stored: dict[str, dict[str, bytes]] = {}
         self._made: dict[str, tuple[int, Callable[[int], Document]]] = {}
-        self._streams: dict[str, AnswerStream] = {}
+        self._streams: dict[str, ResponseStream] = {}
         self._version = 10_000_000
 
     def keep(self, kind: Kind[Any], documents: Iterable[Document], namespace: str = "") -> None:
@@ -59,7 +59,7 @@ class WatchedCluster:
 
     async def stream(self, request: Request) -> Stream:
         url = urlsplit(request.target)
-        stream = AnswerStream(b"", request.target)
+        stream = ResponseStream(b"", request.target)
         if "fieldSelector" not in parse_qs(url.query):
             # What is selected by a field never changes here.
             self._streams[url.path] = stream

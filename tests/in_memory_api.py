@@ -30,30 +30,24 @@ from koordinator.api.manifests import custom_resource_definitions
 from koordinator.base.clock import Clock, ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.cluster.background import BackgroundLoops
-from koordinator.cluster.bootstrap import create_system_objects
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.custom_resources import resources_of
 from koordinator.cluster.http.application import Application
-from koordinator.cluster.http.authentication import TokenAuthenticator
-from koordinator.cluster.http.health import Health
-from koordinator.cluster.http.path import parse_resource_path
-from koordinator.cluster.http.reviews import REVIEW_RESOURCES
+from koordinator.cluster.http.authentication import REVIEW_RESOURCES, TokenAuthenticator
+from koordinator.cluster.http.endpoints import Health
+from koordinator.cluster.http.request import parse_resource_path
 from koordinator.cluster.limits import MAX_BODY
-from koordinator.cluster.registry import Registry
-from koordinator.cluster.resource import Resource
+from koordinator.cluster.resource import Registry, Resource
+from koordinator.cluster.server import create_system_objects
+from koordinator.cluster.storage.indexed import MemoryStorage
 from koordinator.cluster.storage.interface import Change, Stored
-from koordinator.cluster.storage.memory import MemoryStorage
 from koordinator.cluster.termination import Termination
-from koordinator.cluster.verbs.admission import NamespaceLifecycle
-from koordinator.cluster.verbs.environment import Environment, timestamp
+from koordinator.cluster.verbs.environment import Environment, NamespaceLifecycle, timestamp
 from koordinator.kube.client import KubeClient
 from koordinator.kube.credentials import fixed_credentials
 from koordinator.kube.errors import FencedError, TransportError
 from koordinator.kube.kubeconfig import User
-from koordinator.kube.request_metrics import RequestMetrics
-from koordinator.kube.request_rate import RateLimiter
-from koordinator.kube.retry import RetryPolicy
-from koordinator.kube.sender import Sender
+from koordinator.kube.sender import RateLimiter, RequestMetrics, RetryPolicy, Sender
 from koordinator.kube.time_limits import TimeLimits
 
 Document = dict[str, Any]
@@ -345,13 +339,13 @@ class _Storage(MemoryStorage):
         self._flush()
         before = self.get(key)
         stored = Stored(key, value, self.revision() + 1)
-        self._hub.apply([Change("updated" if before is not None else "created", stored, before)])
+        self._watch_cache.apply([Change("updated" if before is not None else "created", stored, before)])
 
     def remove(self, key: str) -> None:
         self._flush()
         before = self.get(key)
         assert before is not None, f"{key} does not exist"
-        self._hub.apply([Change("deleted", Stored(key, before.value, self.revision() + 1), before)])
+        self._watch_cache.apply([Change("deleted", Stored(key, before.value, self.revision() + 1), before)])
 
 
 def _request(

@@ -12,7 +12,7 @@ from koordinator.api.system_strategy import SystemStrategy
 
 
 @pytest.mark.parametrize(
-    ("body", "complaint"),
+    ("body", "detail"),
     [
         (b'{"spec":{"containers":[{"resources":{"requests":{"cpu":"1x"}}}]}}', "$.spec.containers[0]"),
         (b'{"spec":{"priority":"high"}}', "$.spec.priority"),
@@ -23,10 +23,10 @@ from koordinator.api.system_strategy import SystemStrategy
         (b'{"kind":"\xff"}', "not JSON"),
     ],
 )
-def test_malformed_json_is_an_error_that_names_the_place(body: bytes, complaint: str) -> None:
+def test_malformed_json_is_an_error_that_names_the_place(body: bytes, detail: str) -> None:
     with pytest.raises(DecodeError) as raised:
         decode(body, Pod)
-    assert complaint in str(raised.value)
+    assert detail in str(raised.value)
 
 
 @pytest.mark.parametrize("body", [b'{"spec":{"priority":"high"}}', b"{", b'{"kind":"\xff"}'])

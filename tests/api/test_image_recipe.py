@@ -7,14 +7,14 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import yaml
 
 from koordinator.api.manifests.installation import Installation, manifest_files
+from tests.yaml_documents import yaml_documents
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DOCKERFILE = (REPOSITORY / "Dockerfile").read_text()
 WORKLOADS = [
-    next(yaml.safe_load_all(text))
+    yaml_documents(text)[0]
     for text in manifest_files(
         Installation(), ("scheduler", "manager", "descheduler", "koordlet", "device-daemon")
     ).values()

@@ -27,6 +27,7 @@ from koordinator.node.host import Host
 from koordinator.scheduler.configuration import load_configuration, not_built
 from koordinator.scheduler.options import parse_options as scheduler_options
 from koordinator.scheduler.plugins.table import BUILT_IN
+from tests.yaml_documents import yaml_documents
 
 Document = dict[str, Any]
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -51,7 +52,7 @@ def documents(installation: Installation | None = None, *parts: str) -> list[Doc
 def read(installation: Installation, parts: tuple[str, ...]) -> list[Document]:
     """Once for each installation: to write and read sixteen definitions takes a second."""
     files = manifest_files(installation, parts)
-    return list(itertools.chain.from_iterable(yaml.safe_load_all(text) for text in files.values()))
+    return list(itertools.chain.from_iterable(yaml_documents(text) for text in files.values()))
 
 
 def named(kind: str, name: str, installation: Installation | None = None) -> Document:

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from koordinator.cli.explain_offer import print_offer
+from koordinator.cli.explain_node import print_offer
 
 
 def printed(offer: dict[str, Any]) -> str:

@@ -9,18 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from koordinator.api.manifests.installation import PARTS, Installation, manifest_files
 from koordinator.cli.main import main
 from tests.cli.manifests_help import examples
+from tests.yaml_documents import yaml_documents
 
 CONFIG = Path(__file__).resolve().parents[2] / "config"
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
     assert main(["manifests", *arguments]) == 0
-    return list(yaml.safe_load_all(capsys.readouterr().out))
+    return yaml_documents(capsys.readouterr().out)
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -32,7 +32,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def test_it_prints_every_document_of_the_installation(capsys: pytest.CaptureFixture[str]) -> None:
     files = manifest_files(Installation())
-    wanted = [document for text in files.values() for document in yaml.safe_load_all(text)]
+    wanted = [document for text in files.values() for document in yaml_documents(text)]
     assert printed(capsys) == wanted
 
 
@@ -65,7 +65,7 @@ def test_for_a_deletion_the_webhooks_come_first(capsys: pytest.CaptureFixture[st
 def test_options_reach_the_manifests(capsys: pytest.CaptureFixture[str]) -> None:
     given = ("--namespace=colocation", "--image=registry.example/k:1", "--replicas=3", "--webhook-failure-policy=Fail")
     wanted = manifest_files(Installation("colocation", "registry.example/k:1", 3, "Fail"))
-    assert printed(capsys, *given) == [each for text in wanted.values() for each in yaml.safe_load_all(text)]
+    assert printed(capsys, *given) == [each for text in wanted.values() for each in yaml_documents(text)]
 
 
 @pytest.mark.parametrize(

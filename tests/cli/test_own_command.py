@@ -10,7 +10,7 @@ import pytest
 from koordinator.cli.data_folder import default_data_folder
 from koordinator.cli.local_cluster.programs import LocalClusterOptions
 from koordinator.cli.own_command import data_option, own_command
-from koordinator.cli.welcome import path_hint, welcome
+from koordinator.cli.up import path_hint, welcome
 
 
 def install(folder: Path) -> Path:

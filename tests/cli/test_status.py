@@ -15,8 +15,8 @@ from rich.console import Console
 from koordinator.base.clock import ManualClock
 from koordinator.cli.cluster_record import ClusterRecord, ProgramRecord, write_record
 from koordinator.cli.data_folder import lock_data_folder
+from koordinator.cli.status import age, print_status
 from koordinator.cli.status_report import Counts, Health, Report, collect, document, health_of
-from koordinator.cli.status_text import age, print_status
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 URL = "http://127.0.0.1:10251"

@@ -7,11 +7,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from koordinator.api.document import Document
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.resource import RequestContext, Resource
+from tests.yaml_documents import yaml_documents
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMESPACE = "golden"
@@ -32,7 +31,7 @@ def resource_of(document: Document) -> Resource:
 def written(name: str) -> list[Document]:
     """The objects of one YAML file as a client sends them: decoded JSON, in the corpus namespace."""
     text = (_HERE / name).read_text()
-    return [json.loads(json.dumps(document)) for document in yaml.safe_load_all(text) if document]
+    return [json.loads(json.dumps(document)) for document in yaml_documents(text) if document]
 
 
 def recorded(name: str) -> Any:

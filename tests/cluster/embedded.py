@@ -16,14 +16,13 @@ import msgspec
 from koordinator.api.document import Document
 from koordinator.base.clock import ManualClock
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
-from koordinator.cluster.registry import Registry
+from koordinator.cluster.resource import Registry
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
-from koordinator.cluster.storage.hub import HistoryLimits
-from koordinator.cluster.storage.memory import MemoryStorage
+from koordinator.cluster.storage.indexed import MemoryStorage
+from koordinator.cluster.storage.watch_cache import HistoryLimits
 from koordinator.cluster.verbs.create import create
-from koordinator.cluster.verbs.encoding import decode
 from koordinator.cluster.verbs.environment import Environment
-from koordinator.cluster.verbs.target import Target
+from koordinator.cluster.verbs.target import Target, decode
 
 
 @dataclass

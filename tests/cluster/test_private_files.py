@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from koordinator.cluster import private_files
-from koordinator.cluster.private_files import write_private
+from koordinator.cluster import data_folder
+from koordinator.cluster.data_folder import write_private
 
 
 def test_the_file_is_there_for_its_owner_alone(tmp_path: Path) -> None:
@@ -32,7 +32,7 @@ def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
 
 def test_a_planted_temporary_file_is_not_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even if somebody guesses its name: a link there would carry the secret away."""
-    monkeypatch.setattr(private_files, "_suffix", lambda: "guessed")
+    monkeypatch.setattr(data_folder, "_suffix", lambda: "guessed")
     (tmp_path / ".key.guessed").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(FileExistsError):
         write_private(tmp_path / "key", b"secret")

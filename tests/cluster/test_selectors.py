@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.selectors import parse_field_selector, parse_label_selector
+from koordinator.cluster.verbs.selection import parse_field_selector, parse_label_selector
 
 
 def _refusal(parse: Callable[[], object]) -> int | None:

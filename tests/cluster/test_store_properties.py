@@ -21,11 +21,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordinator.cluster.storage.hub import HistoryLimits
-from koordinator.cluster.storage.indexed import IndexedStorage
+from koordinator.cluster.storage.indexed import IndexedStorage, MemoryStorage
 from koordinator.cluster.storage.interface import Compacted, KeyExists, KeyMissing, RevisionMismatch, Stored
-from koordinator.cluster.storage.memory import MemoryStorage
 from koordinator.cluster.storage.sqlite import SqliteStorage
+from koordinator.cluster.storage.watch_cache import HistoryLimits
 
 KEYS = [f"/g/{kind}/{name}" for kind in ("a", "b") for name in "xyz"]
 PREFIXES = ("/g/a/", "/g/b/", "/g/a/x")
@@ -64,7 +63,7 @@ class Reader:
         watch = store.watch(self.prefix, self.position)
         try:
             while not self.lost:
-                watch.poke()
+                watch.wake()
                 changes = await watch.next()
                 assert changes is not None
                 self.seen += [change.revision for change in changes]
@@ -78,7 +77,7 @@ class Reader:
 
 
 @dataclass
-class World:
+class Cluster:
     """A store, what was acknowledged, and what each key's writers have seen."""
 
     reopen: Callable[[], IndexedStorage]
@@ -161,22 +160,22 @@ rounds = st.one_of(
 Round = list[Write] | tuple[str, str, int] | str
 
 
-async def _play(world: World, script: list[Round]) -> None:
+async def _play(cluster: Cluster, script: list[Round]) -> None:
     for step in script:
         match step:
             case list():
-                await asyncio.gather(*(world.write(write) for write in step))
+                await asyncio.gather(*(cluster.write(write) for write in step))
             case (_, prefix, back):
-                start = max(0, world.store.revision() - back)
-                world.readers.append(Reader(prefix, start, start))
+                start = max(0, cluster.store.revision() - back)
+                cluster.readers.append(Reader(prefix, start, start))
             case "restart":
-                await world.restart()
+                await cluster.restart()
             case _:
-                for reader in world.readers:
-                    await reader.catch_up(world.store)
-    for reader in world.readers:
-        await reader.catch_up(world.store)
-    world.check()
+                for reader in cluster.readers:
+                    await reader.catch_up(cluster.store)
+    for reader in cluster.readers:
+        await reader.catch_up(cluster.store)
+    cluster.check()
 
 
 @settings(max_examples=150, deadline=None)
@@ -185,11 +184,11 @@ def test_sqlite_store_follows_the_model(script: list[Round]) -> None:
     with tempfile.TemporaryDirectory() as folder:
 
         async def main() -> None:
-            world = World(lambda: SqliteStorage(Path(folder) / "db", LIMITS))
-            await _play(world, script)
-            await world.restart()
-            world.check()
-            await world.store.close()
+            cluster = Cluster(lambda: SqliteStorage(Path(folder) / "db", LIMITS))
+            await _play(cluster, script)
+            await cluster.restart()
+            cluster.check()
+            await cluster.store.close()
 
         asyncio.run(main())
 
@@ -197,7 +196,7 @@ def test_sqlite_store_follows_the_model(script: list[Round]) -> None:
 @settings(max_examples=150, deadline=None)
 @given(st.lists(rounds.filter(lambda step: step != "restart"), max_size=40))
 def test_memory_store_follows_the_model(script: list[Round]) -> None:
-    asyncio.run(_play(World(lambda: MemoryStorage(LIMITS)), script))
+    asyncio.run(_play(Cluster(lambda: MemoryStorage(LIMITS)), script))
 
 
 @pytest.mark.parametrize("acknowledged", [1, 100, 1_500])

@@ -12,17 +12,17 @@ from koordinator.api.document import Document
 from koordinator.cluster.admission_webhooks.configuration import VALIDATING, Configurations
 from koordinator.cluster.background import BackgroundLoops, LoopBody
 from koordinator.cluster.custom_resources import CustomResources
-from koordinator.cluster.disruption.controller import DisruptionController
-from koordinator.cluster.storage.hub import HistoryLimits
+from koordinator.cluster.disruption import DisruptionController
+from koordinator.cluster.storage.indexed import MemoryStorage
 from koordinator.cluster.storage.interface import Change, StorageFull
-from koordinator.cluster.storage.memory import MemoryStorage
+from koordinator.cluster.storage.watch_cache import HistoryLimits
 from koordinator.cluster.termination import Termination
 from koordinator.cluster.verbs.create import create
 from koordinator.cluster.verbs.delete import delete
 from koordinator.cluster.verbs.environment import Environment
 from koordinator.cluster.verbs.options import DeleteOptions
-from koordinator.cluster.verbs.patch import patch
 from koordinator.cluster.verbs.target import Target
+from koordinator.cluster.verbs.update import patch
 from tests.cluster.embedded import Verbs, config_map, pod
 
 HISTORY = HistoryLimits(changes=20)
@@ -39,7 +39,7 @@ class _Storage(MemoryStorage):
             raise StorageFull("no room")
 
 
-class _World(Verbs):
+class _Cluster(Verbs):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.storage: _Storage = _Storage(HISTORY)
@@ -77,18 +77,18 @@ class _World(Verbs):
         await delete(self.environment, target, DeleteOptions(grace_period_seconds=0))
 
 
-Scenario = Callable[[_World, BackgroundLoops], Awaitable[None]]
+Scenario = Callable[[_Cluster, BackgroundLoops], Awaitable[None]]
 
 
 def _run(scenario: Scenario, bodies: Callable[[Environment], Mapping[str, LoopBody]]) -> None:
     async def main() -> None:
-        world = _World()
-        loops = BackgroundLoops(world.clock, Random(1))
-        for name, body in bodies(world.environment).items():
+        cluster = _Cluster()
+        loops = BackgroundLoops(cluster.clock, Random(1))
+        for name, body in bodies(cluster.environment).items():
             loops.add(name, body)
         running = asyncio.ensure_future(loops.run())
         try:
-            await scenario(world, loops)
+            await scenario(cluster, loops)
             assert not running.done()
         finally:
             running.cancel()
@@ -102,71 +102,71 @@ def _terminating(scenario: Scenario) -> None:
 
 
 def test_a_namespace_that_is_stuck_while_the_history_passes_by() -> None:
-    async def scenario(world: _World, loops: BackgroundLoops) -> None:
-        stuck = await world.namespace("stuck")
-        held = await world.held("stuck")
-        await world.clock.advance(0)
-        await world.delete(stuck)
-        await world.clock.advance(5)
-        await world.namespace("other")
-        await world.write_past_the_history()
-        await world.let_go(held)
-        await world.clock.advance(5)
-        assert not world.exists(stuck)
+    async def scenario(cluster: _Cluster, loops: BackgroundLoops) -> None:
+        stuck = await cluster.namespace("stuck")
+        held = await cluster.held("stuck")
+        await cluster.clock.advance(0)
+        await cluster.delete(stuck)
+        await cluster.clock.advance(5)
+        await cluster.namespace("other")
+        await cluster.write_past_the_history()
+        await cluster.let_go(held)
+        await cluster.clock.advance(5)
+        assert not cluster.exists(stuck)
         # The loop follows further namespaces, too.
-        later = await world.namespace("later")
-        await world.write_past_the_history()
-        await world.delete(later)
-        await world.clock.advance(5)
-        assert not world.exists(later)
+        later = await cluster.namespace("later")
+        await cluster.write_past_the_history()
+        await cluster.delete(later)
+        await cluster.clock.advance(5)
+        assert not cluster.exists(later)
         assert loops.check("namespace-termination") == ""
 
     _terminating(scenario)
 
 
 def test_a_namespace_goes_when_a_full_disk_has_room_again() -> None:
-    async def scenario(world: _World, loops: BackgroundLoops) -> None:
-        target = await world.namespace("n")
-        await create(world.environment, world.of("configmaps", "", "n"), config_map("c"))
-        await world.delete(target)
-        world.storage.full = True
-        await world.clock.advance(60)
-        assert world.exists(target)
-        world.storage.full = False
-        await world.clock.advance(60)
-        assert not world.exists(target)
+    async def scenario(cluster: _Cluster, loops: BackgroundLoops) -> None:
+        target = await cluster.namespace("n")
+        await create(cluster.environment, cluster.of("configmaps", "", "n"), config_map("c"))
+        await cluster.delete(target)
+        cluster.storage.full = True
+        await cluster.clock.advance(60)
+        assert cluster.exists(target)
+        cluster.storage.full = False
+        await cluster.clock.advance(60)
+        assert not cluster.exists(target)
 
     _terminating(scenario)
 
 
 def test_a_damaged_namespace_does_not_keep_others_from_going() -> None:
-    async def scenario(world: _World, loops: BackgroundLoops) -> None:
+    async def scenario(cluster: _Cluster, loops: BackgroundLoops) -> None:
         damaged: Document = {"metadata": {"name": "damaged", "deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": "?"}
-        await world.storage.create(world.of("namespaces", "damaged").key, msgspec.json.encode(damaged))
-        target = await world.namespace("n")
-        await world.delete(target)
-        await world.clock.advance(5)
-        assert not world.exists(target)
+        await cluster.storage.create(cluster.of("namespaces", "damaged").key, msgspec.json.encode(damaged))
+        target = await cluster.namespace("n")
+        await cluster.delete(target)
+        await cluster.clock.advance(5)
+        assert not cluster.exists(target)
         assert "namespaces that cannot be terminated" in loops.check("namespace-termination")
 
     _terminating(scenario)
 
 
 def test_budgets_are_current_after_the_history_and_a_full_disk_have_passed_by() -> None:
-    async def scenario(world: _World, loops: BackgroundLoops) -> None:
+    async def scenario(cluster: _Cluster, loops: BackgroundLoops) -> None:
         budget = {"metadata": {"name": "b"}, "spec": {"minAvailable": 0, "selector": {"matchLabels": {"app": "web"}}}}
-        world.storage.full = False
-        await world.create("poddisruptionbudgets", budget, group="policy")
-        await world.clock.advance(1)
+        cluster.storage.full = False
+        await cluster.create("poddisruptionbudgets", budget, group="policy")
+        await cluster.clock.advance(1)
         for number in range(2 * HISTORY.changes):
             document = pod(f"p-{number}", nodeName="n")
             document["metadata"]["labels"] = {"app": "web"}
-            await world.create("pods", document)
-            world.storage.full = True  # the budget cannot be written
-            await world.clock.advance(0)
-            world.storage.full = False
-        await world.clock.advance(60)
-        found = world.get("poddisruptionbudgets", "b", group="policy")
+            await cluster.create("pods", document)
+            cluster.storage.full = True  # the budget cannot be written
+            await cluster.clock.advance(0)
+            cluster.storage.full = False
+        await cluster.clock.advance(60)
+        found = cluster.get("poddisruptionbudgets", "b", group="policy")
         assert found is not None
         assert found["status"]["expectedPods"] == 2 * HISTORY.changes
         assert [name for name in loops.names if loops.check(name)] == []
@@ -188,50 +188,50 @@ def _definition(name: str) -> Document:
 
 
 def test_a_damaged_definition_does_not_keep_others_from_being_served() -> None:
-    world = _World()
+    cluster = _Cluster()
 
     async def main() -> None:
-        definitions = world.of("customresourcedefinitions", "damaged", group="apiextensions.k8s.io")
-        await world.storage.create(definitions.key, b'{"metadata":{"name":"damaged"}}')
-        await world.create("customresourcedefinitions", _definition("things"), group="apiextensions.k8s.io")
-        custom_resources = CustomResources(world.environment)
+        definitions = cluster.of("customresourcedefinitions", "damaged", group="apiextensions.k8s.io")
+        await cluster.storage.create(definitions.key, b'{"metadata":{"name":"damaged"}}')
+        await cluster.create("customresourcedefinitions", _definition("things"), group="apiextensions.k8s.io")
+        custom_resources = CustomResources(cluster.environment)
         custom_resources.load()
-        assert world.environment.registry.stored("example.io", "things") is not None
+        assert cluster.environment.registry.stored("example.io", "things") is not None
         assert custom_resources.check().startswith("damaged: KeyError")
 
     asyncio.run(main())
 
 
 def test_definitions_are_listed_anew_when_their_loop_starts_anew() -> None:
-    world = _World()
+    cluster = _Cluster()
 
     async def main() -> None:
         for name in ("things", "others"):
-            await world.create("customresourcedefinitions", _definition(name), group="apiextensions.k8s.io")
-        custom_resources = CustomResources(world.environment)
+            await cluster.create("customresourcedefinitions", _definition(name), group="apiextensions.k8s.io")
+        custom_resources = CustomResources(cluster.environment)
         custom_resources.load()
-        others = world.of("customresourcedefinitions", "others.example.io", group="apiextensions.k8s.io")
-        await world.storage.delete(others.key, 2)
+        others = cluster.of("customresourcedefinitions", "others.example.io", group="apiextensions.k8s.io")
+        await cluster.storage.delete(others.key, 2)
         custom_resources.load()
-        served = [r.plural for r in world.environment.registry if r.group == "example.io"]
-        assert (served, world.environment.registry.stored("", "pods") is not None) == (["things"], True)
+        served = [r.plural for r in cluster.environment.registry if r.group == "example.io"]
+        assert (served, cluster.environment.registry.stored("", "pods") is not None) == (["things"], True)
 
     asyncio.run(main())
 
 
 def test_a_damaged_webhook_configuration_does_not_put_others_out_of_force() -> None:
-    world = _World()
+    cluster = _Cluster()
 
     async def main() -> None:
         group = "admissionregistration.k8s.io"
-        damaged = world.of(VALIDATING, "damaged", group=group)
-        await world.storage.create(damaged.key, b'{"metadata":{"name":"damaged"},"webhooks":[{}]}')
+        damaged = cluster.of(VALIDATING, "damaged", group=group)
+        await cluster.storage.create(damaged.key, b'{"metadata":{"name":"damaged"},"webhooks":[{}]}')
         webhook = {
             "name": "good.example.io", "clientConfig": {"url": "https://127.0.0.1:1/"}, "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
         }  # fmt: skip
-        await world.create(VALIDATING, {"metadata": {"name": "good"}, "webhooks": [webhook]}, group=group)
-        configurations = Configurations(world.storage, world.environment.registry, VALIDATING)
+        await cluster.create(VALIDATING, {"metadata": {"name": "good"}, "webhooks": [webhook]}, group=group)
+        configurations = Configurations(cluster.storage, cluster.environment.registry, VALIDATING)
         configurations.load()
         assert [webhook.name for webhook in configurations.webhooks] == ["good.example.io"]
         assert configurations.check() == "damaged: KeyError: 'name'"

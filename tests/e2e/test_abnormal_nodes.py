@@ -15,10 +15,10 @@ from rich.console import Console
 
 from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODES, PODS
 from koordinator.api.node import Node, NodeCondition
-from koordinator.cli.explain_offer import print_offer
-from koordinator.cluster.nodes.fault_kinds import FAULT_ANNOTATION, Fault
+from koordinator.cli.explain_node import print_offer
 from koordinator.cluster.nodes.fleet import Fleet
 from koordinator.cluster.nodes.scenario import parse_scenario
+from koordinator.cluster.nodes.scenario_checks import FAULT_ANNOTATION, Fault
 from koordinator.kube.interface import PatchType
 from koordinator.kube.serving import HealthServer
 from koordinator.manager.node_policy.controller import NodeMetricController

@@ -6,19 +6,18 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from koordinator.api.kinds import CONFIG_MAPS, PODS, PRIORITY_CLASSES
 from koordinator.api.labels import QOS_CLASS
 from koordinator.api.pod import Pod
 from tests.e2e.running import eventually, koord_up
+from tests.yaml_documents import yaml_documents
 
 ARTICLE = Path(__file__).parent / "article"
 QOS_CLASSES = ("LSE", "LSR", "LS", "BE", "SYSTEM")
 
 
 def documents(name: str) -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all((ARTICLE / name).read_text()))
+    return yaml_documents((ARTICLE / name).read_text())
 
 
 def allowed(spec: dict[str, Any], qos: str) -> dict[str, Any]:

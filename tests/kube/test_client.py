@@ -14,8 +14,8 @@ from koordinator.base.clock import ManualClock
 from koordinator.kube.client import KubeClient
 from koordinator.kube.errors import ApiStatusError, MalformedObjectError, TransportError
 from koordinator.kube.interface import Client, ListPage, PatchType
-from koordinator.kube.listing import list_all
 from tests.kube.clients import client_of, run
+from tests.kube.listing import list_all
 from tests.kube.scripted_server import (
     Received,
     ScriptedServer,

@@ -16,8 +16,7 @@ from koordinator.base.clock import ManualClock
 from koordinator.base.metrics import Metrics
 from koordinator.kube.errors import ApiStatusError, TransportError
 from koordinator.kube.event_series import EVENTS_V1, EventOptions, event_name, limit_note, reference_to
-from koordinator.kube.events import EventBroadcaster
-from koordinator.kube.spam_filter import SpamFilter
+from koordinator.kube.events import EventBroadcaster, SpamFilter
 from tests.kube.fake_client import MemoryClient, as_client
 from tests.kube.informer_log import pod
 

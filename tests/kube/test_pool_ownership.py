@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from koordinator.base.clock import ManualClock
-from koordinator.kube.dial import Dialler
+from koordinator.kube.connector import Connector
 from koordinator.kube.errors import TransportError
 from koordinator.kube.pool import Connection
 from koordinator.kube.pooled_transport import PooledTransport
@@ -84,7 +84,7 @@ class Play:
         assert sum(not wire.is_closing() for wire in self.wires) <= _PLACES
         return wire.connection
 
-    async def ask(self, path: str, give_up_at: float) -> str:
+    async def send(self, path: str, give_up_at: float) -> str:
         """What came of one request: an answer has to be its own."""
         try:
             answer = await self.transport.request("GET", path, {}, give_up_at=give_up_at)
@@ -96,7 +96,7 @@ class Play:
     async def step(self, action: str, which: int) -> None:
         if action == "request":
             path = f"/{len(self.requests)}"
-            self.requests.append(asyncio.create_task(self.ask(path, self.clock.monotonic() + _SECONDS)))
+            self.requests.append(asyncio.create_task(self.send(path, self.clock.monotonic() + _SECONDS)))
         elif action == "turn":
             await asyncio.sleep(0)
         elif action == "advance":
@@ -133,7 +133,7 @@ ACTIONS = st.sampled_from(["request", "request", "turn", "turn", "answer", "last
 def test_every_place_is_free_again(steps: list[tuple[str, int]]) -> None:
     async def work() -> list[str]:
         play = Play()
-        with patch.object(Dialler, "connect", lambda _, protocol: play.connect(protocol)):
+        with patch.object(Connector, "connect", lambda _, protocol: play.connect(protocol)):
             for action, which in steps:
                 await play.step(action, which)
             await play.end()

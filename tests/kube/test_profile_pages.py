@@ -101,7 +101,7 @@ def test_stacks_are_told_as_text() -> None:
     async def check(get: Get, clock: ManualClock) -> None:
         status, body = await get("/debug/pprof/goroutine?debug=2")
         assert status == 200
-        assert b"thread MainThread:\n  koordinator.base.profiling.stacks.running_stacks\n" in body
+        assert b"thread MainThread:\n  koordinator.base.profiling.running_stacks\n" in body
 
     with_pages(check)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordinator.base.clock import ManualClock
-from koordinator.kube.request_rate import RateLimiter
+from koordinator.kube.sender import RateLimiter
 from tests.kube.clients import run
 
 

@@ -10,7 +10,7 @@ import pytest
 from koordinator.api import kinds
 from koordinator.kube.errors import ApiStatusError, TransportError
 from koordinator.kube.interface import PatchType
-from koordinator.kube.retry import RetryPolicy
+from koordinator.kube.sender import RetryPolicy
 from tests.kube.clients import ImpatientClock, client_of, run
 from tests.kube.scripted_server import ScriptedServer, Step, answer, config_map, cut, failure, stream
 

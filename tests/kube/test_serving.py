@@ -16,7 +16,7 @@ from koordinator.kube.serving import HealthServer
 from tests.kube.certificates import Authority
 
 
-def ask(path: str, prepare: Callable[[HealthServer], None] | None = None, **headers: str) -> tuple[int, str, str]:
+def send(path: str, prepare: Callable[[HealthServer], None] | None = None, **headers: str) -> tuple[int, str, str]:
     """Status, body and content type of one GET on a server of its own."""
 
     async def scenario() -> tuple[int, str, str]:
@@ -49,56 +49,56 @@ def raising(server: HealthServer) -> None:
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz", "/healthz/ping"])
 def test_healthy_is_ok(path: str) -> None:
-    assert ask(path) == (200, "ok", "text/plain; charset=utf-8")
+    assert send(path) == (200, "ok", "text/plain; charset=utf-8")
 
 
 def test_verbose_lists_the_checks() -> None:
-    assert ask("/livez?verbose")[:2] == (200, "[+]ping ok\nlivez check passed\n")
+    assert send("/livez?verbose")[:2] == (200, "[+]ping ok\nlivez check passed\n")
 
 
 def test_failed_check_withholds_its_reason() -> None:
     expected = "[+]ping ok\n[-]informer-sync failed: reason withheld\nreadyz check failed\n"
-    assert ask("/readyz", failing)[:2] == (500, expected)
+    assert send("/readyz", failing)[:2] == (500, expected)
 
 
 def test_check_belongs_to_its_paths() -> None:
-    assert ask("/livez", failing)[0] == 200
+    assert send("/livez", failing)[0] == 200
 
 
 def test_check_that_raises_has_failed() -> None:
-    status, body, _ = ask("/healthz", raising)
+    status, body, _ = send("/healthz", raising)
     assert (status, "secret detail" in body) == (500, False)
 
 
 def test_excluded_check_does_not_count() -> None:
     expected = "[+]ping ok\n[+]informer-sync excluded: ok\nreadyz check passed\n"
-    assert ask("/readyz?exclude=informer-sync&verbose", failing)[:2] == (200, expected)
+    assert send("/readyz?exclude=informer-sync&verbose", failing)[:2] == (200, expected)
 
 
 def test_unknown_exclusion_is_warned_of() -> None:
-    body = ask("/livez?exclude=no&verbose")[1]
+    body = send("/livez?exclude=no&verbose")[1]
     assert 'warn: some health checks cannot be excluded: no matches for "no"' in body
 
 
 def test_unknown_check_is_not_found() -> None:
-    assert ask("/livez/no")[0] == 404
+    assert send("/livez/no")[0] == 404
 
 
 def test_metrics_are_exposed_as_text() -> None:
-    status, body, content_type = ask("/metrics")
+    status, body, content_type = send("/metrics")
     assert (status, content_type.split(";")[0]) == (200, "text/plain")
     assert "# HELP things_total [ALPHA] Things\n# TYPE things_total counter\nthings_total 1.0\n" in body
 
 
 def test_metrics_have_no_created_series() -> None:
-    assert "_created" not in ask("/metrics")[1]
+    assert "_created" not in send("/metrics")[1]
 
 
 def test_program_adds_routes() -> None:
     async def configz(request: web.Request) -> web.StreamResponse:
         return web.json_response({"profiles": 1})
 
-    assert ask("/configz", lambda server: server.add_route("/configz", configz))[1] == '{"profiles": 1}'
+    assert send("/configz", lambda server: server.add_route("/configz", configz))[1] == '{"profiles": 1}'
 
 
 def test_name_of_a_check_is_taken_once() -> None:

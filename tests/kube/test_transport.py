@@ -18,7 +18,9 @@ from tests.kube.clients import base64, client_of, client_with, run
 from tests.kube.scripted_server import ScriptedServer, answer, who
 
 
-def ask(tmp_path: Path, server_tls: ssl.SSLContext, cluster: dict[str, Any], user: dict[str, Any] | None = None) -> str:
+def send(
+    tmp_path: Path, server_tls: ssl.SSLContext, cluster: dict[str, Any], user: dict[str, Any] | None = None
+) -> str:
     """One request over TLS; the name that the server saw."""
 
     async def work() -> str:
@@ -37,7 +39,7 @@ def test_a_client_certificate_signs_in(tmp_path: Path) -> None:
     certificate, key = authority.issue("koord-scheduler")
     user = {"client-certificate-data": base64(certificate), "client-key-data": base64(key)}
     context = authority.server_context(tmp_path, ask_clients=True)
-    assert ask(tmp_path, context, {"certificate-authority-data": base64(authority.pem)}, user) == "koord-scheduler"
+    assert send(tmp_path, context, {"certificate-authority-data": base64(authority.pem)}, user) == "koord-scheduler"
 
 
 def test_certificates_may_be_files(tmp_path: Path) -> None:
@@ -47,20 +49,20 @@ def test_certificates_may_be_files(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(data)
     context = authority.server_context(tmp_path, ask_clients=True)
     user = {"client-certificate": "me.crt", "client-key": "me.key"}
-    assert ask(tmp_path, context, {"certificate-authority": "ca.crt"}, user) == "from-a-file"
+    assert send(tmp_path, context, {"certificate-authority": "ca.crt"}, user) == "from-a-file"
 
 
 def test_a_server_of_another_authority_is_not_trusted(tmp_path: Path) -> None:
     context = Authority().server_context(tmp_path)
     with pytest.raises(TransportError, match="certificate verify failed") as caught:
-        ask(tmp_path, context, {"certificate-authority-data": base64(Authority("other").pem)})
+        send(tmp_path, context, {"certificate-authority-data": base64(Authority("other").pem)})
     assert not caught.value.maybe_applied
 
 
 def test_a_server_of_another_name_is_not_trusted(tmp_path: Path) -> None:
     authority = Authority()
     with pytest.raises(TransportError, match="verify failed"):
-        ask(
+        send(
             tmp_path,
             authority.server_context(tmp_path, "api.example"),
             {"certificate-authority-data": base64(authority.pem)},
@@ -70,11 +72,11 @@ def test_a_server_of_another_name_is_not_trusted(tmp_path: Path) -> None:
 def test_tls_server_name_says_which_name_to_expect(tmp_path: Path) -> None:
     authority = Authority()
     cluster = {"certificate-authority-data": base64(authority.pem), "tls-server-name": "api.example"}
-    assert ask(tmp_path, authority.server_context(tmp_path, "api.example"), cluster) == "None"
+    assert send(tmp_path, authority.server_context(tmp_path, "api.example"), cluster) == "None"
 
 
 def test_insecure_trusts_anyone(tmp_path: Path) -> None:
-    assert ask(tmp_path, Authority().server_context(tmp_path), {"insecure-skip-tls-verify": True}) == "None"
+    assert send(tmp_path, Authority().server_context(tmp_path), {"insecure-skip-tls-verify": True}) == "None"
 
 
 def test_tls_before_1_2_is_refused() -> None:

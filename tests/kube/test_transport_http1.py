@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordinator.kube.errors import TransportError
-from koordinator.kube.http1 import AnswerParser, read_success
+from koordinator.kube.http1 import ResponseParser, read_success
 
 
 def counted(body: bytes, *, before: bytes = b"") -> bytes:
@@ -19,9 +19,9 @@ def chunked(parts: list[bytes], trailers: bytes = b"") -> bytes:
     return b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n" + trailers + b"\r\n"
 
 
-def parse(wire: bytes, sizes: list[int]) -> AnswerParser:
+def parse(wire: bytes, sizes: list[int]) -> ResponseParser:
     """Feed ``wire`` in pieces of these sizes, over and over."""
-    parser, position, turn, complete = AnswerParser(), 0, 0, False
+    parser, position, turn, complete = ResponseParser(), 0, 0, False
     while position < len(wire):
         assert not complete
         size = sizes[turn % len(sizes)]
@@ -61,7 +61,7 @@ def test_answers_without_a_body(status: int) -> None:
 
 
 def test_a_body_without_a_length_ends_with_the_connection() -> None:
-    parser = AnswerParser()
+    parser = ResponseParser()
     assert not parser.feed(b"HTTP/1.0 200 OK\r\n\r\nall ")
     assert not parser.feed(b"of it")
     assert parser.end()
@@ -69,7 +69,7 @@ def test_a_body_without_a_length_ends_with_the_connection() -> None:
 
 
 def test_a_counted_body_does_not_end_with_the_connection() -> None:
-    parser = AnswerParser()
+    parser = ResponseParser()
     parser.feed(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
     assert not parser.end()
 
@@ -96,7 +96,7 @@ NOT_ANSWERS = {
 @pytest.mark.parametrize("wire", NOT_ANSWERS.values(), ids=NOT_ANSWERS.keys())
 def test_what_is_no_answer_is_an_error(wire: bytes) -> None:
     with pytest.raises(TransportError):
-        AnswerParser().feed(wire)
+        ResponseParser().feed(wire)
 
 
 @settings(deadline=None)
@@ -158,7 +158,7 @@ def test_what_is_read_at_once_is_what_the_parser_reads(status: bytes, lines: lis
     wire = b"\r\n".join([status, *lines]) + b"\r\n\r\n" + rest
     read = read_success(wire)
     if read is not None:
-        parser = AnswerParser()
+        parser = ResponseParser()
         assert parser.feed(wire)
         assert parser.keep_alive
         assert (read.status, read.headers, read.body) == (parser.status, parser.headers, parser.body)

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.admission_webhooks.cases import Case, cases
+from tests.cluster.admission_webhooks.webhook_cluster import WebhookCluster
 from tests.cluster.admission_webhooks.webhook_server import WebhookServer
-from tests.cluster.admission_webhooks.world import World
 from tests.kube.certificates import Authority
 from tests.real.control_plane import ControlPlane
 from tests.real.programs import RealPrograms
@@ -42,12 +42,12 @@ def webhook_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Webhook
 
 
 @pytest.fixture
-def world(routing_cluster: Path, webhook_server: WebhookServer) -> Iterator[World]:
-    world = World(routing_cluster, webhook_server, f"case-{next(_NUMBERS)}")
-    yield world
-    world.close()
+def cluster(routing_cluster: Path, webhook_server: WebhookServer) -> Iterator[WebhookCluster]:
+    cluster = WebhookCluster(routing_cluster, webhook_server, f"case-{next(_NUMBERS)}")
+    yield cluster
+    cluster.close()
 
 
 @pytest.mark.parametrize("case", cases().values(), ids=cases().keys())
-def test_case(world: World, case: Case) -> None:
-    case(world)
+def test_case(cluster: WebhookCluster, case: Case) -> None:
+    case(cluster)

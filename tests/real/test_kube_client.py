@@ -16,7 +16,7 @@ from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import PatchType
-from koordinator.kube.listing import list_all
+from tests.kube.listing import list_all
 from tests.real.control_plane import ControlPlane
 from tests.real.programs import RealPrograms
 

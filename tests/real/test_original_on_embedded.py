@@ -16,7 +16,7 @@ from koordinator.api.kinds import NODE_METRICS, PODS
 from koordinator.api.pod import Pod
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.interface import Client
-from koordinator.kube.listing import list_all
+from tests.kube.listing import list_all
 from tests.real.programs import RealPrograms
 from tests.real.scheduler_configuration import LOAD_AWARE, write_configuration
 

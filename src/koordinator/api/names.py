@@ -1,6 +1,6 @@
 """Which names, label keys and label values are allowed, and what the real server says of the others.
 
-Each check returns the complaints about one text, none when it is well formed.
+Each check returns the errors about one text, none when it is well formed.
 """
 
 from __future__ import annotations
@@ -29,41 +29,41 @@ _QUALIFIED_RULE: Final = f"must consist of alphanumeric characters, '-', '_' or 
 
 def dns_label(text: str) -> list[str]:
     """An RFC 1123 label: namespaces, containers, ports."""
-    complaints = ["must be no more than 63 characters"] if len(text) > 63 else []
+    errors = ["must be no more than 63 characters"] if len(text) > 63 else []
     if not _LABEL_PATTERN.fullmatch(text):
         if _SUBDOMAIN_PATTERN.fullmatch(text):
-            complaints.append("must not contain dots")
+            errors.append("must not contain dots")
         else:
             rule = (
                 "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
                 f"and {_ALPHANUMERIC_ENDS}"
             )
-            complaints.append(_with_pattern(rule, _LABEL, "my-name", "123-abc"))
-    return complaints
+            errors.append(_with_pattern(rule, _LABEL, "my-name", "123-abc"))
+    return errors
 
 
 def dns_subdomain(text: str) -> list[str]:
     """An RFC 1123 subdomain: the names of most kinds."""
-    complaints = ["must be no more than 253 characters"] if len(text) > 253 else []
+    errors = ["must be no more than 253 characters"] if len(text) > 253 else []
     if not _SUBDOMAIN_PATTERN.fullmatch(text):
         rule = (
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
             f"and {_ALPHANUMERIC_ENDS}"
         )
-        complaints.append(_with_pattern(rule, _SUBDOMAIN, "example.com"))
-    return complaints
+        errors.append(_with_pattern(rule, _SUBDOMAIN, "example.com"))
+    return errors
 
 
 def dns_1035_label(text: str) -> list[str]:
     """A label that does not begin with a digit: services."""
-    complaints = ["must be no more than 63 characters"] if len(text) > 63 else []
+    errors = ["must be no more than 63 characters"] if len(text) > 63 else []
     if not _DNS_1035_PATTERN.fullmatch(text):
         rule = (
             "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
             "start with an alphabetic character, and end with an alphanumeric character"
         )
-        complaints.append(_with_pattern(rule, _DNS_1035, "my-name", "abc-123"))
-    return complaints
+        errors.append(_with_pattern(rule, _DNS_1035, "my-name", "abc-123"))
+    return errors
 
 
 def path_segment(text: str) -> list[str]:
@@ -79,29 +79,29 @@ def label_key(text: str) -> list[str]:
     if "/" in prefix:
         rule = _with_pattern(f"a valid label key {_QUALIFIED_RULE}", _QUALIFIED, "MyName", "my.name", "123-abc")
         return [f"{rule} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
-    complaints = []
+    errors = []
     if slash and not prefix:
-        complaints.append("prefix part must be non-empty")
+        errors.append("prefix part must be non-empty")
     elif slash:
-        complaints += [f"prefix part {complaint}" for complaint in dns_subdomain(prefix)]
+        errors += [f"prefix part {detail}" for detail in dns_subdomain(prefix)]
     if not name:
-        complaints.append("name part must be non-empty")
+        errors.append("name part must be non-empty")
     elif len(name) > 63:
-        complaints.append("name part must be no more than 63 bytes")
+        errors.append("name part must be no more than 63 bytes")
     if not _QUALIFIED_PATTERN.fullmatch(name):
-        complaints.append("name part " + _with_pattern(_QUALIFIED_RULE, _QUALIFIED, "MyName", "my.name", "123-abc"))
-    return complaints
+        errors.append("name part " + _with_pattern(_QUALIFIED_RULE, _QUALIFIED, "MyName", "my.name", "123-abc"))
+    return errors
 
 
 def label_value(text: str) -> list[str]:
-    complaints = ["must be no more than 63 bytes"] if len(text) > 63 else []
+    errors = ["must be no more than 63 bytes"] if len(text) > 63 else []
     if not _LABEL_VALUE_PATTERN.fullmatch(text):
         rule = (
             "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
             f"and {_ALPHANUMERIC_ENDS}"
         )
-        complaints.append(_with_pattern(rule, _LABEL_VALUE, "MyValue", "my_value", "12345"))
-    return complaints
+        errors.append(_with_pattern(rule, _LABEL_VALUE, "MyValue", "my_value", "12345"))
+    return errors
 
 
 def _with_pattern(rule: str, pattern: str, *examples: str) -> str:

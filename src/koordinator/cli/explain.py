@@ -11,12 +11,14 @@ import sys
 import traceback
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
 
 from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.cli.data_folder import default_data_folder
 from koordinator.cli.explain_answer import Answer, Sources, explain, place_of_manager
-from koordinator.cli.explain_api_part import print_api, print_state
 from koordinator.cli.explain_cluster import Cluster, ClusterOptions, find_cluster
 from koordinator.cli.explain_failure import (
     API_ALONE,
@@ -29,12 +31,47 @@ from koordinator.cli.explain_failure import (
     UnusableError,
 )
 from koordinator.cli.explain_node import print_node
+from koordinator.cli.explain_object import parse_target
 from koordinator.cli.explain_pod import print_pod
 from koordinator.cli.explain_quota import print_quota
 from koordinator.cli.explain_source import SECONDS, Place
-from koordinator.cli.explain_table import escape, print_text
-from koordinator.cli.explain_target import parse_target
-from koordinator.cli.explain_terminal import Terminal, close_quietly, output, text_of, write
+from koordinator.cli.explain_terminal import (
+    Terminal,
+    close_quietly,
+    escape,
+    output,
+    print_table,
+    print_text,
+    text_of,
+    write,
+)
+
+# What the API says of a pod or a node, on a terminal: its state, the scheduler's last word on it, its events.
+
+
+_EVENTS_SHOWN: Final = 5
+
+
+def print_state(api: Mapping[str, Any], console: Console) -> None:
+    """The sentence, and what to do next."""
+    print_text(console, f"[bold]{escape(api['sentence'])}[/bold]")
+    if api.get("next"):
+        print_text(console, escape(api["next"]), indent=2)
+
+
+def print_api(api: Mapping[str, Any], console: Console) -> None:
+    """All of it, for an object of which the scheduler says nothing."""
+    print_state(api, console)
+    if message := api.get("message"):
+        print_text(console, escape(message), indent=2)
+    for line in api.get("facts", ()):
+        print_text(console, escape(line), indent=2)
+    if events := api.get("events"):
+        table = Table("last seen", "from", "reason", "message")
+        for event in events[-_EVENTS_SHOWN:]:
+            table.add_row(*(escape(event[key]) for key in ("time", "from", "reason", "message")))
+        print_table(console, "Its last events", table)
+
 
 _DESCRIPTION = """\
 Ask a running koord-scheduler why a pod is pending, why it is where it is, why a node takes pods or does not, or what an

@@ -11,10 +11,9 @@ from koordinator.api.resource_names import CPU
 from koordinator.cli.data_folder import MANAGER
 from koordinator.cli.explain_cluster import Cluster
 from koordinator.cli.explain_failure import NoAnswerError, NotThereError, UnknownToProgramError
-from koordinator.cli.explain_object import read_from
+from koordinator.cli.explain_object import Target, read_from
 from koordinator.cli.explain_source import Place, ask
 from koordinator.cli.explain_state import PodFacts, condition_message, node_state, pod_state, scheduler_of
-from koordinator.cli.explain_target import Target
 
 _EVENTS_KEPT: Final = 20
 

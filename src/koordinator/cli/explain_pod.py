@@ -8,7 +8,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from koordinator.cli.explain_table import escape, print_list, print_table, print_text
+from koordinator.cli.explain_terminal import escape, print_list, print_table, print_text
 
 _POOLS: Final = {
     "active": "is pending: it waits for its turn",

@@ -5,14 +5,126 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+from datetime import datetime
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from koordinator.base.clock import SystemClock
+from koordinator.cli.cluster_record import ClusterRecord, ProgramRecord
 from koordinator.cli.data_folder import default_data_folder
-from koordinator.cli.status_report import collect, document
-from koordinator.cli.status_text import print_status
+from koordinator.cli.own_command import data_option, own_command
+from koordinator.cli.status_report import HEALTHY, Counts, Health, Report, collect, document
+
+# The status of a cluster on a terminal.
+
+
+def print_status(report: Report, now: datetime, console: Console) -> None:
+    """Write it, what matters first. Nothing is broken at the terminal's width but the table."""
+    if report.pid is None:
+        _print_absent(report, console)
+        return
+    if report.record is None:
+        console.print(
+            f"Process {report.pid} holds {escape(str(report.data))}, and has not yet written down what it runs.",
+            soft_wrap=True,
+            highlight=False,
+        )
+        return
+    record = report.record
+    console.print(_headline(report, record, now), soft_wrap=True, highlight=False)
+    facts = {"data": str(report.data), "kubeconfig": record.kubeconfig, "in the cluster": _contents(report.counts)}
+    for name, value in facts.items():
+        console.print(f"  {name + ':':<15} {escape(value)}", soft_wrap=True, highlight=False)
+    console.print()
+    console.print(_table(report, record, now))
+    console.print()
+    if checks := _checks(report):
+        console.print(f"Well: {checks}", soft_wrap=True, highlight=False, markup=False)
+    for program in record.programs:
+        _print_trouble(program, report.health[program.name], console)
+
+
+def age(since: datetime, now: datetime) -> str:
+    """As kubectl has it: the two largest units at most, the smaller one while it matters."""
+    seconds = max(0, int((now - since).total_seconds()))
+    for unit, size, smaller, smaller_size in (("d", 86400, "h", 3600), ("h", 3600, "m", 60), ("m", 60, "s", 1)):
+        if seconds >= size:
+            rest = seconds % size // smaller_size
+            return f"{seconds // size}{unit}" + (f"{rest}{smaller}" if rest and seconds < 10 * size else "")
+    return f"{seconds}s"
+
+
+def _print_absent(report: Report, console: Console) -> None:
+    start = f"{own_command()} up{data_option(report.data)}"
+    lines = [f"Nothing runs on {report.data}."]
+    if report.was_killed:
+        lines.append("What ran last was killed; the next start cleans up after it.")
+    if (report.data / "api").exists():
+        lines.append(f"The state of the last time is kept there. To go on with it: {start}")
+    else:
+        lines.append(f"To start a cluster: {start}")
+    for line in lines:
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+
+
+def _headline(report: Report, record: ClusterRecord, now: datetime) -> str:
+    unwell = [name for name, health in report.health.items() if health.error]
+    if record.phase != "up":
+        state = f"[yellow]is {record.phase}[/yellow]"
+    elif report.exit_status == HEALTHY:
+        state = "[green]is healthy[/green]"
+    else:
+        state = f"[red]is not healthy[/red]: {', '.join(unwell)}"
+    since = f"{record.since.astimezone():%Y-%m-%d %H:%M:%S}"
+    return f"{record.command} {state} (process {record.pid}, version {record.version}, since {since}, " \
+           f"{age(record.since, now)})"  # fmt: skip
+
+
+def _contents(counts: Counts | None) -> str:
+    if counts is None:
+        return "unknown, the API does not answer"
+    phases = ", ".join(f"{count} {phase}" for phase, count in counts.pods.items())
+    pods = sum(counts.pods.values())
+    shown = f"{pods} pod{'' if pods == 1 else 's'}" + (f" ({phases})" if phases else "")
+    return f"{counts.nodes} node{'' if counts.nodes == 1 else 's'} ({counts.ready_nodes} ready), {shown}"
+
+
+def _table(report: Report, record: ClusterRecord, now: datetime) -> Table:
+    # Without borders it fits a terminal of 80 columns.
+    table = Table(
+        "program", "health", "pid", "age", "restarts", "serves", box=None, pad_edge=False, padding=(0, 2, 0, 0)
+    )
+    for program in record.programs:
+        table.add_row(
+            program.name,
+            "[red]not ok[/red]" if report.health[program.name].error else "[green]ok[/green]",
+            str(program.pid or ""),
+            age(program.since, now),
+            str(program.restarts),
+            "\n".join(f"{what} {url}" for what, url in program.serves.items()),
+        )
+    return table
+
+
+def _checks(report: Report) -> str:
+    """``apiserver (ping, storage)``: the parts that each program says are well."""
+    well = {name: [check for check, ok in health.checks.items() if ok] for name, health in report.health.items()}
+    return ", ".join(f"{name} ({', '.join(checks)})" for name, checks in well.items() if checks)
+
+
+def _print_trouble(program: ProgramRecord, health: Health, console: Console) -> None:
+    lines = []
+    if health.error:
+        lines.append(f"{program.name}: {health.error} (log: {Path(program.log)})")
+    elif program.last_error and program.last_error_at is not None:
+        at = f"{program.last_error_at.astimezone():%H:%M:%S}"
+        lines.append(f"{program.name}: was started again; the last one ended at {at} with {program.last_error}")
+    for line in lines:
+        console.print(line, soft_wrap=True, highlight=False, markup=False)
+
 
 _DESCRIPTION = """\
 Say what the `koord up` or `koord demo --keep` of a data folder runs, where each program serves, whether it is healthy,

@@ -83,7 +83,7 @@ class Supervisor:
         self._on_change = on_change
         self._states: dict[str, ProgramState] = {}
         self._children: dict[str, ChildProcess] = {}
-        self._keepers: list[asyncio.Task[None]] = []
+        self._restarters: list[asyncio.Task[None]] = []
 
     @property
     def states(self) -> Sequence[ProgramState]:
@@ -123,14 +123,14 @@ class Supervisor:
                 )
             await self._clock.sleep(_POLL_SECONDS)
         self._set(program, Condition.RUNNING)
-        self._keepers.append(asyncio.create_task(self._keep(program, child), name=f"keep {program.name}"))
+        self._restarters.append(asyncio.create_task(self._keep(program, child), name=f"keep {program.name}"))
 
     async def run(self) -> None:
         """Return after ``stop``; raises what nobody foresaw."""
-        done, _ = await asyncio.wait(self._keepers, return_when=asyncio.FIRST_EXCEPTION)
-        for keeper in done:
-            if not keeper.cancelled():
-                keeper.result()
+        done, _ = await asyncio.wait(self._restarters, return_when=asyncio.FIRST_EXCEPTION)
+        for restarter in done:
+            if not restarter.cancelled():
+                restarter.result()
 
     async def probe(self) -> None:
         """Ask all programs now and then whether they still answer, until cancelled.
@@ -153,9 +153,9 @@ class Supervisor:
         The one that was started first ends last: the others may have something to say to it, such as that a lease is
         free.
         """
-        for keeper in self._keepers:
-            keeper.cancel()
-        await asyncio.gather(*self._keepers, return_exceptions=True)
+        for restarter in self._restarters:
+            restarter.cancel()
+        await asyncio.gather(*self._restarters, return_exceptions=True)
         running = [program for state in self.states if self.process_id((program := state.program).name) is not None]
         for program in running:
             # One that was halted by SIGSTOP would sleep through the signal to end.

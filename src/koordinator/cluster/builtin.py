@@ -7,22 +7,23 @@ from typing import Final
 
 from koordinator.api.names import path_segment
 from koordinator.cluster.resource import ALL_VERBS, Resource, ScalePaths, Strategy
-from koordinator.cluster.strategy import network_tables, tables
+from koordinator.cluster.strategy import tables
 from koordinator.cluster.strategy.cluster_kinds import (
+    DisruptionBudgetStrategy,
     NamespaceStrategy,
     ServiceStrategy,
+    StorageClassStrategy,
+    VolumeStrategy,
 )
-from koordinator.cluster.strategy.config_map import ConfigMapStrategy
 from koordinator.cluster.strategy.custom_resource_definition import CustomResourceDefinitionStrategy
-from koordinator.cluster.strategy.disruption_budget import DisruptionBudgetStrategy
 from koordinator.cluster.strategy.event import EVENT_TABLE, event_field_labels, to_core, to_events_group
 from koordinator.cluster.strategy.node import NodeStrategy
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.pod import PodStrategy
 from koordinator.cluster.strategy.priority_class import PriorityClassStrategy
-from koordinator.cluster.strategy.secret import SecretStrategy
-from koordinator.cluster.strategy.storage import StorageClassStrategy, VolumeStrategy
+from koordinator.cluster.strategy.secret import ConfigMapStrategy, SecretStrategy
 from koordinator.cluster.strategy.table import NAME_AND_AGE, lookup
+from koordinator.cluster.strategy.tables import ENDPOINT_SLICE, ENDPOINTS, INGRESS
 from koordinator.cluster.strategy.webhook_configuration import WebhookConfigurationStrategy
 from koordinator.cluster.strategy.workload import DaemonSetStrategy, JobStrategy, WorkloadStrategy
 
@@ -99,7 +100,7 @@ def _core() -> list[Resource]:
         ),
         _resource(
             v1, "endpoints", "Endpoints", "ep",
-            strategy=ObjectStrategy(v1, "Endpoints", table=network_tables.ENDPOINTS),
+            strategy=ObjectStrategy(v1, "Endpoints", table=ENDPOINTS),
         ),
         _resource(v1, "events", "Event", "ev", strategy=events),
         _resource(v1, "configmaps", "ConfigMap", "cm", strategy=ConfigMapStrategy()),
@@ -244,12 +245,12 @@ def _access_and_network() -> list[Resource]:
         ),
         _resource(
             slices, "endpointslices", "EndpointSlice",
-            strategy=ObjectStrategy(slices, "EndpointSlice", table=network_tables.ENDPOINT_SLICE, generation=True),
+            strategy=ObjectStrategy(slices, "EndpointSlice", table=ENDPOINT_SLICE, generation=True),
         ),
         _resource(
             network, "ingresses", "Ingress", "ing",
             strategy=ObjectStrategy(
-                network, "Ingress", table=network_tables.INGRESS, generation=True, status=True
+                network, "Ingress", table=INGRESS, generation=True, status=True
             ),
             subresources=("status",),
         ),

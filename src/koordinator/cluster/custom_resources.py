@@ -11,14 +11,12 @@ from typing import Any
 import msgspec
 
 from koordinator.api.document import Document
-from koordinator.cluster.registry import Registry
-from koordinator.cluster.resource import Resource, ScalePaths
+from koordinator.cluster.resource import Registry, Resource, ScalePaths
 from koordinator.cluster.storage.interface import Change, Stored
 from koordinator.cluster.strategy.custom import CustomResourceStrategy
-from koordinator.cluster.structural_schema.custom_schema import CustomSchema
-from koordinator.cluster.structural_schema.stored_form import StoredForm
-from koordinator.cluster.verbs.encoding import decode
+from koordinator.cluster.structural_schema.custom_schema import CustomSchema, StoredForm
 from koordinator.cluster.verbs.environment import Environment
+from koordinator.cluster.verbs.target import decode
 
 _LOG = logging.getLogger(__name__)
 DEFINITIONS = ("apiextensions.k8s.io", "customresourcedefinitions")

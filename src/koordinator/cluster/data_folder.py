@@ -1,15 +1,58 @@
-"""Whether a folder may keep a cluster: keys and tokens in it open everything, so nobody else may have a hand in it."""
+"""The data folder of a cluster: who may own it, how its secrets are written, and the lock of the one server on it.
+
+The keys and tokens in the folder give full access, so that no other user may be able to change it.
+"""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import secrets
 import stat
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from koordinator.base.errors import KoordinatorError
-from koordinator.cluster.private_files import write_private
+from koordinator.cluster.storage.interface import StorageError
+
+# Files that hold secrets, or that a cluster cannot do without: keys, tokens, kubeconfigs.
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Replace a file in one step by one that its owner alone reads, never readable by others in between.
+
+    When it returns, the file survives a power cut; before, the old one does. Raises OSError.
+    """
+    temporary = path.with_name(f".{path.name}.{_suffix()}")
+    # O_EXCL: what is planted under this name, a link above all, is not written through.
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _suffix() -> str:
+    return secrets.token_hex(8)
+
 
 MARKER: Final = ".koordinator"
 """The file that says whose a folder is."""
@@ -83,3 +126,27 @@ def _unreachable(folder: Path, error: OSError) -> str:
     if error.errno in (errno.EEXIST, errno.ENOTDIR):
         return f"data folder {folder} is not a folder; choose another one with --data"
     return f"data folder {folder} cannot be used: {error.strerror}; choose another one with --data"
+
+
+# One process per data folder: two stores over one file would each believe its own memory.
+
+
+class FolderLock:
+    """Held from construction until ``release`` or the end of the process, however it ends."""
+
+    def __init__(self, folder: Path) -> None:
+        """Creates the folder (0700) when it is missing; raises StorageError when another process holds the lock."""
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._descriptor = os.open(folder / "lock", flags, 0o600)
+        except OSError as error:
+            raise StorageError(f"data folder {folder} cannot be used: {error.strerror}") from error
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(self._descriptor)
+            raise StorageError(f"data folder {folder} is in use by another process") from None
+
+    def release(self) -> None:
+        os.close(self._descriptor)

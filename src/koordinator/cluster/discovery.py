@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from koordinator.api.document import Document
-from koordinator.cluster.registry import Registry
-from koordinator.cluster.resource import Resource
-from koordinator.cluster.verbs.subresources import ACTIONS
+from koordinator.cluster.resource import Registry, Resource
+from koordinator.cluster.verbs.subresources import CREATED_SUBRESOURCES
 
 VERSION: Final[Document] = {
     "major": "1",
@@ -26,15 +25,17 @@ _SUBRESOURCE_KINDS: Final = {
     "scale": ("autoscaling", "v1", "Scale"),
 }
 """Subresources whose body is another kind than their object's."""
-_VIEWS: Final = ("scale", "status")
-_VIEW_VERBS: Final = ["get", "patch", "update"]
+_OBJECT_SUBRESOURCES: Final = ("scale", "status")
+_OBJECT_VERBS: Final = ["get", "patch", "update"]
 
 
 def served_subresources(resource: Resource) -> list[str]:
     """Those of the kind's subresources that this server has code for."""
-    actions = [name for name in resource.subresources if (resource.group, resource.plural, name) in ACTIONS]
-    views = [name for name in _VIEWS if name in resource.subresources]
-    return actions + views
+    created = [
+        name for name in resource.subresources if (resource.group, resource.plural, name) in CREATED_SUBRESOURCES
+    ]
+    of_object = [name for name in _OBJECT_SUBRESOURCES if name in resource.subresources]
+    return created + of_object
 
 
 def api_versions() -> Document:
@@ -104,7 +105,7 @@ def _subresource_entry(resource: Resource, name: str) -> Document:
 
 
 def _verbs(subresource: str) -> list[str]:
-    return _VIEW_VERBS if subresource in _VIEWS else ["create"]
+    return _OBJECT_VERBS if subresource in _OBJECT_SUBRESOURCES else ["create"]
 
 
 def _aggregated_version(registry: Registry, group: str, version: str) -> Document:

@@ -15,8 +15,8 @@ import yaml
 
 from koordinator.api.document import Document
 from koordinator.base.errors import KoordinatorError
+from koordinator.cluster.data_folder import sync_folder, write_private
 from koordinator.cluster.http.authentication import USER
-from koordinator.cluster.private_files import sync_folder, write_private
 
 _CLUSTER: Final = "koordinator"
 _HEADER: Final = (

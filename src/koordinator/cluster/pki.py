@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from koordinator.base.errors import KoordinatorError
-from koordinator.cluster.private_files import write_private
+from koordinator.cluster.data_folder import write_private
 
 _LOG = logging.getLogger(__name__)
 _AUTHORITY_LIFETIME: Final = timedelta(days=3650)

@@ -12,13 +12,11 @@ from koordinator.cluster.custom_resources import DEFINITIONS
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import StorageError, Stored
-from koordinator.cluster.verbs.deletecollection import delete_collection
-from koordinator.cluster.verbs.encoding import decode
+from koordinator.cluster.verbs.delete import delete_collection
 from koordinator.cluster.verbs.environment import Environment
-from koordinator.cluster.verbs.finalizers import CUSTOM_RESOURCE_CLEANUP
-from koordinator.cluster.verbs.modify import Attempt, retry, store
 from koordinator.cluster.verbs.options import DeleteOptions, ListOptions
-from koordinator.cluster.verbs.target import Target
+from koordinator.cluster.verbs.target import CUSTOM_RESOURCE_CLEANUP, Target, decode
+from koordinator.cluster.verbs.update import Attempt, retry, store
 
 _LOG = logging.getLogger(__name__)
 _NAMESPACES = ("", "namespaces")

@@ -14,7 +14,7 @@ from yarl import URL
 
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
-from koordinator.kube.dial import probe_when_silent
+from koordinator.kube.connector import probe_when_silent
 from koordinator.kube.errors import FencedError, TransportError
 from koordinator.kube.pool import IDLE_SECONDS
 from koordinator.kube.transport import Endpoint
@@ -63,7 +63,7 @@ class AiohttpTransport:
         *,
         give_up_at: float,
         may_send: Callable[[], bool] | None = None,
-    ) -> WholeAnswer:
+    ) -> WholeResponse:
         if may_send is not None and not may_send():
             raise FencedError(f"{method} {target}: not sent, the right to write is lost")
         seconds = give_up_at - self._clock.monotonic()
@@ -72,10 +72,12 @@ class AiohttpTransport:
         except TimeoutError as error:
             raise TransportError(f"{method} {target}: no answer within {seconds:g} s", timed_out=True) from error
 
-    async def _exchange(self, method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> WholeAnswer:
+    async def _exchange(
+        self, method: str, target: str, headers: Mapping[str, str], body: bytes | None
+    ) -> WholeResponse:
         answer = await self._open(method, target, headers, body)
         try:
-            return WholeAnswer(answer.status, answer.headers, await answer.read())
+            return WholeResponse(answer.status, answer.headers, await answer.read())
         except (aiohttp.ClientError, OSError) as error:
             raise TransportError(f"{method} {target}: the answer broke off: {_text(error)}") from error
         finally:
@@ -105,7 +107,7 @@ class AiohttpTransport:
 
 
 @dataclass(frozen=True, slots=True)
-class WholeAnswer:
+class WholeResponse:
     """Implements ``transport.Response``."""
 
     status: int

@@ -21,10 +21,7 @@ from koordinator.kube.connection import Connection
 from koordinator.kube.credentials import Credentials, TokenFile, fixed_credentials, impersonation_headers
 from koordinator.kube.exec_credentials import ExecCredentials, check_plugin
 from koordinator.kube.pooled_transport import PooledTransport
-from koordinator.kube.request_metrics import RequestMetrics
-from koordinator.kube.request_rate import RateLimiter
-from koordinator.kube.retry import RetryPolicy
-from koordinator.kube.sender import Sender
+from koordinator.kube.sender import RateLimiter, RequestMetrics, RetryPolicy, Sender
 from koordinator.kube.time_limits import TimeLimits
 from koordinator.kube.tls import KeyPair, RotatingContext
 from koordinator.kube.transport import Transport

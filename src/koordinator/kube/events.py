@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from random import Random
 from typing import Final, Literal
@@ -23,12 +24,84 @@ from koordinator.base.deadline import within
 from koordinator.base.loops import LoopMetrics
 from koordinator.base.metrics import Metrics
 from koordinator.kube.errors import ApiStatusError, MalformedObjectError, TransportError
-from koordinator.kube.event_gates import WriterGates
 from koordinator.kube.event_series import EVENTS_V1, EventEntry, EventKey, EventOptions, event_name, limit_note
 from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.lacks import Lack, lack_for_write
-from koordinator.kube.spam_filter import SpamFilter
 from koordinator.kube.workqueue import WorkQueue
+
+# A limit on the events of one source about one object, so that a hot loop cannot flood the API server.
+
+
+class SpamFilter:
+    """A token bucket per key, client-go's sizes by default; the least recently used keys are forgotten."""
+
+    def __init__(self, clock: Clock, *, burst: int = 25, qps: float = 1 / 300, capacity: int = 4096) -> None:
+        self._clock = clock
+        self._burst = burst
+        self._qps = qps
+        self._capacity = capacity
+        self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+
+    def allows(self, key: Hashable) -> bool:
+        """Take a token of this key, if it has one left."""
+        now = self._clock.monotonic()
+        tokens, updated = self._buckets.pop(key, (float(self._burst), now))
+        tokens = min(self._burst, tokens + (now - updated) * self._qps)
+        allowed = tokens >= 1
+        self._buckets[key] = (tokens - 1 if allowed else tokens, now)
+        if len(self._buckets) > self._capacity:
+            self._buckets.popitem(last=False)
+        return allowed
+
+
+# How many events are written at a time.
+#
+# While a program is busy with what its events tell of (bindings, say), few: where the API server is the bottleneck,
+# they should not hold that up, but they should not fall behind for ever either. Otherwise all: many requests at a time
+# cost this program, and the server, less than one after the other.
+
+
+class WriterGates:
+    """A gate for each writer, of which the first are open: all, or while ``is_busy`` one until ``backlog`` events wait,
+    then two until twice as many wait, and so on."""
+
+    def __init__(self, writers: int, backlog: int) -> None:
+        self.gates = [asyncio.Event() for _ in range(writers)]
+        self._backlog = backlog
+        self.is_busy: Callable[[], bool] = _never
+        self._open = 0
+        self._hurries = False
+        self.follow(0)
+
+    def follow(self, waiting: int) -> None:
+        """So many wait now."""
+        gives_way = self.is_busy() and not self._hurries
+        self._set(1 + waiting // self._backlog if gives_way else len(self.gates))
+
+    @contextmanager
+    def hurry(self) -> Iterator[None]:
+        """All are open meanwhile; the next change of what waits closes those that are not called for."""
+        self._hurries = True
+        self._set(len(self.gates))
+        try:
+            yield
+        finally:
+            self._hurries = False
+
+    def _set(self, wanted: int) -> None:
+        if wanted == self._open:
+            return
+        self._open = wanted
+        for number, gate in enumerate(self.gates):
+            if number < wanted:
+                gate.set()
+            else:
+                gate.clear()
+
+
+def _never() -> bool:
+    return False
+
 
 logger = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from koordinator.api.meta import Object
 from koordinator.base.clock import Clock
-from koordinator.kube.versions import is_older
+from koordinator.kube.object_cache import is_older
 
 _PATIENCE: Final = 10.0
 """Seconds by which the cache may be behind; later than that it has another history."""

@@ -36,7 +36,7 @@ class Answer(msgspec.Struct, gc=False):
 
 def read_success(data: bytes) -> Answer | None:
     """The answer if ``data`` is all of a success that has its length and leaves the connection open, else None: only
-    ``AnswerParser`` can tell then."""
+    ``ResponseParser`` can tell then."""
     status = _SUCCESSES.get(data[:13])
     end = data.find(b"\r\n\r\n")
     if status is None or end < 0:
@@ -59,7 +59,7 @@ def _headers(head: bytes) -> Mapping[str, str]:
     return headers
 
 
-class AnswerParser:
+class ResponseParser:
     """One answer. ``headers`` have names in lower case; ``body`` and ``keep_alive`` hold once it is complete."""
 
     __slots__ = (

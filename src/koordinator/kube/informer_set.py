@@ -13,8 +13,7 @@ from koordinator.api.meta import Object
 from koordinator.base.clock import Clock, SystemClock
 from koordinator.base.deadline import within
 from koordinator.base.metrics import Metrics
-from koordinator.kube.informer import Informer
-from koordinator.kube.informer_metrics import InformerCollector
+from koordinator.kube.informer import Informer, InformerCollector
 from koordinator.kube.interface import Client
 from koordinator.kube.reflector import ReflectorOptions, Selection
 from koordinator.kube.store import IndexFunction

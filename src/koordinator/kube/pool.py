@@ -9,9 +9,9 @@ from collections.abc import Callable
 from math import inf
 from typing import cast
 
-from koordinator.kube.dial import Dialler
+from koordinator.kube.connector import Connector
 from koordinator.kube.errors import TransportError
-from koordinator.kube.http1 import AnswerParser, read_success
+from koordinator.kube.http1 import ResponseParser, read_success
 from koordinator.kube.time_limits import Limit, TimeLimits
 from koordinator.kube.transport import Response
 
@@ -27,7 +27,7 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[Response] | None = None
-        self._parser: AnswerParser | None = None
+        self._parser: ResponseParser | None = None
         self._limits = limits
         self._limit = Limit(self._expire)
         self.tls = tls
@@ -37,7 +37,9 @@ class Connection(asyncio.Protocol):
     def is_open(self) -> bool:
         return self._transport is not None and not self._transport.is_closing()
 
-    def ask(self, request: bytes, now: float, give_up_at: float, *, bodyless: bool = False) -> asyncio.Future[Response]:
+    def send(
+        self, request: bytes, now: float, give_up_at: float, *, bodyless: bool = False
+    ) -> asyncio.Future[Response]:
         """Send a request; the future gets the answer, read to its end, or a TransportError; ``bodyless`` for a HEAD.
 
         Whoever stops waiting for it has to say so (``abandon``).
@@ -49,7 +51,7 @@ class Connection(asyncio.Protocol):
         assert self._waiter is None
         waiter = self._waiter = self._loop.create_future()
         if bodyless:
-            self._parser = AnswerParser(bodyless=True)
+            self._parser = ResponseParser(bodyless=True)
         self.used_at = now
         self._limit.at = give_up_at
         transport.write(request)
@@ -84,7 +86,7 @@ class Connection(asyncio.Protocol):
         parser = self._parser
         answer: Response | None = None if parser is not None else read_success(data)
         if answer is None:
-            parser = self._parser = parser or AnswerParser()
+            parser = self._parser = parser or ResponseParser()
             try:
                 complete = parser.feed(data)
             except TransportError as error:
@@ -134,8 +136,8 @@ class Connection(asyncio.Protocol):
 class ConnectionPool:
     """At most ``limit`` connections; the one used last is used next, and those who wait are served in turn."""
 
-    def __init__(self, dialler: Dialler, limit: int, limits: TimeLimits, monotonic: Callable[[], float]) -> None:
-        self._dialler = dialler
+    def __init__(self, connector: Connector, limit: int, limits: TimeLimits, monotonic: Callable[[], float]) -> None:
+        self._connector = connector
         self._limit = limit
         self._limits = limits
         self._monotonic = monotonic
@@ -146,7 +148,7 @@ class ConnectionPool:
 
     def use_tls(self, context: ssl.SSLContext) -> None:
         """Connect with this from now on; idle connections of before are closed, busy ones when they are put back."""
-        self._dialler.tls = context
+        self._connector.tls = context
         self._discard_idle()
 
     def take(self, now: float) -> Connection | None:
@@ -171,7 +173,7 @@ class ConnectionPool:
 
     def put_back(self, connection: Connection) -> None:
         """Nothing is asked of the connection any more."""
-        if connection.tls is not self._dialler.tls or self._closed or not connection.is_open:
+        if connection.tls is not self._connector.tls or self._closed or not connection.is_open:
             self.discard(connection)
         elif not self._waiters or not self._hand_over(connection):
             self._idle.append(connection)
@@ -212,9 +214,9 @@ class ConnectionPool:
 
     async def _open(self) -> Connection:
         self._count += 1
-        tls = self._dialler.tls
+        tls = self._connector.tls
         try:
-            connection = await self._dialler.connect(lambda: Connection(self, tls, self._limits))
+            connection = await self._connector.connect(lambda: Connection(self, tls, self._limits))
         except BaseException:
             self._count -= 1
             self._hand_over(None)

@@ -7,19 +7,118 @@ quarter of a second; it is left to API servers behind an HTTP proxy.
 
 from __future__ import annotations
 
+import asyncio
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Final, cast
 from urllib.parse import urlsplit
 from weakref import WeakSet
 
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
-from koordinator.kube.answer_stream import AnswerStream
-from koordinator.kube.dial import Dialler
+from koordinator.kube.connector import Connector
 from koordinator.kube.errors import FencedError, TransportError
+from koordinator.kube.http1 import ResponseParser
 from koordinator.kube.pool import Connection, ConnectionPool
 from koordinator.kube.time_limits import TimeLimits
 from koordinator.kube.transport import Endpoint, Response
+
+# An answer that is read as it arrives, over a connection of its own: what a watch is.
+
+
+_HELD_BYTES: Final = 1 << 20
+"""So much may wait for the reader before the server is made to wait."""
+
+
+class ResponseStream(asyncio.Protocol):
+    """Sends ``request`` as soon as it is connected; ``what`` names it in errors. Implements ``transport.Stream``."""
+
+    def __init__(self, request: bytes, what: str) -> None:
+        self.status = 0
+        self.headers: Mapping[str, str] = {}
+        self._request = request
+        self._what = what
+        self._parser = ResponseParser()
+        self._transport: asyncio.Transport | None = None
+        self._changed = asyncio.Event()
+        self._ended = False
+        self._error: TransportError | None = None
+        self._paused = False
+
+    async def begin(self) -> None:
+        """Wait for the head of the answer. Raises TransportError."""
+        while not self._parser.has_head:
+            if self._error is not None:
+                raise self._error
+            await self._wait()
+        self.status, self.headers = self._parser.status, self._parser.headers
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The body piece by piece. Raises TransportError when it breaks off."""
+        while True:
+            arrived = self._parser.take()
+            if arrived:
+                self._resume()
+                yield arrived
+            elif self._error is not None:
+                raise TransportError(f"{self._what}: the stream broke off: {self._error}") from self._error
+            elif self._ended:
+                return
+            else:
+                await self._wait()
+
+    async def read(self) -> bytes:
+        """All of the body, for answers that turn out to be failures."""
+        return b"".join([chunk async for chunk in self.chunks()])
+
+    def abort(self) -> None:
+        """Cut the connection: whoever waits for a chunk gets a TransportError."""
+        self._end(TransportError("it was cut off"))
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.write(self._request)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            complete = self._parser.feed(data)
+        except TransportError as error:
+            self._end(error)
+            return
+        if complete:
+            self._end(None)
+        elif self._parser.held > _HELD_BYTES and self._transport is not None and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+        self._changed.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._transport = None
+        if not self._ended and exc is None and self._parser.end():
+            self._end(None)
+        else:
+            when = "in the middle of its answer" if self._parser.started else "without an answer"
+            self._end(TransportError(f"the server closed the connection {when}{f': {exc}' if exc else ''}"))
+
+    def _end(self, error: TransportError | None) -> None:
+        if not self._ended:
+            self._ended = True
+            self._error = error
+        self._changed.set()
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _resume(self) -> None:
+        if self._paused and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+
+    async def _wait(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
 
 _CACHED_HEADERS = 32
 
@@ -40,9 +139,9 @@ class PooledTransport:
         port = parts.port or (443 if parts.scheme == "https" else 80)
         self._clock = clock
         self._monotonic = clock.monotonic
-        self._dialler = Dialler(parts.hostname or "", port, endpoint.server_name, tls)
-        self._pool = ConnectionPool(self._dialler, max_connections, limits, clock.monotonic)
-        self._streams: WeakSet[AnswerStream] = WeakSet()
+        self._connector = Connector(parts.hostname or "", port, endpoint.server_name, tls)
+        self._pool = ConnectionPool(self._connector, max_connections, limits, clock.monotonic)
+        self._streams: WeakSet[ResponseStream] = WeakSet()
         self._prefix = parts.path
         self._host = f"Host: {parts.netloc.rpartition('@')[2]}\r\n"
         # By identity: whoever sends builds each set of headers once and uses it for every request.
@@ -68,7 +167,7 @@ class PooledTransport:
             if may_send is not None and not may_send():
                 self._pool.put_back(connection)
                 raise FencedError(f"{method} {target}: not sent, the right to write is lost")
-            waiter = connection.ask(message, now, give_up_at, bodyless=method == "HEAD")
+            waiter = connection.send(message, now, give_up_at, bodyless=method == "HEAD")
             try:
                 return await waiter
             except BaseException:
@@ -101,11 +200,11 @@ class PooledTransport:
 
     async def stream(
         self, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None
-    ) -> AnswerStream:
+    ) -> ResponseStream:
         what = f"{method} {target}"
         message = self._message(method, target, headers, body)
         try:
-            stream = await self._dialler.connect(lambda: AnswerStream(message, what))
+            stream = await self._connector.connect(lambda: ResponseStream(message, what))
             self._streams.add(stream)
             try:
                 await stream.begin()

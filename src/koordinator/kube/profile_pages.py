@@ -16,10 +16,7 @@ from typing import Final, TypeVar
 from aiohttp import web
 
 from koordinator.base.clock import Clock
-from koordinator.base.profiling.cpu import HERTZ, CpuSampler
-from koordinator.base.profiling.heap import HeapWatch
-from koordinator.base.profiling.profile import Profile, Stack, Unit
-from koordinator.base.profiling.stacks import running_stacks
+from koordinator.base.profiling import HERTZ, CpuSampler, HeapWatch, Profile, Stack, Unit, running_stacks
 from koordinator.kube.serving import HealthServer
 
 T = TypeVar("T")

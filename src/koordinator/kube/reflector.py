@@ -23,7 +23,7 @@ from koordinator.base.errors import KoordinatorError
 from koordinator.kube.errors import ApiStatusError, TransportError
 from koordinator.kube.interface import Client, ListPage, Malformed, WatchEvent
 from koordinator.kube.lacks import Lack, lack_for_kind
-from koordinator.kube.versions import is_older, newest
+from koordinator.kube.object_cache import is_older, newest
 
 logger = logging.getLogger(__name__)
 

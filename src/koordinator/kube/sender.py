@@ -3,24 +3,133 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable, Coroutine, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from multidict import CIMultiDict
 
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
+from koordinator.base.metrics import Metrics
+from koordinator.base.tallies import Count, Samples
 from koordinator.kube.credentials import Credentials
 from koordinator.kube.decoding import status_error
 from koordinator.kube.errors import ApiStatusError, CredentialError, TransportError
 from koordinator.kube.request import JSON, Request
-from koordinator.kube.request_metrics import RequestMetrics
-from koordinator.kube.request_rate import RateLimiter
-from koordinator.kube.retry import RetryPolicy
 from koordinator.kube.tls import RotatingContext
 from koordinator.kube.transport import Stream, Transport
+
+# What a client counts of its requests, under the names that every Kubernetes program in Go has for it.
+
+
+_DURATION_BUCKETS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+_NO_ANSWER: Final = "<error>"
+
+
+class RequestMetrics:
+    """For one API server, whose ``host`` (with its port) all samples carry."""
+
+    def __init__(self, metrics: Metrics, host: str) -> None:
+        self._host = host
+        self._results = metrics.tally(
+            "rest_client_requests_total",
+            "Number of HTTP requests, partitioned by status code, method, and host.",
+            ("code", "method", "host"),
+        )
+        self._durations = metrics.distribution(
+            "rest_client_request_duration_seconds",
+            "Request latency in seconds. Broken down by verb, and host.",
+            ("verb", "host"),
+            buckets=_DURATION_BUCKETS,
+        )
+        self._counts: dict[tuple[str, int], Count] = {}
+        self._samples: dict[str, Samples] = {}
+
+    def attempted(self, method: str, status: int = 0) -> None:
+        """One request got an answer of this status, or none (0). Each attempt counts."""
+        count = self._counts.get((method, status))
+        if count is None:
+            code = str(status) if status else _NO_ANSWER
+            count = self._counts[method, status] = self._results.labels(code, method, self._host)
+        count.value += 1
+
+    def took(self, method: str, seconds: float) -> None:
+        """One call ended, well or not, with all of its attempts and pauses."""
+        samples = self._samples.get(method)
+        if samples is None:
+            samples = self._samples[method] = self._durations.labels(method, self._host)
+        samples.observe(seconds)
+
+
+# The client's own limit on requests: ``--kube-api-qps`` and ``--kube-api-burst`` with client-go's meaning.
+
+
+class RateLimiter:
+    """A token bucket: ``burst`` requests at once, ``qps`` a second after that, first come, first served.
+
+    ``qps`` of zero or less means no limit. The bucket may go into debt: each request takes the next free moment, so
+    that order is kept without a queue and a waiter costs one sleep.
+    """
+
+    def __init__(self, clock: Clock, qps: float, burst: int) -> None:
+        self._clock = clock
+        self._interval = 1 / qps if qps > 0 else 0.0
+        self._allowance = max(burst, 1) * self._interval
+        # The moment at which the bucket is full; a request moves it on by one interval.
+        self._full_at = 0.0
+
+    def reserve(self) -> float:
+        """Take a token; the seconds to wait before using it."""
+        if not self._interval:
+            return 0.0
+        now = self._clock.monotonic()
+        self._full_at = max(self._full_at, now) + self._interval
+        return max(0.0, self._full_at - self._allowance - now)
+
+    async def acquire(self) -> None:
+        """Wait for a token. A waiter that is cancelled has spent its token all the same."""
+        delay = self.reserve()
+        if delay > 0:
+            await self._clock.sleep(delay)
+
+
+# Which failed requests are sent again, and when.
+#
+# - The server asked for it (429 or 5xx with Retry-After): always, whatever the verb; it says that it did not act.
+# - The request never left this machine (connection refused, no route, TLS failure): always.
+# - The connection broke after sending: only if repeating is harmless. A repeated update or delete may then be answered
+#   409 or 404 although the first attempt succeeded, so callers re-read on those, as they must anyway.
+# - A create (or JSON patch) whose connection broke is not sent again: it may have been applied, and only its caller
+#   knows how to find out. The error says so (``TransportError.maybe_applied``).
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Delays are seconds. ``attempts`` below count the failures before the one that is asked about."""
+
+    random: random.Random = field(repr=False)
+    max_server_retries: int = 10
+    max_connection_retries: int = 5
+    initial_backoff: float = 0.2
+    max_backoff: float = 5.0
+
+    def after_answer(self, status: int, retry_after: float | None, attempts: int) -> float | None:
+        """The pause before asking again, or None when the answer stands."""
+        if retry_after is None or not (status == 429 or status >= 500) or attempts >= self.max_server_retries:
+            return None
+        # Spread over a tenth more: all whom an overloaded server sends away come back otherwise at the same moment.
+        return retry_after * self.random.uniform(1.0, 1.1)
+
+    def after_error(self, error: TransportError, *, repeatable: bool, attempts: int) -> float | None:
+        """The pause before connecting again, or None when the error stands."""
+        if attempts >= self.max_connection_retries or (error.maybe_applied and not repeatable):
+            return None
+        ceiling = min(self.max_backoff, self.initial_backoff * float(2**attempts))
+        return ceiling * self.random.uniform(0.5, 1.0)
+
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +139,7 @@ _READS: Final = ("GET", "HEAD")
 
 
 @dataclass(slots=True)
-class _Troubles:
+class _RetryState:
     """What one call has been through; most go through nothing and have none."""
 
     give_up_at: float
@@ -138,7 +247,7 @@ class Sender:
             await self._clock.sleep(delay)
             now = self._monotonic()
         give_up_at = now + self._timeout_seconds
-        troubles: _Troubles | None = None
+        retry_state: _RetryState | None = None
         while True:
             authorization = await self._credentials.authorization()
             if self._tls is not None:
@@ -146,25 +255,25 @@ class Sender:
             try:
                 return await attempt(request, self._headers_of(request.content_type, authorization), give_up_at)
             except (TransportError, ApiStatusError) as error:
-                troubles = troubles or _Troubles(give_up_at)
-                await self._recover(request, authorization, error, troubles)
+                retry_state = retry_state or _RetryState(give_up_at)
+                await self._recover(request, authorization, error, retry_state)
 
     async def _recover(
-        self, request: Request, authorization: str, error: TransportError | ApiStatusError, troubles: _Troubles
+        self, request: Request, authorization: str, error: TransportError | ApiStatusError, retry_state: _RetryState
     ) -> None:
         """Do what has to come before the next attempt, or raise ``error`` where there is to be none."""
         if isinstance(error, TransportError):
             self._metrics.attempted(request.method)
-            delay = self._retry.after_error(error, repeatable=request.repeatable, attempts=troubles.errors)
-            troubles.errors += 1
+            delay = self._retry.after_error(error, repeatable=request.repeatable, attempts=retry_state.errors)
+            retry_state.errors += 1
         else:
-            if error.is_unauthorized and not troubles.renewed:
-                troubles.renewed = True
+            if error.is_unauthorized and not retry_state.renewed:
+                retry_state.renewed = True
                 if await self._credentials.renew(authorization):
                     return
-            delay = self._retry.after_answer(error.code, error.retry_after, troubles.answers)
-            troubles.answers += 1
-        if delay is None or self._monotonic() + delay >= troubles.give_up_at:
+            delay = self._retry.after_answer(error.code, error.retry_after, retry_state.answers)
+            retry_state.answers += 1
+        if delay is None or self._monotonic() + delay >= retry_state.give_up_at:
             raise error
         logger.debug("trying again in %.2f s: %s", delay, error)
         await self._clock.sleep(delay)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import time
 
-from koordinator.base.profiling.cpu import CpuSampler
+from koordinator.base.profiling import CpuSampler
 
 ENOUGH_SECONDS = 5.0
 

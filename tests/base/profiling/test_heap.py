@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 
-from koordinator.base.profiling.heap import HeapWatch
+from koordinator.base.profiling import HeapWatch
 
 
 def allocate() -> list[bytes]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordinator.base.profiling.profile import MOST_FRAMES, Frame, Place, Profile, Unit, places_from
+from koordinator.base.profiling import MOST_FRAMES, Frame, Place, Profile, Unit, places_from
 from tests.base.profiling.pprof_file import read_pprof
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)

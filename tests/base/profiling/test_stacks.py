@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from koordinator.base.profiling.stacks import running_stacks
+from koordinator.base.profiling import running_stacks
 
 
 async def waits(event: asyncio.Event) -> None:
@@ -52,7 +52,7 @@ def test_a_task_is_shown_as_far_as_python_tells_what_it_iterates_over() -> None:
 def test_the_thread_that_asks_is_among_the_threads() -> None:
     found = stacks_beside(through)
     assert any(
-        functions[0].endswith(".stacks.running_stacks")
+        functions[0].endswith(".profiling.running_stacks")
         for title, functions in found.items()
         if title.startswith("thread ")
     )

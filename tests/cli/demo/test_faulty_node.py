@@ -10,8 +10,8 @@ from koordinator.api.node import Node, NodeStatus
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import BATCH_CPU
 from koordinator.cli.demo.day import FAULTY, FAULTY_FROM_HOUR, FAULTY_TO_HOUR
-from koordinator.cli.demo.faulty_node import FaultyNode
 from koordinator.cli.demo.observation import Day, Mark
+from koordinator.cli.demo.play import FaultyNode
 from koordinator.kube.interface import Client
 
 NOTICED = [Mark(10.0, "NegativeUsage", 0)]

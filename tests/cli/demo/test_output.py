@@ -16,9 +16,8 @@ from koordinator.base.errors import ConfigurationError
 from koordinator.cli.cluster_record import ClusterRecord, write_record
 from koordinator.cli.demo.folder import demo_folder
 from koordinator.cli.demo.observation import Day
-from koordinator.cli.demo.picture import save_picture
 from koordinator.cli.demo.play import day_progress
-from koordinator.cli.demo.report import Claim
+from koordinator.cli.demo.report import Claim, save_picture
 from koordinator.cli.main import main, make_parser
 
 

@@ -9,8 +9,7 @@ import pytest
 from rich.console import Console
 
 from koordinator.api.priority import PriorityClass
-from koordinator.cli.demo.explanation import Explained
-from koordinator.cli.demo.observation import Day, Mark, Moment, NodeUsage, Offered, PlacedPod
+from koordinator.cli.demo.observation import Day, Explained, Mark, Moment, NodeUsage, Offered, PlacedPod
 from koordinator.cli.demo.report import (
     claims,
     longest_above,

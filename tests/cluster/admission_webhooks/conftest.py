@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.admission_webhooks.webhook_cluster import WebhookCluster
 from tests.cluster.admission_webhooks.webhook_server import WebhookServer
-from tests.cluster.admission_webhooks.world import World
 from tests.cluster.embedded_thread import embedded_server
 from tests.kube.certificates import Authority
 
@@ -34,8 +34,8 @@ def embedded_kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pa
 
 
 @pytest.fixture
-def world(embedded_kubeconfig: Path, webhook_server: WebhookServer) -> Iterator[World]:
+def cluster(embedded_kubeconfig: Path, webhook_server: WebhookServer) -> Iterator[WebhookCluster]:
     """A namespace of the test's own in the embedded API."""
-    world = World(embedded_kubeconfig, webhook_server, f"case-{next(_NUMBERS)}")
-    yield world
-    world.close()
+    cluster = WebhookCluster(embedded_kubeconfig, webhook_server, f"case-{next(_NUMBERS)}")
+    yield cluster
+    cluster.close()

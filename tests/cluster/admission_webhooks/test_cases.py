@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.cluster.admission_webhooks.cases import Case, cases
-from tests.cluster.admission_webhooks.world import World
+from tests.cluster.admission_webhooks.webhook_cluster import WebhookCluster
 
 
 @pytest.mark.parametrize("case", cases().values(), ids=cases().keys())
-def test_case(world: World, case: Case) -> None:
-    case(world)
+def test_case(cluster: WebhookCluster, case: Case) -> None:
+    case(cluster)

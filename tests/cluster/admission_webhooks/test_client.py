@@ -12,10 +12,10 @@ import pytest
 
 from koordinator.cluster.admission_webhooks.client import RequestError, WebhookClient
 from koordinator.cluster.admission_webhooks.configuration import ClientConfig
-from koordinator.cluster.admission_webhooks.services import ServiceResolver
+from koordinator.cluster.admission_webhooks.connection import ServiceResolver
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
-from koordinator.cluster.registry import Registry
-from koordinator.cluster.storage.memory import MemoryStorage
+from koordinator.cluster.resource import Registry
+from koordinator.cluster.storage.indexed import MemoryStorage
 from tests.kube.certificates import Authority
 
 Script = Callable[[int, asyncio.StreamWriter], Awaitable[bool]]

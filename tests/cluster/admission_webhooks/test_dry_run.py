@@ -8,10 +8,10 @@ import pytest
 
 from koordinator.cluster.admission_webhooks.webhooks import AdmissionWebhooks
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.verbs.admission import Attributes
-from koordinator.cluster.verbs.encoding import encode
+from koordinator.cluster.verbs.environment import Attributes
 from koordinator.cluster.verbs.options import WriteOptions
-from tests.cluster.admission_webhooks.world import rule
+from koordinator.cluster.verbs.target import encode
+from tests.cluster.admission_webhooks.webhook_cluster import rule
 from tests.cluster.embedded import Verbs, config_map
 
 _GROUP = "admissionregistration.k8s.io"

@@ -8,106 +8,106 @@ import pytest
 
 from tests.cluster.admission_webhooks.api_server import Answer
 from tests.cluster.admission_webhooks.cases.objects import config_map
+from tests.cluster.admission_webhooks.webhook_cluster import WebhookCluster
 from tests.cluster.admission_webhooks.webhook_server import Document, Reply, allow, deny, raw
-from tests.cluster.admission_webhooks.world import World
 
 _NAME = "a.example.com"
 
 
-def _create(world: World, query: str = "") -> Answer:
-    return world.request("POST", f"{world.path('configmaps')}{query}", config_map("a"))
+def _create(cluster: WebhookCluster, query: str = "") -> Answer:
+    return cluster.request("POST", f"{cluster.path('configmaps')}{query}", config_map("a"))
 
 
 @pytest.fixture
-def service(world: World) -> Document:
+def service(cluster: WebhookCluster) -> Document:
     """A reference to a Service of the name that the webhook server's certificate is for."""
     spec = {"ports": [{"name": "https", "port": 443}], "clusterIP": "None"}
     path = "/api/v1/namespaces/default/services"
-    world.request("DELETE", f"{path}/hook")
-    assert world.request("POST", path, {"metadata": {"name": "hook"}, "spec": spec}).code == 201
+    cluster.request("DELETE", f"{path}/hook")
+    assert cluster.request("POST", path, {"metadata": {"name": "hook"}, "spec": spec}).code == 201
     reference = {"namespace": "default", "name": "hook", "path": "/hook"}
-    return {"service": reference, "caBundle": world.server.ca_bundle}
+    return {"service": reference, "caBundle": cluster.server.ca_bundle}
 
 
-def _called_at(world: World, client: Document, path: str, document: Document) -> Answer:
+def _called_at(cluster: WebhookCluster, client: Document, path: str, document: Document) -> Answer:
     """Create what tells the Service's address, make one request, and take it away again."""
-    assert world.request("POST", path, document).code == 201
-    world.server.behaviours["/hook"] = deny(message="called")
-    world.register("validating", world.webhook(_NAME, "/hook", clientConfig=client))
-    answer = _create(world)
-    world.request("DELETE", f"{path}/{document['metadata']['name']}")
+    assert cluster.request("POST", path, document).code == 201
+    cluster.server.behaviours["/hook"] = deny(message="called")
+    cluster.register("validating", cluster.webhook(_NAME, "/hook", clientConfig=client))
+    answer = _create(cluster)
+    cluster.request("DELETE", f"{path}/{document['metadata']['name']}")
     return answer
 
 
-def test_a_service_is_found_by_its_endpoints(world: World, service: Document) -> None:
-    ports = [{"name": "https", "port": world.server.port}]
+def test_a_service_is_found_by_its_endpoints(cluster: WebhookCluster, service: Document) -> None:
+    ports = [{"name": "https", "port": cluster.server.port}]
     document = {"metadata": {"name": "hook"}, "subsets": [{"addresses": [{"ip": "127.0.0.1"}], "ports": ports}]}
-    answer = _called_at(world, service, "/api/v1/namespaces/default/endpoints", document)
+    answer = _called_at(cluster, service, "/api/v1/namespaces/default/endpoints", document)
     assert answer.message == f'admission webhook "{_NAME}" denied the request: called'
 
 
-def test_a_service_is_found_by_its_slices(world: World, service: Document) -> None:
-    document = _slice(world, ready=True)
-    answer = _called_at(world, service, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", document)
+def test_a_service_is_found_by_its_slices(cluster: WebhookCluster, service: Document) -> None:
+    document = _slice(cluster, ready=True)
+    answer = _called_at(cluster, service, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", document)
     assert answer.message == f'admission webhook "{_NAME}" denied the request: called'
 
 
-def test_an_endpoint_that_is_not_ready_is_not_called(world: World, service: Document) -> None:
-    document = _slice(world, ready=False)
-    answer = _called_at(world, service, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", document)
+def test_an_endpoint_that_is_not_ready_is_not_called(cluster: WebhookCluster, service: Document) -> None:
+    document = _slice(cluster, ready=False)
+    answer = _called_at(cluster, service, "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices", document)
     assert "create Endpoints or an EndpointSlice for default/hook with a loopback address" in answer.message
 
 
-def _slice(world: World, *, ready: bool) -> Document:
+def _slice(cluster: WebhookCluster, *, ready: bool) -> Document:
     return {
         "metadata": {"name": "hook", "labels": {"kubernetes.io/service-name": "hook"}},
         "addressType": "IPv4",
         "endpoints": [{"addresses": ["127.0.0.1"], "conditions": {"ready": ready}}],
-        "ports": [{"name": "https", "port": world.server.port, "protocol": "TCP"}],
+        "ports": [{"name": "https", "port": cluster.server.port, "protocol": "TCP"}],
     }
 
 
-def test_the_request_itself_may_end_first(world: World) -> None:
+def test_the_request_itself_may_end_first(cluster: WebhookCluster) -> None:
     def never(review: Document) -> Reply:
-        world.server.released.wait(5)
+        cluster.server.released.wait(5)
         return Reply(b"{}")
 
-    world.server.behaviours["/hook"] = never
-    world.register("validating", world.webhook(_NAME, "/hook", failurePolicy="Ignore"))
-    answer = _create(world, "?timeout=300ms")
+    cluster.server.behaviours["/hook"] = never
+    cluster.register("validating", cluster.webhook(_NAME, "/hook", failurePolicy="Ignore"))
+    answer = _create(cluster, "?timeout=300ms")
     expected = (504, "Timeout", "Timeout: request did not complete within the allotted timeout")
     assert (answer.code, answer.body["reason"], answer.message) == expected
 
 
-def test_redirects_are_not_followed(world: World) -> None:
-    elsewhere = f"https://127.0.0.1:{world.server.port}/elsewhere"
-    world.server.behaviours |= {"/hook": raw("", 307, location=elsewhere), "/elsewhere": allow()}
-    world.register("validating", world.webhook(_NAME, "/hook"))
-    assert "the server responded with the status code 307" in _create(world).message
-    assert world.server.paths() == ["/hook"]
+def test_redirects_are_not_followed(cluster: WebhookCluster) -> None:
+    elsewhere = f"https://127.0.0.1:{cluster.server.port}/elsewhere"
+    cluster.server.behaviours |= {"/hook": raw("", 307, location=elsewhere), "/elsewhere": allow()}
+    cluster.register("validating", cluster.webhook(_NAME, "/hook"))
+    assert "the server responded with the status code 307" in _create(cluster).message
+    assert cluster.server.paths() == ["/hook"]
 
 
-def test_an_answer_without_end_is_cut_off(world: World) -> None:
-    world.server.behaviours["/hook"] = raw(" " * (4 << 20))
-    world.register("validating", world.webhook(_NAME, "/hook"))
-    assert "the answer is longer than 3145728 bytes" in _create(world).message
+def test_an_answer_without_end_is_cut_off(cluster: WebhookCluster) -> None:
+    cluster.server.behaviours["/hook"] = raw(" " * (4 << 20))
+    cluster.register("validating", cluster.webhook(_NAME, "/hook"))
+    assert "the answer is longer than 3145728 bytes" in _create(cluster).message
 
 
-def test_connections_are_kept(world: World) -> None:
-    world.server.behaviours["/hook"] = allow()
-    world.register("validating", world.webhook(_NAME, "/hook"))
-    before = world.server.connections
-    codes = [_create(world, "?dryRun=All").code for _ in range(5)]
-    assert (codes, world.server.connections - before) == ([201] * 5, 0)
+def test_connections_are_kept(cluster: WebhookCluster) -> None:
+    cluster.server.behaviours["/hook"] = allow()
+    cluster.register("validating", cluster.webhook(_NAME, "/hook"))
+    before = cluster.server.connections
+    codes = [_create(cluster, "?dryRun=All").code for _ in range(5)]
+    assert (codes, cluster.server.connections - before) == ([201] * 5, 0)
 
 
 @pytest.mark.parametrize("kind", ["Mutating", "Validating"])
-def test_match_conditions_are_refused(world: World, kind: str) -> None:
-    webhook: dict[str, Any] = world.webhook(_NAME, "/hook", matchConditions=[{"name": "a", "expression": "true"}])
+def test_match_conditions_are_refused(cluster: WebhookCluster, kind: str) -> None:
+    webhook: dict[str, Any] = cluster.webhook(_NAME, "/hook", matchConditions=[{"name": "a", "expression": "true"}])
     path = f"/apis/admissionregistration.k8s.io/v1/{kind.lower()}webhookconfigurations"
-    answer = world.request("POST", path, {"metadata": {"name": "conditions"}, "webhooks": [webhook]})
-    complaint = (
+    answer = cluster.request("POST", path, {"metadata": {"name": "conditions"}, "webhooks": [webhook]})
+    detail = (
         "webhooks[0].matchConditions: Forbidden: "
         "match conditions are CEL expressions, which the embedded API does not evaluate"
     )
-    assert (answer.code, answer.message.partition(" is invalid: ")[2]) == (422, complaint)
+    assert (answer.code, answer.message.partition(" is invalid: ")[2]) == (422, detail)

@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 
 from koordinator.api.document import Document
 from koordinator.cluster.admission_webhooks.configuration import MUTATING, Configurations, Webhook
-from koordinator.cluster.admission_webhooks.label_selection import compile_selector
 from koordinator.cluster.admission_webhooks.matching import Candidates
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
-from koordinator.cluster.registry import Registry
-from koordinator.cluster.resource import RequestContext
-from koordinator.cluster.storage.memory import MemoryStorage
-from koordinator.cluster.verbs.admission import Attributes, Operation
+from koordinator.cluster.resource import Registry, RequestContext
+from koordinator.cluster.storage.indexed import MemoryStorage
+from koordinator.cluster.verbs.environment import Attributes, Operation
 from koordinator.cluster.verbs.options import WriteOptions
+from koordinator.cluster.verbs.selection import compile_selector
 from koordinator.cluster.verbs.target import Target
 from tests.cluster.corpus import context
 from tests.cluster.embedded import Verbs

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from koordinator.cluster.server import ServerOptions
-from tests.cluster.admission_webhooks.world import rule
+from tests.cluster.admission_webhooks.webhook_cluster import rule
 from tests.cluster.embedded import config_map, embedded_api
 
 _CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"

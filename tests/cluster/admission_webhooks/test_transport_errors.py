@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from aiohttp.client_reqrep import ConnectionKey
 
-from koordinator.cluster.admission_webhooks.transport_errors import explain, status_line, wrong_name
+from koordinator.cluster.admission_webhooks.connection import explain, status_line, wrong_name
 
 _X509 = "tls: failed to verify certificate: x509: "
 

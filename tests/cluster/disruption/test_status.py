@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from koordinator.api.document import Document
-from koordinator.cluster.disruption.status import UnknownReplicas, budget_status, recheck_after
+from koordinator.cluster.disruption import UnknownReplicas, budget_status, recheck_after
 
 _NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -13,17 +13,14 @@ import msgspec
 from aiohttp import web
 
 from koordinator.base.clock import Clock, ManualClock
-from koordinator.cluster.bootstrap import create_system_objects
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
-from koordinator.cluster.http.application import Application
-from koordinator.cluster.http.authentication import TokenAuthenticator
-from koordinator.cluster.http.connections import HttpLimits
-from koordinator.cluster.http.health import Health
-from koordinator.cluster.http.reviews import REVIEW_RESOURCES
-from koordinator.cluster.registry import Registry
-from koordinator.cluster.storage.memory import MemoryStorage
-from koordinator.cluster.verbs.admission import NamespaceLifecycle
-from koordinator.cluster.verbs.environment import Environment
+from koordinator.cluster.http.application import Application, HttpLimits
+from koordinator.cluster.http.authentication import REVIEW_RESOURCES, TokenAuthenticator
+from koordinator.cluster.http.endpoints import Health
+from koordinator.cluster.resource import Registry
+from koordinator.cluster.server import create_system_objects
+from koordinator.cluster.storage.indexed import MemoryStorage
+from koordinator.cluster.verbs.environment import Environment, NamespaceLifecycle
 
 TOKEN = "token"
 _PATIENCE = 400

@@ -126,7 +126,9 @@ def requests(draw: st.DrawFn) -> bytes:
 
 
 def _check(answer: Answer, sent: bytes) -> None:
-    assert answer.status < 500 or answer.status == TIMEOUT, (sent, answer)
+    # The real server, too, calls a strategic merge patch whose list item lacks the merge key an internal error.
+    lacks_merge_key = "does not contain declared merge key" in str(answer.body)
+    assert answer.status < 500 or answer.status == TIMEOUT or lacks_merge_key, (sent, answer)
     if answer.headers.get("content-type", "").startswith("application/json") and answer.body:
         document = answer.document
         if answer.status >= 400:

@@ -8,7 +8,7 @@ import resource
 import msgspec
 import pytest
 
-from koordinator.cluster.http.connections import ConnectionCount, HttpLimits
+from koordinator.cluster.http.application import ConnectionCount, HttpLimits
 from tests.cluster.http.memory_server import Answer, Connection, memory_server, parse, request
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"

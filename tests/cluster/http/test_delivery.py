@@ -7,7 +7,7 @@ import asyncio
 from aiohttp import web
 
 from koordinator.base.clock import ManualClock
-from koordinator.cluster.http.delivery import deliver
+from koordinator.cluster.http.application import deliver
 
 SIZE = 64 << 20
 REQUEST = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"

@@ -9,7 +9,7 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.http.health import PING, Health, HealthCheck, answer_health
+from koordinator.cluster.http.endpoints import PING, Health, HealthCheck, answer_health
 
 ILL = HealthCheck("storage", lambda: "the disk is full")
 WELL = HealthCheck("namespace-termination", lambda: "")

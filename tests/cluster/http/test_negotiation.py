@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.http.negotiation import negotiate
+from koordinator.cluster.http.response import negotiate
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 

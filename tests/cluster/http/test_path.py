@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from koordinator.cluster.http.path import ResourcePath, parse_resource_path
+from koordinator.cluster.http.request import ResourcePath, parse_resource_path
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from koordinator.cluster.http.responses import warning_headers
+from koordinator.cluster.http.response import warning_headers
 
 
 @pytest.mark.parametrize(

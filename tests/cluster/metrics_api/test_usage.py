@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from koordinator.cluster.metrics_api.usage import read_report
+from koordinator.cluster.metrics_api import read_report
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

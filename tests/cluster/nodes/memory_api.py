@@ -14,8 +14,7 @@ from koordinator.api.codec import convert, to_document
 from koordinator.api.kinds import Kind
 from koordinator.api.kubernetes_types.table import kind_type
 from koordinator.api.meta import Object
-from koordinator.cluster.patch.merge import apply_merge_patch
-from koordinator.cluster.patch.strategic import apply_strategic_patch
+from koordinator.cluster.patch import apply_merge_patch, apply_strategic_patch
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import ListPage, PatchType, WatchEvent
 

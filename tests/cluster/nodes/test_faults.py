@@ -15,9 +15,9 @@ from koordinator.api.kinds import NODE_METRICS, NODES
 from koordinator.api.nodemetric import NodeMetric, NodeMetricInfo
 from koordinator.base.clock import ManualClock
 from koordinator.base.errors import ConfigurationError
-from koordinator.cluster.nodes.fault_kinds import FAULT_ANNOTATION
 from koordinator.cluster.nodes.fleet import Fleet
 from koordinator.cluster.nodes.scenario import parse_scenario
+from koordinator.cluster.nodes.scenario_checks import FAULT_ANNOTATION
 from koordinator.kube.event_series import EVENTS_V1
 from koordinator.kube.interface import Client
 from tests.cluster.nodes.memory_api import Document, MemoryApi
@@ -88,47 +88,47 @@ def planned(fault: str, **more: str) -> str:
 
 
 def test_an_agent_that_stops_leaves_its_last_report() -> None:
-    async def script(world: Simulation) -> None:
-        await world.clock.advance(20 * MINUTE)
-        assert world.age() >= 8 * MINUTE
-        assert world.age("small-1") <= 2 * MINUTE
-        await world.clock.advance(11 * MINUTE)
-        assert world.age() <= 2 * MINUTE
+    async def script(cluster: Simulation) -> None:
+        await cluster.clock.advance(20 * MINUTE)
+        assert cluster.age() >= 8 * MINUTE
+        assert cluster.age("small-1") <= 2 * MINUTE
+        await cluster.clock.advance(11 * MINUTE)
+        assert cluster.age() <= 2 * MINUTE
 
     simulate(script, planned("agentStopped", after="10m", lasts="20m"))
 
 
 def test_a_missing_agent_never_reports() -> None:
-    async def script(world: Simulation) -> None:
-        await world.clock.advance(10 * MINUTE)
-        assert world.metric() is None
-        assert world.metric("small-1") is not None
+    async def script(cluster: Simulation) -> None:
+        await cluster.clock.advance(10 * MINUTE)
+        assert cluster.metric() is None
+        assert cluster.metric("small-1") is not None
 
     simulate(script, planned("agentMissing"))
 
 
 def test_an_agent_that_goes_missing_leaves_nothing() -> None:
-    async def script(world: Simulation) -> None:
-        await world.clock.advance(2 * MINUTE)
-        assert world.metric() is not None
-        world.say("agentMissing")
-        await world.clock.advance(2 * MINUTE)
-        assert world.metric() is None
-        world.api.put(NODE_METRICS, {"metadata": {"name": NODE}})
-        await world.clock.advance(5 * MINUTE)
-        assert world.metric() is not None
-        world.say(None)
-        await world.clock.advance(2 * MINUTE)
-        assert world.age() <= 2 * MINUTE
+    async def script(cluster: Simulation) -> None:
+        await cluster.clock.advance(2 * MINUTE)
+        assert cluster.metric() is not None
+        cluster.say("agentMissing")
+        await cluster.clock.advance(2 * MINUTE)
+        assert cluster.metric() is None
+        cluster.api.put(NODE_METRICS, {"metadata": {"name": NODE}})
+        await cluster.clock.advance(5 * MINUTE)
+        assert cluster.metric() is not None
+        cluster.say(None)
+        await cluster.clock.advance(2 * MINUTE)
+        assert cluster.age() <= 2 * MINUTE
 
     api = simulate(script)
     assert api.requests.count(("delete", "nodemetrics", NODE)) == 1
 
 
 def test_usage_above_capacity() -> None:
-    async def script(world: Simulation) -> None:
-        await world.clock.advance(10 * MINUTE)
-        info = world.info()
+    async def script(cluster: Simulation) -> None:
+        await cluster.clock.advance(10 * MINUTE)
+        info = cluster.info()
         assert info.node_usage.resources["cpu"].milli == 10_400
         assert info.node_usage.resources["memory"].value == int(1.3 * (32 << 30))
         ranks = [usage for window in info.aggregated_node_usages for usage in window.usage.values() if usage.resources]
@@ -139,68 +139,68 @@ def test_usage_above_capacity() -> None:
 
 
 def test_negative_readings() -> None:
-    async def script(world: Simulation) -> None:
-        await world.clock.advance(2 * MINUTE)
-        assert world.info().system_usage.resources["cpu"].milli == -500
-        assert world.info().system_usage.resources["memory"].value == -(1 << 30)
+    async def script(cluster: Simulation) -> None:
+        await cluster.clock.advance(2 * MINUTE)
+        assert cluster.info().system_usage.resources["cpu"].milli == -500
+        assert cluster.info().system_usage.resources["memory"].value == -(1 << 30)
 
     simulate(script, planned("negativeReadings"))
 
 
 def test_frozen_readings_go_on_with_new_times() -> None:
-    async def script(world: Simulation) -> None:
-        await world.clock.advance(2 * MINUTE)
-        first = world.info()
-        await world.clock.advance(20 * MINUTE)
-        assert world.info() == first
-        assert world.age() <= 2 * MINUTE
-        world.say("none")
-        await world.clock.advance(5 * MINUTE)
-        assert world.info() != first
-        later = world.info()
-        world.say(None)
-        await world.clock.advance(5 * MINUTE)
-        assert world.info() not in (first, later)
+    async def script(cluster: Simulation) -> None:
+        await cluster.clock.advance(2 * MINUTE)
+        first = cluster.info()
+        await cluster.clock.advance(20 * MINUTE)
+        assert cluster.info() == first
+        assert cluster.age() <= 2 * MINUTE
+        cluster.say("none")
+        await cluster.clock.advance(5 * MINUTE)
+        assert cluster.info() != first
+        later = cluster.info()
+        cluster.say(None)
+        await cluster.clock.advance(5 * MINUTE)
+        assert cluster.info() not in (first, later)
 
     simulate(script, planned("frozenReadings"))
 
 
 @pytest.mark.parametrize(("fault", "hours"), [("clockAhead", -1), ("clockBehind", 1)])
 def test_wrong_clocks(fault: str, hours: int) -> None:
-    async def script(world: Simulation) -> None:
-        await world.clock.advance(3 * MINUTE)
-        assert 3600 * hours <= world.age() <= 3600 * hours + 2 * MINUTE
+    async def script(cluster: Simulation) -> None:
+        await cluster.clock.advance(3 * MINUTE)
+        assert 3600 * hours <= cluster.age() <= 3600 * hours + 2 * MINUTE
 
     simulate(script, planned(fault))
 
 
 def test_a_fault_lasts_in_simulated_time() -> None:
-    async def script(world: Simulation) -> None:
-        await world.clock.advance(3 * MINUTE)
-        assert world.info().system_usage.resources["cpu"].milli > 0
-        await world.clock.advance(5 * MINUTE)
-        assert world.info().system_usage.resources["cpu"].milli < 0
-        await world.clock.advance(5 * MINUTE)
-        assert world.info().system_usage.resources["cpu"].milli > 0
+    async def script(cluster: Simulation) -> None:
+        await cluster.clock.advance(3 * MINUTE)
+        assert cluster.info().system_usage.resources["cpu"].milli > 0
+        await cluster.clock.advance(5 * MINUTE)
+        assert cluster.info().system_usage.resources["cpu"].milli < 0
+        await cluster.clock.advance(5 * MINUTE)
+        assert cluster.info().system_usage.resources["cpu"].milli > 0
 
     simulate(script, planned("negativeReadings", after="5m", lasts="5m"))
 
 
 def test_an_annotation_goes_before_the_plan() -> None:
-    async def script(world: Simulation) -> None:
-        world.say("none")
-        await world.clock.advance(3 * MINUTE)
-        assert world.info().system_usage.resources["cpu"].milli > 0
+    async def script(cluster: Simulation) -> None:
+        cluster.say("none")
+        await cluster.clock.advance(3 * MINUTE)
+        assert cluster.info().system_usage.resources["cpu"].milli > 0
 
     simulate(script, planned("negativeReadings"))
 
 
 def test_an_annotation_that_is_not_known_is_told_and_changes_nothing() -> None:
-    async def script(world: Simulation) -> None:
-        await world.clock.advance(MINUTE)
-        world.say("brokenAgent")
-        await world.clock.advance(3 * MINUTE)
-        assert world.age() <= 2 * MINUTE
+    async def script(cluster: Simulation) -> None:
+        await cluster.clock.advance(MINUTE)
+        cluster.say("brokenAgent")
+        await cluster.clock.advance(3 * MINUTE)
+        assert cluster.age() <= 2 * MINUTE
 
     api = simulate(script)
     (name,) = api.names(EVENTS_V1)

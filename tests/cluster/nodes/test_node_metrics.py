@@ -16,11 +16,9 @@ from koordinator.api.qos import QoSClass
 from koordinator.api.quantity import Quantity
 from koordinator.cluster.nodes.node_metrics import clearing, node_metric_statuses
 from koordinator.cluster.nodes.node_objects import expand
-from koordinator.cluster.nodes.noise import identity
 from koordinator.cluster.nodes.population import Population
-from koordinator.cluster.nodes.profile import PodProfile
 from koordinator.cluster.nodes.scenario import default_scenario, scale
-from koordinator.cluster.nodes.usage import Tier
+from koordinator.cluster.nodes.usage import PodProfile, Tier, identity
 from koordinator.model.node_metric import (
     DEFAULT_DURATIONS,
     CollectPolicy,

@@ -9,7 +9,7 @@ import pytest
 
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.pod import Pod, PodSpec, PodStatus
-from koordinator.cluster.nodes.pod_lifecycle import Plan, PodDelays, PodTimes, Step, next_step
+from koordinator.cluster.nodes.pod_runtime import Plan, PodDelays, PodTimes, Step, next_step
 
 _SERVICE = PodDelays(start=2.0, stop=1.0, run=None)
 _BATCH = PodDelays(start=2.0, stop=1.0, run=60.0)

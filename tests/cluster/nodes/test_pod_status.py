@@ -9,7 +9,7 @@ from koordinator.api.codec import convert
 from koordinator.api.kubernetes_types.table import kind_type
 from koordinator.api.pod import Pod
 from koordinator.cluster.nodes import pod_status
-from koordinator.cluster.patch.strategic import apply_strategic_patch
+from koordinator.cluster.patch import apply_strategic_patch
 from tests.cluster.nodes.memory_api import long_ago, pod_document
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from koordinator.api.codec import convert
 from koordinator.api.pod import Pod
-from koordinator.cluster.nodes.profile import profile_of
-from koordinator.cluster.nodes.usage import Tier
+from koordinator.cluster.nodes.usage import Tier, profile_of
 
 
 def _pod(*resources: dict[str, dict[str, str]], priority: int | None = None, **spec: Any) -> Pod:

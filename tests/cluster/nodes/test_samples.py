@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordinator.cluster.nodes.samples import SampleRing
+from koordinator.cluster.nodes.population import SampleRing
 
 _INTERVAL = 15.0
 _SLOTS = 10

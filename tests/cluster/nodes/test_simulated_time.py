@@ -6,7 +6,7 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 from koordinator.base.clock import ManualClock
-from koordinator.cluster.nodes.simulated_time import SimulatedTime
+from koordinator.cluster.nodes.rotation import SimulatedTime
 
 _START = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
 

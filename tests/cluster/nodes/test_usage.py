@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from koordinator.cluster.nodes.scenario import BatchUsage, UsageModel
 from koordinator.cluster.nodes.usage import Tier, usage_at
-from tests.cluster.nodes.worlds import GIBI, Workload, node_columns, pod_columns, workloads
+from tests.cluster.nodes.clusters import GIBI, Workload, node_columns, pod_columns, workloads
 
 _MODEL = UsageModel()
 _DAY = 86_400.0

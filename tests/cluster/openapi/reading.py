@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from koordinator.cluster.protobuf.wire import read_fields
+from koordinator.cluster.protobuf import read_fields
 
 DEFINITIONS = 9
 _ANY, _ENUM, _EXTENSION, _ADDITIONAL, _ITEMS, _PROPERTIES = (5, 30), 20, 31, 21, 23, 25

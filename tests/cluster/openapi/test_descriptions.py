@@ -4,8 +4,7 @@ import pytest
 
 from koordinator.api.kubernetes_types.table import named
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
-from koordinator.cluster.openapi import v2, v3
-from koordinator.cluster.openapi.schemas import descriptions
+from koordinator.cluster.openapi import descriptions, v2, v3
 
 _LOOKED_UP = ("Pod", "PodSpec", "Container", "NodeSpec", "NodeStatus", "ResourceRequirements", "Toleration")
 

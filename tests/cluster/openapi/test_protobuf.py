@@ -7,7 +7,7 @@ import pytest
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.openapi import v2
 from koordinator.cluster.openapi.protobuf import CONTENT_TYPE, encode_document
-from koordinator.cluster.protobuf.wire import read_fields
+from koordinator.cluster.protobuf import read_fields
 from tests.cluster.embedded import Answer, embedded_api
 from tests.cluster.openapi.reading import definitions, named
 

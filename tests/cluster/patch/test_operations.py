@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordinator.cluster.patch.operations import OperationError, apply_operations
+from koordinator.cluster.json_patch import OperationError, apply_operations
 
 _SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=3)
 _DOCUMENTS = st.dictionaries(
@@ -51,7 +51,7 @@ def test_an_operation_applies(operation: dict[str, Any], expected: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("operation", "complaint"),
+    ("operation", "detail"),
     [
         ({"op": "add", "value": 1}, "add operation failed to decode path: missing value"),
         ({"op": "add", "path": "", "value": 1}, 'add operation does not apply: doc is missing path: "": missing value'),
@@ -86,10 +86,10 @@ def test_an_operation_applies(operation: dict[str, Any], expected: Any) -> None:
         ({"path": "/a"}, "Unexpected kind: unknown"),
     ],
 )
-def test_an_operation_that_does_not_apply_says_why(operation: dict[str, Any], complaint: str) -> None:
+def test_an_operation_that_does_not_apply_says_why(operation: dict[str, Any], detail: str) -> None:
     with pytest.raises(OperationError) as caught:
         apply_operations({"a": [1, 2]}, [operation])
-    assert str(caught.value) == complaint
+    assert str(caught.value) == detail
 
 
 def test_a_copy_shares_nothing_with_its_source() -> None:

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.patch import MERGE_PATCH, STRATEGIC_PATCH, accepted_patch_types, apply_patch
-from koordinator.cluster.patch.merge import apply_merge_patch
+from koordinator.cluster.patch import MERGE_PATCH, STRATEGIC_PATCH, accepted_patch_types, apply_merge_patch, apply_patch
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.strategy.custom import CustomResourceStrategy
 from tests.cluster.corpus import RESOURCES

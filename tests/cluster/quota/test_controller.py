@@ -8,7 +8,7 @@ import pytest
 
 from koordinator.cluster.background import BackgroundLoops
 from koordinator.cluster.quota.controller import QuotaController
-from koordinator.cluster.storage.hub import HistoryLimits
+from koordinator.cluster.storage.watch_cache import HistoryLimits
 from koordinator.cluster.verbs.create import create
 from tests.cluster.embedded import Verbs, pod
 

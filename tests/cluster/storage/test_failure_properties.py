@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koordinator.cluster.storage.hub import HistoryLimits
 from koordinator.cluster.storage.interface import Change, OutcomeUnknown, StorageError, WriteFailed
 from koordinator.cluster.storage.sqlite import SqliteStorage
+from koordinator.cluster.storage.watch_cache import HistoryLimits
 from tests.cluster.storage.faulty import FULL, IO_ERROR, Disk
 
 LIMITS = HistoryLimits(changes=10_000)
@@ -45,7 +45,7 @@ faults = st.builds(
 steps = st.one_of(st.integers(1, 5), st.lists(faults, min_size=1, max_size=3), st.just("try again"))
 
 
-class World:
+class Cluster:
     def __init__(self, path: Path) -> None:
         self.path, self.disk = path, Disk()
         self.store = SqliteStorage(path, LIMITS, connect=self.disk.connect)
@@ -75,10 +75,10 @@ class World:
                     self.stored[key] = result.revision
 
     async def look(self) -> None:
-        self.watch.poke()
+        self.watch.wake()
         while changes := await self.watch.next():
             self.seen += changes
-            self.watch.poke()
+            self.watch.wake()
 
     async def check(self, store: SqliteStorage) -> None:
         shown = {stored.key: stored.revision for stored in store.list("/g/k/").items}
@@ -93,26 +93,26 @@ class World:
 
 
 async def _play(path: Path, script: Sequence[int | list[Injected] | str]) -> None:
-    world = World(path)
+    cluster = Cluster(path)
     for step in script:
         match step:
             case int():
-                await world.write(step)
-                world.disk.recover()
+                await cluster.write(step)
+                cluster.disk.recover()
             case "try again":
-                world.store.try_again()
+                cluster.store.try_again()
             case list():
                 for fault in step:
-                    world.disk.fail(fault.statement, code=fault.code, executed=fault.executed, skip=fault.skip)
-                    world.disk.refuses |= fault.refuses
-    world.disk.recover()
-    world.store.try_again()
-    assert world.store.health() == ""
-    await world.look()
-    await world.check(world.store)
-    await world.store.close()
+                    cluster.disk.fail(fault.statement, code=fault.code, executed=fault.executed, skip=fault.skip)
+                    cluster.disk.refuses |= fault.refuses
+    cluster.disk.recover()
+    cluster.store.try_again()
+    assert cluster.store.health() == ""
+    await cluster.look()
+    await cluster.check(cluster.store)
+    await cluster.store.close()
     reopened = SqliteStorage(path, LIMITS)
-    await world.check(reopened)
+    await cluster.check(reopened)
     await reopened.close()
 
 
@@ -125,13 +125,13 @@ def test_each_commit_is_there_as_a_whole_or_not_at_all(script: list[int | list[I
 
 def test_a_store_that_cannot_be_closed_cleanly_is_whole_at_the_next_start(tmp_path: Path) -> None:
     async def main() -> None:
-        world = World(tmp_path / "db")
-        await world.write(3)
-        world.disk.fail("COMMIT")
-        await world.look()
-        await world.store.close()
+        cluster = Cluster(tmp_path / "db")
+        await cluster.write(3)
+        cluster.disk.fail("COMMIT")
+        await cluster.look()
+        await cluster.store.close()
         reopened = SqliteStorage(tmp_path / "db", LIMITS)
-        await world.check(reopened)
+        await cluster.check(reopened)
         await reopened.close()
 
     asyncio.run(main())

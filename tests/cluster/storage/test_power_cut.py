@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from koordinator.cluster.storage.database import RESERVED
-from koordinator.cluster.storage.hub import HistoryLimits
 from koordinator.cluster.storage.interface import Compacted
 from koordinator.cluster.storage.sqlite import SqliteStorage
+from koordinator.cluster.storage.watch_cache import HistoryLimits
 from tests.cluster.storage.faulty import Disk
 
 WRITES = 40

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from koordinator.cluster.storage.hub import HistoryLimits
+from koordinator.cluster.data_folder import FolderLock
 from koordinator.cluster.storage.interface import Compacted, StorageError, WriteFailed
-from koordinator.cluster.storage.lock import FolderLock
 from koordinator.cluster.storage.sqlite import SqliteStorage
+from koordinator.cluster.storage.watch_cache import HistoryLimits
 
 
 def _write(path: Path, writes: int, limits: HistoryLimits | None = None) -> None:

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from koordinator.cluster.storage.hub import HistoryLimits
-from koordinator.cluster.storage.indexed import IndexedStorage
+from koordinator.cluster.storage.indexed import IndexedStorage, MemoryStorage
 from koordinator.cluster.storage.interface import Compacted, KeyExists, KeyMissing, RevisionMismatch, StorageError
-from koordinator.cluster.storage.memory import MemoryStorage
 from koordinator.cluster.storage.sqlite import SqliteStorage
+from koordinator.cluster.storage.watch_cache import HistoryLimits
 
 Scenario = Callable[[IndexedStorage], Awaitable[None]]
 Run = Callable[..., None]
@@ -207,7 +206,7 @@ def test_poke_brings_the_revision_up_to_date(run: Run) -> None:
     async def scenario(store: IndexedStorage) -> None:
         watch = store.watch("/g/k/", after=0)
         await store.create("/g/other/a", b"")
-        watch.poke()
+        watch.wake()
         assert await watch.next() == []
         assert watch.revision == 1
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from koordinator.cluster.strategy.age import age, human_duration
+from koordinator.cluster.strategy.table import age, human_duration
 from tests.cluster.corpus import NOW
 
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86_400, 365 * 86_400

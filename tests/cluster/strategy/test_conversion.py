@@ -8,7 +8,7 @@ import pytest
 
 from koordinator.api.document import Document, copied
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.verbs.encoding import encode
+from koordinator.cluster.verbs.target import encode
 from koordinator.cluster.verbs.update import update
 from tests.cluster.embedded import Verbs
 

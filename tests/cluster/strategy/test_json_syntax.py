@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordinator.cluster.strategy.json_syntax import object_complaint
+from koordinator.cluster.strategy.json_syntax import object_syntax_error
 
 _JSON = st.recursive(
     st.none()
@@ -22,16 +22,16 @@ _JSON = st.recursive(
 
 @given(st.dictionaries(st.text(max_size=4), _JSON, max_size=4))
 def test_objects_are_fine(value: dict[str, object]) -> None:
-    assert object_complaint(msgspec.json.encode(value)) == ""
+    assert object_syntax_error(msgspec.json.encode(value)) == ""
 
 
 @given(st.binary())
 def test_any_bytes_get_an_answer(text: bytes) -> None:
-    assert isinstance(object_complaint(text), str)
+    assert isinstance(object_syntax_error(text), str)
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    ("text", "detail"),
     [
         ("", "unexpected end of JSON input"),
         ("null", ""),
@@ -57,5 +57,5 @@ def test_any_bytes_get_an_answer(text: bytes) -> None:
         ("{} {}", "invalid character '{' after top-level value"),
     ],
 )
-def test_complaint(text: str, complaint: str) -> None:
-    assert object_complaint(text.encode()) == complaint
+def test_complaint(text: str, detail: str) -> None:
+    assert object_syntax_error(text.encode()) == detail

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from koordinator.cluster.strategy.key_pair import key_pair_complaint
+from koordinator.cluster.strategy.secret import key_pair_error
 
 _Key = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
@@ -41,11 +41,11 @@ _SWITCHED = (
 
 @pytest.mark.parametrize("key", [_CURVE, _EDWARDS], ids=["curve", "edwards"])
 def test_a_pair(key: _Key) -> None:
-    assert key_pair_complaint(_certificate(key), _PARAMETERS + _key(key)) == ""
+    assert key_pair_error(_certificate(key), _PARAMETERS + _key(key)) == ""
 
 
 @pytest.mark.parametrize(
-    ("certificate", "key", "complaint"),
+    ("certificate", "key", "detail"),
     [
         (b"", b"", "tls: failed to find any PEM data in certificate input"),
         (_certificate(_CURVE), b"x", "tls: failed to find any PEM data in key input"),
@@ -76,5 +76,5 @@ def test_a_pair(key: _Key) -> None:
         ),
     ],
 )
-def test_no_pair(certificate: bytes, key: bytes, complaint: str) -> None:
-    assert key_pair_complaint(certificate, key) == complaint
+def test_no_pair(certificate: bytes, key: bytes, detail: str) -> None:
+    assert key_pair_error(certificate, key) == detail

@@ -4,7 +4,7 @@ import pytest
 
 from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.strategy.pod_admission import add_default_tolerations, resolve_priority
+from koordinator.cluster.strategy.priority_class import add_default_tolerations, resolve_priority
 from tests.cluster.corpus import context
 
 PROD: Document = {"metadata": {"name": "koord-prod"}, "value": 9500, "preemptionPolicy": "Never"}

@@ -5,7 +5,7 @@ import copy
 import pytest
 
 from koordinator.api.document import Document
-from koordinator.cluster.strategy.pod_update import check_pod_update
+from koordinator.cluster.strategy.pod import check_pod_update
 
 OLD: Document = {
     "containers": [{"name": "a", "image": "i:1"}],

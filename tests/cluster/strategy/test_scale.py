@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordinator.api.document import Document
-from koordinator.cluster.admission_webhooks.label_selection import compile_selector
 from koordinator.cluster.errors import ApiError
 from koordinator.cluster.resource import ScalePaths
-from koordinator.cluster.selectors import parse_label_selector
 from koordinator.cluster.strategy.scale import scale_of, scaled, selector_text
+from koordinator.cluster.verbs.selection import compile_selector, parse_label_selector
 
 _CUSTOM = ScalePaths(("spec", "parts", "count"), ("status", "count"), ("status", "selector"), custom=True)
 _METADATA: Document = {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "7", "labels": {"a": "b"}}

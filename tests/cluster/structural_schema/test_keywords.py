@@ -6,7 +6,7 @@ import pytest
 
 from koordinator.cluster.structural_schema.failure import go_json, shown
 from koordinator.cluster.structural_schema.formats import FORMATS
-from koordinator.cluster.structural_schema.regular_expression import PatternError, matcher
+from koordinator.cluster.structural_schema.keywords import PatternError, matcher
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import pytest
 from koordinator.api.quantity import Quantity, QuantityError
 from koordinator.base.durations import DurationError, parse_duration
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.selectors import parse_label_selector
-from koordinator.cluster.strategy.key_pair import key_pair_complaint
+from koordinator.cluster.strategy.secret import key_pair_error
 from koordinator.cluster.structural_schema.formats import FORMATS
 from koordinator.cluster.verbs.options import WriteOptions
+from koordinator.cluster.verbs.selection import parse_label_selector
 
 LONG = (
     "(" * 20_000, ":" * 20_000, "<" * 20_000, "a@" * 20_000, "9" * 20_000, "a" * 20_000, "1.1.1.1/" + "9" * 20_000,
@@ -67,4 +67,4 @@ def test_a_create_in_an_endless_time_is_refused() -> None:
     ],
 )
 def test_pem_that_begins_and_never_ends_is_read_once(pem: bytes) -> None:
-    assert key_pair_complaint(pem, pem) == "tls: failed to find any PEM data in certificate input"
+    assert key_pair_error(pem, pem) == "tls: failed to find any PEM data in certificate input"

@@ -8,12 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koordinator.api.document import Document, copied, same
-from koordinator.cluster.structural_schema.correlation import Correlated
 from koordinator.cluster.structural_schema.custom_schema import CustomSchema
-from koordinator.cluster.structural_schema.explanation import explain
+from koordinator.cluster.structural_schema.explanation import Correlated, explain
 from koordinator.cluster.structural_schema.node import read
 from koordinator.cluster.structural_schema.pruning import Pruner, drop
-from koordinator.cluster.structural_schema.validity import accepts, questions_of
+from koordinator.cluster.structural_schema.validity import accepts, validators_of
 
 NAMES = st.sampled_from("abc")
 SCALARS = st.one_of(
@@ -89,7 +88,7 @@ def _object(value: Any) -> Document:
 @given(SCHEMAS, VALUES)
 def test_the_quick_answer_agrees_with_the_explanation(schema: Document, value: Any) -> None:
     node = read(schema)
-    assert accepts(questions_of(node), value) == (not explain(node, value))
+    assert accepts(validators_of(node), value) == (not explain(node, value))
 
 
 @given(SCHEMAS, VALUES)

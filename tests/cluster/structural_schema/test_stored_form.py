@@ -7,8 +7,7 @@ import pytest
 
 from koordinator.api.document import Document
 from koordinator.cluster.storage.interface import Stored
-from koordinator.cluster.structural_schema.custom_schema import CustomSchema
-from koordinator.cluster.structural_schema.stored_form import StoredForm
+from koordinator.cluster.structural_schema.custom_schema import CustomSchema, StoredForm
 
 
 def _schema(**fields: Document) -> CustomSchema:

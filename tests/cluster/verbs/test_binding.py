@@ -7,8 +7,8 @@ import pytest
 
 from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.verbs.binding import bind
 from koordinator.cluster.verbs.options import WriteOptions
+from koordinator.cluster.verbs.subresources import bind
 from tests.cluster.embedded import Verbs, pod
 
 

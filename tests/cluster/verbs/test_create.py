@@ -7,9 +7,8 @@ import pytest
 
 from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.verbs.admission import NamespaceLifecycle
 from koordinator.cluster.verbs.create import create
-from koordinator.cluster.verbs.environment import Environment
+from koordinator.cluster.verbs.environment import Environment, NamespaceLifecycle
 from koordinator.cluster.verbs.options import WriteOptions
 from tests.cluster.embedded import Verbs, config_map, pod
 

@@ -6,10 +6,9 @@ import pytest
 
 from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.verbs.delete import Deletion, delete
-from koordinator.cluster.verbs.deletecollection import delete_collection
-from koordinator.cluster.verbs.encoding import decode
+from koordinator.cluster.verbs.delete import Deletion, delete, delete_collection
 from koordinator.cluster.verbs.options import DeleteOptions, ListOptions
+from koordinator.cluster.verbs.target import decode
 from tests.cluster.embedded import Verbs, config_map, pod
 
 

@@ -10,11 +10,11 @@ import pytest
 
 from koordinator.api.document import Document, copied
 from koordinator.cluster.errors import ApiError
+from koordinator.cluster.storage.indexed import MemoryStorage
 from koordinator.cluster.storage.interface import Stored
-from koordinator.cluster.storage.memory import MemoryStorage
 from koordinator.cluster.verbs.eviction import evict
-from koordinator.cluster.verbs.modify import modify
 from koordinator.cluster.verbs.options import WriteOptions
+from koordinator.cluster.verbs.update import modify
 from tests.cluster.embedded import Verbs, pod
 
 
@@ -84,13 +84,13 @@ class _Competes(_Contended):
 
 def test_a_starting_pod_that_gets_ready_is_its_budgets_business() -> None:
     async def scenario() -> None:
-        world = _GetsReady()
-        await world.guarded_pod("Pending", ready=False, allowed=0)
-        world.prefix = "/core/pods/"
+        cluster = _GetsReady()
+        await cluster.guarded_pod("Pending", ready=False, allowed=0)
+        cluster.prefix = "/core/pods/"
         with pytest.raises(ApiError) as refusal:
-            await world.evict()
+            await cluster.evict()
         assert refusal.value.code == 429
-        found = world.get("pods", "a")
+        found = cluster.get("pods", "a")
         assert found is not None
         assert "deletionTimestamp" not in found["metadata"]
 
@@ -99,11 +99,11 @@ def test_a_starting_pod_that_gets_ready_is_its_budgets_business() -> None:
 
 def test_an_unready_pod_that_gets_ready_is_to_be_tried_again() -> None:
     async def scenario() -> None:
-        world = _GetsReady()
-        await world.guarded_pod("Running", ready=False, allowed=0, unhealthyPodEvictionPolicy="AlwaysAllow")
-        world.prefix = "/core/pods/"
+        cluster = _GetsReady()
+        await cluster.guarded_pod("Running", ready=False, allowed=0, unhealthyPodEvictionPolicy="AlwaysAllow")
+        cluster.prefix = "/core/pods/"
         with pytest.raises(ApiError) as refusal:
-            await world.evict()
+            await cluster.evict()
         assert (refusal.value.code, refusal.value.retry_after) == (429, 10)
 
     asyncio.run(scenario())
@@ -111,10 +111,10 @@ def test_an_unready_pod_that_gets_ready_is_to_be_tried_again() -> None:
 
 def test_two_evictions_never_take_the_same_disruption() -> None:
     async def scenario() -> None:
-        world = _Competes()
-        await world.guarded_pod("Running", ready=True, allowed=2)
-        world.prefix = "/policy/poddisruptionbudgets/"
-        await world.evict()
-        assert world.allowed() == 0
+        cluster = _Competes()
+        await cluster.guarded_pod("Running", ready=True, allowed=2)
+        cluster.prefix = "/policy/poddisruptionbudgets/"
+        await cluster.evict()
+        assert cluster.allowed() == 0
 
     asyncio.run(scenario())

@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.storage.hub import HistoryLimits
-from koordinator.cluster.verbs.list import ObjectList, list_objects
+from koordinator.cluster.storage.watch_cache import HistoryLimits
 from koordinator.cluster.verbs.options import ListOptions
+from koordinator.cluster.verbs.read import ObjectList, list_objects
 from tests.cluster.embedded import Verbs, config_map, pod
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError
+from koordinator.cluster.json_patch import OperationError, apply_operations
 from koordinator.cluster.limits import MAX_BODY, MAX_DEPTH, is_too_deep
-from koordinator.cluster.patch.operations import OperationError, apply_operations
-from koordinator.cluster.verbs.patch import patch
+from koordinator.cluster.verbs.update import patch
 from tests.cluster.embedded import Verbs
 
 

@@ -8,10 +8,9 @@ import pytest
 
 from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.verbs.encoding import decode
 from koordinator.cluster.verbs.options import WriteOptions
-from koordinator.cluster.verbs.patch import patch
-from koordinator.cluster.verbs.update import update
+from koordinator.cluster.verbs.target import decode
+from koordinator.cluster.verbs.update import patch, update
 from tests.cluster.embedded import Verbs, config_map, pod
 
 MERGE = "application/merge-patch+json"

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.storage.hub import HistoryLimits
+from koordinator.cluster.storage.watch_cache import HistoryLimits
 from koordinator.cluster.verbs.delete import delete
 from koordinator.cluster.verbs.options import DeleteOptions, ListOptions
-from koordinator.cluster.verbs.patch import patch
+from koordinator.cluster.verbs.update import patch
 from koordinator.cluster.verbs.watch import WatchEvent, WatchSession
 from tests.cluster.embedded import Verbs, config_map
 

@@ -100,7 +100,7 @@ def test_where_a_core_is_worth_two_everything_starts_from_half_the_limit() -> No
     decision, _ = burst(world(throttled_pod()), BurstState(), 0.0, Random(1).uniform, normalization_ratio=2.0)
     assert values(decision, CPU_QUOTA) == [60_000, 60_000]
     assert values(decision, CPU_BURST) == [50_000, 50_000]
-    system, _ = decide(
+    system, _ = burst(
         world(throttled_pod(qos="SYSTEM")), BurstState(), 0.0, Random(1).uniform, normalization_ratio=2.0
     )
     assert values(system, CPU_QUOTA) == [120_000, 120_000]

@@ -16,9 +16,8 @@ from koordinator.cli.cluster_record import read_record
 from koordinator.cli.data_folder import DataFolderInUse
 from koordinator.cli.demo import day as script
 from koordinator.cli.demo.folder import demo_folder, kept_folder
-from koordinator.cli.demo.picture import save_picture
 from koordinator.cli.demo.play import make_cluster, play, running
-from koordinator.cli.demo.report import Claim, claims, print_report
+from koordinator.cli.demo.report import Claim, claims, print_report, save_picture
 from koordinator.cli.interruption import Interrupted, until_interrupted
 from koordinator.cli.local_cluster.running import LocalCluster, clear_the_way
 from koordinator.cli.own_command import data_option, own_command

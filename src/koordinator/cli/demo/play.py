@@ -10,7 +10,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Final
 
+import aiohttp
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -19,15 +21,58 @@ from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODES, PODS
 from koordinator.api.slo_controller_config import DEFAULT_NAME
 from koordinator.base.clock import Clock
 from koordinator.cli.demo import day as script
-from koordinator.cli.demo.explanation import explain
-from koordinator.cli.demo.faulty_node import FaultyNode
-from koordinator.cli.demo.observation import Day
-from koordinator.cli.demo.scheduler_metrics import pods_kept_off
+from koordinator.cli.demo.day import FAULTY, FAULTY_FROM_HOUR, FAULTY_TO_HOUR
+from koordinator.cli.demo.observation import Day, explain
 from koordinator.cli.local_cluster import programs
 from koordinator.cli.local_cluster.programs import LocalClusterOptions
 from koordinator.cli.local_cluster.running import LocalCluster
+from koordinator.cluster.nodes.scenario_checks import FAULT_ANNOTATION, Fault
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.interface import Client, PatchType
+
+# What the scheduler counts of its own work, read from its /metrics.
+
+
+_KEPT_OFF = "scheduler_pods_kept_off_nodes_total"
+
+
+async def pods_kept_off(port: int, plugin: str) -> int:
+    """How many pods were placed while ``plugin`` kept them off at least one node."""
+    async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/metrics") as response:
+        text = await response.text()
+    return int(
+        sum(
+            sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == _KEPT_OFF and sample.labels.get("plugin") == plugin
+        )
+    )
+
+
+# One node whose agent reports nonsense, for some hours and at least until koord-manager has noticed.
+
+
+class FaultyNode:
+    """Call ``follow`` after each look at the nodes."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._has_fault = False
+
+    async def follow(self, day: Day, hour: float) -> None:
+        """Have the fault begin or end, when it is time."""
+        marks = day.marks.get(FAULTY, [])
+        if not self._has_fault and not marks and hour >= FAULTY_FROM_HOUR:
+            await self._say(Fault.NEGATIVE_READINGS)
+        elif self._has_fault and marks and hour >= FAULTY_TO_HOUR:
+            await self._say(None)
+
+    async def _say(self, fault: Fault | None) -> None:
+        patch = {"metadata": {"annotations": {FAULT_ANNOTATION: fault}}}
+        await self._client.patch(NODES, FAULTY, patch, PatchType.MERGE)
+        self._has_fault = fault is not None
+
 
 _OBSERVE_EVERY = 0.5
 _SETTLE_SECONDS = 20.0

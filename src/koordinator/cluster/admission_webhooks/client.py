@@ -16,9 +16,17 @@ import msgspec
 
 from koordinator.base.errors import KoordinatorError
 from koordinator.cluster.admission_webhooks.configuration import ClientConfig
-from koordinator.cluster.admission_webhooks.services import ServiceError, ServiceResolver
-from koordinator.cluster.admission_webhooks.tls import BundleError, certified_names, client_context
-from koordinator.cluster.admission_webhooks.transport_errors import explain, is_wrong_name, status_line, wrong_name
+from koordinator.cluster.admission_webhooks.connection import (
+    BundleError,
+    ServiceError,
+    ServiceResolver,
+    certified_names,
+    client_context,
+    explain,
+    is_wrong_name,
+    status_line,
+    wrong_name,
+)
 
 _MAX_ANSWER: Final = 3 << 20
 """Bytes."""
@@ -170,7 +178,7 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
         if len(body) > _MAX_ANSWER:
             raise RequestError(f"failed to call webhook: the answer is longer than {_MAX_ANSWER} bytes")
     if not 200 <= response.status <= 206:
-        raise RequestError(f"failed to call webhook: {_complaint(response, bytes(body))}")
+        raise RequestError(f"failed to call webhook: {_response_detail(response, bytes(body))}")
     if not body:
         content_type = response.headers.get("Content-Type", "")
         what = f"0-length response with status code: {response.status} and content type: {content_type}"
@@ -178,7 +186,7 @@ async def _read(response: aiohttp.ClientResponse) -> bytes:
     return bytes(body)
 
 
-def _complaint(response: aiohttp.ClientResponse, body: bytes) -> str:
+def _response_detail(response: aiohttp.ClientResponse, body: bytes) -> str:
     """The message of a Status, or what the HTTP status and a text say."""
     try:
         status = msgspec.json.decode(body, type=_Status)

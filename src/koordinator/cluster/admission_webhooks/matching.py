@@ -8,13 +8,11 @@ from dataclasses import dataclass
 from koordinator.api.document import Document
 from koordinator.cluster.admission_webhooks.configuration import Configurations, Webhook
 from koordinator.cluster.errors import ApiError
-from koordinator.cluster.registry import Registry
-from koordinator.cluster.resource import Resource
+from koordinator.cluster.resource import Registry, Resource
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.strategy.webhook_configuration import ADMISSION_GROUP
-from koordinator.cluster.verbs.admission import Attributes
-from koordinator.cluster.verbs.encoding import decode, encode
-from koordinator.cluster.verbs.finalizers import is_namespace
+from koordinator.cluster.verbs.environment import Attributes
+from koordinator.cluster.verbs.target import decode, encode, is_namespace
 
 
 @dataclass(frozen=True, slots=True)

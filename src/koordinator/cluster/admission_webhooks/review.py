@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,10 +13,41 @@ import msgspec
 
 from koordinator.api.document import Document
 from koordinator.base.errors import KoordinatorError
-from koordinator.cluster.admission_webhooks.failures import quoted
+from koordinator.cluster.errors import ApiError, bad_request
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.strategy.webhook_configuration import REVIEW_VERSIONS
-from koordinator.cluster.verbs.admission import Attributes
+from koordinator.cluster.verbs.environment import Attributes
+
+# What goes wrong with a call, and what a webhook's refusal looks like to the client.
+
+
+class CallError(KoordinatorError):
+    """A webhook gave no usable answer; its failure policy says what follows. ``reason`` is for a person."""
+
+    def __init__(self, webhook: str, reason: str) -> None:
+        super().__init__(f"failed calling webhook {quoted(webhook)}: {reason}")
+        self.reason = reason
+
+
+def internal_error(message: str) -> ApiError:
+    """What every failure inside of the server becomes."""
+    cause = {"message": message}
+    return ApiError(500, "InternalError", f"Internal error occurred: {message}", {"causes": [cause]})
+
+
+def dry_run_unsupported(webhook: str) -> ApiError:
+    return bad_request(f"admission webhook {quoted(webhook)} does not support dry run")
+
+
+def timed_out() -> ApiError:
+    """The request's own time is over."""
+    message = "Timeout: request did not complete within the allotted timeout"
+    return ApiError(504, "Timeout", message, {})
+
+
+def quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
 
 _GROUP: Final = "admission.k8s.io"
 _KIND: Final = "AdmissionReview"

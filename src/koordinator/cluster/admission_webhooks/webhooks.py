@@ -1,23 +1,295 @@
-"""The admission webhooks of one server, as its verbs see them."""
+"""The admission webhooks of one server, as its verbs call them: mutating webhooks in order, validating ones at once."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from random import Random
+from typing import Final
 
-from koordinator.api.document import Document
+import msgspec
+
+from koordinator.api.document import Document, copied, same
 from koordinator.base.clock import Clock
-from koordinator.cluster.admission_webhooks.caller import Caller
-from koordinator.cluster.admission_webhooks.client import WebhookClient
-from koordinator.cluster.admission_webhooks.configuration import MUTATING, VALIDATING, Configurations
-from koordinator.cluster.admission_webhooks.matching import Candidates
-from koordinator.cluster.admission_webhooks.mutating import MutatingWebhooks
-from koordinator.cluster.admission_webhooks.services import ServiceResolver
-from koordinator.cluster.admission_webhooks.validating import ValidatingWebhooks
-from koordinator.cluster.registry import Registry
+from koordinator.cluster.admission_webhooks import review
+from koordinator.cluster.admission_webhooks.client import RequestError, WebhookClient
+from koordinator.cluster.admission_webhooks.configuration import MUTATING, VALIDATING, Configurations, Webhook
+from koordinator.cluster.admission_webhooks.connection import ServiceResolver
+from koordinator.cluster.admission_webhooks.matching import Candidates, Invocation, convert, selects
+from koordinator.cluster.admission_webhooks.review import (
+    Answer,
+    CallError,
+    dry_run_unsupported,
+    internal_error,
+    quoted,
+    timed_out,
+)
+from koordinator.cluster.errors import ApiError
+from koordinator.cluster.json_patch import OperationError, apply_operations
+from koordinator.cluster.resource import Registry
 from koordinator.cluster.storage.interface import Storage
-from koordinator.cluster.verbs.admission import Attributes
-from koordinator.cluster.verbs.identity import new_uid
+from koordinator.cluster.verbs.environment import Attributes
+from koordinator.cluster.verbs.target import new_uid
+
+# One call of one webhook: dry run, review, time limit, verdict.
+
+
+_MAX_WARNINGS: Final = 4096
+"""Of one answer that are kept; an answer to a client has no room for more."""
+
+
+class Caller:
+    """``user`` is who all requests come from; the embedded API knows one."""
+
+    def __init__(self, client: WebhookClient, clock: Clock, new_uid: Callable[[], str], user: Document) -> None:
+        self._client = client
+        self._clock = clock
+        self._new_uid = new_uid
+        self._user = user
+
+    async def call(
+        self, invocation: Invocation, attributes: Attributes, obj: Document | None, *, mutating: bool
+    ) -> review.Answer:
+        """Ask about ``obj``, which is in the webhook's version already.
+
+        Raises CallError when there is no usable answer, and ApiError: when the webhook refuses, when it cannot do a
+        dry run, and when the request's own time is over.
+        """
+        webhook = invocation.webhook
+        if attributes.request.dry_run and not webhook.without_side_effects:
+            raise dry_run_unsupported(webhook.name)
+        timeout = self._timeout(invocation, attributes)
+        try:
+            answer = await self._ask(invocation, attributes, obj, timeout, mutating=mutating)
+        except review.InvalidAnswer as error:
+            raise CallError(webhook.name, f"received invalid webhook response: {error}") from error
+        except (RequestError, review.UndecodableAnswer) as error:
+            raise CallError(webhook.name, str(error)) from error
+        # Two webhooks, or two attempts at one write, may say the same.
+        told = attributes.request.warnings
+        known = set(told)
+        told.extend(
+            islice((warning for warning in dict.fromkeys(answer.warnings) if warning not in known), _MAX_WARNINGS)
+        )
+        if not answer.allowed:
+            raise _denied(webhook.name, answer.refusal)
+        return answer
+
+    async def _ask(
+        self,
+        invocation: Invocation,
+        attributes: Attributes,
+        obj: Document | None,
+        timeout: float,
+        *,
+        mutating: bool,
+    ) -> review.Answer:
+        webhook = invocation.webhook
+        try:
+            version = review.preferred_version(webhook.review_versions)
+        except review.InvalidAnswer as error:
+            raise RequestError(f"could not create admission objects: {error}") from error
+        old = convert(attributes.old, attributes.target.resource, invocation.resource)
+        uid = self._new_uid()
+        request = review.question(attributes, invocation.resource, (obj, old), self._user)
+        body = await self._client.post(webhook.client, review.encode(request, version, uid), timeout)
+        try:
+            return review.understand(body, version, uid, mutating=mutating)
+        except review.UndecodableAnswer as error:
+            raise RequestError(f"failed to call webhook: {error}") from error
+
+    def _timeout(self, invocation: Invocation, attributes: Attributes) -> float:
+        """Seconds: the webhook's own limit or what is left of the request's, whichever is less."""
+        limit = float(invocation.webhook.timeout_seconds)
+        deadline = attributes.request.deadline
+        if deadline is None:
+            return limit
+        left = deadline - self._clock.monotonic()
+        if left <= 0:
+            raise timed_out()
+        return min(limit, left)
+
+    def is_over(self, attributes: Attributes) -> bool:
+        """Whether the request's own time is over, so that nothing further is worth a call."""
+        deadline = attributes.request.deadline
+        return deadline is not None and self._clock.monotonic() >= deadline
+
+
+def _denied(webhook: str, refusal: review.Refusal) -> ApiError:
+    """The webhook's own Status, with the webhook named in front of its words."""
+    by = f"admission webhook {quoted(webhook)} denied the request"
+    explanation = refusal.message or refusal.reason
+    message = f"{by}: {explanation}" if explanation else f"{by} without explanation"
+    return ApiError(max(refusal.code or 0, 400), refusal.reason or "", message, refusal.details)
+
+
+# Mutating webhooks: one after the other, each sees what those before it made of the object.
+#
+# When one changed the object, built-in admission looks at it once more, and so do, in a second and last round, webhooks
+# that asked for that (``reinvocationPolicy: IfNeeded``) and were called before the change.
+
+
+_LOG = logging.getLogger(__name__)
+
+
+class _Reinvocations:
+    """Who is to be called again: whoever wants to be and was called before something changed."""
+
+    def __init__(self) -> None:
+        self._called: set[str] = set()
+        self.due: set[str] = set()
+        self.changed = False
+
+    def note_change(self) -> None:
+        self.due |= self._called
+        self._called = set()
+
+    def note_call(self, webhook: Webhook, *, changed: bool) -> None:
+        if changed:
+            self.changed = True
+            self.note_change()
+        if webhook.reinvocable:
+            self._called.add(webhook.uid)
+
+
+class MutatingWebhooks:
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def run(self, candidates: Sequence[Invocation], attributes: Attributes) -> None:
+        """Change ``attributes.obj`` in place. Raises ApiError."""
+        state = _Reinvocations()
+        for candidate in candidates:
+            await self._invoke(candidate, attributes, state)
+        if not state.changed:
+            return
+        before = copied(attributes.obj)
+        _readmit(attributes)
+        if not same(attributes.obj, before):
+            state.note_change()
+        for candidate in candidates:
+            # Grows while this round goes on: a change in it is heard of by those that come later.
+            if candidate.webhook.uid in state.due:
+                await self._invoke(candidate, attributes, state)
+
+    async def _invoke(self, invocation: Invocation, attributes: Attributes, state: _Reinvocations) -> None:
+        webhook = invocation.webhook
+        if not selects(webhook, attributes):
+            return
+        changed = False
+        try:
+            changed = await self._call(invocation, attributes)
+        except CallError as error:
+            if self._caller.is_over(attributes):
+                raise timed_out() from error
+            if webhook.fails_closed:
+                raise internal_error(str(error)) from error
+            _LOG.warning("%s; its failure policy lets the request pass", error)
+        state.note_call(webhook, changed=changed)
+
+    async def _call(self, invocation: Invocation, attributes: Attributes) -> bool:
+        """True when the object was changed."""
+        asked, wanted = attributes.target.resource, invocation.resource
+        obj = convert(attributes.obj, asked, wanted)
+        answer = await self._caller.call(invocation, attributes, obj, mutating=True)
+        patched = _patched(invocation, answer, obj)
+        # Compared before defaults come back: what took one away has changed the object, too.
+        if patched is None or same(patched, obj):
+            return False
+        result = convert(_with_defaults(invocation, patched), wanted, asked)
+        assert result is not None
+        assert attributes.obj is not None
+        attributes.obj.clear()
+        attributes.obj.update(result)
+        return True
+
+
+def _patched(invocation: Invocation, answer: Answer, obj: Document | None) -> Document | None:
+    """The patched object; None when there is no patch. Raises CallError and ApiError."""
+    name = invocation.webhook.name
+    operations = _operations(name, answer.patch)
+    if not operations:
+        return None
+    if obj is None:
+        what = "attempted to modify the object, which is not supported for this operation"
+        raise internal_error(f"admission webhook {quoted(name)} {what}")
+    if answer.patch_type != "JSONPatch":
+        raise CallError(name, f"unsupported patch type {quoted(answer.patch_type)}")
+    try:
+        patched = apply_operations(obj, operations)
+    except OperationError as error:
+        raise internal_error(str(error)) from error
+    if not isinstance(patched, dict):
+        raise internal_error("json: the patched object is not an object")
+    return patched
+
+
+def _with_defaults(invocation: Invocation, patched: Document) -> Document:
+    """Decoded in place. Raises ApiError."""
+    try:
+        if patched.get("kind") == invocation.resource.kind:
+            invocation.resource.strategy.decode(patched)
+    except ApiError as error:
+        raise internal_error(str(error.__cause__ or error)) from error
+    return patched
+
+
+def _operations(webhook: str, patch: bytes) -> list[object]:
+    if not patch:
+        return []
+    try:
+        return msgspec.json.decode(patch, type=list[object])
+    except msgspec.DecodeError as error:
+        raise CallError(webhook, f"received undecodable patch in webhook response: {error}") from error
+
+
+def _readmit(attributes: Attributes) -> None:
+    """Built-in admission of the changed object."""
+    obj, target = attributes.obj, attributes.target
+    if obj is None or target.subresource:
+        return
+    if attributes.old is None:
+        target.resource.strategy.admit(obj, attributes.context)
+    else:
+        target.resource.strategy.admit_update(obj, attributes.old, attributes.context)
+
+
+# Validating webhooks: all at once, and one refusal is enough.
+
+
+class ValidatingWebhooks:
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    async def run(self, candidates: Sequence[Invocation], attributes: Attributes) -> None:
+        """Raises ApiError: of several refusals that of the webhook that stands first."""
+        invocations = [candidate for candidate in candidates if selects(candidate.webhook, attributes)]
+        if not invocations:
+            return
+        async with asyncio.TaskGroup() as group:
+            calls = [
+                group.create_task(self._refusal(invocation, attributes), name=f"webhook {invocation.webhook.name}")
+                for invocation in invocations
+            ]
+        refusals = [refusal for call in calls if (refusal := call.result()) is not None]
+        if self._caller.is_over(attributes):
+            raise timed_out()
+        if refusals:
+            raise refusals[0]
+
+    async def _refusal(self, invocation: Invocation, attributes: Attributes) -> ApiError | None:
+        obj = convert(attributes.obj, attributes.target.resource, invocation.resource)
+        try:
+            await self._caller.call(invocation, attributes, obj, mutating=False)
+        except CallError as error:
+            if invocation.webhook.fails_closed:
+                return internal_error(str(error))
+            _LOG.warning("%s; its failure policy lets the request pass", error)
+        except ApiError as refusal:
+            return refusal
+        return None
 
 
 class AdmissionWebhooks:

@@ -8,35 +8,48 @@ from contextlib import contextmanager
 from aiohttp import web
 
 from koordinator.cluster.errors import ApiError, method_not_allowed, not_found, unknown_path
-from koordinator.cluster.http import rendering
-from koordinator.cluster.http.body import read_document, read_options
-from koordinator.cluster.http.field_validation import OPTION_KINDS, check_fields, check_mode
-from koordinator.cluster.http.negotiation import negotiate
-from koordinator.cluster.http.path import ResourcePath
-from koordinator.cluster.http.responses import deleted_details, document_response, json_response, success
-from koordinator.cluster.http.reviews import Reviews
-from koordinator.cluster.http.watch_stream import stream_watch
+from koordinator.cluster.http.authentication import Reviews
+from koordinator.cluster.http.request import (
+    OPTION_KINDS,
+    ResourcePath,
+    check_fields,
+    check_mode,
+    read_document,
+    read_options,
+)
+from koordinator.cluster.http.response import (
+    Renderer,
+    deleted_details,
+    document_response,
+    json_response,
+    negotiate,
+    renderer,
+    stream_watch,
+    success,
+)
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Stored
 from koordinator.cluster.strategy.scale import SCALE
 from koordinator.cluster.verbs.computed import get_computed, list_computed
 from koordinator.cluster.verbs.create import create
-from koordinator.cluster.verbs.delete import delete
-from koordinator.cluster.verbs.deletecollection import delete_collection
+from koordinator.cluster.verbs.delete import delete, delete_collection
 from koordinator.cluster.verbs.environment import Environment
-from koordinator.cluster.verbs.get import get
-from koordinator.cluster.verbs.list import list_objects
 from koordinator.cluster.verbs.options import DeleteOptions, ListOptions, WriteOptions
-from koordinator.cluster.verbs.patch import patch
-from koordinator.cluster.verbs.scale import get_scale, patch_scale, update_scale
-from koordinator.cluster.verbs.subresources import ACTION_KINDS, ACTIONS
+from koordinator.cluster.verbs.read import get, list_objects
+from koordinator.cluster.verbs.subresources import (
+    ACTION_KINDS,
+    CREATED_SUBRESOURCES,
+    get_scale,
+    patch_scale,
+    update_scale,
+)
 from koordinator.cluster.verbs.target import Target
 from koordinator.cluster.verbs.unavailable import explain_unavailable
-from koordinator.cluster.verbs.update import update
+from koordinator.cluster.verbs.update import patch, update
 from koordinator.cluster.verbs.watch import WatchSession
 
 Answer = Awaitable[web.StreamResponse]
-_VIEWS = ("status", "scale")
+_OBJECT_SUBRESOURCES = ("status", "scale")
 """Subresources that are read and changed like objects; all others are actions."""
 
 
@@ -66,7 +79,7 @@ class ResourceHandler:
         target = Target(resource, path.namespace, path.name, path.subresource)
         if "watch" not in resource.verbs:
             return await self._not_stored(request, target)
-        if path.subresource and path.subresource not in _VIEWS:
+        if path.subresource and path.subresource not in _OBJECT_SUBRESOURCES:
             return await self._act(request, target)
         if path.subresource and path.subresource not in resource.subresources:
             raise unknown_path()
@@ -135,7 +148,7 @@ class ResourceHandler:
 
     async def _act(self, request: web.BaseRequest, target: Target) -> web.StreamResponse:
         resource = target.resource
-        action = ACTIONS.get((resource.group, resource.plural, target.subresource))
+        action = CREATED_SUBRESOURCES.get((resource.group, resource.plural, target.subresource))
         if action is None or target.subresource not in resource.subresources:
             raise explain_unavailable(self._environment, target) or unknown_path()
         if request.method != "POST" or target.namespace is None:
@@ -183,10 +196,10 @@ class ResourceHandler:
             error.warnings = options.warnings
             raise
 
-    def _renderer(self, request: web.BaseRequest, target: Target) -> rendering.Renderer:
+    def _renderer(self, request: web.BaseRequest, target: Target) -> Renderer:
         form = negotiate(request.headers.get("Accept", ""))
         include = request.query.get("includeObject", "")
-        return rendering.renderer(form, _shown(target), include, self._environment.clock.now())
+        return renderer(form, _shown(target), include, self._environment.clock.now())
 
     def _object(
         self,

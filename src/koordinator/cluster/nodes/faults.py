@@ -9,9 +9,9 @@ from typing import Any, Final
 
 from koordinator.api.node import Node
 from koordinator.api.timestamps import format_time
-from koordinator.cluster.nodes.fault_kinds import FAULT_ANNOTATION, Fault
 from koordinator.cluster.nodes.node_objects import SimulatedNode
 from koordinator.cluster.nodes.scenario import PlannedFault
+from koordinator.cluster.nodes.scenario_checks import FAULT_ANNOTATION, Fault
 from koordinator.model.node_metric import resource_map
 
 Document = dict[str, Any]

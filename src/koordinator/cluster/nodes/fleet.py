@@ -12,17 +12,16 @@ from koordinator.api.kinds import NODES, PODS
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock, SystemClock
-from koordinator.cluster.nodes.fault_kinds import ALLOWED, FAULT_ANNOTATION
 from koordinator.cluster.nodes.faults import Faults, said_fault
-from koordinator.cluster.nodes.liveness import Liveness
 from koordinator.cluster.nodes.metrics_reporter import MetricsReporter
 from koordinator.cluster.nodes.node_objects import SimulatedNode, expand
 from koordinator.cluster.nodes.orphans import Orphans
 from koordinator.cluster.nodes.pod_runtime import PodRuntime
 from koordinator.cluster.nodes.population import NODE_RETENTION, NodeUsage, Population
-from koordinator.cluster.nodes.registration import Registration
+from koordinator.cluster.nodes.registration import Liveness, Registration
+from koordinator.cluster.nodes.rotation import SimulatedTime
 from koordinator.cluster.nodes.scenario import Scenario
-from koordinator.cluster.nodes.simulated_time import SimulatedTime
+from koordinator.cluster.nodes.scenario_checks import ALLOWED, FAULT_ANNOTATION
 from koordinator.kube.event_series import reference_to
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer import Informer

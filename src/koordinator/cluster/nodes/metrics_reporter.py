@@ -17,14 +17,13 @@ from koordinator.api.kinds import NODE_METRICS
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.base.clock import Clock
-from koordinator.cluster.nodes.fault_kinds import SILENT, Fault
 from koordinator.cluster.nodes.faults import Faults
 from koordinator.cluster.nodes.node_metrics import clearing, default_spec, node_metric_statuses
 from koordinator.cluster.nodes.node_objects import node_owner
 from koordinator.cluster.nodes.population import Population
-from koordinator.cluster.nodes.rotation import Duty, each
+from koordinator.cluster.nodes.rotation import Duty, SimulatedTime, each
 from koordinator.cluster.nodes.scenario import Timing
-from koordinator.cluster.nodes.simulated_time import SimulatedTime
+from koordinator.cluster.nodes.scenario_checks import SILENT, Fault
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Client, PatchType
 from koordinator.model.node_metric import CollectPolicy, collect_policy

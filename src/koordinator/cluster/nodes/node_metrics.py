@@ -12,9 +12,8 @@ import numpy as np
 from koordinator.api.nodemetric import AVERAGE, P50, P90, P95, P99, USAGE_WITHOUT_PAGE_CACHE
 from koordinator.api.timestamps import format_time
 from koordinator.base.durations import format_duration
-from koordinator.cluster.nodes.noise import Floats
-from koordinator.cluster.nodes.population import Population
-from koordinator.cluster.nodes.samples import Rows, SampleRing, Window
+from koordinator.cluster.nodes.population import Population, Rows, SampleRing, Window
+from koordinator.cluster.nodes.usage import Floats
 from koordinator.model.node_metric import (
     COLD_SHARE,
     DEFAULT_AGGREGATE_SECONDS,

@@ -6,8 +6,11 @@ again, so that a restart adopts running pods and an outage of the API server onl
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final
 
 from koordinator.api.kinds import PODS
@@ -16,18 +19,130 @@ from koordinator.base.clock import Clock
 from koordinator.base.durations import DurationError, parse_duration
 from koordinator.cluster.nodes import pod_status
 from koordinator.cluster.nodes.node_objects import SimulatedNode
-from koordinator.cluster.nodes.noise import Purpose, identity, one_between
-from koordinator.cluster.nodes.pod_addresses import PodAddresses
-from koordinator.cluster.nodes.pod_lifecycle import PodDelays, PodTimes, Step, next_step
 from koordinator.cluster.nodes.population import Population
-from koordinator.cluster.nodes.profile import profile_of
+from koordinator.cluster.nodes.rotation import SimulatedTime
 from koordinator.cluster.nodes.scenario import DurationRange, Scenario
-from koordinator.cluster.nodes.simulated_time import SimulatedTime
-from koordinator.cluster.nodes.usage import Tier
+from koordinator.cluster.nodes.usage import Purpose, Tier, identity, one_between, profile_of
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.interface import Client, PatchType
 from koordinator.kube.requeue_delays import ExponentialFailureLimiter
 from koordinator.kube.workqueue import WorkQueue, run_workers
+
+# What a simulated node does next with a pod: a function of the pod as the API has it and of a few remembered times.
+
+
+class Step(Enum):
+    """The next thing that happens to a pod."""
+
+    START = "start"
+    """Its containers start: Pending becomes Running."""
+    SUCCEED = "succeed"
+    """Its work is done."""
+    EXPIRE = "expire"
+    """It ran longer than spec.activeDeadlineSeconds."""
+    STOP = "stop"
+    """It is being deleted and its containers have ended."""
+    REMOVE = "remove"
+    """Nothing of it is left: confirm the deletion."""
+
+
+@dataclass(slots=True)
+class PodTimes:
+    """When things happened to a pod, in simulated seconds; from memory where we did them, else from the API."""
+
+    seen: float
+    started: float | None = None
+    deleting: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodDelays:
+    """How long things take, in simulated seconds. ``run`` is None for pods that run until they are deleted."""
+
+    start: float
+    stop: float
+    run: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A step and the moment (simulated seconds) at which it is due."""
+
+    step: Step
+    at: float
+
+
+def next_step(pod: Pod, times: PodTimes, delays: PodDelays) -> Plan | None:
+    """The next step of a bound pod, None when there is nothing to do until the pod changes."""
+    if pod.metadata.deletion_timestamp is not None:
+        return _deletion(pod, times, delays)
+    if is_finished(pod):
+        return None
+    if times.started is None:
+        return Plan(Step.START, times.seen + delays.start)
+    return _end(pod, times.started, delays)
+
+
+def _deletion(pod: Pod, times: PodTimes, delays: PodDelays) -> Plan | None:
+    grace = pod.metadata.deletion_grace_period_seconds or 0
+    since = times.seen if times.deleting is None else times.deleting
+    if is_finished(pod):
+        # With a grace of 0 the deletion is confirmed already; finalizers keep the object.
+        return None if grace == 0 and pod.metadata.finalizers else Plan(Step.REMOVE, since)
+    if times.started is None:
+        return Plan(Step.STOP, since)
+    return Plan(Step.STOP, since + min(float(grace), delays.stop))
+
+
+def _end(pod: Pod, started: float, delays: PodDelays) -> Plan | None:
+    deadline = pod.spec.active_deadline_seconds
+    ends_itself = delays.run is not None and pod.spec.restart_policy in ("Never", "OnFailure")
+    if ends_itself and delays.run is not None and (deadline is None or delays.run <= deadline):
+        return Plan(Step.SUCCEED, started + delays.run)
+    return None if deadline is None else Plan(Step.EXPIRE, started + deadline)
+
+
+# Addresses of simulated pods: one /24 for each node out of 10.128.0.0/9.
+
+
+_POD_NETWORK: Final = int(ipaddress.IPv4Address("10.128.0.0"))
+_FIRST, _LAST = 1, 254
+
+
+class PodAddresses:
+    """Which address each pod has. Addresses that pods of an earlier run have are known by ``adopt``."""
+
+    def __init__(self) -> None:
+        self._of_pod: dict[str, str] = {}
+        self._taken: set[str] = set()
+        self._next: dict[int, int] = {}
+
+    def adopt(self, uid: str, address: str) -> None:
+        """The API shows the pod with this address."""
+        if address and uid not in self._of_pod:
+            self._of_pod[uid] = address
+            self._taken.add(address)
+
+    def take(self, uid: str, node_ordinal: int) -> str:
+        """The pod's address: the one that it has, or else one that has been free for longest."""
+        if uid in self._of_pod:
+            return self._of_pod[uid]
+        base = _POD_NETWORK + node_ordinal * 256
+        position = self._next.get(node_ordinal, _FIRST)
+        for _ in range(_FIRST, _LAST + 1):
+            address = str(ipaddress.IPv4Address(base + position))
+            position = _FIRST if position == _LAST else position + 1
+            if address not in self._taken:
+                break
+        self._next[node_ordinal] = position
+        self.adopt(uid, address)
+        return address
+
+    def release(self, uid: str) -> None:
+        address = self._of_pod.pop(uid, None)
+        if address is not None:
+            self._taken.discard(address)
+
 
 logger = logging.getLogger(__name__)
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args, get_origin
 
 import msgspec
@@ -13,10 +15,72 @@ from koordinator.api.duration import GoDuration
 from koordinator.api.names import label_key, label_value
 from koordinator.base.durations import format_duration
 from koordinator.base.errors import ConfigurationError
-from koordinator.cluster.nodes.fault_checks import check_faults
 
 if TYPE_CHECKING:
+    from koordinator.cluster.nodes.scenario import PlannedFault, Scenario
+if TYPE_CHECKING:
     from koordinator.cluster.nodes.scenario import NodeGroup, Scenario
+
+
+# What can be made to go wrong with what a simulated node reports.
+
+
+FAULT_ANNOTATION: Final = "simulation.koordinator.sh/fault"
+"""On a node: what goes wrong there from now on, whatever the scenario says; taken away, the scenario counts again."""
+
+
+class Fault(StrEnum):
+    NONE = "none"
+    AGENT_MISSING = "agentMissing"
+    """No report, and none from before: what there was is removed."""
+    AGENT_STOPPED = "agentStopped"
+    """No more reports; the last one stays."""
+    USAGE_ABOVE_CAPACITY = "usageAboveCapacity"
+    """The node is said to use 130 % of what it has."""
+    NEGATIVE_READINGS = "negativeReadings"
+    """The system is said to use less than nothing."""
+    FROZEN_READINGS = "frozenReadings"
+    """Reports go on, all with the readings of the first one."""
+    CLOCK_AHEAD = "clockAhead"
+    """Reports bear a time of an hour from now."""
+    CLOCK_BEHIND = "clockBehind"
+    """Reports bear a time of an hour ago."""
+
+
+SILENT: Final = frozenset({Fault.AGENT_MISSING, Fault.AGENT_STOPPED})
+"""Those with which nothing is reported."""
+ALLOWED: Final = ", ".join(Fault)
+
+
+# The rules for a scenario's faults.
+
+
+def check_faults(scenario: Scenario, names: Collection[str]) -> None:
+    """Raise ConfigurationError for the first rule that does not hold. ``names``: those of all nodes."""
+    for index, group in enumerate(scenario.node_groups):
+        text = group.annotations.get(FAULT_ANNOTATION)
+        if text is not None and text not in set(Fault):
+            raise ConfigurationError(f"nodeGroups[{index}].annotations.{FAULT_ANNOTATION}", text, f"one of {ALLOWED}")
+    for index, planned in enumerate(scenario.faults):
+        _check_fault(f"faults[{index}]", planned, names)
+
+
+def _check_fault(at: str, planned: PlannedFault, names: Collection[str]) -> None:
+    if planned.fault not in set(Fault):
+        raise ConfigurationError(f"{at}.fault", planned.fault, f"one of {ALLOWED}")
+    if not planned.nodes:
+        raise ConfigurationError(f"{at}.nodes", planned.nodes, "at least one name or pattern, such as small-*")
+    for index, pattern in enumerate(planned.nodes):
+        if not any(fnmatchcase(name, pattern) for name in names):
+            some = ", ".join(sorted(names)[:3])
+            raise ConfigurationError(
+                f"{at}.nodes[{index}]", pattern, f"a node of the scenario, which has {len(names)}, such as {some}"
+            )
+    if planned.after < GoDuration():
+        raise ConfigurationError(f"{at}.after", format_duration(planned.after), "0 or more")
+    if planned.lasts is not None and planned.lasts <= GoDuration():
+        raise ConfigurationError(f"{at}.lasts", format_duration(planned.lasts), "more than 0, or left out")
+
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -121,15 +185,15 @@ def _check_group(at: str, group: NodeGroup) -> None:
 
 def _check_metadata(at: str, group: NodeGroup) -> None:
     for key, value in group.labels.items():
-        if complaints := label_key(key):
-            raise ConfigurationError(f"{at}.labels", key, "; ".join(complaints))
+        if errors := label_key(key):
+            raise ConfigurationError(f"{at}.labels", key, "; ".join(errors))
         _check_label_value(f"{at}.labels.{key}", value)
     for key in group.annotations:
-        if complaints := label_key(key):
-            raise ConfigurationError(f"{at}.annotations", key, "; ".join(complaints))
+        if errors := label_key(key):
+            raise ConfigurationError(f"{at}.annotations", key, "; ".join(errors))
     for index, taint in enumerate(group.taints):
-        if complaints := label_key(taint.key):
-            raise ConfigurationError(f"{at}.taints[{index}].key", taint.key, "; ".join(complaints))
+        if errors := label_key(taint.key):
+            raise ConfigurationError(f"{at}.taints[{index}].key", taint.key, "; ".join(errors))
         if taint.effect not in _EFFECTS:
             raise ConfigurationError(f"{at}.taints[{index}].effect", taint.effect, f"one of {', '.join(_EFFECTS)}")
     try:
@@ -158,8 +222,8 @@ def _check_names(groups: list[NodeGroup]) -> set[str]:
 
 
 def _check_label_value(at: str, value: str) -> None:
-    if complaints := label_value(value):
-        raise ConfigurationError(at, value, "; ".join(complaints))
+    if errors := label_value(value):
+        raise ConfigurationError(at, value, "; ".join(errors))
 
 
 def _numbers(path: str, struct: msgspec.Struct) -> Iterator[tuple[str, Any]]:

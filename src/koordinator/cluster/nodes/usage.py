@@ -7,6 +7,9 @@ node's capacity.
 
 from __future__ import annotations
 
+import hashlib
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -14,8 +17,90 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from koordinator.cluster.nodes.noise import Floats, Ids, Purpose, between, smooth, uniform
+from koordinator.api.pod import Container, Pod, ResourceRequirements
+from koordinator.api.priority import PriorityClass, priority_class_with_default
+from koordinator.api.qos import QoSClass, qos_class_with_default
+from koordinator.api.quantity import Quantity
+from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY, CPU, MEMORY, MID_CPU, MID_MEMORY, with_current_names
 from koordinator.cluster.nodes.scenario import UsageModel
+
+# Randomness without state: a hash of (seed, identity, purpose, time bucket), over whole columns at once.
+#
+# A generator would make a pod's load depend on how often and in which order it was asked; a hash makes it a function of
+# its arguments, so that a restart, another sampling interval or another set of neighbours changes nothing.
+
+
+Floats = NDArray[np.float64]
+Ids = NDArray[np.uint64]
+
+_GOLDEN: Final = 0x9E3779B97F4A7C15
+_MASK: Final = 2**64 - 1
+
+
+class Purpose(IntEnum):
+    """What a draw is for; draws for different purposes are independent."""
+
+    CPU_LEVEL = 1
+    CPU_NOISE = 2
+    PEAK_HOUR = 3
+    SPIKE = 4
+    SPIKE_START = 5
+    SPIKE_FACTOR = 6
+    SPIKE_DURATION = 7
+    MEMORY_LEVEL = 8
+    MEMORY_NOISE = 9
+    MEMORY_RAMP = 10
+    RUN_TIME = 11
+    START_LATENCY = 12
+    STOP_LATENCY = 13
+
+
+def identity(text: str) -> int:
+    """64 bits that stand for a pod's uid or a node's name."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def uniform(seed: int, ids: Ids, purpose: Purpose, bucket: int = 0) -> Floats:
+    """One number in [0, 1) for each id."""
+    salt = _mix_int(_mix_int(seed & _MASK) ^ (purpose * _GOLDEN & _MASK) ^ _mix_int(bucket & _MASK))
+    mixed = _mix(ids ^ np.uint64(salt))
+    return (mixed >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def between(seed: int, ids: Ids, purpose: Purpose, bounds: tuple[float, float], bucket: int = 0) -> Floats:
+    """One number in [low, high) for each id."""
+    low, high = bounds
+    return low + (high - low) * uniform(seed, ids, purpose, bucket)
+
+
+def one_between(seed: int, id_: int, purpose: Purpose, bounds: tuple[float, float]) -> float:
+    """``between`` for a single id."""
+    return float(between(seed, np.array([id_], dtype=np.uint64), purpose, bounds)[0])
+
+
+def smooth(seed: int, ids: Ids, purpose: Purpose, time: float, period: float) -> Floats:
+    """A curve in [-1, 1) for each id that wanders with time: random knots every ``period`` seconds, eased between."""
+    bucket, rest = divmod(time, period)
+    share = rest / period
+    weight = share * share * (3 - 2 * share)
+    before = uniform(seed, ids, purpose, int(bucket))
+    after = uniform(seed, ids, purpose, int(bucket) + 1)
+    return 2 * (before + (after - before) * weight) - 1
+
+
+def _mix(values: Ids) -> Ids:
+    """The finalizer of splitmix64 (Steele, Lea, Flood 2014); unsigned arrays wrap around without a warning."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def _mix_int(value: int) -> int:
+    value = (value + _GOLDEN) & _MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)
+
 
 _DAY: Final = 86_400.0
 _HOUR: Final = 3_600.0
@@ -192,3 +277,85 @@ def per_node(values: Floats, pods: PodColumns, nodes: int) -> Floats:
 def _scale(wanted: Floats, room: Floats) -> Floats:
     """The share of what is wanted that fits into ``room``; never above 1."""
     return np.clip(room / np.maximum(wanted, 1e-12), 0.0, 1.0)
+
+
+# What the usage model needs to know of a pod: how it behaves and what it asked for.
+
+
+_EXTENDED_CPU: Final = (BATCH_CPU, MID_CPU)
+_MEMORIES: Final = (MEMORY, BATCH_MEMORY, MID_MEMORY)
+
+
+@dataclass(frozen=True, slots=True)
+class PodProfile:
+    """CPU in cores, memory in bytes; no limit is infinity."""
+
+    uid: str
+    id: int
+    namespace: str
+    name: str
+    priority: PriorityClass
+    qos: QoSClass
+    tier: Tier
+    cpu_request: float
+    cpu_limit: float
+    memory_request: float
+    memory_limit: float
+
+
+def profile_of(pod: Pod) -> PodProfile:
+    """Native, batch and mid resources count alike: whichever a pod asks for is what its processes use."""
+    priority = priority_class_with_default(pod)
+    holders = _holders(pod)
+    requests = [_amounts(holder.requests or holder.limits) for holder in holders]
+    limits = [_amounts(holder.limits) for holder in holders]
+    cpu_request, memory_request = _total(requests, 0, 0.0), _total(requests, 1, 0.0)
+    return PodProfile(
+        uid=pod.metadata.uid,
+        id=identity(pod.metadata.uid),
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        priority=priority,
+        qos=qos_class_with_default(pod),
+        tier=_tier(priority, asks=cpu_request > 0 or memory_request > 0),
+        cpu_request=cpu_request,
+        cpu_limit=_total(limits, 0, math.inf),
+        memory_request=memory_request,
+        memory_limit=_total(limits, 1, math.inf),
+    )
+
+
+def _tier(priority: PriorityClass, *, asks: bool) -> Tier:
+    if not asks:
+        return Tier.BEST_EFFORT
+    if priority in (PriorityClass.PROD, PriorityClass.NONE):
+        return Tier.LATENCY_SENSITIVE
+    return Tier.BATCH
+
+
+def _holders(pod: Pod) -> list[ResourceRequirements]:
+    whole = pod.spec.resources
+    if whole is not None and (whole.requests or whole.limits):
+        return [whole]
+    return [container.resources for container in running_containers(pod)]
+
+
+def running_containers(pod: Pod) -> list[Container]:
+    """The containers of a pod that has initialised: its own and its sidecars."""
+    sidecars = [container for container in pod.spec.init_containers if container.restart_policy == "Always"]
+    return [*pod.spec.containers, *sidecars]
+
+
+def _amounts(resources: Mapping[str, Quantity]) -> tuple[float | None, float | None]:
+    """CPU and memory; None where nothing is said."""
+    resources = with_current_names(resources)
+    cores = [resources[CPU].milli / 1000] if CPU in resources else []
+    cores += [resources[name].value / 1000 for name in _EXTENDED_CPU if name in resources]
+    memory = [float(resources[name].value) for name in _MEMORIES if name in resources]
+    return (sum(cores) if cores else None, sum(memory) if memory else None)
+
+
+def _total(parts: list[tuple[float | None, float | None]], which: int, absent: float) -> float:
+    """The sum over containers, each that says nothing counting as ``absent``."""
+    amounts = [part[which] for part in parts]
+    return sum(absent if amount is None else amount for amount in amounts) if amounts else absent

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from koordinator.api.document import Document
-from koordinator.cluster.protobuf.wire import write_bytes, write_double, write_number
+from koordinator.cluster.protobuf import write_bytes, write_double, write_number
 
 CONTENT_TYPE: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 """What the answer is called."""

@@ -9,9 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from koordinator.api.codec import convert
 from koordinator.api.document import Document
+from koordinator.api.pod import Pod
 from koordinator.api.quantity import Format, Quantity
 from koordinator.cluster.resource import Resource
+from koordinator.cluster.strategy.pod import qos_class
+from koordinator.model.pod_requests import pod_limits, pod_requests
 
 Amounts = dict[str, int]
 """Name in ``spec.hard`` -> exact amount in units of 10**-9."""
@@ -44,7 +48,7 @@ def usage_of(resource: Resource, obj: Document) -> Usage:
     counted = f"count/{resource.plural}.{resource.group}" if resource.group else f"count/{resource.plural}"
     if kind == ("", "pods"):
         # Typed pods and what works on them take longer to import than all else of quotas, which most clusters have not.
-        from koordinator.cluster.quota.pod_usage import pod_usage
+        from koordinator.cluster.quota.usage import pod_usage
 
         return pod_usage(obj, counted)
     amounts = {counted: ONE}
@@ -129,3 +133,67 @@ def _claim(claim: Document) -> Amounts:
         prefix = f"{storage_class}{_CLAIM_SUFFIX}"
         amounts |= {f"{prefix}requests.storage": requested, f"{prefix}persistentvolumeclaims": ONE}
     return amounts
+
+
+# What a pod counts towards quotas: itself, its requests and limits, and the scopes that hold for it; pure.
+
+
+_MUST_BE_SPECIFIED: Final = frozenset(
+    {"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"}
+)
+"""A quota of one of these is no use while containers may leave it out."""
+_ENDED: Final = ("Succeeded", "Failed")
+
+
+def pod_usage(obj: Document, counted: str) -> Usage:
+    """``counted`` is the name under which the object itself counts."""
+    spec = obj["spec"]
+    amounts = {counted: ONE}
+    if (obj.get("status") or {}).get("phase") not in _ENDED:
+        pod = convert(obj, Pod)
+        amounts["pods"] = ONE
+        _add_requests(amounts, pod_requests(pod))
+        amounts |= {f"limits.{n}": amount for n, amount in pod_limits(pod).items() if n in UNPREFIXED}
+    return Usage(("", "pods"), amounts, _scopes(spec), spec.get("priorityClassName") or "", _unspecified(spec))
+
+
+def _add_requests(amounts: Amounts, requests: Mapping[str, int]) -> None:
+    for name, amount in requests.items():
+        amounts[f"requests.{name}"] = amount
+        if name in UNPREFIXED or name.startswith("hugepages-"):
+            amounts[name] = amount
+
+
+def _scopes(spec: Document) -> frozenset[str]:
+    ends = spec.get("activeDeadlineSeconds") is not None
+    scopes = {"Terminating" if ends else "NotTerminating"}
+    scopes.add("BestEffort" if qos_class(spec) == "BestEffort" else "NotBestEffort")
+    if any(_crosses_namespaces(term) for term in _pod_affinity_terms(spec.get("affinity") or {})):
+        scopes.add("CrossNamespacePodAffinity")
+    return frozenset(scopes)
+
+
+def _pod_affinity_terms(affinity: Document) -> list[Document]:
+    terms: list[Document] = []
+    for kind in ("podAffinity", "podAntiAffinity"):
+        rules = affinity.get(kind) or {}
+        terms += rules.get("requiredDuringSchedulingIgnoredDuringExecution") or []
+        preferred = rules.get("preferredDuringSchedulingIgnoredDuringExecution") or []
+        terms += [weighted.get("podAffinityTerm") or {} for weighted in preferred]
+    return terms
+
+
+def _crosses_namespaces(term: Document) -> bool:
+    return bool(term.get("namespaces")) or term.get("namespaceSelector") is not None
+
+
+def _unspecified(spec: Document) -> dict[str, frozenset[str]]:
+    missing: dict[str, set[str]] = {}
+    for container in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ())):
+        resources = container.get("resources") or {}
+        requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+        for name in _MUST_BE_SPECIFIED:
+            of, _, resource = name.rpartition(".")
+            if resource not in (limits if of == "limits" else requests):
+                missing.setdefault(name, set()).add(container.get("name") or "")
+    return {name: frozenset(containers) for name, containers in missing.items()}

@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from koordinator.cluster.storage.hub import HistoryLimits, Hub
 from koordinator.cluster.storage.interface import (
     Change,
     KeyExists,
@@ -26,6 +25,7 @@ from koordinator.cluster.storage.interface import (
     Stored,
     Watch,
 )
+from koordinator.cluster.storage.watch_cache import HistoryLimits, WatchCache
 
 _LOG = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class IndexedStorage(ABC):
     """Reads from memory, writes through ``_persist``; see ``interface.Storage``."""
 
     def __init__(self, limits: HistoryLimits) -> None:
-        self._hub = Hub(limits)
+        self._watch_cache = WatchCache(limits)
         self._writes: list[_Write] = []
         self._pending: set[str] = set()
         self._committed: asyncio.Future[None] | None = None
@@ -62,16 +62,16 @@ class IndexedStorage(ABC):
         """See ``interface.Storage``."""
 
     def get(self, key: str) -> Stored | None:
-        return self._hub.get(key)
+        return self._watch_cache.get(key)
 
     def list(self, prefix: str, *, limit: int = 0, start: str | None = None, revision: int | None = None) -> Page:
-        return self._hub.list(prefix, limit, start, revision)
+        return self._watch_cache.list(prefix, limit, start, revision)
 
     def watch(self, prefix: str, after: int) -> Watch:
-        return self._hub.watch(prefix, after)
+        return self._watch_cache.watch(prefix, after)
 
     def revision(self) -> int:
-        return self._hub.revision
+        return self._watch_cache.revision
 
     async def create(self, key: str, value: bytes) -> Stored:
         if await self._settled(key) is not None:
@@ -86,12 +86,12 @@ class IndexedStorage(ABC):
         return await self._write("deleted", key, previous.value if final is None else final, previous)
 
     def end_watches(self) -> None:
-        self._hub.end_watches()
+        self._watch_cache.end_watches()
 
     async def close(self) -> None:
         self._flush()
         self._closed = True
-        self._hub.end_watches()
+        self._watch_cache.end_watches()
 
     async def _settled(self, key: str) -> Stored | None:
         """The durable state of a key that no write is on its way for.
@@ -100,7 +100,7 @@ class IndexedStorage(ABC):
         """
         while key in self._pending and self._committed is not None:
             await asyncio.wait((self._committed,))
-        return self._hub.get(key)
+        return self._watch_cache.get(key)
 
     async def _expected(self, key: str, expected: int) -> Stored:
         current = await self._settled(key)
@@ -128,7 +128,7 @@ class IndexedStorage(ABC):
         writes, self._writes = self._writes, []
         if not writes:
             return
-        first = self._hub.revision + 1
+        first = self._watch_cache.revision + 1
         changes = [
             Change(write.type, Stored(write.key, write.value, first + index), write.previous)
             for index, write in enumerate(writes)
@@ -136,7 +136,7 @@ class IndexedStorage(ABC):
         failure: StorageError | None = None
         try:
             self._persist(changes)
-            self._hub.apply(changes)
+            self._watch_cache.apply(changes)
         except StorageError as error:
             failure = error
         except Exception as error:
@@ -157,3 +157,22 @@ class IndexedStorage(ABC):
                 write.done.set_result(change.current)
             else:
                 write.done.set_exception(failure)
+
+
+# A store that forgets with the process: for tests and for throw-away clusters.
+
+
+class MemoryStorage(IndexedStorage):
+    """``interface.Storage`` without a disk."""
+
+    def __init__(self, limits: HistoryLimits | None = None) -> None:
+        super().__init__(limits or HistoryLimits())
+
+    def _persist(self, changes: Sequence[Change]) -> None:
+        """What is in memory is as durable as this store gets."""
+
+    def health(self) -> str:
+        return ""
+
+    def try_again(self) -> None:
+        """Nothing ever fails here."""

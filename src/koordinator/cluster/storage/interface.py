@@ -105,14 +105,14 @@ class Watch(Protocol):
         ...
 
     async def next(self) -> Sequence[Change] | None:
-        """The next changes, waiting for one; empty after ``poke``; None once the watch or the store is closed.
+        """The next changes, waiting for one; empty after ``wake``; None once the watch or the store is closed.
 
         Raises Compacted when the history does not reach back to the cursor, at the first call or later when the
         reader fell so far behind (a slow reader must not hold the store's memory).
         """
         ...
 
-    def poke(self) -> None:
+    def wake(self) -> None:
         """Make ``next`` return now, if need be with nothing, and bring ``revision`` up to date."""
         ...
 

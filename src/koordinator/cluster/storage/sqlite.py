@@ -17,11 +17,20 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from koordinator.cluster.storage.database import Connect, Database, InDoubt, Position, Row, boot_id
-from koordinator.cluster.storage.hub import HistoryLimits
+from koordinator.cluster.storage.database import (
+    Connect,
+    Database,
+    InDoubt,
+    Position,
+    Row,
+    boot_id,
+    explanation,
+    is_full,
+    write_failure,
+)
 from koordinator.cluster.storage.indexed import IndexedStorage
 from koordinator.cluster.storage.interface import Change, OutcomeUnknown, StorageError, Stored, WriteFailed
-from koordinator.cluster.storage.sqlite_errors import explanation, is_full, write_failure
+from koordinator.cluster.storage.watch_cache import HistoryLimits
 
 _LOG = logging.getLogger(__name__)
 _CHECKPOINT_BYTES = 4 << 20
@@ -96,14 +105,14 @@ class SqliteStorage(IndexedStorage):
             if change.revision > position.floor:
                 changes.append(change)
         self._compacted = position.floor
-        self._hub.restore(objects.values(), changes, position.revision, position.floor)
+        self._watch_cache.restore(objects.values(), changes, position.revision, position.floor)
 
     def _persist(self, changes: Sequence[Change]) -> None:
-        floor = self._hub.floor
+        floor = self._watch_cache.floor
         compact = (self._compacted, floor) if floor - self._compacted >= _COMPACT_EVERY else None
-        known = self._hub.revision
+        known = self._watch_cache.revision
         database = self._usable()
-        if self._hub.revision != known:
+        if self._watch_cache.revision != known:
             raise WriteFailed(f"{self._path} was opened anew, and earlier writes turned out to be stored; try again")
         try:
             written = database.commit(changes, compact)
@@ -159,7 +168,7 @@ class SqliteStorage(IndexedStorage):
             raise self._failed(error) from error
         self._database = database
         if found:
-            self._hub.apply(found)
+            self._watch_cache.apply(found)
         return database
 
     def _reopened(self) -> Database:
@@ -173,19 +182,19 @@ class SqliteStorage(IndexedStorage):
         except BaseException:
             database.close()
             raise
-        if revision >= self._hub.revision:
+        if revision >= self._watch_cache.revision:
             return database
         database.close()
         raise StorageError(
             f"{self._path} is another database now: it ends at revision {revision}, and revision "
-            f"{self._hub.revision} was stored; put the right one back, or stop the server"
+            f"{self._watch_cache.revision} was stored; put the right one back, or stop the server"
         )
 
     def _found(self, database: Database) -> list[Change]:
         """What was stored although nobody could be told."""
         found: dict[str, Change] = {}
-        for row in database.rows(self._hub.revision):
-            found[row[1]] = _replayed(row, self._hub.get(row[1]))
+        for row in database.rows(self._watch_cache.revision):
+            found[row[1]] = _replayed(row, self._watch_cache.get(row[1]))
         return list(found.values())
 
     def _let_go(self) -> None:
@@ -234,7 +243,7 @@ class SqliteStorage(IndexedStorage):
         if self._database is None:
             return
         try:
-            self._database.finish(self._hub.revision)
+            self._database.finish(self._watch_cache.revision)
         except (sqlite3.Error, InDoubt) as error:
             _LOG.warning("%s could not be closed cleanly: %s", self._path, error.__cause__ or error)
         self._let_go()

@@ -1,13 +1,19 @@
-"""Small kinds around the workloads: namespaces, services, policies, roles."""
+"""Small kinds around the workloads: namespaces, services, policies, roles, volumes, PodDisruptionBudgets."""
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from typing import Any, Final
 
 from koordinator.api.document import Document
 from koordinator.api.names import dns_1035_label, dns_label
-from koordinator.cluster.resource import RequestContext
-from koordinator.cluster.strategy.defaults import default_each, defaults_of
+from koordinator.api.timestamps import format_time
+from koordinator.cluster.resource import Cause, RequestContext
+from koordinator.cluster.strategy import containers as _containers  # noqa: F401  registers the claim's defaults
+from koordinator.cluster.strategy import tables
+from koordinator.cluster.strategy.causes import forbidden, invalid, not_supported
+from koordinator.cluster.strategy.containers import default_each, defaults_of, round_up_resources
+from koordinator.cluster.strategy.metadata import validate_label_selector
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.table import Table
 
@@ -122,3 +128,121 @@ class ServiceStrategy(ObjectStrategy):
         if spec["type"] != "ExternalName":
             spec.setdefault("clusterIP", "None")
             spec.setdefault("clusterIPs", [spec["clusterIP"]])
+
+
+# Volumes, claims and storage classes.
+
+
+_STORAGE: Final = "io.k8s.api.storage.v1."
+
+
+@defaults_of("io.k8s.api.core.v1.PersistentVolume")
+def _volume(volume: Document) -> None:
+    spec = volume["spec"]
+    default_each(volume["status"], "phase", "Pending")
+    default_each(spec, "persistentVolumeReclaimPolicy", "Retain")
+    spec.setdefault("volumeMode", "Filesystem")
+    if isinstance(spec.get("hostPath"), dict):
+        spec["hostPath"].setdefault("type", "")
+    round_up_resources(spec.get("capacity"))
+
+
+@defaults_of(f"{_STORAGE}StorageClass")
+def _storage_class(obj: Document) -> None:
+    obj.setdefault("reclaimPolicy", "Delete")
+    obj.setdefault("volumeBindingMode", "Immediate")
+
+
+@defaults_of(f"{_STORAGE}CSIDriverSpec")
+def _csi_driver(spec: Document) -> None:
+    spec.setdefault("attachRequired", True)
+    for name in ("podInfoOnMount", "storageCapacity", "requiresRepublish", "seLinuxMount"):
+        spec.setdefault(name, False)
+    spec.setdefault("fsGroupPolicy", "ReadWriteOnceWithFSType")
+    default_each(spec, "volumeLifecycleModes", ["Persistent"])
+
+
+@defaults_of("io.k8s.api.resource.v1.ExactDeviceRequest")
+def _device_request(request: Document) -> None:
+    default_each(request, "allocationMode", "ExactCount")
+    if request["allocationMode"] == "ExactCount":
+        default_each(request, "count", 1)
+
+
+class VolumeStrategy(ObjectStrategy):
+    """PersistentVolumes note when their phase last changed.
+
+    The protection finalizers of the real server are left out: no controller here would ever take them away.
+    """
+
+    def __init__(self, table: Table) -> None:
+        super().__init__("v1", "PersistentVolume", namespaced=False, table=table, status=True)
+
+    def initialize(self, obj: Document, context: RequestContext) -> None:
+        obj["status"]["lastPhaseTransitionTime"] = format_time(context.now)
+
+
+class StorageClassStrategy(ObjectStrategy):
+    def check(self, obj: Document, old: Document | None) -> list[Cause]:
+        modes = ("Immediate", "WaitForFirstConsumer")
+        mode: Any = obj.get("volumeBindingMode")
+        causes = [] if mode in modes else [not_supported("volumeBindingMode", mode, modes)]
+        if old is not None:
+            causes += [
+                forbidden(name, f"updates to {name} are forbidden.")
+                for name in ("parameters", "provisioner", "reclaimPolicy")
+                if obj.get(name) != old.get(name)
+            ]
+        return causes
+
+
+# PodDisruptionBudgets: how many pods may be missing, as a number or as a share, but not both ways at once.
+
+
+_POLICIES: Final = ("AlwaysAllow", "IfHealthyBudget")
+_COUNTS: Final = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
+_NOT_NEGATIVE: Final = "must be greater than or equal to 0"
+_PERCENT: Final = (
+    "a valid percent string must be a numeric string followed by an ending '%' "
+    "(e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')"
+)
+
+
+class DisruptionBudgetStrategy(ObjectStrategy):
+    def __init__(self) -> None:
+        table = tables.POD_DISRUPTION_BUDGET
+        super().__init__("policy/v1", "PodDisruptionBudget", table=table, generation=True, status=True)
+
+    def check(self, obj: Document, old: Document | None) -> list[Cause]:
+        spec = obj["spec"]
+        limits = [name for name in ("minAvailable", "maxUnavailable") if spec.get(name) is not None]
+        causes = [_both_set(spec)] if len(limits) == 2 else []
+        for name in limits:
+            causes += _check_amount(spec[name], f"spec.{name}")
+        kept = old is not None and bool(validate_label_selector(old["spec"].get("selector") or {}, ""))
+        causes += validate_label_selector(spec.get("selector") or {}, "spec.selector", any_value=kept)
+        policy = spec.get("unhealthyPodEvictionPolicy")
+        if policy is not None and policy not in _POLICIES:
+            causes.append(not_supported("spec.unhealthyPodEvictionPolicy", policy, _POLICIES))
+        return causes
+
+    def validate_status(self, obj: Document, old: Document) -> list[Cause]:
+        status = obj["status"]
+        return [
+            invalid(f"status.{name}", status[name], _NOT_NEGATIVE) for name in _COUNTS if (status.get(name) or 0) < 0
+        ]
+
+
+def _both_set(spec: Document) -> Cause:
+    # The real server shows its own Go struct here.
+    names = ("minAvailable", "selector", "maxUnavailable", "unhealthyPodEvictionPolicy")
+    shown = {name[0].upper() + name[1:]: spec.get(name) for name in names}
+    return invalid("spec", shown, "minAvailable and maxUnavailable cannot be both set")
+
+
+def _check_amount(amount: Any, field: str) -> list[Cause]:
+    if isinstance(amount, int):
+        return [] if amount >= 0 else [invalid(field, amount, _NOT_NEGATIVE)]
+    if not re.fullmatch("[0-9]+%", amount):
+        return [invalid(field, amount, _PERCENT)]
+    return [] if int(amount[:-1]) <= 100 else [invalid(field, amount, "must not be greater than 100%")]

@@ -13,9 +13,8 @@ from koordinator.api.document import Document, copied, same
 from koordinator.api.names import dns_subdomain
 from koordinator.cluster.errors import bad_request
 from koordinator.cluster.resource import Cause, Column, RequestContext
-from koordinator.cluster.strategy.age import age
 from koordinator.cluster.strategy.metadata import finalizer_warnings, keep_system_metadata, validate_metadata
-from koordinator.cluster.strategy.table import AGE, NAME
+from koordinator.cluster.strategy.table import AGE, NAME, age
 from koordinator.cluster.structural_schema.custom_schema import CustomSchema
 from koordinator.cluster.structural_schema.embedded_resource import MalformedMetadata
 

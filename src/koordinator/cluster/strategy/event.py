@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from koordinator.api.document import Document
 from koordinator.cluster.resource import Column
-from koordinator.cluster.strategy.age import age
 from koordinator.cluster.strategy.object_strategy import FieldLabels
-from koordinator.cluster.strategy.table import Table, lookup
+from koordinator.cluster.strategy.table import Table, age, lookup
 
 _RENAMED: Final = {
     "involvedObject": "regarding",

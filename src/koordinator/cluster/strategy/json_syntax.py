@@ -27,27 +27,27 @@ _BETWEEN_TOKENS: Final = frozenset(
 
 
 _MAX_STEPS: Final = 20_000
-"""Values and members that a complaint is searched in: it takes Python microseconds for each."""
+"""Values and members among which an error is searched for: it takes Python microseconds for each."""
 _MAX_LEVELS: Final = 200
 
 
-def object_complaint(text: bytes) -> str:
+def object_syntax_error(text: bytes) -> str:
     """Empty for an object and for null."""
     try:
         decoded: Any = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return complaint(text, error)
+        return syntax_error(text, error)
     if decoded is None or isinstance(decoded, dict):
         return ""
     return f"json: cannot unmarshal {json_kind(decoded)} into Go value of type map[string]interface {{}}"
 
 
-def complaint(text: bytes, error: Exception) -> str:
+def syntax_error(text: bytes, error: Exception) -> str:
     """About a text that did not decode: ``error`` says why, in words that are used where Go's are not known."""
     if isinstance(error, RecursionError):
         return "exceeded max depth"
     try:
-        return _Scanner(text).complaint() or str(error)
+        return _Scanner(text).syntax_error() or str(error)
     except _TooLong:
         return str(error)
 
@@ -72,7 +72,7 @@ class _Scanner:
         self._steps = 0
         self._level = 0
 
-    def complaint(self) -> str:
+    def syntax_error(self) -> str:
         try:
             self._value()
             self._skip(_SPACE)

@@ -23,9 +23,9 @@ def validate_metadata(obj: Document, old: Document | None, namespaced: bool, nam
     causes += _validate_annotations(metadata.get("annotations") or {})
     causes += _validate_owners(metadata.get("ownerReferences") or [])
     causes += [
-        invalid("metadata.finalizers", finalizer, complaint)
+        invalid("metadata.finalizers", finalizer, detail)
         for finalizer in metadata.get("finalizers") or []
-        for complaint in label_key(finalizer)
+        for detail in label_key(finalizer)
     ]
     return causes + (_validate_unchanged(metadata, old.get("metadata") or {}) if old is not None else [])
 
@@ -48,7 +48,7 @@ def finalizer_warnings(metadata: Document, known: list[str]) -> list[str]:
     warnings = []
     for finalizer in sorted(set(metadata.get("finalizers") or []) - set(known)):
         shown = f'metadata.finalizers: "{finalizer}"'
-        warnings += [f"{shown}: {complaint}" for complaint in label_key(finalizer)]
+        warnings += [f"{shown}: {detail}" for detail in label_key(finalizer)]
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             form = "finalizer name including a path (/)" if "." in finalizer else "finalizer name"
             why = f"prefer a domain-qualified {form} to avoid accidental conflicts with other finalizer writers"
@@ -73,8 +73,8 @@ def keep_system_metadata(obj: Document, old: Document) -> None:
 def validate_labels(labels: Any, field: str) -> list[Cause]:
     causes = []
     for key, value in (labels or {}).items():
-        causes += [invalid(field, key, complaint) for complaint in label_key(key)]
-        causes += [invalid(field, value, complaint) for complaint in label_value(value)]
+        causes += [invalid(field, key, detail) for detail in label_key(key)]
+        causes += [invalid(field, value, detail) for detail in label_value(value)]
     return causes
 
 
@@ -83,24 +83,22 @@ def _validate_name(metadata: Document, namespaced: bool, name_check: NameCheck) 
     if generate := metadata.get("generateName"):
         # The random ending makes a trailing dash good.
         checked = f"{generate[:-1]}a" if generate.endswith("-") else generate
-        causes += [invalid("metadata.generateName", generate, complaint) for complaint in name_check(checked)]
+        causes += [invalid("metadata.generateName", generate, detail) for detail in name_check(checked)]
     name = metadata.get("name")
     if not name:
         causes.append(required("metadata.name", "name or generateName is required"))
     else:
-        causes += [invalid("metadata.name", name, complaint) for complaint in name_check(name)]
+        causes += [invalid("metadata.name", name, detail) for detail in name_check(name)]
     namespace = metadata.get("namespace")
     if not namespaced:
         return [*causes, forbidden("metadata.namespace", "not allowed on this type")] if namespace else causes
     if not namespace:
         return [*causes, required("metadata.namespace")]
-    return causes + [invalid("metadata.namespace", namespace, complaint) for complaint in dns_label(namespace)]
+    return causes + [invalid("metadata.namespace", namespace, detail) for detail in dns_label(namespace)]
 
 
 def _validate_annotations(annotations: Document) -> list[Cause]:
-    causes = [
-        invalid("metadata.annotations", key, complaint) for key in annotations for complaint in label_key(key.lower())
-    ]
+    causes = [invalid("metadata.annotations", key, detail) for key in annotations for detail in label_key(key.lower())]
     if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > _ANNOTATIONS_LIMIT:
         causes.append(too_long("metadata.annotations", _ANNOTATIONS_LIMIT))
     return causes
@@ -142,3 +140,38 @@ def _validate_unchanged(metadata: Document, before: Document) -> list[Cause]:
         )
         causes.append(forbidden("metadata.finalizers", detail))
     return causes
+
+
+# The rules for a ``metav1.LabelSelector`` field, in the real server's words.
+
+
+def validate_label_selector(selector: Document, field: str, *, any_value: bool = False) -> list[Cause]:
+    """``any_value`` lets through label values that can never match, for objects that were stored with them."""
+    causes = validate_labels(selector.get("matchLabels"), f"{field}.matchLabels")
+    for index, requirement in enumerate(selector.get("matchExpressions") or []):
+        causes += _requirement(requirement, f"{field}.matchExpressions[{index}]", any_value=any_value)
+    return causes
+
+
+def _requirement(requirement: Document, field: str, *, any_value: bool) -> list[Cause]:
+    operator, values = requirement.get("operator"), requirement.get("values") or []
+    causes = _operator(operator, values, field)
+    key: str = requirement.get("key") or ""
+    causes += [invalid(f"{field}.key", key, detail) for detail in label_key(key)]
+    if not any_value:
+        causes += [
+            invalid(f"{field}.values[{index}]", value, detail)
+            for index, value in enumerate(values)
+            for detail in label_value(value)
+        ]
+    return causes
+
+
+def _operator(operator: Any, values: list[str], field: str) -> list[Cause]:
+    if operator in ("In", "NotIn"):
+        detail = "must be specified when `operator` is 'In' or 'NotIn'"
+        return [] if values else [required(f"{field}.values", detail)]
+    if operator in ("Exists", "DoesNotExist"):
+        detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+        return [forbidden(f"{field}.values", detail)] if values else []
+    return [invalid(f"{field}.operator", operator, "not a valid selector operator")]

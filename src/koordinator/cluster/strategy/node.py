@@ -8,10 +8,9 @@ from koordinator.api.document import Document
 from koordinator.api.names import label_key, label_value
 from koordinator.cluster.resource import Cause, RequestContext
 from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, not_supported, required
-from koordinator.cluster.strategy.containers import round_up_resources
-from koordinator.cluster.strategy.defaults import defaults_of
+from koordinator.cluster.strategy.containers import defaults_of, round_up_resources
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
-from koordinator.cluster.strategy.resources_validation import check_amount, check_name
+from koordinator.cluster.strategy.pod_validation import check_amount, check_name
 from koordinator.cluster.strategy.table import AGE, NAME, Table, computed, lookup, table
 
 _ROLE_PREFIX: Final = "node-role.kubernetes.io/"
@@ -77,8 +76,8 @@ def check_taints(taints: list[Document], field: str) -> list[Cause]:
     for index, taint in enumerate(taints):
         at = f"{field}[{index}]"
         key, value, effect = (taint.get(name) or "" for name in ("key", "value", "effect"))
-        causes += [invalid(f"{at}.key", key, complaint) for complaint in label_key(key)]
-        causes += [invalid(f"{at}.value", value, complaint) for complaint in label_value(value)]
+        causes += [invalid(f"{at}.key", key, detail) for detail in label_key(key)]
+        causes += [invalid(f"{at}.value", value, detail) for detail in label_value(value)]
         if not effect:
             causes.append(required(f"{at}.effect"))
         elif effect not in _EFFECTS:

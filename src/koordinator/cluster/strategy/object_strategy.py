@@ -12,8 +12,8 @@ from koordinator.api.kubernetes_types.table import ObjectType, kind_type
 from koordinator.api.names import NameCheck, dns_subdomain
 from koordinator.cluster.errors import bad_request
 from koordinator.cluster.resource import Cause, Column, RequestContext
-from koordinator.cluster.schema.strict import unknown_fields
-from koordinator.cluster.strategy.defaults import apply_defaults
+from koordinator.cluster.strategy.causes import unknown_fields
+from koordinator.cluster.strategy.containers import apply_defaults
 from koordinator.cluster.strategy.metadata import keep_system_metadata, validate_core_finalizers, validate_metadata
 from koordinator.cluster.strategy.table import NAME_AND_AGE, Table
 

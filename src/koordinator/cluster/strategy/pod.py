@@ -2,19 +2,281 @@
 
 from __future__ import annotations
 
+import copy
+import json
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from koordinator.api.document import Document
+from koordinator.api.quantity import Quantity
 from koordinator.api.timestamps import format_time
-from koordinator.cluster.resource import Cause, RequestContext
+from koordinator.cluster.resource import Cause, Column, RequestContext
 from koordinator.cluster.strategy import containers as _containers  # noqa: F401  registers the defaults
+from koordinator.cluster.strategy.causes import forbidden, invalid
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
-from koordinator.cluster.strategy.pod_admission import add_default_tolerations, resolve_priority
-from koordinator.cluster.strategy.pod_status import pod_table
-from koordinator.cluster.strategy.pod_update import check_pod_update
 from koordinator.cluster.strategy.pod_validation import check_pod_spec
-from koordinator.cluster.strategy.qos import qos_class
-from koordinator.cluster.strategy.table import lookup
+from koordinator.cluster.strategy.priority_class import add_default_tolerations, resolve_priority
+from koordinator.cluster.strategy.table import AGE, NAME, Table, age, lookup
+
+# ``status.qosClass`` of a pod, as Kubernetes derives it from requests and limits of cpu and memory.
+
+
+_COMPUTE: Final = ("cpu", "memory")
+
+
+def qos_class(spec: Document) -> str:
+    """``Guaranteed``, ``Burstable`` or ``BestEffort``."""
+    if spec.get("resources"):
+        holders = [spec["resources"]]
+    else:
+        containers = [*(spec.get("containers") or []), *(spec.get("initContainers") or [])]
+        holders = [container.get("resources") or {} for container in containers]
+    asked = [(_positive(holder.get("requests")), _positive(holder.get("limits"))) for holder in holders]
+    if not any(requests or limits for requests, limits in asked):
+        return "BestEffort"
+    guaranteed = all(limits.keys() == set(_COMPUTE) and requests == limits for requests, limits in asked)
+    return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _positive(amounts: Document | None) -> dict[str, Quantity]:
+    parsed = {name: Quantity.parse(text) for name, text in (amounts or {}).items() if name in _COMPUTE}
+    return {name: quantity for name, quantity in parsed.items() if quantity}
+
+
+# The pod table of ``kubectl get``: how READY, STATUS and RESTARTS follow from the container states.
+
+
+_NONE: Final = "<none>"
+
+
+@dataclass(slots=True)
+class PodSummary:
+    """What one row says of a pod's containers."""
+
+    status: str
+    total: int
+    ready: int = 0
+    restarts: int = 0
+    last_restart: str = ""
+
+    def count(self, container: Document) -> None:
+        self.restarts += container.get("restartCount") or 0
+        finished = lookup(container, ("lastState", "terminated", "finishedAt")) or ""
+        self.last_restart = max(self.last_restart, finished)
+
+
+def summarize(pod: Document) -> PodSummary:
+    """Derive the row as the real server's printer does."""
+    spec, status = pod["spec"], pod.get("status") or {}
+    sidecars = {c["name"] for c in spec.get("initContainers") or [] if c.get("restartPolicy") == "Always"}
+    total = len(spec.get("containers") or []) + len(sidecars)
+    conditions = {c.get("type"): c for c in status.get("conditions") or []}
+    summary = PodSummary(status.get("reason") or status.get("phase") or "", total)
+    if (conditions.get("PodScheduled") or {}).get("reason") == "SchedulingGated":
+        summary.status = "SchedulingGated"
+    initializing = _init_containers(summary, pod, sidecars)
+    if not initializing or (conditions.get("Initialized") or {}).get("status") == "True":
+        _restarts_of_sidecars(summary, status, sidecars)
+        _app_containers(summary, status, (conditions.get("Ready") or {}).get("status") == "True")
+    if pod["metadata"].get("deletionTimestamp"):
+        if status.get("reason") == "NodeLost":
+            summary.status = "Unknown"
+        elif status.get("phase") not in ("Succeeded", "Failed"):
+            summary.status = "Terminating"
+    return summary
+
+
+def _init_containers(summary: PodSummary, pod: Document, sidecars: set[str]) -> bool:
+    """Whether an init container is still to finish; the first such one gives the status."""
+    statuses = pod["status"].get("initContainerStatuses") or [] if pod.get("status") else []
+    for index, container in enumerate(statuses):
+        summary.count(container)
+        state = container.get("state") or {}
+        terminated, waiting = state.get("terminated"), state.get("waiting") or {}
+        if terminated is not None and not terminated.get("exitCode"):
+            continue
+        if container.get("name") in sidecars and container.get("started"):
+            summary.ready += bool(container.get("ready"))
+            continue
+        if terminated is not None:
+            summary.status = f"Init:{_ended(terminated)}"
+        elif waiting.get("reason") not in (None, "", "PodInitializing"):
+            summary.status = f"Init:{waiting['reason']}"
+        else:
+            summary.status = f"Init:{index}/{len(pod['spec'].get('initContainers') or [])}"
+        return True
+    return False
+
+
+def _restarts_of_sidecars(summary: PodSummary, status: Document, sidecars: set[str]) -> None:
+    """Once running, restarts of finished init containers no longer count."""
+    summary.restarts, summary.last_restart = 0, ""
+    for container in status.get("initContainerStatuses") or []:
+        if container.get("name") in sidecars:
+            summary.count(container)
+
+
+def _app_containers(summary: PodSummary, status: Document, pod_ready: bool) -> None:
+    running, error = False, ""
+    for container in reversed(status.get("containerStatuses") or []):
+        summary.count(container)
+        state = container.get("state") or {}
+        terminated, waiting = state.get("terminated"), state.get("waiting") or {}
+        if waiting.get("reason"):
+            summary.status = waiting["reason"]
+        elif terminated is not None:
+            summary.status = _ended(terminated)
+            if terminated.get("exitCode"):
+                error = summary.status
+        elif container.get("ready") and "running" in state:
+            running = True
+            summary.ready += 1
+    if summary.status == "Completed":
+        if running:
+            summary.status = "Running" if pod_ready else error or "NotReady"
+        elif error:
+            summary.status = error
+
+
+def _ended(terminated: Document) -> str:
+    if terminated.get("reason"):
+        return str(terminated["reason"])
+    if terminated.get("signal"):
+        return f"Signal:{terminated['signal']}"
+    return f"ExitCode:{terminated.get('exitCode') or 0}"
+
+
+class _PodTable(Table):
+    """All cells of a row come from one summary."""
+
+    def row(self, obj: Document, now: datetime) -> list[Any]:
+        summary = summarize(obj)
+        restarts = str(summary.restarts)
+        if summary.restarts and summary.last_restart:
+            restarts = f"{restarts} ({age(summary.last_restart, now)} ago)"
+        status = obj.get("status") or {}
+        addresses = status.get("podIPs") or [{}]
+        return [
+            obj["metadata"].get("name") or "",
+            f"{summary.ready}/{summary.total}",
+            summary.status,
+            restarts,
+            age(obj["metadata"].get("creationTimestamp"), now),
+            addresses[0].get("ip") or _NONE,
+            obj["spec"].get("nodeName") or _NONE,
+            status.get("nominatedNodeName") or _NONE,
+            _readiness_gates(obj["spec"], status),
+        ]
+
+
+def _readiness_gates(spec: Document, status: Document) -> str:
+    gates = spec.get("readinessGates") or []
+    if not gates:
+        return _NONE
+    true = {c.get("type") for c in status.get("conditions") or [] if c.get("status") == "True"}
+    return f"{sum(gate.get('conditionType') in true for gate in gates)}/{len(gates)}"
+
+
+def pod_table() -> Table:
+    wide = ("IP", "Node", "Nominated Node", "Readiness Gates")
+    columns = (
+        NAME[0],
+        Column("Ready"),
+        Column("Status"),
+        Column("Restarts"),
+        AGE[0],
+        *(Column(name, priority=1) for name in wide),
+    )
+    return _PodTable(columns, ())
+
+
+# Which fields of a pod's spec may change after creation.
+
+
+_RULE: Final = (
+    "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
+    "`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"
+    "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
+)
+_FREE: Final = ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates")
+
+
+def check_pod_update(spec: Document, old: Document, other_causes: list[Cause]) -> list[Cause]:
+    """The violations of an update; ``other_causes`` are those of the new spec on its own."""
+    causes = list(other_causes)
+    for group in ("containers", "initContainers"):
+        if len(spec.get(group) or []) != len(old.get(group) or []):
+            return [*causes, forbidden(f"spec.{group}", "pod updates may not add or remove containers")]
+    causes += _check_deadline(spec.get("activeDeadlineSeconds"), old.get("activeDeadlineSeconds"))
+    causes += _check_tolerations(spec.get("tolerations") or [], old.get("tolerations") or [])
+    before = {gate.get("name") for gate in old.get("schedulingGates") or []}
+    causes += [
+        forbidden("spec.schedulingGates", f"only deletion is allowed, but found new scheduling gate '{gate['name']}'")
+        for gate in spec.get("schedulingGates") or []
+        if gate.get("name") not in before
+    ]
+    changed = _changed_fields(_frozen_part(spec, old), _frozen_part(old, old))
+    if changed:
+        causes.append(forbidden("spec", f"{_RULE}\n{changed}"))
+    return causes
+
+
+def _frozen_part(spec: Document, old: Document) -> Document:
+    part = {name: value for name, value in spec.items() if name not in _FREE}
+    grace, before = spec.get("terminationGracePeriodSeconds"), old.get("terminationGracePeriodSeconds") or 0
+    if before >= 0:
+        part["terminationGracePeriodSeconds"] = grace
+    for group in ("containers", "initContainers"):
+        if part.get(group):
+            part[group] = [{k: v for k, v in container.items() if k != "image"} for container in part[group]]
+    # A gated pod may still be narrowed to fewer nodes.
+    if old.get("schedulingGates") and _narrows(spec, old):
+        part = copy.deepcopy(part)
+        part.pop("nodeSelector", None)
+        if part.get("affinity"):
+            part["affinity"].pop("nodeAffinity", None)
+            if not part["affinity"]:
+                part.pop("affinity")
+    return part
+
+
+def _narrows(spec: Document, old: Document) -> bool:
+    selector, before = spec.get("nodeSelector") or {}, old.get("nodeSelector") or {}
+    return all(selector.get(key) == value for key, value in before.items())
+
+
+def _check_deadline(value: Any, old: Any) -> list[Cause]:
+    field = "spec.activeDeadlineSeconds"
+    if old is None or value == old:
+        return []
+    if value is None:
+        return [invalid(field, None, "must not update from a positive integer to nil value")]
+    if value > old:
+        return [invalid(field, value, "must be less than or equal to previous value")]
+    return []
+
+
+def _check_tolerations(tolerations: list[Document], old: list[Document]) -> list[Cause]:
+    detail = "existing toleration can not be modified except its tolerationSeconds"
+    without_seconds = [{k: v for k, v in t.items() if k != "tolerationSeconds"} for t in tolerations]
+    for toleration in old:
+        if {k: v for k, v in toleration.items() if k != "tolerationSeconds"} not in without_seconds:
+            return [forbidden("spec.tolerations", detail)]
+    return []
+
+
+def _changed_fields(new: Any, old: Any, path: str = "spec") -> str:
+    """One line for each field that differs, so that the reader need not compare two pods."""
+    if isinstance(new, dict) and isinstance(old, dict):
+        parts = [_changed_fields(new.get(key), old.get(key), f"{path}.{key}") for key in sorted({*new, *old})]
+        return "".join(parts)
+    if isinstance(new, list) and isinstance(old, list) and len(new) == len(old):
+        return "".join(_changed_fields(a, b, f"{path}[{i}]") for i, (a, b) in enumerate(zip(new, old, strict=True)))
+    if new == old:
+        return ""
+    return f"  {path}: {json.dumps(old)} -> {json.dumps(new)}\n"
+
 
 _FIELD_LABELS: Final = (
     "spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName", "spec.hostNetwork",

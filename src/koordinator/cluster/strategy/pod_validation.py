@@ -7,10 +7,75 @@ from typing import Any, Final
 
 from koordinator.api.document import Document
 from koordinator.api.names import dns_label, dns_subdomain, label_key
+from koordinator.api.quantity import Quantity
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import duplicate, forbidden, invalid, not_found, not_supported, required
 from koordinator.cluster.strategy.metadata import validate_labels
-from koordinator.cluster.strategy.resources_validation import check_container_resources
+
+# Resource lists of containers and nodes: names, quantities, and how requests relate to limits.
+
+
+_STANDARD = ("cpu", "memory", "ephemeral-storage", "storage")
+_MUST_BE_INTEGER = "must be an integer"
+
+
+def is_extended(name: str) -> bool:
+    """Resources of devices and the like: with a prefix that is not Kubernetes' own."""
+    return "/" in name and "kubernetes.io/" not in name and not name.startswith("requests.")
+
+
+def check_container_resources(resources: Document, field: str) -> list[Cause]:
+    """The real server's rules for ``resources`` of a container."""
+    limits, requests = resources.get("limits") or {}, resources.get("requests") or {}
+    causes: list[Cause] = []
+    for name, text in limits.items():
+        causes += check_name(name, f"{field}.limits[{name}]", container=True)
+        causes += check_amount(name, text, f"{field}.limits[{name}]")
+    for name, text in requests.items():
+        causes += check_name(name, f"{field}.requests[{name}]", container=True)
+        causes += check_amount(name, text, f"{field}.requests[{name}]")
+        causes += _check_against_limit(name, text, limits, f"{field}.requests")
+    return causes + [
+        required(f"{field}.limits", "Limit must be set for non overcommitable resources")
+        for name in requests
+        if not _may_overcommit(name) and name not in limits
+    ]
+
+
+def _check_against_limit(name: str, text: str, limits: Document, field: str) -> list[Cause]:
+    if name not in limits:
+        return []
+    request, limit = Quantity.parse(text), Quantity.parse(limits[name])
+    if not _may_overcommit(name) and request != limit:
+        return [invalid(field, text, f"must be equal to {name} limit of {limits[name]}")]
+    if limit < request:
+        return [invalid(field, text, f"must be less than or equal to {name} limit of {limits[name]}")]
+    return []
+
+
+def _may_overcommit(name: str) -> bool:
+    return not is_extended(name) and not name.startswith("hugepages-")
+
+
+def check_name(name: str, field: str, *, container: bool = False) -> list[Cause]:
+    """Nodes may have resources of any name, containers only known ones and those with a prefix."""
+    causes = [invalid(field, name, detail) for detail in label_key(name)]
+    if not causes and container and "/" not in name and name not in _STANDARD and not name.startswith("hugepages-"):
+        causes.append(invalid(field, name, "must be a standard resource type or fully qualified"))
+        causes.append(invalid(field, name, "must be a standard resource for containers"))
+    return causes
+
+
+def check_amount(name: str, text: str, field: str) -> list[Cause]:
+    """Never negative; whole numbers where a fraction means nothing."""
+    quantity = Quantity.parse(text)
+    causes = []
+    if quantity.nanos < 0:
+        causes.append(invalid(field, text, "must be greater than or equal to 0"))
+    if is_extended(name) and quantity.milli % 1000:
+        causes.append(invalid(field, text, _MUST_BE_INTEGER))
+    return causes
+
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _NODE_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt")
@@ -28,7 +93,7 @@ def check_pod_spec(spec: Document, field: str, labels: Document) -> list[Cause]:
         causes.append(invalid(f"{field}.activeDeadlineSeconds", deadline, detail))
     for name in ("nodeName", "schedulerName", "priorityClassName", "serviceAccountName"):
         if value := spec.get(name):
-            causes += [invalid(f"{field}.{name}", value, complaint) for complaint in dns_subdomain(value)]
+            causes += [invalid(f"{field}.{name}", value, detail) for detail in dns_subdomain(value)]
     causes += validate_labels(spec.get("nodeSelector"), f"{field}.nodeSelector")
     causes += check_tolerations(spec.get("tolerations") or [], f"{field}.tolerations")
     causes += _check_node_affinity(
@@ -102,7 +167,7 @@ def _names(items: Iterable[Document], field: str, causes: list[Cause]) -> set[st
     for index, item in enumerate(items):
         name = item.get("name") or ""
         at = f"{field}[{index}].name"
-        causes += [invalid(at, name, complaint) for complaint in dns_label(name)] if name else [required(at)]
+        causes += [invalid(at, name, detail) for detail in dns_label(name)] if name else [required(at)]
         if name in seen:
             causes.append(duplicate(at, name))
         seen.add(name)
@@ -115,7 +180,7 @@ def check_tolerations(tolerations: list[Document], field: str) -> list[Cause]:
         at = f"{field}[{index}]"
         key, operator, value = (toleration.get(name) or "" for name in ("key", "operator", "value"))
         if key:
-            causes += [invalid(f"{at}.key", key, complaint) for complaint in label_key(key)]
+            causes += [invalid(f"{at}.key", key, detail) for detail in label_key(key)]
         elif operator != "Exists":
             detail = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
             causes.append(invalid(f"{at}.operator", operator, detail))
@@ -186,7 +251,7 @@ def _check_gates(spec: Document, field: str) -> list[Cause]:
     seen: set[str] = set()
     for index, gate in enumerate(gates):
         name, at = gate.get("name") or "", f"{field}.schedulingGates[{index}]"
-        causes += [invalid(at, name, complaint) for complaint in label_key(name)]
+        causes += [invalid(at, name, detail) for detail in label_key(name)]
         if name in seen:
             causes.append(duplicate(at, name))
         seen.add(name)

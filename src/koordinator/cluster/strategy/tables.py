@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
 from koordinator.api.document import Document
 from koordinator.cluster.resource import Column
-from koordinator.cluster.strategy.age import age, human_duration
-from koordinator.cluster.strategy.table import AGE, NAME, computed, integer, lookup, table, text
+from koordinator.cluster.strategy.table import AGE, NAME, age, computed, human_duration, integer, lookup, table, text
 
 _NONE: Final = "<none>"
 _UNSET: Final = "<unset>"
@@ -358,4 +357,65 @@ ROLE_BINDING = table(
 LEASE = table(NAME, text("Holder", "spec.holderIdentity"), AGE)
 CUSTOM_RESOURCE_DEFINITION = table(
     NAME, (Column("Created At", "date"), lambda obj, now: obj["metadata"].get("creationTimestamp"))
+)
+
+
+# The ``kubectl get`` columns of endpoints and ingresses, which show the first few of many.
+
+
+_SHOWN: Final = 3
+
+
+def _first_few(texts: Sequence[str], absent: str) -> str:
+    if not texts:
+        return absent
+    shown = ",".join(texts[:_SHOWN])
+    return f"{shown} + {len(texts) - _SHOWN} more..." if len(texts) > _SHOWN else shown
+
+
+def _endpoints(obj: Document) -> str:
+    found = []
+    for subset in obj.get("subsets") or []:
+        ports = subset.get("ports") or [{}]
+        for port in ports:
+            suffix = f":{port['port']}" if port.get("port") else ""
+            found += [f"{address.get('ip') or ''}{suffix}" for address in subset.get("addresses") or []]
+    return _first_few(found, _NONE)
+
+
+def _slice_ports(obj: Document) -> str:
+    ports = [str(port.get("port", "*")) for port in obj.get("ports") or []]
+    return _first_few(ports, _UNSET)
+
+
+def _slice_addresses(obj: Document) -> str:
+    endpoints = obj.get("endpoints") or []
+    return _first_few([address for each in endpoints for address in each.get("addresses") or []], _UNSET)
+
+
+def _hosts(ingress: Document) -> str:
+    rules = ingress["spec"].get("rules") or []
+    return _first_few([rule["host"] for rule in rules if rule.get("host")], "*")
+
+
+def _addresses(ingress: Document) -> str:
+    found = lookup(ingress, ("status", "loadBalancer", "ingress")) or []
+    return ",".join(each.get("ip") or each.get("hostname") or "" for each in found)
+
+
+ENDPOINTS = table(NAME, computed("Endpoints", _endpoints), AGE)
+ENDPOINT_SLICE = table(
+    NAME,
+    text("AddressType", "addressType"),
+    computed("Ports", _slice_ports),
+    computed("Endpoints", _slice_addresses),
+    AGE,
+)
+INGRESS = table(
+    NAME,
+    text("Class", "spec.ingressClassName", absent=_NONE),
+    computed("Hosts", _hosts),
+    computed("Address", _addresses),
+    computed("Ports", lambda obj: "80, 443" if obj["spec"].get("tls") else "80"),
+    AGE,
 )

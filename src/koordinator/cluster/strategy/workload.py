@@ -8,7 +8,7 @@ from koordinator.api.document import Document
 from koordinator.cluster.resource import Cause, RequestContext
 from koordinator.cluster.strategy import containers as _containers  # noqa: F401  registers the defaults
 from koordinator.cluster.strategy.causes import invalid, required
-from koordinator.cluster.strategy.defaults import default_each, defaults_of
+from koordinator.cluster.strategy.containers import default_each, defaults_of
 from koordinator.cluster.strategy.object_strategy import ObjectStrategy
 from koordinator.cluster.strategy.pod_validation import check_pod_spec
 from koordinator.cluster.strategy.table import lookup

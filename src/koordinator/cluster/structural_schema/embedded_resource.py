@@ -10,8 +10,7 @@ from koordinator.api.kubernetes_types.canonical import WrongType, canonicalize
 from koordinator.api.kubernetes_types.table import ObjectType, named
 from koordinator.api.names import dns_1035_label, path_segment
 from koordinator.cluster.resource import Cause
-from koordinator.cluster.schema.strict import Unknown, find_unknown
-from koordinator.cluster.strategy.causes import invalid, required
+from koordinator.cluster.strategy.causes import Unknown, find_unknown, invalid, required
 from koordinator.cluster.strategy.metadata import validate_metadata
 from koordinator.cluster.structural_schema.failure import shown
 from koordinator.cluster.structural_schema.node import Node
@@ -105,8 +104,8 @@ def check(obj: Document, path: str) -> list[Cause]:
         causes.append(invalid(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}"))
     if kind == "":
         causes.append(invalid(f"{path}.kind", kind, "must not be empty"))
-    elif isinstance(kind, str) and (complaints := dns_1035_label(kind.lower())):
-        detail = f"may have mixed case, but should otherwise match: {','.join(complaints)}"
+    elif isinstance(kind, str) and (errors := dns_1035_label(kind.lower())):
+        detail = f"may have mixed case, but should otherwise match: {','.join(errors)}"
         causes.append(invalid(f"{path}.kind", kind, detail))
     if "metadata" in obj:
         causes += _check_metadata(obj["metadata"], path)

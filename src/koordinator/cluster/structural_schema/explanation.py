@@ -7,9 +7,9 @@ With an old value, what was wrong before and is unchanged is let pass (ratchetin
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from koordinator.cluster.structural_schema.correlation import Correlated
+from koordinator.api.document import same
 from koordinator.cluster.structural_schema.failure import Failure, Fault, Result
 from koordinator.cluster.structural_schema.keywords import (
     Keyword,
@@ -22,7 +22,58 @@ from koordinator.cluster.structural_schema.keywords import (
     type_failure,
 )
 from koordinator.cluster.structural_schema.node import Node
-from koordinator.cluster.structural_schema.validity import KINDS, type_question
+from koordinator.cluster.structural_schema.validity import KINDS, type_validator
+
+# Which old value a part of an updated object had: what was wrong before and has not changed is let pass.
+#
+# The real server (k8s.io/apiserver, cel/common) finds the old value of a field by its name, and that of an item only in
+# a list of type ``map``, by its keys. A field that the schema does not name has no old value.
+
+
+_ABSENT: Final = object()
+
+
+class Correlated(NamedTuple):
+    """A value with the one that it had before."""
+
+    new: Any
+    old: Any
+    node: Node
+
+    def member(self, name: str) -> Correlated | None:
+        if not isinstance(self.new, dict) or not isinstance(self.old, dict):
+            return None
+        node = self.node.properties.get(name) or self.node.additional_node
+        if node is None or name not in self.old or name not in self.new:
+            return None
+        return Correlated(self.new[name], self.old[name], node)
+
+    def item(self, index: int) -> Correlated | None:
+        node = self.node.items
+        if self.node.list_type != "map" or node is None or not isinstance(self.old, list):
+            return None
+        keys = self._keys(self.new[index])
+        for old in self.old:
+            if keys is not None and self._keys(old) == keys:
+                return Correlated(self.new[index], old, node)
+        return None
+
+    def unchanged(self) -> bool:
+        """As the real server finds out: an object with a field that the schema does not name counts as changed."""
+        if isinstance(self.new, dict) and isinstance(self.old, dict):
+            members = [self.member(name) for name in self.new]
+            return len(self.new) == len(self.old) and all(part is not None and part.unchanged() for part in members)
+        if self.node.list_type == "map" and isinstance(self.new, list) and isinstance(self.old, list):
+            items = [self.item(index) for index in range(len(self.new))]
+            return len(self.new) == len(self.old) and all(part is not None and part.unchanged() for part in items)
+        return same(self.new, self.old)
+
+    def _keys(self, item: Any) -> list[Any] | None:
+        if not isinstance(item, dict):
+            return None
+        keys = [item.get(name, _ABSENT) for name in self.node.list_map_keys]
+        return None if _ABSENT in keys else [(type(key), key) for key in keys]
+
 
 _GO_FORMATS: Final = {int: "int64", float: "float64"}
 
@@ -80,8 +131,8 @@ def _null(node: Node, path: str, result: Result) -> None:
 
 
 def _typed(node: Node, value: Any, path: str) -> list[Failure]:
-    question = type_question(node, type(value))
-    if question is None or question(value):
+    validator = type_validator(node, type(value))
+    if validator is None or validator(value):
         return []
     if node.format and not isinstance(value, (str, list)):
         return [type_failure(path, node.format_name, _GO_FORMATS.get(type(value), ""))]
@@ -91,12 +142,12 @@ def _typed(node: Node, value: Any, path: str) -> list[Failure]:
 def _first(keywords: Iterable[Keyword], value: Any, path: str, result: Result) -> None:
     failed = next((keyword for keyword in keywords if not keyword.holds(value)), None)
     if failed is not None:
-        result.add([failed.complain(path, value)])
+        result.add([failed.failure(path, value)])
     result.matched += 1
 
 
 def _every(keywords: Iterable[Keyword], value: Any, path: str, result: Result) -> None:
-    result.add(keyword.complain(path, value) for keyword in keywords if not keyword.holds(value))
+    result.add(keyword.failure(path, value) for keyword in keywords if not keyword.holds(value))
 
 
 def _not_in_enum(node: Node, value: Any, path: str) -> Failure:

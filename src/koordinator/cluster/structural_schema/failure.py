@@ -33,7 +33,7 @@ class Fault(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One complaint. ``path`` is that of the value below the root of the schema: ``spec.a[0]``, empty for the root."""
+    """One error. ``path`` is that of the value below the root of the schema: ``spec.a[0]``, empty for the root."""
 
     fault: Fault
     path: str

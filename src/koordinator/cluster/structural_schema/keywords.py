@@ -1,4 +1,4 @@
-"""What the keywords of a schema ask of strings, numbers, lists and objects: a question, and the complaint about a no.
+"""The keywords of a schema for strings, numbers, lists and objects: a predicate, and the failure where it is false.
 
 Both the quick answer and the explanation are made from these, so that they cannot disagree.
 """
@@ -6,22 +6,113 @@ Both the quick answer and the explanation are made from these, so that they cann
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import re2
 
 from koordinator.api.document import same
+from koordinator.base.errors import KoordinatorError
 from koordinator.cluster.structural_schema.failure import Failure, Fault, go_float
 from koordinator.cluster.structural_schema.formats import FORMATS
 from koordinator.cluster.structural_schema.node import Node
-from koordinator.cluster.structural_schema.regular_expression import PatternError, matcher
+
+# Patterns as the real server understands them: Go's syntax, matched in a time that grows with the text alone.
+#
+# Whoever may define a resource could stop the server for everyone with a pattern such as ``(a+)+$`` if a search went
+# back on its steps, as that of Python does. RE2 never does, and is what Go's own implementation was made from.
+
+
+_LONGEST: Final = 64 << 10
+"""Characters of a pattern."""
+_MEMORY: Final = 1 << 20
+"""Bytes that one compiled pattern may take, which bounds how many steps it takes for one character, too."""
+_REMEMBERED: Final = 4096
+_TOO_LARGE: Final = "expression too large"
+_GO_WORDS: Final = {
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "invalid repetition size": "invalid repeat count",
+    "invalid named capture group": "invalid named capture",
+    "trailing \\": "trailing backslash at end of expression",
+}
+_OF_THE_WHOLE: Final = ("missing )", "unexpected )")
+"""Where Go shows the whole pattern."""
+
+_LOOK_BEHIND: Final = ("(?<=", "(?<!")
+"""What Go takes for a group with a bad name."""
+
+
+class PatternError(KoordinatorError):
+    """A pattern that does not compile; the text is Go's where it is one of Go's."""
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def matcher(pattern: str) -> Callable[[str], bool]:
+    """Whether the pattern is found in a text. Raises PatternError."""
+    if len(pattern) > _LONGEST:
+        raise PatternError(f"error parsing regexp: {_TOO_LARGE}: at most {_LONGEST} characters are allowed")
+    _refuse_single_bytes(pattern)
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    options.max_mem = _MEMORY
+    try:
+        search = re2.compile(pattern.encode(), options).search
+        # Its answer comes ten times as fast. It may say no when it has run out of memory, but a yes is a yes.
+        quick = re2.Set.SearchSet(options)
+        quick.Add(pattern.encode())
+        quick.Compile()
+    except re2.error as error:
+        raise PatternError(f"error parsing regexp: {_in_go_words(pattern, error)}") from error
+
+    def matches(text: str) -> bool:
+        encoded = text.encode()
+        return bool(quick.Match(encoded)) or search(encoded) is not None
+
+    return matches
+
+
+def _refuse_single_bytes(pattern: str) -> None:
+    r"""Go has no ``\C``, which takes half a character for one."""
+    escaped = quoted = False
+    for at, character in enumerate(pattern):
+        if quoted:
+            quoted = not pattern.startswith("\\E", at)
+        elif escaped:
+            if character == "C":
+                raise PatternError(r"error parsing regexp: invalid escape sequence: `\C`")
+            escaped, quoted = False, character == "Q"
+        else:
+            escaped = character == "\\"
+
+
+def _in_go_words(pattern: str, error: Exception) -> str:
+    problem, _, where = _text(error).partition(": ")
+    if problem == "pattern too large - compile failed":
+        return _TOO_LARGE
+    if where in _LOOK_BEHIND:
+        return f"invalid named capture: `{pattern[pattern.find(where) :]}`"
+    shown = pattern if problem in _OF_THE_WHOLE else where
+    return f"{_GO_WORDS.get(problem, problem)}: `{shown}`"
+
+
+def _text(error: Exception) -> str:
+    said = error.args[0] if error.args else ""
+    return said.decode(errors="replace") if isinstance(said, bytes) else str(said)
+
 
 _EXACT = 1 << 53
 
 
 class Keyword(NamedTuple):
-    """``holds`` of a value; if not, ``complain`` (path, value)."""
+    """``holds`` of a value; if not, ``failure`` (path, value)."""
 
     holds: Callable[[Any], object]
-    complain: Callable[[str, Any], Failure]
+    failure: Callable[[str, Any], Failure]
 
 
 def of_strings(node: Node) -> list[Keyword]:
@@ -126,10 +217,10 @@ def _number(number: float) -> str:
 
 def _bounded(bound: float, side: str, exclusive: bool) -> Keyword:
     than = "than" if exclusive else "than or equal to"
-    complain = _invalid(f"should be {side} {than} {_number(bound)}")
+    failure = _invalid(f"should be {side} {than} {_number(bound)}")
     if side == "less":
-        return Keyword((lambda number: number < bound) if exclusive else (lambda number: number <= bound), complain)
-    return Keyword((lambda number: number > bound) if exclusive else (lambda number: number >= bound), complain)
+        return Keyword((lambda number: number < bound) if exclusive else (lambda number: number <= bound), failure)
+    return Keyword((lambda number: number > bound) if exclusive else (lambda number: number >= bound), failure)
 
 
 def _failure(path: str, sentence: str, value: Any) -> Failure:
@@ -145,15 +236,15 @@ def _sized(sentence: str) -> Callable[[str, Any], Failure]:
 
 
 def _too_long(limit: int) -> Callable[[str, Any], Failure]:
-    def complain(path: str, value: Any) -> Failure:
+    def failure(path: str, value: Any) -> Failure:
         return Failure(Fault.TOO_LONG, path, f"{path} in body should be at most {limit} chars long", limit=limit)
 
-    return complain
+    return failure
 
 
 def _too_many(limit: int, what: str) -> Callable[[str, Any], Failure]:
-    def complain(path: str, value: Any) -> Failure:
+    def failure(path: str, value: Any) -> Failure:
         text = f"{path} in body should have at most {limit} {what}"
         return Failure(Fault.TOO_MANY, path, text, len(value), limit=limit)
 
-    return complain
+    return failure

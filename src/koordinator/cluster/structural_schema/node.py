@@ -73,9 +73,9 @@ class Node:
         if isinstance(self.additional, Node):
             yield self.additional
 
-    def any(self, asked: str) -> bool:
+    def any(self, keyword: str) -> bool:
         """Whether an attribute is set here or anywhere below, junctors included."""
-        return bool(getattr(self, asked)) or any(node.any(asked) for node in (*self.below(), *self.junctors))
+        return bool(getattr(self, keyword)) or any(node.any(keyword) for node in (*self.below(), *self.junctors))
 
 
 def read(schema: Document) -> Node:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from koordinator.api.document import Document
+from koordinator.api.document import Document, copied
 from koordinator.cluster.structural_schema.node import META_FIELDS, Node
 
 Path = tuple[Any, str | int] | None
@@ -138,3 +138,73 @@ def _items(node: Node, *, preserve: bool) -> Find:
     if node.items is not None:
         return _finder(node.items, preserve=preserve)
     return _keep if preserve else _empty
+
+
+# Defaults of a schema, for fields that are absent, or null where null is not taken.
+
+
+Fill = Callable[[Any], None]
+"""Changes an object or list in place; does nothing to a scalar."""
+
+
+def filler(node: Node) -> Fill | None:
+    """None where nothing below has a default."""
+    below = {name: found for name, part in node.properties.items() if (found := filler(part)) is not None}
+    absent = [(name, part.default, part.nullable) for name, part in node.properties.items() if part.default is not None]
+    additional = _entries(node)
+    items = _default_items(node)
+    if not (below or absent or additional or items):
+        return None
+
+    def fill(value: Any) -> None:
+        if type(value) is dict:
+            for name, default, nullable in absent:
+                if name not in value or (value[name] is None and not nullable):
+                    value[name] = copied(default)
+            for name, deeper in below.items():
+                if name in value:
+                    deeper(value[name])
+            if additional is not None:
+                additional(value)
+        elif items is not None and type(value) is list:
+            items(value)
+
+    return fill
+
+
+def _entries(node: Node) -> Fill | None:
+    """For the values of a map."""
+    additional = node.additional_node
+    if additional is None:
+        return None
+    deeper, default, nullable = filler(additional), additional.default, additional.nullable
+    known = frozenset(node.properties)
+    if deeper is None and default is None:
+        return None
+
+    def fill(value: dict[str, Any]) -> None:
+        for name in value.keys() - known:
+            if value[name] is None and not nullable:
+                value[name] = copied(default)
+            if deeper is not None:
+                deeper(value[name])
+
+    return fill
+
+
+def _default_items(node: Node) -> Fill | None:
+    """For the items of a list."""
+    if node.items is None:
+        return None
+    deeper, default, nullable = filler(node.items), node.items.default, node.items.nullable
+    if deeper is None and default is None:
+        return None
+
+    def fill(value: list[Any]) -> None:
+        for index, item in enumerate(value):
+            if item is None and not nullable:
+                value[index] = copied(default)
+            if deeper is not None:
+                deeper(value[index])
+
+    return fill

@@ -1,6 +1,6 @@
 """Is a schema structural: does it say of each field, once and outside of all junctors, what it is?
 
-Schemas are looked at as they were written, and complaints name their paths and use the words of the real server
+Schemas are looked at as they were written, and errors name their paths and use the words of the real server
 (k8s.io/apiextensions-apiserver, apiserver/schema).
 """
 
@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from koordinator.api.document import Document
 from koordinator.cluster.resource import Cause
 from koordinator.cluster.strategy.causes import forbidden, invalid, required
-from koordinator.cluster.structural_schema.regular_expression import PatternError, matcher
+from koordinator.cluster.structural_schema.keywords import PatternError, matcher
 
 Level = Literal["root", "item", "field"]
 _INT_OR_STRING: Final = [{"type": "integer"}, {"type": "string"}]

@@ -1,7 +1,7 @@
 """Whether a value fits its schema: closures that answer yes or no, made once for each schema.
 
-A compiled schema is a mapping from the type of a value to a question about it (None: nothing to ask). Who holds the
-value looks the question up, so that a scalar without keywords, which most are, costs no call.
+A compiled schema is a mapping from the type of a value to a validator (None: every value is valid). Who holds the
+value looks the validator up, so that a scalar without keywords, which most are, costs no call.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from koordinator.cluster.structural_schema.keywords import (
 )
 from koordinator.cluster.structural_schema.node import Node
 
-Question = Callable[[Any], object]
-Questions = Mapping[type, Question | None]
+Validator = Callable[[Any], object]
+Validators = Mapping[type, Validator | None]
 KINDS: Final[Mapping[type, str]] = {
     bool: "boolean",
     str: "string",
@@ -33,35 +33,35 @@ KINDS: Final[Mapping[type, str]] = {
 }
 
 
-def never(value: Any) -> bool:
+def rejects_all(value: Any) -> bool:
     return False
 
 
-def accepts(questions: Questions, value: Any) -> bool:
-    """The answer for one value."""
-    question = questions.get(type(value), never)
-    return question is None or bool(question(value))
+def accepts(validators: Validators, value: Any) -> bool:
+    """Whether one value is valid."""
+    validator = validators.get(type(value), rejects_all)
+    return validator is None or bool(validator(value))
 
 
-def questions_of(node: Node) -> Questions:
+def validators_of(node: Node) -> Validators:
     """Compile a schema."""
-    asked: dict[type, Question | None] = {}
+    compiled: dict[type, Validator | None] = {}
     if takes_null(node) and not node.enum:
-        asked[type(None)] = None
-    junctors = {id(part): questions_of(part) for part in node.junctors}
+        compiled[type(None)] = None
+    junctors = {id(part): validators_of(part) for part in node.junctors}
     for kind in KINDS:
-        if (typed := type_question(node, kind)) is not never:
-            question = _all([typed, *_of_kind(node, kind), *_junctors(node, kind, junctors)])
-            if question is not never:
-                asked[kind] = question
-    return asked
+        if (typed := type_validator(node, kind)) is not rejects_all:
+            validator = _all([typed, *_of_kind(node, kind), *_junctors(node, kind, junctors)])
+            if validator is not rejects_all:
+                compiled[kind] = validator
+    return compiled
 
 
 def takes_null(node: Node) -> bool:
     return node.nullable or not node.types
 
 
-def type_question(node: Node, kind: type) -> Question | None:
+def type_validator(node: Node, kind: type) -> Validator | None:
     """Whether values of a Python type fit the schema's: None for all, ``never`` for none."""
     name = KINDS[kind]
     if (not node.types and not node.format) or name in node.types or (kind is int and "number" in node.types):
@@ -70,10 +70,10 @@ def type_question(node: Node, kind: type) -> Question | None:
     numeric = "number" in node.types or "integer" in node.types
     if node.format and not numeric and kind in (str, list):
         return None
-    return is_whole if kind is float and "integer" in node.types else never
+    return is_whole if kind is float and "integer" in node.types else rejects_all
 
 
-def _of_kind(node: Node, kind: type) -> list[Question]:
+def _of_kind(node: Node, kind: type) -> list[Validator]:
     if kind is str:
         return _holding([*of_strings(node), *of_format(node)])
     if kind in (int, float):
@@ -85,107 +85,107 @@ def _of_kind(node: Node, kind: type) -> list[Question]:
     return []
 
 
-def _holding(keywords: list[Keyword]) -> list[Question]:
+def _holding(keywords: list[Keyword]) -> list[Validator]:
     return [keyword.holds for keyword in keywords]
 
 
-def _items(node: Node) -> list[Question]:
+def _items(node: Node) -> list[Validator]:
     if node.items is None:
         return []
-    asked = questions_of(node.items)
-    if all(asked.get(kind, never) is None for kind in (*KINDS, type(None))):
+    compiled = validators_of(node.items)
+    if all(compiled.get(kind, rejects_all) is None for kind in (*KINDS, type(None))):
         return []
 
     def fit(items: list[Any]) -> bool:
         for item in items:
-            question = asked.get(type(item), never)
-            if question is not None and not question(item):
+            validator = compiled.get(type(item), rejects_all)
+            if validator is not None and not validator(item):
                 return False
         return True
 
     return [fit]
 
 
-def _members(node: Node) -> list[Question]:
-    known = {name: questions_of(part) for name, part in node.properties.items()}
-    rest: Questions | None = None
+def _members(node: Node) -> list[Validator]:
+    known = {name: validators_of(part) for name, part in node.properties.items()}
+    rest: Validators | None = None
     if node.additional is False:
         rest = {}
     elif (additional := node.additional_node) is not None:
-        rest = questions_of(additional)
-    questions: list[Question] = []
+        rest = validators_of(additional)
+    validators: list[Validator] = []
     if node.required:
         required = frozenset(node.required)
-        questions.append(lambda obj: required <= obj.keys())
+        validators.append(lambda obj: required <= obj.keys())
     if known or rest is not None:
-        questions.append(_members_fit(known, rest))
-    return questions
+        validators.append(_members_fit(known, rest))
+    return validators
 
 
-def _members_fit(known: Mapping[str, Questions], rest: Questions | None) -> Question:
+def _members_fit(known: Mapping[str, Validators], rest: Validators | None) -> Validator:
     def fit(obj: dict[str, Any]) -> bool:
         for name, value in obj.items():
-            asked = known.get(name, rest)
-            if asked is not None:
-                question = asked.get(type(value), never)
-                if question is not None and not question(value):
+            compiled = known.get(name, rest)
+            if compiled is not None:
+                validator = compiled.get(type(value), rejects_all)
+                if validator is not None and not validator(value):
                     return False
         return True
 
     return fit
 
 
-def _junctors(node: Node, kind: type, asked: Mapping[int, Questions]) -> list[Question | None]:
+def _junctors(node: Node, kind: type, compiled: Mapping[int, Validators]) -> list[Validator | None]:
     """What ``allOf``, ``anyOf``, ``oneOf`` and ``not`` ask of values of one type; most of it is known beforehand.
 
-    ``asked`` holds the questions of each of their schemas.
+    ``compiled`` holds the validators of each of their schemas.
     """
 
-    def of(parts: Sequence[Node]) -> list[Question | None]:
-        return [asked[id(part)].get(kind, never) for part in parts]
+    def of(parts: Sequence[Node]) -> list[Validator | None]:
+        return [compiled[id(part)].get(kind, rejects_all) for part in parts]
 
-    questions = of(node.all_of)
+    validators = of(node.all_of)
     if node.any_of:
-        questions.append(_any(of(node.any_of)))
+        validators.append(_any(of(node.any_of)))
     if node.one_of:
-        questions.append(_one(of(node.one_of)))
+        validators.append(_one(of(node.one_of)))
     if node.negated is not None:
-        questions.append(_not(of((node.negated,))[0]))
+        validators.append(_not(of((node.negated,))[0]))
     if node.enum:
-        questions.append(lambda value: in_enum(node, value))
-    return questions
+        validators.append(lambda value: in_enum(node, value))
+    return validators
 
 
-def _any(questions: list[Question | None]) -> Question | None:
-    asked = [question for question in questions if question is not never]
-    if None in asked:
+def _any(validators: list[Validator | None]) -> Validator | None:
+    compiled = [validator for validator in validators if validator is not rejects_all]
+    if None in compiled:
         return None
-    if len(asked) < 2:
-        return asked[0] if asked else never
-    return lambda value: any(question(value) for question in asked if question is not None)
+    if len(compiled) < 2:
+        return compiled[0] if compiled else rejects_all
+    return lambda value: any(validator(value) for validator in compiled if validator is not None)
 
 
-def _one(questions: list[Question | None]) -> Question | None:
-    certain = questions.count(None)
-    asked = [question for question in questions if question is not None and question is not never]
-    if not asked:
-        return None if certain == 1 else never
-    return lambda value: certain + sum(bool(question(value)) for question in asked) == 1
+def _one(validators: list[Validator | None]) -> Validator | None:
+    certain = validators.count(None)
+    compiled = [validator for validator in validators if validator is not None and validator is not rejects_all]
+    if not compiled:
+        return None if certain == 1 else rejects_all
+    return lambda value: certain + sum(bool(validator(value)) for validator in compiled) == 1
 
 
-def _not(question: Question | None) -> Question | None:
-    if question is None:
-        return never
-    return None if question is never else lambda value: not question(value)
+def _not(validator: Validator | None) -> Validator | None:
+    if validator is None:
+        return rejects_all
+    return None if validator is rejects_all else lambda value: not validator(value)
 
 
-def _all(questions: list[Question | None]) -> Question | None:
-    asked = [question for question in questions if question is not None]
-    if never in asked:
-        return never
-    if len(asked) < 2:
-        return asked[0] if asked else None
-    if len(asked) == 2:
-        first, second = asked
+def _all(validators: list[Validator | None]) -> Validator | None:
+    compiled = [validator for validator in validators if validator is not None]
+    if rejects_all in compiled:
+        return rejects_all
+    if len(compiled) < 2:
+        return compiled[0] if compiled else None
+    if len(compiled) == 2:
+        first, second = compiled
         return lambda value: first(value) and second(value)
-    return lambda value: all(question(value) for question in asked)
+    return lambda value: all(validator(value) for validator in compiled)

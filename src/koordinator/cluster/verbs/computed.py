@@ -9,16 +9,14 @@ import msgspec
 
 from koordinator.api.document import Document
 from koordinator.cluster.errors import ApiError, method_not_allowed, not_found
-from koordinator.cluster.metrics_api.resources import GROUP
-from koordinator.cluster.metrics_api.usage import Report, node_usage, pod_usage, read_report
+from koordinator.cluster.metrics_api import GROUP, Report, node_usage, pod_usage, read_report
 from koordinator.cluster.resource import Resource
-from koordinator.cluster.selectors import field_label_not_supported, parse_field_selector, parse_label_selector
 from koordinator.cluster.storage.interface import Stored
-from koordinator.cluster.verbs.encoding import encode
 from koordinator.cluster.verbs.environment import Environment
-from koordinator.cluster.verbs.list import ObjectList
 from koordinator.cluster.verbs.options import ListOptions
-from koordinator.cluster.verbs.target import Target
+from koordinator.cluster.verbs.read import ObjectList
+from koordinator.cluster.verbs.selection import field_label_not_supported, parse_field_selector, parse_label_selector
+from koordinator.cluster.verbs.target import Target, encode
 
 _NODE_METRICS: Final = ("slo.koordinator.sh", "nodemetrics")
 

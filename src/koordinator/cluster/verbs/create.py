@@ -8,12 +8,9 @@ from koordinator.api.document import Document
 from koordinator.cluster.errors import already_exists, bad_request, invalid
 from koordinator.cluster.storage.interface import KeyExists, Stored
 from koordinator.cluster.strategy.missing_controllers import creation_warning
-from koordinator.cluster.verbs.admission import Attributes
-from koordinator.cluster.verbs.encoding import check_size, encode
-from koordinator.cluster.verbs.environment import Environment, timestamp
-from koordinator.cluster.verbs.identity import check_kind, check_namespace
+from koordinator.cluster.verbs.environment import Attributes, Environment, timestamp
 from koordinator.cluster.verbs.options import WriteOptions
-from koordinator.cluster.verbs.target import Target
+from koordinator.cluster.verbs.target import Target, check_kind, check_namespace, check_size, encode
 
 _GENERATED_BASE = 58
 """generateName is cut so that five random characters still make a DNS label."""

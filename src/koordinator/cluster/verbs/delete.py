@@ -1,4 +1,4 @@
-"""DELETE: at once, after a grace period, or when the last finalizer goes."""
+"""DELETE of an object or of a collection: at once, after a grace period, or when the last finalizer goes."""
 
 from __future__ import annotations
 
@@ -6,16 +6,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from koordinator.api.document import Document
-from koordinator.cluster.errors import conflict
+from koordinator.cluster.errors import ApiError, conflict
 from koordinator.cluster.resource import Resource
 from koordinator.cluster.storage.interface import Stored
-from koordinator.cluster.verbs.admission import Attributes
-from koordinator.cluster.verbs.encoding import encode
-from koordinator.cluster.verbs.environment import Environment, timestamp
-from koordinator.cluster.verbs.finalizers import blocks_removal, claim, is_namespace
-from koordinator.cluster.verbs.modify import retry
-from koordinator.cluster.verbs.options import DeleteOptions, WriteOptions
-from koordinator.cluster.verbs.target import Target
+from koordinator.cluster.verbs.environment import Attributes, Environment, timestamp
+from koordinator.cluster.verbs.options import DeleteOptions, ListOptions, WriteOptions
+from koordinator.cluster.verbs.read import ObjectList, list_objects
+from koordinator.cluster.verbs.target import Target, blocks_removal, claim, encode, is_namespace
+from koordinator.cluster.verbs.update import retry
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +131,30 @@ def _mark(resource: Resource, obj: Document, grace: int, now: datetime) -> bool:
     if is_namespace(resource):
         obj.setdefault("status", {})["phase"] = "Terminating"
     return True
+
+
+# DELETE of a collection: each object that the selectors match, one by one.
+
+
+async def delete_collection(
+    environment: Environment,
+    target: Target,
+    selection: ListOptions,
+    options: DeleteOptions,
+    request: WriteOptions | None = None,
+) -> ObjectList:
+    """Returns what was deleted, or marked for it. An object that goes meanwhile is no error."""
+    found = list_objects(environment, target, selection)
+    deleted = []
+    for stored in found.items:
+        namespace, _, name = stored.key.removeprefix(target.resource.storage_prefix()).rpartition("/")
+        try:
+            one = await delete(
+                environment, Target(target.resource, namespace or None, name), options, request, of_collection=True
+            )
+        except ApiError as error:
+            if error.code != 404:
+                raise
+        else:
+            deleted.append(one.stored)
+    return ObjectList(deleted, environment.storage.revision(), found.continue_token)

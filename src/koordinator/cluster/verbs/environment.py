@@ -1,21 +1,130 @@
-"""What every verb works with: the store, the served kinds, time, randomness and the admission chain."""
+"""The dependencies of every verb: the store, the served kinds, the clock, randomness and the admission chain."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from random import Random
+from typing import Literal, Protocol
 
 from koordinator.api.document import Document
 from koordinator.base.clock import Clock
-from koordinator.cluster.registry import Registry
-from koordinator.cluster.resource import RequestContext
+from koordinator.cluster.errors import ApiError, forbidden
+from koordinator.cluster.resource import Registry, RequestContext
 from koordinator.cluster.storage.interface import Storage
-from koordinator.cluster.verbs.admission import Admission, NoQuotas, NoWebhooks, Quotas, Webhooks
-from koordinator.cluster.verbs.encoding import decode
-from koordinator.cluster.verbs.identity import new_uid
-from koordinator.cluster.verbs.selection import SelectorFacts
+from koordinator.cluster.verbs.options import DeleteOptions, WriteOptions
+from koordinator.cluster.verbs.selection import SelectorCache
+from koordinator.cluster.verbs.target import Target, decode, is_namespace, new_uid
+
+# The place between what a client sent and the store where others may change or refuse it.
+#
+# Checks of our own come first, then mutating webhooks, then the preparation and validation of the kind, and last
+# whoever only validates.
+
+
+Operation = Literal["CREATE", "UPDATE", "DELETE"]
+GroupVersionKind = tuple[str, str, str]
+_IMMORTAL_NAMESPACES = frozenset(("default", "kube-system", "kube-public"))
+
+
+@dataclass(frozen=True, slots=True)
+class Attributes:
+    """One write on its way to the store."""
+
+    operation: Operation
+    target: Target
+    obj: Document | None
+    """What will be written; None for a deletion."""
+    old: Document | None
+    context: RequestContext
+    request: WriteOptions
+    delete_options: DeleteOptions | None = None
+    body_kind: GroupVersionKind | None = None
+    """The kind of ``obj`` where that is not the resource's own: Binding for pods/binding."""
+
+    @property
+    def namespace(self) -> str:
+        """Empty for what is cluster-scoped; a Namespace counts as being in itself."""
+        target = self.target
+        if target.resource.namespaced:
+            return target.namespace or ""
+        return target.name if is_namespace(target.resource) else ""
+
+
+class Admission(Protocol):
+    """A member of the chain; refuses by raising ApiError."""
+
+    async def mutate(self, attributes: Attributes) -> None:
+        """Before the kind prepares the object for the store; may change ``attributes.obj`` in place."""
+        ...
+
+    async def validate(self, attributes: Attributes) -> None:
+        """When the object is as it will be stored."""
+        ...
+
+
+class Webhooks(Admission, Protocol):
+    """Whoever calls admission webhooks; asked first whether there is anything to call."""
+
+    def mutates(self, attributes: Attributes) -> bool:
+        """Whether ``mutate`` might call someone; the object need not be decoded for this."""
+        ...
+
+
+class NoWebhooks:
+    """Of a server that calls none."""
+
+    def mutates(self, attributes: Attributes) -> bool:
+        return False
+
+    async def mutate(self, attributes: Attributes) -> None: ...
+
+    async def validate(self, attributes: Attributes) -> None: ...
+
+
+class NamespaceLifecycle:
+    """Nothing is created in a namespace that is absent or going; the system's namespaces stay."""
+
+    async def mutate(self, attributes: Attributes) -> None:
+        target = attributes.target
+        if attributes.operation != "CREATE" or not target.resource.namespaced or target.namespace is None:
+            return
+        namespace = attributes.context.lookup("", "namespaces", None, target.namespace)
+        if namespace is None:
+            message = f'namespaces "{target.namespace}" not found'
+            raise ApiError(404, "NotFound", message, {"name": target.namespace, "kind": "namespaces"})
+        if namespace["metadata"].get("deletionTimestamp"):
+            why = f"unable to create new content in namespace {target.namespace} because it is being terminated"
+            error = forbidden(target.resource, target.name, why)
+            message = f"namespace {target.namespace} is being terminated"
+            error.details["causes"] = [
+                {"reason": "NamespaceTerminating", "message": message, "field": "metadata.namespace"}
+            ]
+            raise error
+
+    async def validate(self, attributes: Attributes) -> None:
+        target = attributes.target
+        doomed = attributes.operation == "DELETE" and is_namespace(target.resource)
+        if doomed and target.name in _IMMORTAL_NAMESPACES:
+            raise forbidden(target.resource, target.name, "this namespace may not be deleted")
+
+
+class Quotas(Protocol):
+    """Whoever keeps the quotas."""
+
+    def taken(self, target: Target, obj: Document, *, dry_run: bool) -> AbstractContextManager[None]:
+        """Holds what ``obj`` counts while it is stored. Entering raises ApiError 403 when a quota has not enough."""
+        ...
+
+
+class NoQuotas:
+    """Of a server that enforces none."""
+
+    def taken(self, target: Target, obj: Document, *, dry_run: bool) -> AbstractContextManager[None]:
+        return nullcontext()
+
 
 _NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 """Without vowels and look-alikes, as the real server's generated names."""
@@ -31,7 +140,7 @@ class Environment:
     random: Random
     admission: Sequence[Admission] = ()
     webhooks: Webhooks = field(default_factory=NoWebhooks)
-    facts: SelectorFacts = field(default_factory=SelectorFacts)
+    selector_cache: SelectorCache = field(default_factory=SelectorCache)
     quotas: Quotas = field(default_factory=NoQuotas)
     warns_of_missing_controllers: bool = True
 

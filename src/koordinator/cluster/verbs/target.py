@@ -1,10 +1,22 @@
-"""What a request is about, whatever its verb."""
+"""What a request is about: the object that it names, its identity, and how it is stored."""
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
+from random import Random
+from typing import Any, Final
 
+import msgspec
+
+from koordinator.api.document import Document
+from koordinator.api.kubernetes_types.canonical import WrongType
+from koordinator.api.kubernetes_types.table import kind_type
+from koordinator.cluster.errors import ApiError, bad_request, too_large
+from koordinator.cluster.limits import MAX_BODY
 from koordinator.cluster.resource import Resource
+from koordinator.cluster.storage.interface import Stored
+from koordinator.cluster.strategy.json_syntax import json_kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,3 +35,167 @@ class Target:
     @property
     def prefix(self) -> str:
         return self.resource.storage_prefix(self.namespace)
+
+
+# The stored form of an object, chosen so that most answers are made without decoding it.
+#
+# Stored bytes leave out what the request's URL and the store's revision say anyway (apiVersion, kind,
+# metadata.resourceVersion) and begin with ``{"metadata":{``. The wire form of any served version is then a splice of
+# those three in front: get, list and watch of plain objects cost a copy, not a JSON round trip.
+
+
+_HEAD = b'{"metadata":{'
+_LEFT_OUT = frozenset(("apiVersion", "kind", "metadata"))
+_LEFT_OUT_OF_METADATA = frozenset(("resourceVersion", "managedFields", "selfLink"))
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def encode(resource: Resource, obj: Document) -> bytes:
+    """An object of one served version as it is stored."""
+    if resource.to_stored is not None:
+        obj = resource.to_stored(obj)
+    metadata = {name: value for name, value in obj["metadata"].items() if name not in _LEFT_OUT_OF_METADATA}
+    body: Document = {"metadata": metadata}
+    body.update((name, value) for name, value in obj.items() if name not in _LEFT_OUT)
+    return _encode(body)
+
+
+def check_size(value: bytes) -> None:
+    """Raises ApiError 413 for an object that patches, webhooks or defaults have made too large."""
+    if len(value) > MAX_BODY:
+        raise too_large(f"limit is {MAX_BODY}")
+
+
+def decode(resource: Resource, stored: Stored) -> Document:
+    """A stored object in the form of one served version; the caller owns the result."""
+    if resource.current is not None:
+        stored = resource.current(stored)
+    obj: Document = {"apiVersion": resource.api_version, "kind": resource.kind, **_decode(stored.value)}
+    if stored.revision:
+        obj["metadata"]["resourceVersion"] = str(stored.revision)
+    return obj if resource.from_stored is None else resource.from_stored(obj)
+
+
+def wire(resource: Resource, stored: Stored) -> bytes:
+    """``decode`` and encode again, without doing either where the versions differ in nothing else."""
+    if resource.from_stored is not None:
+        return _encode(decode(resource, stored))
+    if resource.current is not None:
+        stored = resource.current(stored)
+    version = b'"resourceVersion":"%d",' % stored.revision if stored.revision else b""
+    head = b'{"kind":"%s","apiVersion":"%s","metadata":{%s' % (
+        resource.kind.encode(),
+        resource.api_version.encode(),
+        version,
+    )
+    return head + stored.value[len(_HEAD) :]
+
+
+# Who an object is: does a body belong to the URL that it was sent to, and what makes a new object unique?
+
+
+_TEXTS: Final = ("name", "generateName", "namespace", "uid", "resourceVersion")
+"""What the verbs compare before the rest of the metadata is looked at."""
+
+
+def check_kind(resource: Resource, obj: Document) -> None:
+    """A body without apiVersion and kind takes those of the URL; another kind is refused."""
+    if resource.schema is None:
+        check_form(resource, obj, resource.api_version)
+        return
+    found = (obj.setdefault("apiVersion", resource.api_version), obj.setdefault("kind", resource.kind))
+    if found != (resource.api_version, resource.kind):
+        message = (
+            f"the API version in the data ({found[0]}) does not match the expected API version ({resource.api_version})"
+            if found[0] != resource.api_version
+            else f"the kind in the data ({found[1]}) does not match the expected kind ({resource.kind})"
+        )
+        raise bad_request(message)
+
+
+def check_form(form: Resource, obj: Document, *versions: str) -> None:
+    """The same for what a subresource takes: ``versions`` of ``form``'s kind, the first of which is the default one."""
+    version, kind = str(obj.get("apiVersion") or versions[0]), str(obj.get("kind") or form.kind)
+    obj |= {"apiVersion": version, "kind": kind}
+    if version in versions and kind == form.kind:
+        return
+    why = f'no kind "{kind}" is registered for version "{version}" in scheme "pkg/runtime/scheme.go:111"'
+    if kind_type(version, kind) is not None:
+        package = form.group.partition(".")[0] or "core"
+        why = f"converting ({_short(version)}.{kind}) to ({package}.{form.kind}): unknown conversion"
+    raise _wrong_type(form, obj, why)
+
+
+def check_namespace(target: Target, obj: Document, form: Resource | None = None) -> Document:
+    """The metadata, with the namespace of the URL filled in; ``form`` is the kind where it is not the target's."""
+    if obj.get("metadata") is None:
+        obj["metadata"] = {}
+    metadata = obj["metadata"]
+    if not isinstance(metadata, dict):
+        kind = (form or target.resource).kind
+        why = f"cannot unmarshal {json_kind(metadata)} into Go struct field {kind}.metadata of type v1.ObjectMeta"
+        raise _wrong_type(form or target.resource, obj, f"json: {why}")
+    for name in _TEXTS:
+        if not isinstance(metadata.get(name), (str, type(None))):
+            why = f"cannot unmarshal {json_kind(metadata[name])} into Go struct field ObjectMeta.metadata.{name}"
+            raise _wrong_type(form or target.resource, obj, f"json: {why} of type string")
+    if not target.resource.namespaced:
+        return metadata
+    if metadata.get("namespace") and metadata["namespace"] != target.namespace:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    metadata["namespace"] = target.namespace
+    return metadata
+
+
+def _wrong_type(form: Resource, obj: Document, why: str) -> ApiError:
+    """Caused by WrongType, since in a patch it is the patch that is to blame."""
+    kind, version = obj.get("kind") or form.kind, _short(str(obj.get("apiVersion") or form.api_version))
+    error = bad_request(f'{kind} in version "{version}" cannot be handled as a {form.kind}: {why}')
+    error.__cause__ = WrongType(why)
+    return error
+
+
+def _short(api_version: str) -> str:
+    return api_version.rpartition("/")[2]
+
+
+def new_uid(random: Random) -> str:
+    return str(uuid.UUID(int=random.getrandbits(128), version=4))
+
+
+def check_name(target: Target, metadata: Document) -> None:
+    """An update names the object that it replaces."""
+    name = metadata.get("name")
+    if not name:
+        why = f"the name of the object ({target.name} based on URL) was undeterminable: name must be provided"
+        raise bad_request(why)
+    if name != target.name:
+        raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({target.name})")
+
+
+# What keeps an object that was asked to go.
+
+
+CUSTOM_RESOURCE_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+
+
+def blocks_removal(resource: Resource, obj: Document) -> bool:
+    """Namespaces hold themselves by ``spec.finalizers`` beside what every object has in its metadata."""
+    if obj["metadata"].get("finalizers"):
+        return True
+    return is_namespace(resource) and bool((obj.get("spec") or {}).get("finalizers"))
+
+
+def is_namespace(resource: Resource) -> bool:
+    return resource.plural == "namespaces" and not resource.group
+
+
+def claim(resource: Resource, obj: Document) -> None:
+    """The first request to delete a CustomResourceDefinition makes it wait for its objects to go."""
+    metadata = obj["metadata"]
+    if resource.plural != "customresourcedefinitions" or metadata.get("deletionTimestamp"):
+        return
+    finalizers = metadata.get("finalizers") or []
+    if CUSTOM_RESOURCE_CLEANUP not in finalizers:
+        metadata["finalizers"] = [*finalizers, CUSTOM_RESOURCE_CLEANUP]

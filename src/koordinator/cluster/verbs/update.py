@@ -1,15 +1,148 @@
-"""PUT: replace an object or its status."""
+"""PUT and PATCH, and what subresources share with them: read, change, admit, validate, compare, store, retry."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Final
+
 import msgspec
 
-from koordinator.api.document import Document
-from koordinator.cluster.storage.interface import Stored
-from koordinator.cluster.verbs.environment import Environment
-from koordinator.cluster.verbs.modify import modify
+from koordinator.api.document import Document, same
+from koordinator.api.kubernetes_types.canonical import WrongType
+from koordinator.api.kubernetes_types.table import ObjectType, kind_type
+from koordinator.cluster.errors import ApiError, bad_request, conflict, invalid, not_found
+from koordinator.cluster.patch import STRATEGIC_PATCH, apply_patch, check_not_applied
+from koordinator.cluster.resource import Cause, RequestContext, Resource
+from koordinator.cluster.storage.interface import KeyMissing, RevisionMismatch, Stored
+from koordinator.cluster.strategy import causes
+from koordinator.cluster.strategy.causes import Unknown, find_unknown, go_quoted
+from koordinator.cluster.verbs.environment import Attributes, Environment
 from koordinator.cluster.verbs.options import WriteOptions
-from koordinator.cluster.verbs.target import Target
+from koordinator.cluster.verbs.target import (
+    Target,
+    blocks_removal,
+    check_kind,
+    check_name,
+    check_namespace,
+    check_size,
+    decode,
+    encode,
+)
+from koordinator.model.patch.merge_list import go_text
+
+# The object is removed instead of stored when the change drops the last finalizer of an object that is being deleted.
+
+
+_ATTEMPTS = 100
+"""Each failed attempt means that another writer of the object got through, so this is never reached in practice."""
+
+Change = Callable[[Document], Document]
+"""From the current object to the wanted one; must leave its argument alone. May be called several times."""
+Attempt = Callable[[Stored, Document], Awaitable[Stored]]
+"""From the stored state, as bytes and decoded, to what was stored; may let RevisionMismatch pass."""
+Prepare = Callable[[Document, Document, RequestContext], None]
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+async def modify(
+    environment: Environment,
+    target: Target,
+    change: Change,
+    options: WriteOptions | None = None,
+) -> Stored:
+    """Returns the new state; for an object that was removed its last one. Raises ApiError."""
+    strategy, options = target.resource.strategy, options or WriteOptions()
+    prepare = strategy.prepare_status_update if target.subresource == "status" else strategy.prepare_update
+
+    async def replace(stored: Stored, old: Document) -> Stored:
+        obj = change(old)
+        _check_identity(target, obj, old)
+        context = environment.context(options.warnings)
+        await _admit(environment, Attributes("UPDATE", target, obj, old, context, options), prepare)
+        return await store(environment, target, stored, obj, dry_run=options.dry_run)
+
+    return await retry(environment, target, replace)
+
+
+async def retry(environment: Environment, target: Target, attempt: Attempt) -> Stored:
+    """Run ``attempt`` on the newest state until no other writer comes in between. Raises ApiError 404 and 409."""
+    for _ in range(_ATTEMPTS):
+        stored = environment.storage.get(target.key)
+        if stored is None:
+            break
+        try:
+            return await attempt(stored, decode(target.resource, stored))
+        except RevisionMismatch:
+            continue
+        except KeyMissing:
+            break
+    else:
+        raise conflict(target.resource, target.name)
+    raise not_found(target.resource, target.name)
+
+
+async def store(environment: Environment, target: Target, stored: Stored, obj: Document, *, dry_run: bool) -> Stored:
+    """Write what differs from ``stored``; raises RevisionMismatch and KeyMissing like the storage."""
+    value = encode(target.resource, obj)
+    if _same(value, stored.value):
+        return stored
+    check_size(value)
+    if dry_run:
+        return Stored(stored.key, value, stored.revision)
+    metadata = obj["metadata"]
+    going = metadata.get("deletionTimestamp") and not metadata.get("deletionGracePeriodSeconds")
+    if going and not blocks_removal(target.resource, obj):
+        return await environment.storage.delete(stored.key, stored.revision, value)
+    return await environment.storage.update(stored.key, value, stored.revision)
+
+
+def _check_identity(target: Target, obj: Document, old: Document) -> None:
+    """Optimistic concurrency, and no update of another object under the same name."""
+    check_kind(target.resource, obj)
+    metadata, before = check_namespace(target, obj), old["metadata"]
+    check_name(target, metadata)
+    version = metadata.get("resourceVersion")
+    if version and version != before["resourceVersion"]:
+        raise conflict(target.resource, target.name)
+    if not version and not target.resource.unconditional_update:
+        cause = Cause(
+            "FieldValueInvalid", "metadata.resourceVersion", "Invalid value: 0: must be specified for an update"
+        )
+        # In this one message the real server puts the plural where the kind belongs.
+        raise invalid(replace(target.resource, kind=target.resource.plural), target.name, [cause])
+    if metadata.get("uid") and metadata["uid"] != before["uid"]:
+        why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {before['uid']}"
+        raise conflict(target.resource, target.name, why)
+
+
+async def _admit(environment: Environment, attributes: Attributes, prepare: Prepare) -> None:
+    obj, old, resource = attributes.obj, attributes.old, attributes.target.resource
+    assert obj is not None
+    assert old is not None
+    strategy = resource.strategy
+    if environment.webhooks.mutates(attributes):
+        strategy.decode(obj)
+        if not attributes.target.subresource:
+            strategy.admit_update(obj, old, attributes.context)
+        await environment.webhooks.mutate(attributes)
+        check_namespace(attributes.target, obj)
+    prepare(obj, old, attributes.context)
+    for admission in environment.admission:
+        await admission.mutate(attributes)
+    validate = strategy.validate_status if attributes.target.subresource == "status" else strategy.validate
+    if causes := validate(obj, old):
+        raise invalid(resource, attributes.target.name, causes)
+    for admission in environment.admission:
+        await admission.validate(attributes)
+    await environment.webhooks.validate(attributes)
+
+
+def _same(value: bytes, stored: bytes) -> bool:
+    """Equal but for the order of fields, which is no matter of length."""
+    return value == stored or (len(value) == len(stored) and same(_decode(value), _decode(stored)))
 
 
 async def update(
@@ -19,3 +152,123 @@ async def update(
     # Strategies change what they are given, and each attempt starts from what was sent.
     sent = msgspec.json.encode(obj)
     return await modify(environment, target, lambda old: msgspec.json.decode(sent, type=dict), options)
+
+
+# ``fieldValidation`` of a patch: what counts is not what is in the patch, but what comes of it.
+
+
+_INDEX: Final = re.compile(r"\[\d+\]")
+
+
+class UnknownFields(WrongType):
+    """A patched object has fields that its type or schema does not know."""
+
+
+def inspected(resource: Resource, change: Change, body: bytes, options: WriteOptions | None) -> Change:
+    """The change that ``body`` asks for, with the warnings that it deserves.
+
+    Unknown fields that a patch adds to an object of a built-in kind are dropped, as the real server's types drop them;
+    a schema drops those of a custom resource itself. The change raises ApiError for unknown fields in a strict request.
+    """
+    mode = options.field_validation if options is not None else ""
+    if resource.schema is None:
+        object_type = kind_type(resource.api_version, resource.kind)
+        if object_type is None or not _may_add_unknown(body, object_type):
+            return change
+    elif options is None or mode == "Ignore":
+        return change
+    warnings = options.warnings if options is not None else []
+
+    def inspect(old: Document) -> Document:
+        new = change(old)
+        if resource.schema is None:
+            assert object_type is not None
+            errors = _drop_added(new, old, object_type)
+        else:
+            errors = [f"unknown field {go_quoted(path)}" for path in resource.strategy.unknown_fields(new)]
+        if errors and mode == "Strict":
+            error = UnknownFields(f"strict decoding error: {', '.join(errors)}")
+            raise bad_request(str(error)) from error
+        if mode != "Ignore":
+            # The patch is applied again when another writer comes in between.
+            warnings.extend(text for text in errors if text not in warnings)
+        return new
+
+    return inspect
+
+
+def _may_add_unknown(body: bytes, of: ObjectType) -> bool:
+    """Looks at the patch alone: nearly all know all their fields, and the patched object is a hundred times larger."""
+    try:
+        patch = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return False  # is refused when it is applied
+    if not isinstance(patch, dict):
+        return True
+    # Directives of a strategic merge patch begin with a dollar sign; null takes a field away.
+    return any(
+        not found.name.startswith("$") and found.holder[found.name] is not None
+        for found in find_unknown(patch, of, "")
+        if found.path not in ("apiVersion", "kind")
+    )
+
+
+def _drop_added(new: Document, old: Document, of: ObjectType) -> list[str]:
+    """Drop the unknown fields that ``old`` did not have; returns what to say of them."""
+    kept = {_place(found) for found in find_unknown(old, of, "")}
+    added = [found for found in find_unknown(new, of, "") if _place(found) not in kept]
+    for found in added:
+        del found.holder[found.name]
+    return [f"unknown field {go_quoted(found.path)}" for found in added]
+
+
+def _place(unknown: Unknown) -> str:
+    """The path without indexes, since a patch may move what is in a list."""
+    return _INDEX.sub("[]", unknown.path)
+
+
+# PATCH: change parts of the newest state; without a resourceVersion in the patch it never conflicts.
+
+
+async def patch(
+    environment: Environment,
+    target: Target,
+    content_type: str,
+    body: bytes,
+    options: WriteOptions | None = None,
+) -> Stored:
+    """Raises ApiError: 415 for a format that the kind does not take, 400 and 422 for a patch that does not fit."""
+    # Also for an object that is not there yet, which server-side apply would create.
+    check_not_applied(content_type)
+    with explained(content_type, body, target.resource) as change:
+        return await modify(environment, target, inspected(target.resource, change, body, options), options)
+
+
+@contextmanager
+def explained(content_type: str, body: bytes, resource: Resource) -> Iterator[Callable[[Document], Document]]:
+    """The change that a patch asks for; a result that is no object of its kind is refused as the patch's fault."""
+    original: Document = {}
+
+    def change(old: Document) -> Document:
+        nonlocal original
+        original = old
+        return apply_patch(content_type, old, body, resource)
+
+    try:
+        yield change
+    except ApiError as error:
+        if not isinstance(error.__cause__, WrongType):
+            raise
+        if content_type.startswith(STRATEGIC_PATCH):
+            strict = isinstance(error.__cause__, UnknownFields)
+            why = str(error.__cause__) if strict else f"error decoding from json: {error.__cause__}"
+            raise _not_decodable(go_text(msgspec.json.decode(body)), why) from error
+        patched = apply_patch(content_type, original, body, resource)
+        raise _not_decodable(msgspec.json.encode(patched, order="sorted").decode(), str(error.__cause__)) from error
+
+
+def _not_decodable(shown: str, why: str) -> ApiError:
+    """The real server names neither kind nor object then."""
+    cause = causes.invalid("patch", shown, why)
+    details = {"causes": [{"reason": cause.reason, "message": cause.message, "field": cause.field}]}
+    return ApiError(422, "Invalid", f' "" is invalid: {cause.field}: {cause.message}', details)

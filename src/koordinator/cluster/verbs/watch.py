@@ -10,8 +10,8 @@ from typing import Literal
 from koordinator.cluster.errors import ApiError, expired
 from koordinator.cluster.storage.interface import Change, Compacted, Stored
 from koordinator.cluster.verbs.environment import Environment
-from koordinator.cluster.verbs.list import check_not_too_new
 from koordinator.cluster.verbs.options import ListOptions
+from koordinator.cluster.verbs.read import check_not_too_new
 from koordinator.cluster.verbs.selection import Selection
 from koordinator.cluster.verbs.target import Target
 
@@ -45,7 +45,9 @@ class WatchSession:
         self._bookmarks = options.allow_bookmarks
         # Half an hour to an hour spreads the reconnects of many clients, as the real server does.
         self._timeout = options.timeout_seconds or environment.random.uniform(1800, 3600)
-        self._selection = Selection.parse(target, environment.facts, options.label_selector, options.field_selector)
+        self._selection = Selection.parse(
+            target, environment.selector_cache, options.label_selector, options.field_selector
+        )
         prefix = self._selection.prefix(target)
         self.pending: list[WatchEvent] = []
         """What of the state at the start has not been sent."""
@@ -117,7 +119,7 @@ class WatchSession:
                 return
             if now >= bookmark:
                 bookmark = now + _BOOKMARK_SECONDS
-                self._cursor.poke()
+                self._cursor.wake()
         self._cursor.close()
 
 

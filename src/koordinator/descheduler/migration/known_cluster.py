@@ -21,7 +21,7 @@ from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.base.clock import Clock
 from koordinator.kube.informer_set import InformerSet
-from koordinator.kube.versions import is_older
+from koordinator.kube.object_cache import is_older
 
 _BY_NODE: Final = "migration node"
 _BY_OWNER: Final = "migration owner uid"

@@ -1,6 +1,6 @@
 """What webhooks do to requests: one list, which must hold on the embedded API and on the real kube-apiserver alike.
 
-A case is a function of a ``World``; it sets up webhooks, makes requests, and asserts code, message and objects.
+A case is a function of a ``WebhookCluster``; it sets up webhooks, makes requests and asserts code, message and objects.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from importlib import import_module
 
 import pytest
 
-from tests.cluster.admission_webhooks.world import World
+from tests.cluster.admission_webhooks.webhook_cluster import WebhookCluster
 
-Case = Callable[[World], None]
+Case = Callable[[WebhookCluster], None]
 _MODULES = (
     "configurations",
     "matching",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.cluster.admission_webhooks.api_server import Answer
+from tests.cluster.admission_webhooks.webhook_cluster import WebhookCluster, rule
 from tests.cluster.admission_webhooks.webhook_server import Document, deny
-from tests.cluster.admission_webhooks.world import World, rule
 
 _ROOT = "/apis/admissionregistration.k8s.io/v1"
 _KINDS = {
@@ -27,12 +27,12 @@ def _webhook(**fields: Any) -> Document:
     return {name: value for name, value in webhook.items() if value is not None}
 
 
-def _create(world: World, *webhooks: Document, plural: str = "mutatingwebhookconfigurations") -> Answer:
-    return world.request("POST", f"{_ROOT}/{plural}?dryRun=All", {"metadata": {"name": "c"}, "webhooks": webhooks})
+def _create(cluster: WebhookCluster, *webhooks: Document, plural: str = "mutatingwebhookconfigurations") -> Answer:
+    return cluster.request("POST", f"{_ROOT}/{plural}?dryRun=All", {"metadata": {"name": "c"}, "webhooks": webhooks})
 
 
-def case_defaults_of_a_mutating_webhook(world: World) -> None:
-    answer = _create(world, _webhook(clientConfig={"service": {"namespace": "n", "name": "s"}}))
+def case_defaults_of_a_mutating_webhook(cluster: WebhookCluster) -> None:
+    answer = _create(cluster, _webhook(clientConfig={"service": {"namespace": "n", "name": "s"}}))
     assert answer.code == 201
     assert answer.body["metadata"]["generation"] == 1
     assert answer.body["webhooks"] == [
@@ -52,20 +52,20 @@ def case_defaults_of_a_mutating_webhook(world: World) -> None:
     ]
 
 
-def case_defaults_of_a_validating_webhook(world: World) -> None:
-    answer = _create(world, _webhook(), plural="validatingwebhookconfigurations")
+def case_defaults_of_a_validating_webhook(cluster: WebhookCluster) -> None:
+    answer = _create(cluster, _webhook(), plural="validatingwebhookconfigurations")
     assert answer.code == 201
     assert "reinvocationPolicy" not in answer.body["webhooks"][0]
 
 
-def case_a_configuration_is_refused_with_the_field(world: World) -> None:
+def case_a_configuration_is_refused_with_the_field(cluster: WebhookCluster) -> None:
     """Each of these is one fault; ``{kind}`` stands for the kind's name."""
-    for fields, complaint in _FAULTS:
+    for fields, detail in _FAULTS:
         for plural, kind in _KINDS.items():
             if "reinvocationPolicy" in fields and kind.startswith("Validating"):
                 continue
-            answer = _create(world, _webhook(**fields), plural=plural)
-            expected = f'{kind}.admissionregistration.k8s.io "c" is invalid: {complaint}'
+            answer = _create(cluster, _webhook(**fields), plural=plural)
+            expected = f'{kind}.admissionregistration.k8s.io "c" is invalid: {detail}'
             assert (answer.code, answer.message) == (422, expected)
 
 
@@ -207,8 +207,8 @@ _FAULTS: list[tuple[Document, str]] = [
 ]  # fmt: skip
 
 
-def case_two_webhooks_of_one_name_are_refused(world: World) -> None:
-    answer = _create(world, _webhook(), _webhook())
+def case_two_webhooks_of_one_name_are_refused(cluster: WebhookCluster) -> None:
+    answer = _create(cluster, _webhook(), _webhook())
     assert (answer.code, answer.message) == (
         422,
         'MutatingWebhookConfiguration.admissionregistration.k8s.io "c" is invalid: '
@@ -216,8 +216,8 @@ def case_two_webhooks_of_one_name_are_refused(world: World) -> None:
     )
 
 
-def case_a_bundle_that_is_not_base64_is_a_bad_request(world: World) -> None:
-    answer = _create(world, _webhook(clientConfig={"url": "https://127.0.0.1:1", "caBundle": "***"}))
+def case_a_bundle_that_is_not_base64_is_a_bad_request(cluster: WebhookCluster) -> None:
+    answer = _create(cluster, _webhook(clientConfig={"url": "https://127.0.0.1:1", "caBundle": "***"}))
     assert (answer.code, answer.message) == (
         400,
         'MutatingWebhookConfiguration in version "v1" cannot be handled as a MutatingWebhookConfiguration: '
@@ -225,17 +225,17 @@ def case_a_bundle_that_is_not_base64_is_a_bad_request(world: World) -> None:
     )
 
 
-def case_a_change_counts_and_needs_the_revision(world: World) -> None:
+def case_a_change_counts_and_needs_the_revision(cluster: WebhookCluster) -> None:
     path = f"{_ROOT}/validatingwebhookconfigurations"
-    name = f"{world.namespace}-generations"
-    world.configurations.append(f"validatingwebhookconfigurations/{name}")
-    created = world.request("POST", path, {"metadata": {"name": name}, "webhooks": [_webhook()]})
+    name = f"{cluster.namespace}-generations"
+    cluster.configurations.append(f"validatingwebhookconfigurations/{name}")
+    created = cluster.request("POST", path, {"metadata": {"name": name}, "webhooks": [_webhook()]})
     assert created.code == 201, created.message
-    same = world.request("PATCH", f"{path}/{name}", {"metadata": {"labels": {"a": "b"}}})
+    same = cluster.request("PATCH", f"{path}/{name}", {"metadata": {"labels": {"a": "b"}}})
     assert same.body["metadata"]["generation"] == 1
-    changed = world.request("PATCH", f"{path}/{name}", {"webhooks": [_webhook(timeoutSeconds=3)]})
+    changed = cluster.request("PATCH", f"{path}/{name}", {"webhooks": [_webhook(timeoutSeconds=3)]})
     assert changed.body["metadata"]["generation"] == 2
-    blind = world.request("PUT", f"{path}/{name}", {"metadata": {"name": name}, "webhooks": []})
+    blind = cluster.request("PUT", f"{path}/{name}", {"metadata": {"name": name}, "webhooks": []})
     assert (blind.code, blind.message) == (
         422,
         f'validatingwebhookconfigurations.admissionregistration.k8s.io "{name}" is invalid: '
@@ -243,15 +243,15 @@ def case_a_change_counts_and_needs_the_revision(world: World) -> None:
     )
 
 
-def case_configurations_pass_no_webhooks(world: World) -> None:
-    world.server.behaviours["/deny"] = deny(message="no")
-    everything = world.webhook(
+def case_configurations_pass_no_webhooks(cluster: WebhookCluster) -> None:
+    cluster.server.behaviours["/deny"] = deny(message="no")
+    everything = cluster.webhook(
         "all.example.com",
         "/deny",
         rules=[rule("*", "*", groups="admissionregistration.k8s.io", versions="*")],
         namespaceSelector={},
     )
-    world.register("validating", everything)
-    world.register("mutating", everything)
-    assert _create(world, _webhook()).code == 201
-    assert world.server.asked == []
+    cluster.register("validating", everything)
+    cluster.register("mutating", everything)
+    assert _create(cluster, _webhook()).code == 201
+    assert cluster.server.asked == []

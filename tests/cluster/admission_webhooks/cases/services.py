@@ -4,63 +4,63 @@ from __future__ import annotations
 
 from tests.cluster.admission_webhooks.api_server import Answer
 from tests.cluster.admission_webhooks.cases.objects import config_map
+from tests.cluster.admission_webhooks.webhook_cluster import WebhookCluster
 from tests.cluster.admission_webhooks.webhook_server import Document, allow
-from tests.cluster.admission_webhooks.world import World
 
 _NAME = "a.example.com"
 
 
-def _reference(world: World, service: str, **more: object) -> Document:
-    reference = {"namespace": world.namespace, "name": service, "path": "/hook", **more}
-    return {"service": reference, "caBundle": world.server.ca_bundle}
+def _reference(cluster: WebhookCluster, service: str, **more: object) -> Document:
+    reference = {"namespace": cluster.namespace, "name": service, "path": "/hook", **more}
+    return {"service": reference, "caBundle": cluster.server.ca_bundle}
 
 
-def _create_service(world: World, name: str, **spec: object) -> None:
+def _create_service(cluster: WebhookCluster, name: str, **spec: object) -> None:
     ports = [{"name": "https", "port": 443, "targetPort": 9443}]
-    answer = world.request(
-        "POST", world.path("services"), {"metadata": {"name": name}, "spec": {"ports": ports, **spec}}
+    answer = cluster.request(
+        "POST", cluster.path("services"), {"metadata": {"name": name}, "spec": {"ports": ports, **spec}}
     )
     assert answer.code == 201, answer.message
 
 
-def _call(world: World, client: Document) -> Answer:
-    world.server.behaviours["/hook"] = allow()
-    world.register("validating", world.webhook(_NAME, "/hook", clientConfig=client))
-    return world.request("POST", world.path("configmaps"), config_map("a"))
+def _call(cluster: WebhookCluster, client: Document) -> Answer:
+    cluster.server.behaviours["/hook"] = allow()
+    cluster.register("validating", cluster.webhook(_NAME, "/hook", clientConfig=client))
+    return cluster.request("POST", cluster.path("configmaps"), config_map("a"))
 
 
-def _failed(world: World, service: str, reason: str) -> str:
-    url = f"https://{service}.{world.namespace}.svc:443/hook?timeout=10s"
+def _failed(cluster: WebhookCluster, service: str, reason: str) -> str:
+    url = f"https://{service}.{cluster.namespace}.svc:443/hook?timeout=10s"
     return f'Internal error occurred: failed calling webhook "{_NAME}": failed to call webhook: Post "{url}": {reason}'
 
 
-def case_a_service_that_is_not_there(world: World) -> None:
-    answer = _call(world, _reference(world, "none"))
-    assert (answer.code, answer.message) == (500, _failed(world, "none", 'service "none" not found'))
+def case_a_service_that_is_not_there(cluster: WebhookCluster) -> None:
+    answer = _call(cluster, _reference(cluster, "none"))
+    assert (answer.code, answer.message) == (500, _failed(cluster, "none", 'service "none" not found'))
 
 
-def case_a_service_without_endpoints(world: World) -> None:
-    _create_service(world, "empty", clusterIP="None")
-    answer = _call(world, _reference(world, "empty"))
+def case_a_service_without_endpoints(cluster: WebhookCluster) -> None:
+    _create_service(cluster, "empty", clusterIP="None")
+    answer = _call(cluster, _reference(cluster, "empty"))
     assert answer.code == 500
     # The embedded API goes on to say what is missing there.
-    assert answer.message.startswith(_failed(world, "empty", 'no endpoints available for service "empty"'))
+    assert answer.message.startswith(_failed(cluster, "empty", 'no endpoints available for service "empty"'))
 
 
-def case_a_service_without_that_port(world: World) -> None:
-    _create_service(world, "other")
-    answer = _call(world, _reference(world, "other", port=8443))
-    url = f"https://other.{world.namespace}.svc:8443/hook?timeout=10s"
+def case_a_service_without_that_port(cluster: WebhookCluster) -> None:
+    _create_service(cluster, "other")
+    answer = _call(cluster, _reference(cluster, "other", port=8443))
+    url = f"https://other.{cluster.namespace}.svc:8443/hook?timeout=10s"
     reason = f'failed to call webhook: Post "{url}": no service port 8443 found for service "other"'
     expected = f'Internal error occurred: failed calling webhook "{_NAME}": {reason}'
     assert (answer.code, answer.message) == (500, expected)
 
 
-def case_a_service_of_another_kind(world: World) -> None:
+def case_a_service_of_another_kind(cluster: WebhookCluster) -> None:
     answer_spec = {"type": "ExternalName", "externalName": "example.com"}
-    _create_service(world, "outside", **answer_spec)
-    answer = _call(world, _reference(world, "outside"))
+    _create_service(cluster, "outside", **answer_spec)
+    answer = _call(cluster, _reference(cluster, "outside"))
     assert (answer.code, answer.message) == (
         500,
-        _failed(world, "outside", 'unsupported service type "ExternalName"'),
+        _failed(cluster, "outside", 'unsupported service type "ExternalName"'),
     )

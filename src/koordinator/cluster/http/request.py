@@ -1,0 +1,328 @@
+"""A request as the verbs need it: the object that its path names, its body as a document, its unknown fields."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+import yaml
+from aiohttp import web
+
+from koordinator.api.document import Document
+from koordinator.base.errors import KoordinatorError
+from koordinator.cluster import protobuf
+from koordinator.cluster.errors import bad_request, invalid_options, unsupported_media_type
+from koordinator.cluster.limits import MAX_BODY, MAX_DEPTH, TOO_DEEP, is_too_deep
+from koordinator.cluster.resource import Resource
+from koordinator.cluster.strategy.causes import go_quoted, not_supported
+from koordinator.cluster.strategy.json_syntax import json_kind, syntax_error
+
+# The grammar of resource paths: ``/api/v1/…`` and ``/apis/GROUP/VERSION/…``.
+
+
+_NAMESPACE_SUBRESOURCES = frozenset(("status", "finalize"))
+
+
+@dataclass(frozen=True, slots=True)
+class ResourcePath:
+    """The parts of a path below a group version; absent parts are empty (``namespace``: None)."""
+
+    group: str
+    version: str
+    plural: str
+    namespace: str | None
+    name: str
+    subresource: str
+
+
+def parse_resource_path(path: str) -> ResourcePath | None:
+    """None for a path that names no resource."""
+    parts = path.strip("/").split("/")
+    if parts[0] == "api" and len(parts) > 2:
+        group, version, rest = "", parts[1], parts[2:]
+    elif parts[0] == "apis" and len(parts) > 3:
+        group, version, rest = parts[1], parts[2], parts[3:]
+    else:
+        return None
+    namespace = None
+    if rest[0] == "namespaces" and len(rest) > 2 and (len(rest) > 3 or rest[2] not in _NAMESPACE_SUBRESOURCES):
+        namespace, rest = rest[1], rest[2:]
+    if "" in rest:
+        return None
+    name = rest[1] if len(rest) > 1 else ""
+    return ResourcePath(group, version, rest[0], namespace, name, "/".join(rest[2:]))
+
+
+# Bodies in YAML as the real server reads them: what JSON can say, of bounded depth, and no larger than it was sent.
+#
+# A document is looked at as a stream of events first, which costs no more than its own length: aliases could make a few
+# hundred bytes into gigabytes, and nesting could exhaust the stack of whoever builds it.
+
+
+_TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
+_Base: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""libyaml is ten times as fast as the parser in Python."""
+
+
+class YamlError(KoordinatorError):
+    """A body that is no YAML, or that asks for too much."""
+
+
+class _Loader(_Base):  # type: ignore[misc]
+    """Moments stay text, since JSON has no type for them, and single letters are booleans, as YAML 1.1 has it."""
+
+    bool_values = {**_Base.bool_values, "y": True, "n": False}
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
+    for first, resolvers in _Base.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("[yYnN]$"), list("yYnN"))
+
+
+def read_yaml(body: bytes) -> Any:
+    """The first document, as a JSON value; None for an empty body. Raises YamlError."""
+    try:
+        _check(body)
+        loader = _Loader(body)
+        try:
+            return _as_json(loader.get_data() if loader.check_data() else None)
+        finally:
+            loader.dispose()
+    except (yaml.YAMLError, ValueError, TypeError, OverflowError) as error:
+        # Values such as !!int "x" fail in whatever way their Python constructor does.
+        raise YamlError(f"yaml: {_one_line(error)}") from error
+
+
+class _Expansion:
+    """How large the document is when each alias is replaced by what it stands for, in characters."""
+
+    def __init__(self) -> None:
+        self._sizes: dict[str, int] = {}
+        self._open: list[tuple[str | None, int]] = []
+        self._total = 0
+
+    def scalar(self, anchor: str | None, text: str) -> None:
+        self._add(len(text) + 1)
+        if anchor is not None:
+            self._sizes[anchor] = len(text) + 1
+
+    def begin(self, anchor: str | None) -> None:
+        if len(self._open) >= MAX_DEPTH:
+            raise YamlError(f"yaml: {TOO_DEEP}")
+        if anchor is not None:
+            self._sizes.pop(anchor, None)
+        self._open.append((anchor, self._total))
+        self._add(1)
+
+    def end(self) -> None:
+        anchor, before = self._open.pop()
+        if anchor is not None:
+            self._sizes[anchor] = self._total - before
+
+    def alias(self, anchor: str) -> None:
+        if any(anchor == name for name, _ in self._open):
+            raise YamlError(f"yaml: anchor '{anchor}' value contains itself")
+        self._add(self._sizes.get(anchor, 1))
+
+    def _add(self, size: int) -> None:
+        self._total += size
+        if self._total > MAX_BODY:
+            raise YamlError("yaml: document contains excessive aliasing")
+
+
+def _check(body: bytes) -> None:
+    expansion = _Expansion()
+    for event in yaml.parse(body, Loader=_Base):
+        if isinstance(event, yaml.ScalarEvent):
+            expansion.scalar(event.anchor, event.value)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            expansion.begin(event.anchor)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            expansion.end()
+        elif isinstance(event, yaml.AliasEvent):
+            expansion.alias(event.anchor or "")
+        elif isinstance(event, yaml.DocumentEndEvent):
+            return
+
+
+def _as_json(value: Any) -> Any:
+    """A copy in which nothing is shared, so that whoever changes one part changes no other."""
+    if isinstance(value, dict):
+        return {_key(name): _as_json(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_json(item) for item in value]
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise YamlError(f"json: unsupported value: {value}")
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    raise YamlError(f"yaml: a {type(value).__name__} has no form in JSON")
+
+
+def _key(name: Any) -> str:
+    """Keys of other types become the text that JSON has for them."""
+    if isinstance(name, str):
+        return name
+    if isinstance(name, bool):
+        return "true" if name else "false"
+    if isinstance(name, (int, float)):
+        return str(name)
+    raise YamlError(f"yaml: unsupported map key {name!r}: it must be text, a number or a boolean")
+
+
+def _one_line(error: Exception) -> str:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem:
+        mark = error.problem_mark
+        return f"line {mark.line + 1}: {error.problem}" if mark is not None else error.problem
+    return str(error).partition("\n")[0]
+
+
+# Request bodies: JSON, YAML or the protobuf of client-go, as one document.
+
+
+_JSON: Final = "application/json"
+_YAML: Final = "application/yaml"
+_ACCEPTED: Final = (_JSON, _YAML, protobuf.CONTENT_TYPE)
+_LONG_YAML: Final = 16 << 10
+"""Bytes from which on YAML is parsed beside the event loop: a mebibyte takes seconds."""
+_NAMES: Final = ("apiVersion", "kind")
+_SHOWN: Final = 30
+"""Bytes of a body in a message."""
+_TYPE_META: Final = (
+    'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+)
+_UNDECODED: Final = "couldn't get version/kind; json parse error: "
+
+
+class _Undecodable(KoordinatorError):
+    """The text is the real server's."""
+
+
+def media_type(request: web.BaseRequest) -> str:
+    return request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+
+async def read_document(request: web.BaseRequest, kind: str, resource: Resource | None = None) -> Document:
+    """The object of a ``kind`` in the body. Raises ApiError: 400 when it does not parse, 415 for another format.
+
+    ``resource`` names the kind where a body in protobuf does not.
+    """
+    body = await request.read()
+    try:
+        return await _decoded(body, media_type(request), resource)
+    except _Undecodable as error:
+        why = f"the object provided is unrecognized (must be of type {kind}): {error} ({_summary(body)})"
+        raise bad_request(why) from error
+
+
+async def read_options(request: web.BaseRequest) -> Document | None:
+    """The DeleteOptions in the body; None when it is empty. Raises ApiError as ``read_document`` does."""
+    body = await request.read()
+    if not body:
+        return None
+    try:
+        return await _decoded(body, media_type(request), None)
+    except _Undecodable as error:
+        raise bad_request(str(error)) from error
+
+
+async def _decoded(body: bytes, content_type: str, resource: Resource | None) -> Document:
+    if content_type == protobuf.CONTENT_TYPE:
+        try:
+            return protobuf.decode(body, resource)
+        except RecursionError as error:
+            raise _Undecodable(TOO_DEEP) from error
+    if content_type == _YAML:
+        document = await asyncio.to_thread(_from_yaml, body) if len(body) > _LONG_YAML else _from_yaml(body)
+    elif content_type in ("", _JSON):
+        document = _from_json(body)
+    else:
+        raise unsupported_media_type(_ACCEPTED)
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise _Undecodable(
+            f"{_UNDECODED}json: cannot unmarshal {json_kind(document)} into Go value of type {_TYPE_META}"
+        )
+    _check_names(document)
+    return document
+
+
+def _from_yaml(body: bytes) -> Any:
+    try:
+        return read_yaml(body)
+    except YamlError as error:
+        raise _Undecodable(str(error)) from error
+
+
+def _from_json(body: bytes) -> Any:
+    try:
+        document = msgspec.json.decode(body)
+    except UnicodeDecodeError:
+        # As Go does; where such a text matters, it is refused for what it has become.
+        return _from_json(body.decode(errors="replace").encode())
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _Undecodable(_UNDECODED + syntax_error(body, error)) from error
+    # Few bodies have so many brackets that they could be too deep.
+    if body.count(b"{") + body.count(b"[") > MAX_DEPTH and is_too_deep(document):
+        raise _Undecodable(_UNDECODED + TOO_DEEP)
+    return document
+
+
+def _check_names(document: Document) -> None:
+    for name in _NAMES:
+        value = document.get(name)
+        if value is None:
+            document.pop(name, None)
+        elif not isinstance(value, str):
+            why = f"json: cannot unmarshal {json_kind(value)} into Go struct field .{name} of type string"
+            raise _Undecodable(_UNDECODED + why)
+        elif value.count("/") > 1 and name == "apiVersion":
+            raise _Undecodable(f"unexpected GroupVersion string: {value}")
+
+
+def _summary(body: bytes) -> str:
+    """The beginning of a body that is not understood, in hexadecimal digits unless it looks like JSON."""
+    if not body:
+        return "<empty>"
+    more = " ..." if len(body) > _SHOWN else ""
+    start = body[:_SHOWN]
+    return (start.decode(errors="replace") if body.startswith(b"{") else start.hex()) + more
+
+
+# ``fieldValidation``: are fields that a kind does not have ignored, warned of or refused?
+
+
+_MODES = ("Ignore", "Strict", "Warn")
+OPTION_KINDS: Final = {"POST": "CreateOptions", "PUT": "UpdateOptions", "PATCH": "PatchOptions"}
+"""HTTP method -> what the query parameters of a write are read into."""
+
+
+def check_mode(method: str, query: Mapping[str, str]) -> str:
+    """What the client asks for. Raises ApiError 422 for what cannot be asked for."""
+    mode = query.get("fieldValidation") or "Warn"
+    if mode in _MODES:
+        return mode
+    raise invalid_options(OPTION_KINDS[method], [not_supported("fieldValidation", mode, ("", *_MODES))])
+
+
+def check_fields(resource: Resource, obj: Document, method: str, query: Mapping[str, str]) -> list[str]:
+    """The warnings to answer with. Raises ApiError 400 for an unknown field in a strict request."""
+    mode = check_mode(method, query)
+    if mode == "Ignore":
+        return []
+    unknown = [f"unknown field {go_quoted(path)}" for path in resource.strategy.unknown_fields(obj)]
+    if unknown and mode == "Strict":
+        raise bad_request(
+            f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
+            f"strict decoding error: {', '.join(unknown)}"
+        )
+    return unknown

@@ -1,0 +1,120 @@
+"""The patch formats of PATCH requests."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from koordinator.api.document import Document, copied
+from koordinator.api.kubernetes_types.table import ObjectType, kind_type
+from koordinator.cluster.errors import ApiError, bad_request, unsupported_media_type
+from koordinator.cluster.json_patch import apply_json_patch
+from koordinator.cluster.limits import MAX_DEPTH, TOO_DEEP, is_too_deep
+from koordinator.cluster.resource import Resource
+from koordinator.cluster.strategy.json_syntax import json_kind, syntax_error
+from koordinator.model.patch import strategic
+from koordinator.model.patch.errors import PatchError
+
+# RFC 7396 (``application/merge-patch+json``).
+
+
+def apply_merge_patch(original: Document, changes: Document) -> Document:
+    """Objects merge, null removes, all else (lists too) replaces. Unchanged parts are shared with the original."""
+    merged = dict(original)
+    for key, change in changes.items():
+        if change is None:
+            merged.pop(key, None)
+        elif isinstance(change, dict):
+            current = merged.get(key)
+            merged[key] = apply_merge_patch(current if isinstance(current, dict) else {}, change)
+        else:
+            merged[key] = copied(change)
+    return merged
+
+
+# Strategic merge patch as a request asks for it: what is wrong with one becomes the API server's answer.
+
+
+def apply_strategic_patch(original: Document, changes: Document, of: ObjectType | None) -> Document:
+    """Merge ``changes`` into ``original``, in place; ``of`` is None where the type is not known. Raises ApiError."""
+    try:
+        return strategic.apply_strategic_patch(original, changes, of)
+    except PatchError as error:
+        raise ApiError(error.code, error.reason, error.message) from error
+
+
+JSON_PATCH: Final = "application/json-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
+
+__all__ = [
+    "APPLY_PATCH",
+    "JSON_PATCH",
+    "MERGE_PATCH",
+    "STRATEGIC_PATCH",
+    "accepted_patch_types",
+    "apply_patch",
+    "check_not_applied",
+    "unsupported_patch",
+]
+
+
+def accepted_patch_types(resource: Resource) -> tuple[str, ...]:
+    """Custom resources have no Go type that would say how lists merge, hence no strategic merge patch."""
+    if kind_type(resource.api_version, resource.kind) is None:
+        return (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
+    return (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
+
+
+def apply_patch(content_type: str, original: Document, patch: bytes, resource: Resource) -> Document:
+    """The patched object; ``original`` is left as it is.
+
+    Raises ApiError: 415 for a format that the resource does not take, 400 for a malformed patch, 422 for one that does
+    not fit the object.
+    """
+    media_type = content_type.partition(";")[0].strip().lower()
+    object_type = kind_type(resource.api_version, resource.kind)
+    if media_type == JSON_PATCH:
+        patched = apply_json_patch(original, _decode(patch, list, "[]handlers.jsonPatchOp") or [])
+    elif media_type == MERGE_PATCH:
+        changes = _decode(patch, dict, "map[string]interface {}")
+        if changes is None:
+            raise bad_request("Invalid JSON Patch")
+        patched = apply_merge_patch(original, changes)
+    elif media_type == STRATEGIC_PATCH and object_type is not None:
+        changes = _decode(patch, dict, "map[string]interface {}", "") or {}
+        patched = apply_strategic_patch(copied(original), changes, object_type)
+        # Go's type of an object has neither, so that a patch of them changes nothing.
+        patched |= {"apiVersion": resource.api_version, "kind": resource.kind}
+    else:
+        raise unsupported_patch(resource)
+    return patched
+
+
+def unsupported_patch(resource: Resource) -> ApiError:
+    built_in = kind_type(resource.api_version, resource.kind) is not None
+    return unsupported_media_type(accepted_patch_types(resource), {} if built_in else None)
+
+
+def check_not_applied(content_type: str) -> None:
+    """Raises ApiError 415 for server-side apply: nothing here keeps track of who owns which field."""
+    if content_type.partition(";")[0].strip().lower() == APPLY_PATCH:
+        message = "this API server has no server-side apply; use kubectl apply or kubectl diff without --server-side"
+        raise ApiError(415, "UnsupportedMediaType", message, {})
+
+
+def _decode(patch: bytes, expected: type, go_type: str, prefix: str = "error decoding patch: ") -> Any:
+    try:
+        decoded = msgspec.json.decode(patch)
+    except UnicodeDecodeError:
+        return _decode(patch.decode(errors="replace").encode(), expected, go_type, prefix)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise bad_request(f"{prefix}{syntax_error(patch, error)}") from error
+    if decoded is not None and not isinstance(decoded, expected):
+        raise bad_request(f"{prefix}json: cannot unmarshal {json_kind(decoded)} into Go value of type {go_type}")
+    # Few patches have so many brackets that they could be too deep.
+    if patch.count(b"{") + patch.count(b"[") > MAX_DEPTH and is_too_deep(decoded):
+        raise bad_request(f"{prefix}{TOO_DEEP}")
+    return decoded

@@ -1,0 +1,63 @@
+"""Opens connections to an API server, and says in one line why one could not be opened."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from koordinator.kube.errors import TransportError
+
+_CONNECT_SECONDS = 10.0
+_PROBE_SECONDS = 15
+_PROBES = 3
+
+P = TypeVar("P", bound=asyncio.Protocol)
+
+
+@dataclass(slots=True)
+class Connector:
+    """Where the server is, and how it is spoken to. ``tls`` None is plain HTTP; ``server_name`` is what its certificate
+    has to say."""
+
+    host: str
+    port: int
+    server_name: str = ""
+    tls: ssl.SSLContext | None = None
+
+    async def connect(self, protocol: Callable[[], P]) -> P:
+        """A new connection. Raises TransportError, nothing having been sent."""
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                transport, connected = await asyncio.get_running_loop().create_connection(
+                    protocol,
+                    self.host,
+                    self.port,
+                    ssl=self.tls,
+                    server_hostname=(self.server_name or self.host) if self.tls is not None else None,
+                )
+        except TimeoutError as error:
+            raise TransportError(
+                f"{self._where}: no connection within {_CONNECT_SECONDS:g} s", maybe_applied=False, timed_out=True
+            ) from error
+        except OSError as error:
+            raise TransportError(f"{self._where}: {error}", maybe_applied=False) from error
+        probe_when_silent(transport.get_extra_info("socket"))
+        return connected
+
+    @property
+    def _where(self) -> str:
+        return f"cannot connect to {self.host} port {self.port}"
+
+
+def probe_when_silent(opened: socket.socket) -> None:
+    """Let the kernel notice a dead peer within a minute, also under a watch that is silent by nature."""
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _PROBE_SECONDS)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PROBE_SECONDS)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)
+        opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _PROBE_SECONDS * (_PROBES + 1) * 1000)
