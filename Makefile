@@ -38,7 +38,7 @@ test: $(STAMP) ## all tests that need nothing but Python
 
 test-long: $(STAMP) ## property tests with fresh seeds, and tests that take minutes
 	@echo "The seed is $(SEED); to see a failure again: make test-long SEED=$(SEED)"
-	$(BIN)/python -m pytest -n $(TEST_JOBS) --ignore=tests/real -m "hypothesis or slow" \
+	KOORDINATOR_EXAMPLES=10 $(BIN)/python -m pytest -n $(TEST_JOBS) --ignore=tests/real -m "hypothesis or slow" \
 		--hypothesis-profile=exploring --hypothesis-seed=$(SEED)
 
 test-real: $(STAMP) ## tests against the real Kubernetes programs and the Go original

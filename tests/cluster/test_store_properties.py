@@ -25,6 +25,7 @@ from koordinator.cluster.storage.indexed import IndexedStorage, MemoryStorage
 from koordinator.cluster.storage.interface import Compacted, KeyExists, KeyMissing, RevisionMismatch, Stored
 from koordinator.cluster.storage.sqlite import SqliteStorage
 from koordinator.cluster.storage.watch_cache import HistoryLimits
+from tests.examples import examples
 
 KEYS = [f"/g/{kind}/{name}" for kind in ("a", "b") for name in "xyz"]
 PREFIXES = ("/g/a/", "/g/b/", "/g/a/x")
@@ -178,7 +179,7 @@ async def _play(cluster: Cluster, script: list[Round]) -> None:
     cluster.check()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(rounds, max_size=40))
 def test_sqlite_store_follows_the_model(script: list[Round]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -193,7 +194,7 @@ def test_sqlite_store_follows_the_model(script: list[Round]) -> None:
         asyncio.run(main())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(rounds.filter(lambda step: step != "restart"), max_size=40))
 def test_memory_store_follows_the_model(script: list[Round]) -> None:
     asyncio.run(_play(Cluster(lambda: MemoryStorage(LIMITS)), script))

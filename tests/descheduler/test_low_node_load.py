@@ -23,6 +23,7 @@ from tests.descheduler.clusters import (
     make_snapshot,
     steps,
 )
+from tests.examples import examples
 
 AT_ONCE = {"consecutiveAbnormalities": 1}
 CPU = {"lowThresholds": {"cpu": 30}, "highThresholds": {"cpu": 50}, "anomalyCondition": AT_ONCE}
@@ -217,7 +218,7 @@ def test_arguments_that_cannot_be_used(args: dict[str, Any], field: str) -> None
     assert caught.value.field == field
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     usages=st.lists(st.integers(50, 1500), min_size=1, max_size=12),
     cool=st.lists(st.integers(0, 1100), min_size=1, max_size=4),

@@ -15,6 +15,7 @@ from koordinator.base.clock import ManualClock
 from koordinator.kube.errors import TransportError
 from koordinator.kube.leader_election import LeaderElector
 from koordinator.kube.leader_election_config import LeaderElectionConfig
+from tests.examples import examples
 from tests.kube.fake_client import MemoryClient, as_client
 
 
@@ -132,7 +133,7 @@ class Simulation:
             self.leaders.remove(identity)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=examples(6), deadline=None)
 @given(st.integers(0, 1_000_000), st.integers(2, 4))
 def test_never_two_leaders_at_once(seed: int, electors: int) -> None:
     simulation = Simulation(seed, electors)

@@ -17,6 +17,7 @@ from koordinator.kube.pool import Connection
 from koordinator.kube.pooled_transport import PooledTransport
 from koordinator.kube.time_limits import TimeLimits
 from koordinator.kube.transport import Endpoint
+from tests.examples import examples
 from tests.kube.clients import run
 
 _PLACES = 2
@@ -125,7 +126,7 @@ class Play:
 ACTIONS = st.sampled_from(["request", "request", "turn", "turn", "answer", "last answer", "close", "cancel", "advance"])
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @example([("request", 0), ("turn", 0), ("turn", 0), ("turn", 0), ("answer", 0), ("cancel", 0), ("request", 0)])
 @example([("request", 0), ("turn", 0), ("turn", 0), ("turn", 0), ("cancel", 0), ("answer", 0), ("request", 0)])
 @example([*[("request", 0)] * 3, *[("turn", 0)] * 5, ("answer", 0), ("close", 0)])

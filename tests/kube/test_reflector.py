@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from koordinator.api.pod import Pod
 from koordinator.kube.errors import ApiStatusError, TransportError
 from koordinator.kube.reflector import ReflectorOptions
+from tests.examples import examples
 from tests.kube.fake_client import (
     END,
     HANG,
@@ -211,7 +212,7 @@ class History:
                 client.lists.append(page(*self.live.values(), version=self.version))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(0, 1_000_000))
 def test_any_telling_of_a_history_ends_in_its_state_and_is_consistent(seed: int) -> None:
     history, client = History(Random(seed)), ScriptedClient()

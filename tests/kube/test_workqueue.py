@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from koordinator.base.clock import ManualClock
 from koordinator.kube.requeue_delays import BucketLimiter, ExponentialFailureLimiter
 from koordinator.kube.workqueue import QueueShutDown, WorkQueue, run_workers
+from tests.examples import examples
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
@@ -172,7 +173,7 @@ def test_failing_work_comes_again() -> None:
     run(scenario())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(0, 1_000_000), st.integers(1, 4))
 def test_no_item_is_worked_on_twice_at_once_and_none_is_lost(seed: int, workers: int) -> None:
     async def scenario() -> None:

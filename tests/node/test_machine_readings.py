@@ -19,6 +19,7 @@ from koordinator.node.kidled import read_cold_bytes
 from koordinator.node.kidled import settings as kidled_settings
 from koordinator.node.memory import MachineMemory, NUMANodeMemory, read_machine_memory, read_numa_memory
 from koordinator.node.pressure import pressure_of_machine
+from tests.examples import examples
 from tests.node.machine import FakeMachine
 
 STAT = """\
@@ -142,7 +143,7 @@ def test_no_cpu_with_a_topology(machine: FakeMachine, online: str) -> None:
 
 
 @pytest.mark.skipif(shutil.which("lscpu") is None, reason="lscpu is not installed (package util-linux)")
-@settings(max_examples=6)
+@settings(max_examples=examples(6))
 @given(
     sockets=st.integers(1, 3),
     cores=st.integers(1, 4),

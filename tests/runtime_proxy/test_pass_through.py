@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordinator.api.protobuf import cri_pb2 as cri
+from tests.examples import examples
 from tests.runtime_proxy.fake_servers import FakeRuntime, never
 from tests.runtime_proxy.proxied import proxied, run
 
@@ -290,7 +291,7 @@ _REQUESTS = st.one_of(
 _NONSENSE = st.tuples(st.sampled_from(_RUNTIME.split()), st.binary(max_size=60))
 
 
-@settings(max_examples=8)
+@settings(max_examples=examples(8))
 @given(st.lists(st.one_of(_REQUESTS, _NONSENSE), max_size=60))
 def test_a_conversation_is_the_same_directly_and_through_the_proxy(conversation: list[tuple[str, bytes]]) -> None:
     async def scenario() -> None:

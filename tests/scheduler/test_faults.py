@@ -23,6 +23,7 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.queue.queued_pod import Pool
+from tests.examples import examples
 from tests.scheduler.fake_api import FakeApi, lost, unavailable
 from tests.scheduler.fakes import describe, make_node, make_pod, make_profile
 from tests.scheduler.world import World, check, check_nothing_waits_for_nothing, simulate, two_nodes
@@ -258,7 +259,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(steps, st.lists(faults, min_size=1, max_size=8))
 def test_any_mixture_of_faults_ends_well(story: list[tuple[str, Any]], answers: list[str]) -> None:
     async def play(world: World) -> None:

@@ -19,6 +19,7 @@ from koordinator.cluster.verbs.selection import compile_selector
 from koordinator.cluster.verbs.target import Target
 from tests.cluster.corpus import context
 from tests.cluster.embedded import Verbs
+from tests.examples import examples
 
 _OPERATIONS: list[Operation] = ["CREATE", "UPDATE", "DELETE"]
 
@@ -86,7 +87,7 @@ def test_a_rule_matches_what_the_contract_says(rule: Document, operation: Operat
     assert bool(found) == _expected(rule, operation, plural, subresource)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(_RULES, max_size=4), st.lists(_RULES, max_size=4))
 def test_what_is_remembered_is_forgotten_with_the_configurations(before: list[Document], after: list[Document]) -> None:
     attributes = _attributes("CREATE", "pods")
@@ -150,7 +151,7 @@ def test_an_operator_and_its_opposite_divide_all_labels(labels: dict[str, str], 
     assert matcher(labels) != opposite(labels)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(_LABELS, _LABELS, st.lists(_REQUIREMENTS, max_size=3))
 def test_a_selector_is_the_conjunction_of_its_parts(
     labels: dict[str, str], wanted: dict[str, str], requirements: list[Document]

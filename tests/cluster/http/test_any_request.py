@@ -17,6 +17,7 @@ from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.resource import Resource
 from tests.cluster.corpus import resource_of, written
 from tests.cluster.http.memory_server import Answer, Connection, memory_server, request
+from tests.examples import examples
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "FOO")
 PATCHES = ("application/json-patch+json", "application/merge-patch+json", "application/strategic-merge-patch+json")
@@ -147,7 +148,7 @@ async def _answer(sent: bytes) -> Answer | None:
     return answer
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(200), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(requests())
 def test_any_request_is_answered(sent: bytes) -> None:
     answer = asyncio.run(_answer(sent))
@@ -155,7 +156,7 @@ def test_any_request_is_answered(sent: bytes) -> None:
         _check(answer, sent)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.binary(max_size=200))
 def test_any_bytes_do_no_harm(sent: bytes) -> None:
     answer = asyncio.run(_answer(sent))
@@ -163,7 +164,7 @@ def test_any_bytes_do_no_harm(sent: bytes) -> None:
         _check(answer, sent)
 
 
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(OBJECTS), st.data())
 def test_any_change_of_an_object_is_answered(original: Document, data: st.DataObject) -> None:
     """Creation, then an update or a patch of what is stored."""

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from koordinator.cluster.nodes.scenario import BatchUsage, UsageModel
 from koordinator.cluster.nodes.usage import Tier, usage_at
 from tests.cluster.nodes.clusters import GIBI, Workload, node_columns, pod_columns, workloads
+from tests.examples import examples
 
 _MODEL = UsageModel()
 _DAY = 86_400.0
@@ -21,7 +22,7 @@ _TOLERANCE = 1 + 1e-9
 times = st.floats(0, 200_000)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(pods=workloads(), time=times, seed=st.integers())
 def test_no_node_uses_more_than_it_has(pods: list[Workload], time: float, seed: int) -> None:
     columns, nodes = pod_columns(pods), node_columns(3)
@@ -30,7 +31,7 @@ def test_no_node_uses_more_than_it_has(pods: list[Workload], time: float, seed: 
     assert (memory <= nodes.memory * _TOLERANCE).all()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(pods=workloads(), time=times)
 def test_no_pod_uses_less_than_nothing_or_more_than_its_limit(pods: list[Workload], time: float) -> None:
     columns = pod_columns(pods)
@@ -41,7 +42,7 @@ def test_no_pod_uses_less_than_nothing_or_more_than_its_limit(pods: list[Workloa
         assert (used[present] <= limit[present]).all()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(pods=workloads(), time=times)
 def test_pods_and_system_add_up_to_the_node(pods: list[Workload], time: float) -> None:
     columns = pod_columns(pods)
@@ -52,14 +53,14 @@ def test_pods_and_system_add_up_to_the_node(pods: list[Workload], time: float) -
         assert cpu[node] == pytest.approx(usage.system_cpu[node] + own)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(pods=workloads(), time=times)
 def test_a_pod_has_usage_from_its_start_on(pods: list[Workload], time: float) -> None:
     usage = usage_at(time, pod_columns(pods), node_columns(3), _MODEL, 1)
     assert [not math.isnan(used) for used in usage.pod_cpu] == [pod.started <= time for pod in pods]
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(pods=workloads(), time=times, seed=st.integers())
 def test_the_same_arguments_give_the_same_usage(pods: list[Workload], time: float, seed: int) -> None:
     first, second = (usage_at(time, pod_columns(pods), node_columns(3), _MODEL, seed) for _ in range(2))

@@ -20,6 +20,7 @@ from koordinator.cluster.storage.interface import Change, OutcomeUnknown, Storag
 from koordinator.cluster.storage.sqlite import SqliteStorage
 from koordinator.cluster.storage.watch_cache import HistoryLimits
 from tests.cluster.storage.faulty import FULL, IO_ERROR, Disk
+from tests.examples import examples
 
 LIMITS = HistoryLimits(changes=10_000)
 
@@ -116,7 +117,7 @@ async def _play(path: Path, script: Sequence[int | list[Injected] | str]) -> Non
     await reopened.close()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(steps, max_size=20))
 def test_each_commit_is_there_as_a_whole_or_not_at_all(script: list[int | list[Injected] | str]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -20,6 +20,7 @@ from koordinator.descheduler.migration.arguments import MigrationControllerArgs
 from koordinator.kube.errors import TransportError
 from tests.descheduler.migration import scene
 from tests.descheduler.migration.simulated_cluster import Crash, SimulatedCluster
+from tests.examples import examples
 
 TERMINAL = ("Succeeded", "Failed", "Aborted")
 _POD = "default/web-0"
@@ -199,5 +200,5 @@ class Migration(RuleBasedStateMachine):
 
 TestMigration = Migration.TestCase
 TestMigration.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(60), stateful_step_count=40, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -16,6 +16,7 @@ from koordinator.node.kernel_files import (
     Target,
     Value,
 )
+from tests.examples import examples
 
 ROOT, POD, CONTAINER = "kubepods", "kubepods/pod1", "kubepods/pod1/c1"
 
@@ -129,7 +130,7 @@ def situations(draw: st.DrawFn) -> tuple[list[Wish], dict[Target, Value | None]]
     return wishes, present
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(situations())
 def test_no_step_ever_leaves_a_child_wider_than_its_parent(
     situation: tuple[list[Wish], dict[Target, Value | None]],
@@ -144,7 +145,7 @@ def test_no_step_ever_leaves_a_child_wider_than_its_parent(
                 assert allows(target.file, state[above], value)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(situations())
 def test_the_steps_end_at_the_verdicts(situation: tuple[list[Wish], dict[Target, Value | None]]) -> None:
     wishes, present = situation
@@ -155,7 +156,7 @@ def test_the_steps_end_at_the_verdicts(situation: tuple[list[Wish], dict[Target,
     assert all(state[target] == verdict.value for target, verdict in verdicts.items())
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(situations())
 def test_every_wish_is_granted_or_told_why_not(situation: tuple[list[Wish], dict[Target, Value | None]]) -> None:
     wishes, present = situation
@@ -167,7 +168,7 @@ def test_every_wish_is_granted_or_told_why_not(situation: tuple[list[Wish], dict
         assert granted or explained
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(situations(), st.randoms())
 def test_the_order_in_which_wishes_come_does_not_matter(
     situation: tuple[list[Wish], dict[Target, Value | None]], random: object

@@ -27,6 +27,7 @@ from koordinator.node.kernel_files import (
     Target,
     Value,
 )
+from tests.examples import examples
 from tests.koordlet.executor.fake_kernel import FakeKernel, Killed
 
 POD, CONTAINER = "kubepods/pod1", "kubepods/pod1/c1"
@@ -284,7 +285,7 @@ rounds = st.lists(st.fixed_dictionaries(dict.fromkeys(FOLDERS, sets)), min_size=
 faults = st.lists(st.sampled_from([None, *FOLDERS]), min_size=4, max_size=4)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(rounds, faults, st.one_of(st.none(), st.integers(0, 6)))
 def test_whatever_fails_and_whenever_the_agent_is_killed_no_child_is_wider_and_the_next_start_converges(
     wanted: list[dict[str, frozenset[int]]], broken: list[str | None], killed_after: int | None

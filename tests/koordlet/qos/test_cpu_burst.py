@@ -100,9 +100,7 @@ def test_where_a_core_is_worth_two_everything_starts_from_half_the_limit() -> No
     decision, _ = burst(world(throttled_pod()), BurstState(), 0.0, Random(1).uniform, normalization_ratio=2.0)
     assert values(decision, CPU_QUOTA) == [60_000, 60_000]
     assert values(decision, CPU_BURST) == [50_000, 50_000]
-    system, _ = burst(
-        world(throttled_pod(qos="SYSTEM")), BurstState(), 0.0, Random(1).uniform, normalization_ratio=2.0
-    )
+    system, _ = burst(world(throttled_pod(qos="SYSTEM")), BurstState(), 0.0, Random(1).uniform, normalization_ratio=2.0)
     assert values(system, CPU_QUOTA) == [120_000, 120_000]
 
 
@@ -115,7 +113,7 @@ def test_how_busy_the_shared_cpus_are() -> None:
 
 
 def test_nothing_is_raised_while_nobody_knows_how_busy_the_shared_cpus_are() -> None:
-    decision, _ = burst(world(throttled_pod()), None, BurstState(), 0.0, Random(1).uniform)
+    decision, _ = decide(world(throttled_pod()), None, BurstState(), 0.0, Random(1).uniform)
     assert (values(decision, CPU_QUOTA), decision.reason) == ([100_000, 100_000], "the node is unknown")
 
 

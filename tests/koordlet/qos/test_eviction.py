@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from koordinator.koordlet.qos.eviction import BestEffortCPU, EvictionPlan, EvictionRound, Feature, Inputs, plan
 from koordinator.koordlet.qos.snapshot import PodUsage
+from tests.examples import examples
 from tests.koordlet.qos.qos_fixtures import GIB, node, pod_usage, snapshot, suppression
 
 EVICTABLE = {"koordinator.sh/eviction-enabled": "true"}
@@ -136,7 +137,7 @@ pods_of_any_kind = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(pods_of_any_kind, st.sampled_from([Feature.BE_MEMORY, Feature.MEMORY]), st.randoms(use_true_random=False))
 def test_the_order_is_total_whatever_order_kubelet_tells_the_pods_in(
     pods: list[tuple[str, int | None, float, dict[str, str], dict[str, str]]], feature: Feature, random: Any
@@ -150,7 +151,7 @@ def test_the_order_is_total_whatever_order_kubelet_tells_the_pods_in(
     assert victims(memory_plan(feature, tuple(usages))) == victims(memory_plan(feature, tuple(shuffled)))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(pods_of_any_kind)
 def test_no_more_go_than_are_needed(
     pods: list[tuple[str, int | None, float, dict[str, str], dict[str, str]]],

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.in_memory_api import Document
 from tests.manager.broken_input.documents import Path, found, places, replaced
 
@@ -41,7 +42,7 @@ GARBAGE = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["cpu", "memory", "a"]), inner),
     max_leaves=5,
 )
-FEW = settings(max_examples=5, phases=(Phase.explicit, Phase.generate))
+FEW = settings(max_examples=examples(5), phases=(Phase.explicit, Phase.generate))
 """Not shrunk: an example takes long, and is small as it is."""
 
 

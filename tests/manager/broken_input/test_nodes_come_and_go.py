@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordinator.api.kinds import NODE_METRICS, NODE_SLOS, NODES
+from tests.examples import examples
 from tests.manager.broken_input.bench import ManagerBench, node
 
 NAMES = ("a", "b", "c")
@@ -35,7 +36,7 @@ async def take(bench: ManagerBench, what: str, name: str) -> None:
         await bench.clock.advance(0.01 if what == "wait" else 20)
 
 
-@settings(max_examples=15)
+@settings(max_examples=examples(15))
 @given(steps=STEPS)
 def test_each_node_has_one_of_each_and_nobody_else(steps: list[tuple[str, str]]) -> None:
     async def scenario() -> None:

@@ -18,6 +18,7 @@ from koordinator.model.overcommit.amounts import ROUNDING, ExplainedAmount
 from koordinator.model.overcommit.facts import MetricFacts, NodeFacts, PodFacts, TopologyFacts
 from koordinator.model.overcommit.plan import Plan
 from koordinator.model.overcommit.policies import CapacityPolicy
+from tests.examples import examples
 from tests.model.overcommit.drawn_nodes import (
     NAMES,
     TOTAL,
@@ -80,7 +81,7 @@ def expected_mid(node: NodeFacts, pods: list[PodFacts], metric: MetricFacts, pol
     return min(max(min(metric.prod_reclaimable[of], total - used), 0) + idle, percent_of(total, most))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(nodes(), some_pods(), metrics(), policies)
 def test_batch_and_mid_are_what_the_formulas_say(
     node: NodeFacts, pods: list[PodFacts], metric: MetricFacts, policy: CapacityPolicy
@@ -99,7 +100,7 @@ def test_batch_and_mid_are_what_the_formulas_say(
     assert abs(mid_memory - expected_mid(node, pods, metric, policy, MEMORY)) <= 2
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(nodes(st.just(TOTAL)), some_pods(), metrics(), policies, equal_zones())
 def test_each_term_of_the_node_is_the_sum_of_those_of_its_zones(
     node: NodeFacts, pods: list[PodFacts], metric: MetricFacts, policy: CapacityPolicy, topology: TopologyFacts
@@ -127,7 +128,7 @@ def terms(amounts: Iterable[ExplainedAmount]) -> Counter[str]:
     return sums
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(nodes(), some_pods(), metrics(), policies, any_zones())
 def test_a_pod_that_is_bound_to_zones_is_taken_from_these_alone(
     node: NodeFacts, pods: list[PodFacts], metric: MetricFacts, policy: CapacityPolicy, topology: TopologyFacts
@@ -151,7 +152,7 @@ def test_a_pod_that_is_bound_to_zones_is_taken_from_these_alone(
             assert one.memory.value >= other.memory.value
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(nodes(), some_pods(), metrics(), policies, any_zones(), st.integers(1, 50))
 def test_a_larger_margin_never_leaves_more(
     node: NodeFacts,
@@ -172,7 +173,7 @@ def test_a_larger_margin_never_leaves_more(
     assert_nowhere_more(narrow, wide)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(nodes(), some_pods(), metrics(), policies, any_zones(), nodes())
 def test_more_that_is_reserved_or_used_never_leaves_more(
     node: NodeFacts,

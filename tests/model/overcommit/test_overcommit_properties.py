@@ -18,6 +18,7 @@ from koordinator.model.overcommit.facts import MetricFacts, NodeFacts, PodFacts,
 from koordinator.model.overcommit.node_diff import diff_node
 from koordinator.model.overcommit.plan import NodeSnapshot, decide
 from koordinator.model.overcommit.policies import CapacityPolicy, Policies
+from tests.examples import examples
 from tests.model.overcommit.drawn_nodes import (
     GONE,
     NAMES,
@@ -37,7 +38,7 @@ from tests.model.overcommit.patching import patched_node
 BATCH: Final = {BATCH_CPU: 0, BATCH_MEMORY: 1}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(nodes(), some_pods(), metrics(), policies, any_zones())
 def test_amounts_are_never_negative_nor_above_what_the_inputs_allow(
     node: NodeFacts, pods: list[PodFacts], metric: MetricFacts, policy: CapacityPolicy, topology: TopologyFacts
@@ -58,7 +59,7 @@ def test_amounts_are_never_negative_nor_above_what_the_inputs_allow(
             assert 0 <= amount.value <= max(left[0] - left[1], 0)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(nodes(), some_pods(), metrics(), policies, any_zones())
 def test_terms_kept_within_their_bounds_are_the_value(
     node: NodeFacts, pods: list[PodFacts], metric: MetricFacts, policy: CapacityPolicy, topology: TopologyFacts
@@ -71,7 +72,7 @@ def test_terms_kept_within_their_bounds_are_the_value(
         assert bounded(total, amount.cap) == amount.value
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(nodes(), some_pods(), metrics(), policies, any_zones(), st.sampled_from([*NAMES, *GONE]), small)
 def test_more_usage_never_makes_more_capacity(
     node: NodeFacts,
@@ -95,7 +96,7 @@ def test_more_usage_never_makes_more_capacity(
         assert one.memory.value <= other.memory.value
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(nodes(st.just(TOTAL)), some_pods(numa=False), metrics(), policies, equal_zones())
 def test_the_node_is_the_sum_of_its_zones(
     node: NodeFacts, pods: list[PodFacts], metric: MetricFacts, policy: CapacityPolicy, topology: TopologyFacts
@@ -116,7 +117,7 @@ def given_away(milli: int) -> str:
     return json.dumps({"allocations": [{"priority": "koord-batch", "resources": amounts}]})
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     some_pods(),
     metrics(),

@@ -25,6 +25,7 @@ from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.plugins.node_resources.fit import NodeResourcesFit
+from tests.examples import examples
 from tests.scheduler.plugins.clusters import NOW, World
 from tests.scheduler.plugins.test_following import LOAD, failures, filter_results, make_profile, tick
 
@@ -135,7 +136,7 @@ def happen(world: World, event: Sequence[Any]) -> None:
                 world.remove_node(name)
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(
     st.lists(st.tuples(EVENTS, st.sets(st.integers(0, 6), max_size=3)), min_size=10, max_size=40),
     st.sampled_from([0, 3, 10]),

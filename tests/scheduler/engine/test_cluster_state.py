@@ -13,6 +13,7 @@ from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import CPU, PODS
+from tests.examples import examples
 from tests.scheduler.fakes import describe, make_node, make_pod, make_state
 
 
@@ -162,7 +163,7 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(st.lists(STEPS, max_size=40))
 def test_any_order_of_events_leaves_what_a_simple_model_says(steps: list[tuple[str, str, str]]) -> None:
     state = make_state()

@@ -13,6 +13,7 @@ from koordinator.scheduler.engine.cached_results import SharedResults
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.profile import Profile
+from tests.examples import examples
 from tests.scheduler.fakes import Fit, describe, make_node, make_pod, make_profile, make_state
 
 
@@ -134,7 +135,7 @@ def apply_step(state: ClusterState, step: tuple[object, ...]) -> None:
                 state.set_node(make_node(f"many-{number}", labels={"rank": str(number)}))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(STEPS)
 def test_following_changes_equals_looking_anew(steps: list[tuple[Any, ...]]) -> None:
     state = make_state([make_node("n0")])

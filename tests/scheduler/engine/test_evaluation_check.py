@@ -14,6 +14,7 @@ from koordinator.scheduler.engine.evaluation_check import EvaluationCheck
 from koordinator.scheduler.engine.framework import FilterPlugin, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
+from tests.examples import examples
 from tests.scheduler.engine.random_events import RandomCluster
 from tests.scheduler.fakes import FirstChoice, describe, make_node, make_pod, make_state
 from tests.scheduler.ground.clusters import NOW
@@ -21,7 +22,7 @@ from tests.scheduler.ground.clusters import NOW
 seeds = st.integers(0, 2**32)
 
 
-@settings(max_examples=10)
+@settings(max_examples=examples(10))
 @given(seeds, st.integers(1, 12), st.booleans())
 def test_every_decision_is_that_of_a_fresh_evaluation(seed: int, nodes: int, batches: bool) -> None:
     cluster = RandomCluster(seed, nodes=nodes, batches=batches)
@@ -31,7 +32,7 @@ def test_every_decision_is_that_of_a_fresh_evaluation(seed: int, nodes: int, bat
     assert cluster.check.checked == cluster.evaluated
 
 
-@settings(max_examples=3)
+@settings(max_examples=examples(3))
 @given(seeds)
 def test_decisions_are_the_same_without_batches(seed: int) -> None:
     batched, single = (RandomCluster(seed, nodes=8, batches=batches) for batches in (True, False))

@@ -21,6 +21,7 @@ from koordinator.scheduler.engine.pod_info import PodInfo, PodRequest
 from koordinator.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
 from koordinator.scheduler.plugins.node_resources.balanced_allocation import NodeResourcesBalancedAllocation
 from koordinator.scheduler.plugins.node_resources.fit import NodeResourcesFit
+from tests.examples import examples
 from tests.scheduler.fakes import describe, make_node, make_pod, make_state
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -99,7 +100,7 @@ def make_plugins(nodes: Nodes, load: dict[str, Any], strategy: str) -> tuple[Clu
     return state, plugins
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(
     st.lists(NODE, min_size=1, max_size=5),
     LOAD_VARIANTS,
@@ -130,7 +131,7 @@ def test_one_row_equals_that_row_among_all(
 SIZES = [("500m", "1Gi"), ("2", "100Mi"), ("0", "1Gi"), ("1", "0"), ("8", "32Gi")]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(
     st.lists(NODE, min_size=2, max_size=5),
     LOAD_VARIANTS,

@@ -14,6 +14,7 @@ from koordinator.api.pod import Pod, Toleration
 from koordinator.scheduler.engine.decision import Placement
 from koordinator.scheduler.explain.filter_results import filter_nodes
 from koordinator.scheduler.explain.pod import closest, fitting
+from tests.examples import examples
 from tests.scheduler.explain.scene import Scene, make_node, make_pod, tainted
 
 CPU = st.sampled_from(["0", "1", "2", "4"])
@@ -49,7 +50,7 @@ def pods(draw: st.DrawFn) -> Pod:
     )
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(scenes(), pods())
 def test_a_node_fits_by_explanation_if_and_only_if_a_decision_may_take_it(scene: Scene, pod: Pod) -> None:
     filter_results = filter_nodes(scene.profile, scene.view, scene.info(pod))
@@ -58,7 +59,7 @@ def test_a_node_fits_by_explanation_if_and_only_if_a_decision_may_take_it(scene:
     assert (result.node_name in fits) if isinstance(result, Placement) else not fits
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(scenes(), pods())
 def test_the_first_objection_to_each_node_is_what_the_rejection_counts(scene: Scene, pod: Pod) -> None:
     filter_results = filter_nodes(scene.profile, scene.view, scene.info(pod))
@@ -71,7 +72,7 @@ def test_the_first_objection_to_each_node_is_what_the_rejection_counts(scene: Sc
         assert Counter({(each.plugin, each.reasons): each.count for each in result.rejected}) == expected
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(scenes(), pods())
 def test_what_a_node_lacks_is_never_negative(scene: Scene, pod: Pod) -> None:
     filter_results = filter_nodes(scene.profile, scene.view, scene.info(pod))
@@ -79,7 +80,7 @@ def test_what_a_node_lacks_is_never_negative(scene: Scene, pod: Pod) -> None:
     assert all(lack.shortfall > 0 and "short by -" not in lack.text for lack in lacks)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(scenes(), pods())
 def test_documents_are_json_and_leave_the_cluster_alone(scene: Scene, pod: Pod) -> None:
     scene.try_pod(pod)

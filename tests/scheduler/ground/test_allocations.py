@@ -15,6 +15,7 @@ from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resync import Resync
 from koordinator.scheduler.engine.view import ClusterView
+from tests.examples import examples
 from tests.scheduler.fakes import describe, make_node, make_pod, make_state
 from tests.scheduler.ground.clusters import NOW, Cluster
 from tests.scheduler.ground.cpu_sets import ANNOTATION, CpuSets
@@ -170,7 +171,7 @@ STEPS = st.lists(
 
 
 @pytest.mark.parametrize("nodes", [("a",), ("a", "b")])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(steps=STEPS)
 def test_whatever_happens_each_allocation_counts_once(nodes: tuple[str, ...], steps: list[tuple[str, int]]) -> None:
     cluster, plugin = make_cluster(*nodes)

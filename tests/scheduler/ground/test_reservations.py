@@ -16,6 +16,7 @@ from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.resource_index import CPU
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.queue.queued_pod import Pool
+from tests.examples import examples
 from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import Fit, describe, make_node, make_pod
 from tests.scheduler.ground.clusters import NOW, Cluster, profile_with
@@ -81,7 +82,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(STEPS)
 def test_a_class_that_follows_says_what_a_new_one_would(steps: Sequence[tuple[str, int]]) -> None:
     cluster = Cluster([make_node(name, labels={"rank": str(index)}) for index, name in enumerate(NODES)], Reservations)

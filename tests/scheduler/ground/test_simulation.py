@@ -24,6 +24,7 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.not_built import STAND_INS
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.profiles import build_profiles
+from tests.examples import examples
 from tests.scheduler.fakes import FirstChoice, describe, make_node, make_pod
 from tests.scheduler.ground.clusters import NOW, Cluster
 
@@ -111,7 +112,7 @@ def traces(cluster: Real) -> Any:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(PLACED, CHANGES, KINDS)
 def test_it_says_what_a_fresh_scheduler_would(
     placed: Sequence[tuple[str, str]], changes: Sequence[int | tuple[str, str]], kind: str

@@ -23,6 +23,7 @@ from koordinator.scheduler.configuration.arguments import (
     UtilizationShapePoint,
 )
 from koordinator.scheduler.engine.framework import EventHandler, FilterPlugin, PreFilterPlugin, ScorePlugin, SkipScore
+from tests.examples import examples
 from tests.scheduler.plugins import reference, reference_load
 from tests.scheduler.plugins.clusters import EXTENDED, NOW, World, pods, worlds
 from tests.scheduler.plugins.placement_rules import node_affinities
@@ -45,7 +46,7 @@ WEIGHTS = {
     "pods": 5,
 }
 RESOURCES = [ResourceSpec(name=name, weight=weight) for name, weight in WEIGHTS.items()]
-SETTINGS = settings(max_examples=30)
+SETTINGS = settings(max_examples=examples(30))
 
 
 def filter_results(world: World, name: str, pod: Pod) -> dict[str, FilterResult]:

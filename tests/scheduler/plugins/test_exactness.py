@@ -26,6 +26,7 @@ from koordinator.scheduler.configuration.arguments import (
     UtilizationShapePoint,
 )
 from koordinator.scheduler.engine.columns import EXACT_BELOW
+from tests.examples import examples
 from tests.scheduler.plugins import reference, reference_load
 from tests.scheduler.plugins.clusters import NOW, World
 from tests.scheduler.plugins.test_against_reference import expected, filter_results, load_args, scores
@@ -34,7 +35,7 @@ LARGEST = 1 << 50
 """A hundred times this is still an int64, for the original as well."""
 WEIGHTS = {"cpu": 1, "memory": 2}
 SHAPE = [(0, 0), (33, 4), (100, 10)]
-SETTINGS = settings(max_examples=25)
+SETTINGS = settings(max_examples=examples(25))
 seeds = st.integers(0, 2**32)
 COPRIME = [percent for percent in range(1, 100) if percent % 2 and percent % 5]
 """Percentages with an inverse modulo 100: for these there are amounts whose share lacks as little as can be."""

@@ -15,6 +15,7 @@ from koordinator.scheduler.configuration.koordinator_arguments import (
     ResourceStrategy,
     ScarceResourceAvoidanceArgs,
 )
+from tests.examples import examples
 from tests.scheduler.plugins.clusters import EXTENDED, World, pods, worlds
 from tests.scheduler.plugins.reference import Machine
 from tests.scheduler.plugins.reference_requests import allocatable_of, non_zero_of, requests_of, total
@@ -23,7 +24,7 @@ from tests.scheduler.plugins.test_against_reference import expected, scores
 FIT_PLUS, SCARCE = "NodeResourcesFitPlus", "ScarceResourceAvoidance"
 BATCH_CPU = "kubernetes.io/batch-cpu"
 NAMES = ["cpu", "memory", EXTENDED, BATCH_CPU, "never.seen/anywhere"]
-SETTINGS = settings(max_examples=30)
+SETTINGS = settings(max_examples=examples(30))
 strategies = st.dictionaries(
     st.sampled_from(NAMES),
     st.builds(ResourceStrategy, type=st.sampled_from(["LeastAllocated", "MostAllocated"]), weight=st.integers(0, 3)),

@@ -18,6 +18,7 @@ from koordinator.scheduler.engine.cached_results import SharedResults
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
+from tests.examples import examples
 from tests.scheduler.plugins.clusters import NODE_NAMES, NOW, POD_NAMES, World, metrics, nodes, pods
 
 LOAD = complete_load_aware(
@@ -79,7 +80,7 @@ def mixed(one: Pod, other: Pod) -> Pod:
     return msgspec.structs.replace(other, spec=spec)
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(st.data(), st.sampled_from([0, 3, 10]), st.sampled_from([2, 256]))
 def test_following_events_equals_looking_anew(data: st.DataObject, far: int, classes: int) -> None:
     arguments: dict[str, Any] = {"LoadAwareScheduling": LOAD}

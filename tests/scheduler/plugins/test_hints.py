@@ -25,6 +25,7 @@ from koordinator.scheduler.engine.framework import EventHandler, FilterPlugin, P
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 from koordinator.scheduler.watch.event_handlers import EventHandlers
 from koordinator.scheduler.watch.pod_facts import PodFacts
+from tests.examples import examples
 from tests.scheduler.plugins.clusters import NODE_NAMES, NOW, POD_NAMES, World, metrics, nodes, pods, resizes
 
 LOAD = complete_load_aware(LoadAwareSchedulingArgs(usage_thresholds={"cpu": 60}, filter_expired_node_metrics=True), "")
@@ -134,7 +135,7 @@ def choosy(pod: Pod) -> Pod:
     return replace(pod, spec=spec)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_what_lets_a_pod_pass_wakes_it(data: st.DataObject) -> None:
     story = Story()

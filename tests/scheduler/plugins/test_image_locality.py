@@ -19,6 +19,7 @@ from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.image_locality import ImageLocality, normalized_name
+from tests.examples import examples
 
 MEBIBYTE: Final = 2**20
 Images = Sequence[tuple[Sequence[str], int]]
@@ -113,7 +114,7 @@ def pods(draw: st.DrawFn, name: str) -> Pod:
     return make_pod(name, *draw(image_names), init=draw(st.just([]) | image_names))
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_agrees_with_the_plain_version_while_nodes_and_images_come_and_go(data: st.DataObject) -> None:
     world = World()

@@ -23,6 +23,7 @@ from koordinator.scheduler.plugins.load_aware.load_columns import LoadColumns
 from koordinator.scheduler.plugins.load_aware.node_load import NodeLoad
 from koordinator.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
 from koordinator.scheduler.plugins.load_aware.settings import Settings
+from tests.examples import examples
 from tests.scheduler.fakes import make_node, make_pod, make_state
 from tests.scheduler.simulating import simulating
 
@@ -172,7 +173,7 @@ def numbers(columns: LoadColumns, row: int) -> tuple[list[list[int]], list[list[
     return remaining, free
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=examples(120), deadline=None)
 @given(SEEDS, STEPS)
 def test_followed_columns_are_those_computed_anew(seed: int, steps: list[str]) -> None:
     cluster = Cluster(seed)
@@ -183,7 +184,7 @@ def test_followed_columns_are_those_computed_anew(seed: int, steps: list[str]) -
             assert numbers(cross_node, row) == numbers(anew, row)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(SEEDS, STEPS)
 def test_a_row_whose_numbers_change_is_touched(seed: int, steps: list[str]) -> None:
     cluster = Cluster(seed)

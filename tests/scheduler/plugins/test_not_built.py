@@ -18,7 +18,6 @@ NEEDY: dict[str, dict[str, Any]] = {
     "DeviceShare": {
         "spec": {"containers": [{"name": "c", "resources": {"requests": {"koordinator.sh/gpu-core": "50"}}}]}
     },
-    "Reservation": {"metadata": {"annotations": {"scheduling.koordinator.sh/reservation-affinity": "{}"}}},
 }
 PLAIN = {
     "spec": {

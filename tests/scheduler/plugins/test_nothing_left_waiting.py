@@ -20,6 +20,7 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.not_built import STAND_INS
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.profiles import build_profiles
+from tests.examples import examples
 from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import make_node, make_pod
 from tests.scheduler.plugins import reference
@@ -66,7 +67,7 @@ def note_what_came_of_it(world: World) -> None:
     event("freed" if freed else "unschedulable" if failed else "nobody waited")
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.integers(0, 2**32))
 def test_no_pod_waits_that_fits(seed: int) -> None:
     async def run() -> None:
@@ -105,7 +106,7 @@ def let_go(api: FakeApi) -> None:
             api.remove("pods", key)
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.integers(0, 2**32))
 def test_no_pod_waits_that_fits_when_others_had_to_leave(seed: int) -> None:
     async def run() -> None:

@@ -20,6 +20,7 @@ from koordinator.scheduler.engine.framework import Plugin, PluginError, Reason, 
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
 from koordinator.scheduler.plugins.scalar import ScalarFilterPlugin, ScalarNode, ScalarScorePlugin
+from tests.examples import examples
 from tests.scheduler.fakes import describe, make_node, make_pod, make_state
 
 SAME_SIZE = "node(s) had a pod of that size"
@@ -123,7 +124,7 @@ changes = st.lists(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(changes, labels)
 def test_the_adapter_follows_the_cluster_as_asking_node_by_node_does(
     steps: list[tuple[str, str, str, str, dict[str, str]]], wanted: dict[str, str]

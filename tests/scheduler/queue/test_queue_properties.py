@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.queue.queued_pod import UNDER_WAY, Pool, QueuedPod
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
+from tests.examples import examples
 from tests.scheduler.fakes import describe, make_pod
 from tests.scheduler.queue.test_scheduling_queue import Clock, by_priority, gate
 
@@ -96,12 +97,12 @@ class QueueMachine(RuleBasedStateMachine):
         assert all(self.known[name] for name in gated)
 
 
-QueueMachine.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+QueueMachine.TestCase.settings = settings(max_examples=examples(100), stateful_step_count=30, deadline=None)
 TestQueue = QueueMachine.TestCase
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5)), max_size=30))
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 def test_pods_come_out_by_priority_and_age(arrivals: list[tuple[int, int]]) -> None:
     clock = Clock()
     queue = SchedulingQueue(by_priority, gate, clock)

@@ -20,6 +20,7 @@ from koordinator.manager.webhook.pod.mutating import PodMutatingHandler, PodMuta
 from koordinator.manager.webhook.review import make_patch
 from koordinator.model.patch.errors import PatchError
 from koordinator.model.patch.strategic import apply_strategic_patch
+from tests.examples import examples
 from tests.manager.webhook.colocation_profile.reference import POD, expected_pod
 from tests.manager.webhook.small_cluster import NoQuotaTrees, SmallCluster, profile, request_for
 
@@ -132,7 +133,9 @@ def usable(spec: Document) -> bool:
     return not compile_profile(SmallCluster(profile(**spec)).profiles[0], POD).warning
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
+@settings(
+    max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow]
+)
 @given(PODS, st.lists(PROFILES.filter(usable), max_size=6), st.integers(0, 99))
 def test_any_pod_becomes_what_the_plain_engine_makes_of_it(pod: Document, specs: list[Document], seed: int) -> None:
     cluster = SmallCluster(*(profile(f"profile-{9 - number}", **spec) for number, spec in enumerate(specs)))
@@ -156,7 +159,7 @@ def test_any_pod_becomes_what_the_plain_engine_makes_of_it(pod: Document, specs:
     assert text(pod) == text(sent)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(PODS, PATCHES)
 def test_a_compiled_patch_does_what_the_patch_does(pod: Document, patch: Document) -> None:
     compiled, kept = compile_patch(patch, POD), copied(patch)

@@ -45,6 +45,19 @@ def test_a_strict_gang_lets_go_when_a_waiting_member_is_deleted() -> None:
     ]
 
 
+def test_members_that_come_after_the_failure_of_others_are_tried_anew() -> None:
+    cache = waiting_gang(0, 2)
+    cache.begin_attempt("uid-g-0")
+    cache.attempt_failed("uid-g-0", "0/1 nodes are available: 1 Insufficient cpu.")
+    assert "Insufficient cpu" in cache.begin_attempt("uid-g-1")
+    for number in range(2):
+        cache.set_pod(member("g", number + 2, 2), "")
+        cache.remove_pod(f"uid-g-{number}")
+    assert cache.begin_attempt("uid-g-2") == ""
+    assert cache.next_pod() == "uid-g-3"
+    assert cache.begin_attempt("uid-g-3") == ""
+
+
 def test_members_that_have_been_rejected_count_no_more() -> None:
     cache = waiting_gang(2, 3)
     cache.unreserve("uid-g-0")

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordinator.scheduler.configuration.upstream_arguments import InterPodAffinityArgs
+from tests.examples import examples
 from tests.scheduler.plugins.inter_pod_affinity import reference
 from tests.scheduler.plugins.inter_pod_affinity.readings import found_results, found_scores, wanted_results
 from tests.scheduler.plugins.inter_pod_affinity.worlds import World, pods, worlds
 
-SETTINGS = settings(max_examples=120)
+SETTINGS = settings(max_examples=examples(120))
 
 
 @SETTINGS
@@ -31,7 +32,7 @@ ARGUMENTS = {
 
 
 @pytest.mark.parametrize("args", ARGUMENTS.values(), ids=ARGUMENTS)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(data=st.data())
 def test_score(args: InterPodAffinityArgs, data: st.DataObject) -> None:
     world, pod = data.draw(worlds(args)), data.draw(pods("incoming"))

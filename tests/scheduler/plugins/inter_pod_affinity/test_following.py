@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.plugins.inter_pod_affinity import tallies
+from tests.examples import examples
 from tests.scheduler.plugins.inter_pod_affinity import reference
 from tests.scheduler.plugins.inter_pod_affinity.readings import found_results, found_scores, wanted_results
 from tests.scheduler.plugins.inter_pod_affinity.worlds import (
@@ -29,7 +30,7 @@ from tests.scheduler.simulating import simulating
 
 
 @pytest.mark.parametrize("many_rows", [1, 100])
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(data=st.data())
 def test_classes_that_follow_events(many_rows: int, data: st.DataObject) -> None:
     """Whether they ask what there is on changed rows, or where there is anything."""
@@ -55,7 +56,7 @@ def test_classes_that_follow_events(many_rows: int, data: st.DataObject) -> None
                 assert found_scores(world, classes[key]) == reference.scores(pod.pod, world.picture)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_a_state_that_was_prepared_earlier(data: st.DataObject) -> None:
     world = World()
@@ -69,7 +70,7 @@ def test_a_state_that_was_prepared_earlier(data: st.DataObject) -> None:
         assert found_results(world, evaluation) == wanted_results(world, pod.pod)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.data())
 def test_simulations_leave_no_trace(data: st.DataObject) -> None:
     """Preemption asks what would be without some pods; classes follow there and back."""

@@ -11,6 +11,7 @@ from koordinator.api.meta import LabelSelector, ObjectMeta
 from koordinator.api.pod import Pod, PodAffinityTerm
 from koordinator.scheduler.engine.cluster_state import node_changes
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
+from tests.examples import examples
 from tests.scheduler.plugins.inter_pod_affinity import reference
 from tests.scheduler.plugins.inter_pod_affinity.worlds import (
     NODE_NAMES,
@@ -128,7 +129,7 @@ def event_of(world: World, data: st.DataObject, kinds: st.SearchStrategy[Pod]) -
     return []
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_no_event_after_which_a_node_passes_is_missed(data: st.DataObject) -> None:
     world = World()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
 from tests.scheduler.plugins.pod_topology_spread import reference
 from tests.scheduler.plugins.pod_topology_spread.dice import Dice
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.integers(0, 2**32))
 def test_results_and_scores(seed: int) -> None:
     dice = Dice(seed)

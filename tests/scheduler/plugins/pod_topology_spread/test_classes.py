@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from koordinator.api.meta import LabelSelector
 from koordinator.api.pod import Pod, PodSpec, Toleration
+from tests.examples import examples
 from tests.scheduler.plugins.pod_topology_spread.dice import Dice
 from tests.scheduler.plugins.pod_topology_spread.reference import HOSTNAME, ZONE
 from tests.scheduler.plugins.pod_topology_spread.worlds import Evaluated, World, class_key, spread, spread_pod
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.integers(0, 2**32))
 def test_equal_keys_imply_equal_results(seed: int) -> None:
     dice = Dice(seed)

@@ -14,12 +14,13 @@ from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.plugins.pod_topology_spread import spread as spread_module
+from tests.examples import examples
 from tests.scheduler.plugins.pod_topology_spread.dice import Dice
 from tests.scheduler.plugins.pod_topology_spread.reference import HOSTNAME, ZONE
 from tests.scheduler.plugins.pod_topology_spread.worlds import World, class_key, spread, spread_pod
 
 
-@settings(max_examples=80)
+@settings(max_examples=examples(80))
 @given(st.integers(0, 2**32))
 def test_following_events_equals_looking_anew(seed: int) -> None:
     dice = Dice(seed)
@@ -36,7 +37,7 @@ def test_following_events_equals_looking_anew(seed: int) -> None:
 
 
 @pytest.mark.parametrize("one_row_in", [0, 1000])
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.integers(0, 2**32))
 def test_classes_that_share_counts_may_look_at_different_times(one_row_in: int, seed: int) -> None:
     """Whether they look at changed rows or, being too many, at all of them."""

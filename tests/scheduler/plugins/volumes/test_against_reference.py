@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.framework import PluginError
+from tests.examples import examples
 from tests.scheduler.plugins.volumes import reference
 from tests.scheduler.plugins.volumes.dice import Dice
 from tests.scheduler.plugins.volumes.worlds import World
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.integers(0, 2**32))
 def test_following_events_agrees_with_the_plain_version(seed: int) -> None:
     dice = Dice(seed)

@@ -177,3 +177,7 @@ class Wave:
     """Those that were allowed to be bound; once there are some, the others are tried one by one."""
     failure: str = ""
     """Why the group is given up in this attempt, which the members that are still to be tried are told."""
+
+    def includes(self, uid: str) -> bool:
+        """Whether the pod belongs to this attempt; any does that is tried before the attempt has failed."""
+        return not self.failure or uid in self.attempted or uid in self.todo

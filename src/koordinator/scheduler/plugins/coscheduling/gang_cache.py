@@ -159,7 +159,7 @@ class GangCache:
         if error or gang.group is None:
             return error
         wave = self.wave
-        if wave is None or wave.group is not gang.group:
+        if wave is None or wave.group is not gang.group or not wave.includes(uid):
             self._end_wave()
             wave = self.wave = Wave(gang.group, deque(self._pending(gang.group)))
             gang.group.failure = gang.group.failed_member = ""
@@ -303,9 +303,10 @@ class GangCache:
             member.gang.group.once_satisfied = True
 
     def _join_wave(self, member: Member) -> None:
-        """A member that appears while its group is tried is tried with it."""
+        """A member that appears while its group is tried is tried with it. One that appears when the others have failed
+        already begins a wave of its own: what stood in their way may be gone."""
         wave = self._wave_of(member)
-        if wave is not None:
+        if wave is not None and not wave.failure:
             wave.todo.append(member.uid)
 
     def _wave_of(self, member: Member) -> Wave | None:

@@ -131,7 +131,7 @@ class Coscheduling(
         self.cache: GangCache = self.gangs.cache
 
     @property
-    def told(self) -> EventHandler:
+    def event_handler(self) -> EventHandler:
         return self.gangs
 
     def class_key(self, pod: PodInfo) -> Hashable:

@@ -65,7 +65,7 @@ class ElasticQuota(
         )
 
     @property
-    def told(self) -> EventHandler:
+    def event_handler(self) -> EventHandler:
         return self._observer
 
     @property

@@ -141,7 +141,7 @@ class ReservationPlugin(
         self._cache.show, self._cache.hide = self._show, self._hide
 
     @property
-    def told(self) -> EventHandler:
+    def event_handler(self) -> EventHandler:
         return self._cache
 
     def class_key(self, pod: PodInfo) -> Hashable:

@@ -1,0 +1,15 @@
+"""How many examples a property test looks at."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+_FACTOR: Final = float(os.environ.get("KOORDINATOR_EXAMPLES", "0.5"))
+"""`make test` stays quick with half of what a test says; `make test-long` looks at ten times as many."""
+_FEWEST: Final = 10
+
+
+def examples(count: int) -> int:
+    """``count`` for a run that is neither quick nor long."""
+    return max(_FEWEST, round(count * _FACTOR))
