@@ -182,7 +182,7 @@ class Measurement:
             await turns(_QUIET_TURNS)
 
     def _reconciled(self) -> int:
-        return int(self._metrics.tally(*_RECONCILED).labels(NodeResourceController.name, "success").value)
+        return int(self._metrics.counter(*_RECONCILED).labels(NodeResourceController.name, "success").value)
 
     def _mark(self) -> Part:
         return Part(time.thread_time() - self._cluster.own_seconds, dict(self._cluster.writes))

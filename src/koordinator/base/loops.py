@@ -121,8 +121,8 @@ class LoopMetrics:
         self.heartbeat = metrics.gauge(
             "loop_last_success_timestamp_seconds", "Unix time at which the loop last succeeded", ("loop",)
         )
-        self.errors = metrics.tally("loop_errors_total", "Iterations that failed or ran out of time", ("loop",))
-        self.duration = metrics.distribution(
+        self.errors = metrics.counter("loop_errors_total", "Iterations that failed or ran out of time", ("loop",))
+        self.duration = metrics.histogram(
             "loop_duration_seconds",
             "How long one iteration takes",
             ("loop",),

@@ -6,23 +6,20 @@ Upstream writes ``<subsystem>_<name>`` and starts the help text with the metric'
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, metrics
+from prometheus_client import CollectorRegistry, Gauge, ProcessCollector, metrics
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-if TYPE_CHECKING:
-    # numpy, with its 13 MiB, is for those who count very often; koord-runtime-proxy does not.
-    from koordinator.base.tallies import Distribution, Tally
+from koordinator.base.instruments import Counter, Histogram
 
 # Upstream exports no _created series; they would double the size of every scrape.
 metrics.disable_created_metrics()  # type: ignore[no-untyped-call]
 
 Stability = Literal["INTERNAL", "ALPHA", "BETA", "STABLE"]
 
-M = TypeVar("M", Counter, Gauge, Histogram)
-Own = TypeVar("Own", "Tally", "Distribution")
+Own = TypeVar("Own", Counter, Histogram, Gauge)
 
 DEFAULT_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -45,11 +42,13 @@ class Metrics:
         """A count that only grows; ``name`` ends in ``_total``, as upstream's do."""
         if not name.endswith("_total"):
             raise ValueError(f"{name}: a counter's name ends in _total")
-        return self._metric(Counter, name, help_text, labels, stability)
+        return self._own(Counter, name, labels, lambda: Counter(name, f"[{stability}] {help_text}", tuple(labels)))
 
     def gauge(self, name: str, help_text: str, labels: Sequence[str] = (), *, stability: Stability = "ALPHA") -> Gauge:
         """A value that goes up and down."""
-        return self._metric(Gauge, name, help_text, labels, stability)
+        return self._own(
+            Gauge, name, labels, lambda: Gauge(name, f"[{stability}] {help_text}", tuple(labels), registry=None)
+        )
 
     def histogram(
         self,
@@ -60,31 +59,9 @@ class Metrics:
         buckets: Sequence[float] = DEFAULT_BUCKETS,
         stability: Stability = "ALPHA",
     ) -> Histogram:
-        """A distribution with fixed upper bounds."""
-        return self._metric(Histogram, name, help_text, labels, stability, buckets=tuple(buckets))
-
-    def tally(self, name: str, help_text: str, labels: Sequence[str] = (), *, stability: Stability = "ALPHA") -> Tally:
-        """As ``counter``, for what one event loop counts very often."""
-        if not name.endswith("_total"):
-            raise ValueError(f"{name}: a counter's name ends in _total")
-        from koordinator.base.tallies import Tally
-
-        return self._own(Tally, name, labels, lambda: Tally(name, f"[{stability}] {help_text}", tuple(labels)))
-
-    def distribution(
-        self,
-        name: str,
-        help_text: str,
-        labels: Sequence[str] = (),
-        *,
-        buckets: Sequence[float] = DEFAULT_BUCKETS,
-        stability: Stability = "ALPHA",
-    ) -> Distribution:
-        """As ``histogram``, for what one event loop measures very often."""
-        from koordinator.base.tallies import Distribution
-
+        """How often a value was at most each of fixed upper bounds."""
         text = f"[{stability}] {help_text}"
-        return self._own(Distribution, name, labels, lambda: Distribution(name, text, tuple(labels), tuple(buckets)))
+        return self._own(Histogram, name, labels, lambda: Histogram(name, text, tuple(labels), tuple(buckets)))
 
     def register(self, collector: Collector) -> None:
         """Add something that makes its samples when scraped."""
@@ -117,13 +94,3 @@ class Metrics:
         if type(metric) is not kind or known_labels != tuple(labels):
             raise ValueError(f"metric {name} exists with another type or other labels {known_labels}")
         return metric
-
-    def _metric(
-        self, factory: type[M], name: str, help_text: str, labels: Sequence[str], stability: str, **options: Any
-    ) -> M:
-        known: M | None = self._known_as(factory, name, labels)
-        if known is not None:
-            return known
-        created = factory(name, f"[{stability}] {help_text}", tuple(labels), registry=self.registry, **options)
-        self._known[name] = (created, tuple(labels))
-        return created

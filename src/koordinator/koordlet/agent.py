@@ -399,7 +399,7 @@ class Agent:
 
 def timed(get: Get, clock: Clock, metrics: Metrics) -> Get:
     """``get``, with the time of each answer in the metrics; a request without an answer is not counted."""
-    durations = metrics.distribution(
+    durations = metrics.histogram(
         f"{PREFIX}kubelet_request_duration_seconds",
         "kubelet http request duration in seconds",
         ("verb", "path", "code"),

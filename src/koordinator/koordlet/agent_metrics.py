@@ -15,8 +15,8 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from koordinator.base.clock import Clock
+from koordinator.base.instruments import CounterSeries
 from koordinator.base.metrics import Metrics
-from koordinator.base.tallies import Count
 
 PREFIX: Final = "koordlet_"
 Rows = Iterable[tuple[Sequence[str], float]]
@@ -74,12 +74,12 @@ class CounterByLabels:
 
     def __init__(self, expiry: Expiry | None = None) -> None:
         self._expiry = expiry
-        self._counts: dict[tuple[str, ...], Count] = {}
+        self._counts: dict[tuple[str, ...], CounterSeries] = {}
         self._grown_at: dict[tuple[str, ...], float] = {}
 
     def inc(self, *values: str) -> None:
         self._forget()
-        self._counts.setdefault(values, Count()).inc()
+        self._counts.setdefault(values, CounterSeries()).inc()
         if self._expiry is not None:
             self._grown_at[values] = self._expiry.clock.monotonic()
 

@@ -247,7 +247,7 @@ def account_for_rounds(
 ) -> Callable[[Round], None]:
     """What records every write of an executor: in the audit log, and how long it took in the metrics. What would have
     been written is none."""
-    durations = metrics.internal.distribution(
+    durations = metrics.internal.histogram(
         f"{PREFIX}resource_update_duration_milliseconds",
         "time duration of resource update, in milliseconds",
         ("type", "status"),

@@ -166,9 +166,9 @@ class EventBroadcaster:
         self._gates = WriterGates(self._options.writers, self._options.backlog_per_writer)
         metrics = metrics or Metrics()
         self._heartbeat = LoopMetrics(clock, metrics).loop("events")
-        written = metrics.tally("event_recorder_written_total", "Events created or patched", ("operation",))
+        written = metrics.counter("event_recorder_written_total", "Events created or patched", ("operation",))
         self._created, self._patched = written.labels("create"), written.labels("patch")
-        self._dropped = metrics.tally("event_recorder_dropped_total", "Events that were not written", ("reason",))
+        self._dropped = metrics.counter("event_recorder_dropped_total", "Events that were not written", ("reason",))
         metrics.gauge("event_recorder_pending", "Events that wait to be written").set_function(lambda: self.pending)
 
     @property

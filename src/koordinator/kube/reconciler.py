@@ -10,9 +10,9 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
+from koordinator.base.instruments import Counter
 from koordinator.base.loops import Heartbeat, LoopMetrics
 from koordinator.base.metrics import Metrics
-from koordinator.base.tallies import Tally
 from koordinator.base.yielding import SLICE, CooperativeYielding
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.requeue_delays import ExponentialFailureLimiter
@@ -51,7 +51,7 @@ class Reconcilers:
         self._clock = clock
         self._yielding = CooperativeYielding(clock, slice_seconds)
         self._loops = LoopMetrics(clock, metrics)
-        self._results = metrics.tally(results, "Keys that a controller has seen to", ("controller", "result"))
+        self._results = metrics.counter(results, "Keys that a controller has seen to", ("controller", "result"))
 
     def make(
         self,
@@ -79,7 +79,7 @@ class Reconciler(Generic[K]):
         clock: Clock,
         yielding: CooperativeYielding,
         heartbeat: Heartbeat,
-        results: Tally,
+        results: Counter,
         workers: int,
     ) -> None:
         self.name = name

@@ -13,8 +13,8 @@ from multidict import CIMultiDict
 
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
+from koordinator.base.instruments import CounterSeries, HistogramSeries
 from koordinator.base.metrics import Metrics
-from koordinator.base.tallies import Count, Samples
 from koordinator.kube.credentials import Credentials
 from koordinator.kube.decoding import status_error
 from koordinator.kube.errors import ApiStatusError, CredentialError, TransportError
@@ -34,19 +34,19 @@ class RequestMetrics:
 
     def __init__(self, metrics: Metrics, host: str) -> None:
         self._host = host
-        self._results = metrics.tally(
+        self._results = metrics.counter(
             "rest_client_requests_total",
             "Number of HTTP requests, partitioned by status code, method, and host.",
             ("code", "method", "host"),
         )
-        self._durations = metrics.distribution(
+        self._durations = metrics.histogram(
             "rest_client_request_duration_seconds",
             "Request latency in seconds. Broken down by verb, and host.",
             ("verb", "host"),
             buckets=_DURATION_BUCKETS,
         )
-        self._counts: dict[tuple[str, int], Count] = {}
-        self._samples: dict[str, Samples] = {}
+        self._counts: dict[tuple[str, int], CounterSeries] = {}
+        self._samples: dict[str, HistogramSeries] = {}
 
     def attempted(self, method: str, status: int = 0) -> None:
         """One request got an answer of this status, or none (0). Each attempt counts."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter as Tally
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
@@ -10,9 +10,9 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from koordinator.base.clock import Clock
+from koordinator.base.instruments import CounterSeries, HistogramSeries
 from koordinator.base.loops import LoopMetrics
 from koordinator.base.metrics import Metrics, exponential_buckets
-from koordinator.base.tallies import Count, Samples
 from koordinator.scheduler.engine.framework_hooks import MetricsProvider
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.queue.queued_pod import Pool, QueuedPod
@@ -27,27 +27,27 @@ class SchedulerMetrics:
     def __init__(self, metrics: Metrics) -> None:
         self.registered = metrics
         """Those of the program, in which they are all kept."""
-        self._attempts = metrics.tally(
+        self._attempts = metrics.counter(
             "scheduler_schedule_attempts_total",
             "Number of attempts to schedule pods, by the result. 'unschedulable' means a pod could not be scheduled, "
             "while 'error' means an internal scheduler problem.",
             ("profile", "result"),
             stability="STABLE",
         )
-        self._attempt_duration = metrics.distribution(
+        self._attempt_duration = metrics.histogram(
             "scheduler_scheduling_attempt_duration_seconds",
             "Scheduling attempt latency in seconds (scheduling algorithm + binding)",
             ("profile", "result"),
             buckets=exponential_buckets(0.001, 2, 15),
             stability="STABLE",
         )
-        self._algorithm_duration = metrics.distribution(
+        self._algorithm_duration = metrics.histogram(
             "scheduler_scheduling_algorithm_duration_seconds",
             "Scheduling algorithm latency in seconds",
             # Upstream's start at a millisecond; nearly all of ours would be in the first of those.
             buckets=(*exponential_buckets(0.00003125, 2, 5), *exponential_buckets(0.001, 2, 15)),
         )
-        self._sli_duration = metrics.distribution(
+        self._sli_duration = metrics.histogram(
             "scheduler_pod_scheduling_sli_duration_seconds",
             "E2e latency for a pod being scheduled, from the time the pod enters the scheduling queue and might "
             "involve multiple scheduling attempts.",
@@ -55,61 +55,61 @@ class SchedulerMetrics:
             buckets=exponential_buckets(0.01, 2, 20),
             stability="BETA",
         )
-        self._pod_attempts = metrics.distribution(
+        self._pod_attempts = metrics.histogram(
             "scheduler_pod_scheduling_attempts",
             "Number of attempts to successfully schedule a pod.",
             buckets=exponential_buckets(1, 2, 5),
             stability="STABLE",
         )
-        self._filtered_by = metrics.tally(
+        self._filtered_by = metrics.counter(
             "scheduler_pods_kept_off_nodes_total",
             "Pods that were placed while a plugin was the first to reject some other node, by plugin.",
             ("plugin",),
         )
-        self._malformed = metrics.tally(
+        self._malformed = metrics.counter(
             "scheduler_malformed_objects_total",
             "Objects that could not be read and were skipped, by kind.",
             ("kind",),
         )
-        self._plugin_errors = metrics.tally(
+        self._plugin_errors = metrics.counter(
             "scheduler_plugin_errors_total",
             "Calls of a plugin that failed while scheduling went on without their answer, by plugin and method.",
             ("plugin", "method"),
         )
-        self._plugin_resyncs = metrics.tally(
+        self._plugin_resyncs = metrics.counter(
             "scheduler_plugin_resyncs_total",
             "How often a plugin that had missed events was refreshed, or was not, by plugin and result.",
             ("plugin", "result"),
         )
-        self._evaluated = metrics.distribution(
+        self._evaluated = metrics.histogram(
             "scheduler_pod_scheduling_evaluated_nodes",
             "The number of nodes the scheduler evaluated the pod against in the filtering phase and beyond when find "
             "the suggested node",
             buckets=exponential_buckets(1, 2, 24),
         )
-        self._feasible = metrics.distribution(
+        self._feasible = metrics.histogram(
             "scheduler_pod_scheduling_feasible_nodes",
             "The number of of nodes out of the evaluated ones that fit the pod when find the suggested node",
             buckets=exponential_buckets(1, 2, 24),
         )
-        self._preemption_attempts = metrics.tally(
+        self._preemption_attempts = metrics.counter(
             "scheduler_preemption_attempts_total",
             "Total preemption attempts in the cluster till now",
             stability="STABLE",
         )
-        self._preemption_victims = metrics.distribution(
+        self._preemption_victims = metrics.histogram(
             "scheduler_preemption_victims",
             "Number of selected preemption victims",
             buckets=exponential_buckets(1, 2, 7),
             stability="STABLE",
         )
-        self._permit_wait = metrics.distribution(
+        self._permit_wait = metrics.histogram(
             "scheduler_permit_wait_duration_seconds",
             "Duration of waiting on permit.",
             ("result",),
             buckets=exponential_buckets(0.001, 2, 15),
         )
-        self._point_duration = metrics.distribution(
+        self._point_duration = metrics.histogram(
             "scheduler_framework_extension_point_duration_seconds",
             "Latency for running all plugins of a specific extension point.",
             ("extension_point", "status", "profile"),
@@ -117,15 +117,15 @@ class SchedulerMetrics:
             buckets=(*exponential_buckets(0.00000625, 2, 4), *exponential_buckets(0.0001, 2, 12)),
             stability="STABLE",
         )
-        self._plugin_duration = metrics.distribution(
+        self._plugin_duration = metrics.histogram(
             "scheduler_plugin_execution_duration_seconds",
             "Duration for running a plugin at a specific extension point.",
             ("plugin", "extension_point", "status"),
             buckets=exponential_buckets(0.00001, 1.5, 20),
         )
-        self._timeouts: Tally[str] = Tally()
+        self._timeouts: Counter[str] = Counter()
         metrics.register(_Timeouts(self._timeouts))
-        self._scheduled: dict[str, tuple[Count, Samples]] = {}
+        self._scheduled: dict[str, tuple[CounterSeries, HistogramSeries]] = {}
         """By profile: looking labels up costs more than counting."""
         self.algorithm: Callable[[float], None] = self._algorithm_duration.observe
         """A decision took so long."""
@@ -230,7 +230,7 @@ class _Sizes(Collector):
         pending = GaugeMetricFamily(
             "scheduler_pending_pods", "[STABLE] Number of pending pods, by the queue type.", labels=("queue",)
         )
-        sizes = Tally({pool: self._pending(pool) for pool in _PENDING})
+        sizes = Counter({pool: self._pending(pool) for pool in _PENDING})
         sizes[Pool.GATED] += self._pending(Pool.PREEMPTING)
         for pool, size in sizes.items():
             pending.add_metric([pool.value], size)
@@ -254,7 +254,7 @@ class _Incoming(Collector):
             "[STABLE] Number of pods added to scheduling queues by event and queue type.",
             labels=("queue", "event"),
         )
-        sums: Tally[tuple[str, str]] = Tally()
+        sums: Counter[tuple[str, str]] = Counter()
         for (pool, event), count in list(self._counts.items()):
             sums[(Pool.UNSCHEDULABLE if pool is Pool.GATED else pool).value, event] += count
         for labels, count in sums.items():
@@ -286,7 +286,7 @@ class _Unschedulable(Collector):
         self._pods = pods
 
     def collect(self) -> Iterable[Metric]:
-        counts = Tally(
+        counts = Counter(
             (plugin, entry.pod.pod.spec.scheduler_name)
             for entry in self._pods()
             if entry.pool in (Pool.UNSCHEDULABLE, Pool.BACKOFF)

@@ -94,7 +94,7 @@ class JobController:
         self._reserve_claims = reserve_claims
         self._queue: WorkQueue[str] | None = None
         self._orphaned: dict[str, PodMigrationJob] = {}
-        results = metrics.tally(
+        results = metrics.counter(
             "koordinator_descheduler_reconcile_total", "Looks at migration jobs, by how they ended", ("result",)
         )
         self._done, self._failed = results.labels("success"), results.labels("error")

@@ -195,7 +195,7 @@ class RuntimeHooks:
 
     def _durations(self, name: str, labels: tuple[str, ...]) -> Callable[[str, str, str, float], None]:
         node = self._options.node_name
-        durations = self._sources.metrics.internal.distribution(
+        durations = self._sources.metrics.internal.histogram(
             f"{PREFIX}runtime_{name}_invoked_duration_milliseconds",
             "time duration of invocations of runtime hooks, in milliseconds",
             ("node", *labels),

@@ -78,7 +78,7 @@ class ColocationProfileController:
             clean=options.expire_pod_cache_duration.total_seconds(),
         )
         self._recorder = context.events.recorder(self.name)
-        self._outcomes = context.metrics.tally(
+        self._outcomes = context.metrics.counter(
             "koord_manager_colocation_profile_pods_total",
             "Existing pods that a ClusterColocationProfile was to be applied to, by what became of it",
             ("result",),

@@ -33,7 +33,7 @@ class NodeResourceMetrics:
             "how often a plugin ran, and how often something was wrong",
             ("plugin", "status", "reason"),
         )
-        self._transitions = metrics.tally(
+        self._transitions = metrics.counter(
             "koord_manager_abnormal_node_transitions_total", "Nodes that became abnormal or normal", ("reason", "to")
         )
         metrics.register(_Amounts(explanations))

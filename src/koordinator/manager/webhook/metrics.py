@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 from koordinator.base.clock import Clock
+from koordinator.base.instruments import Histogram
 from koordinator.base.metrics import Metrics, exponential_buckets
-from koordinator.base.tallies import Distribution
 
 MUTATE: Final = "mutate"
 VALIDATE: Final = "validate"
@@ -18,13 +18,13 @@ class WebhookMetrics:
     """One set for all webhooks of a program."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self.latency = metrics.distribution(
+        self.latency = metrics.histogram(
             "controller_runtime_webhook_latency_seconds",
             "Histogram of the latency of processing admission requests",
             ("webhook",),
             buckets=exponential_buckets(0.0001, 2, 16),
         )
-        self.requests = metrics.tally(
+        self.requests = metrics.counter(
             "controller_runtime_webhook_requests_total",
             "Total number of admission requests by HTTP status code.",
             ("webhook", "code"),
@@ -34,11 +34,11 @@ class WebhookMetrics:
             "Current number of admission requests being served.",
             ("webhook",),
         )
-        self.panics = metrics.tally(
+        self.panics = metrics.counter(
             "controller_runtime_webhook_panics_total",
             "Total number of webhook panics: handlers that failed in a way that nobody foresaw.",
         )
-        self.refused_connections = metrics.tally(
+        self.refused_connections = metrics.counter(
             f"{_SUBSYSTEM}_refused_connections_total",
             "Connections that were closed at once, since there were too many of them.",
         )
@@ -52,7 +52,7 @@ class WebhookMetrics:
             "The shared weight of the quota",
             ("elasticquota_name", "resource_name"),
         )
-        self.steps = metrics.distribution(
+        self.steps = metrics.histogram(
             f"{_SUBSYSTEM}_webhook_duration_milliseconds",
             "webhook_duration_milliseconds",
             ("webhook_type", "object_type", "operation", "plugin_name", "status"),
@@ -79,7 +79,7 @@ class _Step(AbstractContextManager[None]):
 
     __slots__ = ("_clock", "_labels", "_started", "_steps")
 
-    def __init__(self, steps: Distribution, clock: Clock, labels: tuple[str, ...]) -> None:
+    def __init__(self, steps: Histogram, clock: Clock, labels: tuple[str, ...]) -> None:
         self._steps = steps
         self._clock = clock
         self._labels = labels

@@ -1,4 +1,4 @@
-"""Counts and distributions for what happens a thousand times a second, on one event loop.
+"""Counters and histograms for what happens a thousand times a second, on one event loop.
 
 The library's own take a lock for every sample and walk through the buckets one by one; here a sample is an append, and
 samples are sorted into buckets many at a time or when somebody scrapes. Without numpy, which node agents do not load:
@@ -19,8 +19,8 @@ _KEPT: Final = 4096
 Labels = tuple[str, ...]
 
 
-class Count:
-    """One series of a Tally."""
+class CounterSeries:
+    """One series of a Counter."""
 
     __slots__ = ("value",)
 
@@ -31,8 +31,8 @@ class Count:
         self.value += amount
 
 
-class Samples:
-    """One series of a Distribution."""
+class HistogramSeries:
+    """One series of a Histogram."""
 
     __slots__ = ("_bounds", "_counts", "_new", "_sum", "_total")
 
@@ -66,19 +66,19 @@ class Samples:
         return [*self._counts, self._total], self._sum
 
 
-class Tally(Collector):
+class Counter(Collector):
     """A counter; ``labels`` finds or makes a series, ``inc`` counts in the one that has no labels."""
 
     def __init__(self, name: str, help_text: str, labels: Labels) -> None:
         self._family = name, help_text, labels
-        self._series: dict[Labels, Count] = {}
+        self._series: dict[Labels, CounterSeries] = {}
         if not labels:
             self.inc = self.labels().inc
 
-    def labels(self, *values: str) -> Count:
+    def labels(self, *values: str) -> CounterSeries:
         count = self._series.get(values)
         if count is None:
-            count = self._series[_checked(self._family, values)] = Count()
+            count = self._series[_checked(self._family, values)] = CounterSeries()
         return count
 
     def collect(self) -> Iterable[Metric]:
@@ -89,21 +89,21 @@ class Tally(Collector):
         return (family,)
 
 
-class Distribution(Collector):
+class Histogram(Collector):
     """A histogram with fixed upper bounds; ``labels`` and ``observe`` as above."""
 
     def __init__(self, name: str, help_text: str, labels: Labels, buckets: Sequence[float]) -> None:
         self._family = name, help_text, labels
         self._buckets = buckets
         self._names = [*map(floatToGoString, buckets), "+Inf"]
-        self._series: dict[Labels, Samples] = {}
+        self._series: dict[Labels, HistogramSeries] = {}
         if not labels:
             self.observe = self.labels().observe
 
-    def labels(self, *values: str) -> Samples:
+    def labels(self, *values: str) -> HistogramSeries:
         samples = self._series.get(values)
         if samples is None:
-            samples = self._series[_checked(self._family, values)] = Samples(self._buckets)
+            samples = self._series[_checked(self._family, values)] = HistogramSeries(self._buckets)
         return samples
 
     def collect(self) -> Iterable[Metric]:

@@ -1,59 +1,60 @@
-"""Counts and distributions for one event loop say the same as the library's."""
+"""Counters and histograms for one event loop say the same as the library's."""
 
 from __future__ import annotations
 
+import prometheus_client
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, generate_latest
 
+from koordinator.base.instruments import Histogram
 from koordinator.base.metrics import Metrics
-from koordinator.base.tallies import Distribution
 
 # All exact in binary: sums do not depend on their order, nor on how Python adds up.
 BUCKETS = (2**-10, 0.25, 1.0, 4.0)
 
 
 @given(st.lists(st.one_of(st.sampled_from(BUCKETS), st.integers(0, 5).map(float)), max_size=50))
-def test_a_distribution_is_written_as_the_librarys_histogram(values: list[float]) -> None:
+def test_a_histogram_is_written_as_the_librarys_histogram(values: list[float]) -> None:
     ours, theirs = CollectorRegistry(), CollectorRegistry()
-    distribution = Distribution("took_seconds", "Time", ("what",), BUCKETS)
-    ours.register(distribution)
-    histogram = Histogram("took_seconds", "Time", ("what",), registry=theirs, buckets=BUCKETS)
+    ours_histogram = Histogram("took_seconds", "Time", ("what",), BUCKETS)
+    ours.register(ours_histogram)
+    histogram = prometheus_client.Histogram("took_seconds", "Time", ("what",), registry=theirs, buckets=BUCKETS)
     for value in values:
-        distribution.labels("a").observe(value)
+        ours_histogram.labels("a").observe(value)
         histogram.labels("a").observe(value)
     if not values:
         histogram.labels("a")
-        distribution.labels("a")
+        ours_histogram.labels("a")
     assert generate_latest(ours) == generate_latest(theirs)
 
 
 def test_samples_beyond_what_is_kept_are_counted() -> None:
-    distribution = Distribution("took_seconds", "Time", (), BUCKETS)
+    ours_histogram = Histogram("took_seconds", "Time", (), BUCKETS)
     for _ in range(10_000):
-        distribution.observe(0.5)
-    (family,) = distribution.collect()
+        ours_histogram.observe(0.5)
+    (family,) = ours_histogram.collect()
     values = {sample.name: sample.value for sample in family.samples if sample.labels.get("le", "+Inf") == "+Inf"}
     assert values == {"took_seconds_bucket": 10_000, "took_seconds_count": 10_000, "took_seconds_sum": 5000}
 
 
-def test_a_tally_counts_by_labels() -> None:
+def test_a_counter_counts_by_labels() -> None:
     metrics = Metrics()
-    tally = metrics.tally("things_total", "Things", ("kind",))
-    tally.labels("a").inc()
-    tally.labels("a").inc(2)
-    assert metrics.tally("things_total", "Things", ("kind",)) is tally
+    counter = metrics.counter("things_total", "Things", ("kind",))
+    counter.labels("a").inc()
+    counter.labels("a").inc(2)
+    assert metrics.counter("things_total", "Things", ("kind",)) is counter
     assert 'things_total{kind="a"} 3.0' in metrics.exposition()[0].decode()
 
 
 def test_a_wrong_number_of_labels_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"things_total has the labels \('kind',\), not \(\)"):
-        Metrics().tally("things_total", "Things", ("kind",)).labels()
+        Metrics().counter("things_total", "Things", ("kind",)).labels()
 
 
 def test_a_name_means_one_type() -> None:
     metrics = Metrics()
-    metrics.tally("things_total", "Things")
+    metrics.counter("things_total", "Things")
     with pytest.raises(ValueError, match="exists with another type"):
-        metrics.counter("things_total", "Things")
+        metrics.histogram("things_total", "Things")
