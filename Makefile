@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TEST_JOBS ?= 2
-# More than there are cores: these tests wait most of the time.
-REAL_JOBS ?= 4
+# They wait most of the time, but some measure.
+REAL_JOBS ?= 2
 # The seed of `make test-long`: a new one each time, unless a failure is to be seen again.
 SEED := $(or $(SEED),$(shell date +%s))
 

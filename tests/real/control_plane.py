@@ -184,6 +184,7 @@ class ControlPlane:
             "--max-requests-inflight=3000",
             "--max-mutating-requests-inflight=2000",
             "--enable-priority-and-fairness=false",
+            "--allow-privileged=true",
             *self._extra_arguments,
         ]
 

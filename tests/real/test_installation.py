@@ -208,7 +208,7 @@ def test_the_examples_of_the_help_text_work(empty: ControlPlane, tmp_path: Path)
 def readme_commands() -> list[str]:
     """The last block of commands in README's section on real clusters: the way without an image."""
     section = (REPOSITORY / "README.md").read_text().split("## On a real cluster")[1].split("\n## ")[0]
-    blocks = section.split("Or without an image")[1].splitlines()
+    blocks = section.split("To try it without an image")[1].splitlines()
     return [line.strip() for line in blocks if line.startswith("    ")]
 
 

@@ -98,14 +98,15 @@ def give_it_work(books: Audited) -> None:
     in_quota = pod("revoked", "100m")
     in_quota["metadata"]["labels"] = {"quota.scheduling.koordinator.sh/name": "shrinks"}
     create(PODS, in_quota)
-    create(POD_GROUPS, {"metadata": {"name": "gang"}, "spec": {"minMember": 2}})
+    create(POD_GROUPS, {**kind, "kind": "PodGroup", "metadata": {"name": "gang"}, "spec": {"minMember": 2}})
     for number in range(2):
         member = pod(f"member-{number}", "50m")
         member["metadata"]["labels"] = {"pod-group.scheduling.sigs.k8s.io": "gang"}
         create(PODS, member)
     template = {"spec": {"schedulerName": "koord-scheduler", "containers": pod("", "50m")["spec"]["containers"]}}
     spec = {"template": template, "owners": [{"labelSelector": {"matchLabels": {"a": "b"}}}], "ttl": "2s"}
-    create(RESERVATIONS, {"metadata": {"name": "expires"}, "spec": spec})
+    kind = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Reservation"}
+    create(RESERVATIONS, {**kind, "metadata": {"name": "expires"}, "spec": spec})
     for name in ("found", "made"):
         claim = {"name": "data", "persistentVolumeClaim": {"claimName": name}}
         create(PODS, pod(f"with-{name}", "100m", volumes=[claim]))

@@ -49,10 +49,12 @@ class Stage:
     client: KubeClient
     pods: dict[str, str] = field(default_factory=dict)
     """Pod -> gang."""
+    prefix: str = "node"
+    """Of the names of nodes."""
 
     async def nodes(self, *slots: int) -> None:
         for number, count in enumerate(slots):
-            await self.add_node(f"node-{number}", count)
+            await self.add_node(f"{self.prefix}-{number}", count)
 
     async def add_node(self, name: str, slots: int) -> None:
         resources = {"cpu": f"{slots}", "memory": "64Gi", "pods": "110"}
