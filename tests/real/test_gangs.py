@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
-
 from koordinator.api.kinds import CUSTOM_RESOURCE_DEFINITIONS
 from koordinator.api.manifests import custom_resource_definitions
 from koordinator.kube.connect import ClientOptions, connect
@@ -97,7 +95,6 @@ def test_gangs_end_as_with_the_original(plane: ControlPlane, real_programs: Real
     assert "\n".join(found.values()) == ""
 
 
-@pytest.mark.xfail(reason="the first member is rejected for lack of CPU when a node of the same name was full before")
 def test_a_gang_is_placed_on_a_node_that_was_full_under_the_same_name(plane: ControlPlane, tmp_path: Path) -> None:
     asyncio.run(install(plane))
     configuration = write_configuration(tmp_path / "scheduler.yaml", kubeconfig=plane.kubeconfig, profile=PROFILE)

@@ -133,5 +133,4 @@ SAME: Final[Mapping[str, Scenario]] = MappingProxyType(
 OPEN: Final[Mapping[str, Scenario]] = MappingProxyType(
     {each.__name__: each for each in (does_not_fit, more_than_the_minimum, bad_mode_is_strict, waiting_and_running)}
 )
-"""Played one after another, on nodes of the same name, our scheduler rejects the first member of the second and of the
-fourth for lack of CPU, of which the new node has enough, and does not try it again within seconds."""
+"""Played one after another, on nodes of the same name: what was full before is free."""

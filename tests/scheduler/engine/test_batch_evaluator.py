@@ -174,6 +174,23 @@ def test_a_class_that_was_left_behind_sees_which_nodes_have_filled_up() -> None:
     bench.check(2)
 
 
+def test_a_node_that_a_class_alone_has_rejected_is_feasible_for_it_again() -> None:
+    bench = Bench(far=5)
+    for _ in range(2):
+        for name in NODES[1:]:
+            bench.world.report(report(name, 100), name)
+        tick(bench.world, NOW)
+        bench.check(2)
+    assert bench.following[2].number is not None
+    fill(bench, "n0")
+    bench.check(2)
+    bench.world.take("on-n0")
+    for name in NODES[1:]:
+        bench.world.report(report(name, 200), name)
+    tick(bench.world, NOW)
+    bench.check(2)
+
+
 def test_members_are_evaluated_together() -> None:
     bench = Bench(far=0)
     for name in NODES[:3]:

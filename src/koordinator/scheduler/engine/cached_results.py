@@ -174,8 +174,8 @@ class CachedFilterResults(CachedResults):
         super().__init__(columns, pod, state, reads, is_cross_node=is_cross_node)
         self.plugin = plugin
         self._few = ONE_BY_ONE if type(plugin).filter_one is not FilterPlugin.filter_one else 1
-        self._has_rejected = False
-        """Whether any row ever; until then there is nothing to compare with."""
+        self.has_rejected = False
+        """Whether any row ever has been; until then there is nothing to compare with."""
 
     @property
     def origin(self) -> Hashable:
@@ -187,7 +187,7 @@ class CachedFilterResults(CachedResults):
     def _evaluate(self, rows: Rows, where: Any) -> None:
         codes = self.plugin.filter(self.pod, self.state, rows)
         # Counting is several times as fast as any().
-        if not self._has_rejected and not np.count_nonzero(codes):
+        if not self.has_rejected and not np.count_nonzero(codes):
             return
         if np.count_nonzero(self.values[where] != codes):
             self.values[where] = codes
@@ -201,7 +201,7 @@ class CachedFilterResults(CachedResults):
 
     def note_news(self) -> None:
         """Some value has become another."""
-        self._has_rejected = True
+        self.has_rejected = True
         self.changed_at = self._columns.version
 
 

@@ -57,7 +57,6 @@ class BatchResults:
             slot = self._slot_of[id(cached)] = len(self._members)
             values, size = self._values[slot], self._columns.size
             values[:size] = cached.values[:size]
-            self._has_rejected |= bool(np.count_nonzero(values))
             cached.values, cached.refresher, cached.in_batch = values, refresher, self
         self._slots[number] = slot
 
@@ -65,9 +64,8 @@ class BatchResults:
         """Evaluate ``rows``; returns which of the first ``classes`` may not go to one of them, None if all may."""
         codes = self.evaluate(rows)
         is_any = np.count_nonzero(codes)
-        if not is_any and not self._has_rejected:
+        if not is_any and not self._any_has_rejected():
             return None
-        self._has_rejected = True
         own = self._values[1 : len(self._members) + 1]
         news = codes != own.take(rows, axis=1).T
         for index in np.flatnonzero(news.any(axis=0)).tolist():
@@ -80,6 +78,14 @@ class BatchResults:
         rejected = np.zeros(len(self._members) + 1, dtype=np.bool_)
         codes.any(axis=0, out=rejected[1:])
         return rejected[self._slots[:classes]]
+
+    def _any_has_rejected(self) -> bool:
+        """Whether any member ever has rejected a row, also where it refreshed itself."""
+        if not self._has_rejected:
+            self._has_rejected = any(
+                member.has_rejected for member in self._members if isinstance(member, CachedFilterResults)
+            )
+        return self._has_rejected
 
     def score(self, rows: Rows, classes: int) -> Values:
         """Evaluate ``rows``; returns weighted scores of shape (rows, classes)."""
