@@ -96,7 +96,11 @@ class Gangs(EventHandler):
 
     def carry_out(self) -> None:
         """Do what the cache says."""
-        instructions, handle = self.cache.take_instructions(), self._plugin.handle
+        instructions = self.cache.take_instructions()
+        if not hasattr(self._plugin, "handle"):
+            # Events are shown to a profile that nobody schedules by: there is no queue, and nothing waits.
+            return
+        handle = self._plugin.handle
         for uid in instructions.allow:
             if (waiting := handle.waiting.get(uid)) is not None:
                 waiting.allow(Coscheduling.name)
