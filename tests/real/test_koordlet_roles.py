@@ -11,6 +11,7 @@ import os
 import signal
 import ssl
 import subprocess
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -174,14 +175,17 @@ def answer_of_kubelet(path: str, token: str) -> int:
 
 
 def test_kubelet_tells_koordlet_of_its_pods_and_configuration_and_does_nothing_else_for_it(
-    books: Audited, tmp_path: Path
+    books: Audited,
 ) -> None:
-    node = real_node(books.plane.kubeconfig, tmp_path / "node", "roles-node", "roles-test")
-    with node, kubelet_with_authorization(tmp_path / "node"):
-        deadline = time.monotonic() + SECONDS
-        while answer_of_kubelet("/pods/", TOKEN) != 200:
-            assert time.monotonic() < deadline, (tmp_path / "node/kubelet.log").read_text(errors="replace")[-2000:]
-            time.sleep(0.5)
-        paths = ("/configz", "/exec/default/pod/container?command=id", "/logs/", "/metrics")
-        assert [answer_of_kubelet(path, TOKEN) for path in paths] == [200, 403, 403, 403]
-        assert answer_of_kubelet("/pods/", "") == 401
+    # Paths of sockets may have 108 characters, which those of pytest's folders come near to.
+    with tempfile.TemporaryDirectory(prefix="krn", ignore_cleanup_errors=True) as name:
+        folder = Path(name) / "node"
+        node = real_node(books.plane.kubeconfig, folder, "roles-node", "roles-test")
+        with node, kubelet_with_authorization(folder):
+            deadline = time.monotonic() + SECONDS
+            while answer_of_kubelet("/pods/", TOKEN) != 200:
+                assert time.monotonic() < deadline, (folder / "kubelet.log").read_text(errors="replace")[-2000:]
+                time.sleep(0.5)
+            paths = ("/configz", "/exec/default/pod/container?command=id", "/logs/", "/metrics")
+            assert [answer_of_kubelet(path, TOKEN) for path in paths] == [200, 403, 403, 403]
+            assert answer_of_kubelet("/pods/", "") == 401
