@@ -207,6 +207,9 @@ def write_machine(machine: FakeMachine, given: list[Document]) -> None:
         if "uid-ls" in folder:
             # What kubelet has made of the limits.
             files[f"cpu/{folder}/cpu.cfs_quota_us"] = 100000
+        if "uid-be" in folder:
+            # What kubelet gives to a pod without resources of Kubernetes' own.
+            files[f"cpu/{folder}/cpu.shares"] = 2
         for path, content in files.items():
             machine.write(f"/sys/fs/cgroup/{path}", f"{content}\n")
 
@@ -292,10 +295,12 @@ def bench(real_programs: RealPrograms, plane: ControlPlane, tmp_path: Path) -> I
     theirs.append("--enable-nri-runtime-hook=false")
     theirs.append(f"--runtime-hooks-addr={tmp_path}/hooks.sock")
     theirs.append(f"--runtime-hooks-config-path={tmp_path}")
+    hooks_of_ours = [f"--runtime-hooks-addr={tmp_path}/ours.sock", f"--runtime-hooks-config-path={tmp_path}"]
+    hooks_of_ours.append("--enable-nri-runtime-hook=false")
     with ExitStack() as running:
         port = running.enter_context(kubelet(made.pods))
         for name, program, arguments in (
-            ("ours", OURS, [f"--feature-gates={GATES}", "--addr=0"]),
+            ("ours", OURS, [f"--feature-gates={GATES},{HOOKS}", "--addr=0", *hooks_of_ours]),
             ("original", (str(original),), theirs),
         ):
             machine = made.machines[name]
