@@ -123,6 +123,8 @@ class Dependencies:
     metrics: Metrics
     open_nvml: Callable[[Host], NVML | Unavailable] = open_nvml
     """Asked for the GPUs of the node, where they are to be measured."""
+    before_scan: Callable[[], None] = lambda: None
+    """Called right before the machine is read each time: a simulated kernel brings its files up to this moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +295,7 @@ class Agent:
         )
 
         async def measure() -> None:
+            self._given.before_scan()
             advisor.measure()
 
         if options.kubelet.sync_interval > 0:
