@@ -13,7 +13,7 @@ from koordinator.base.errors import ConfigurationError
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.base.flag_types import Flag, FlagGroup
 from koordinator.base.flags import FlagSet
-from koordinator.base.listen_address import ListenAddress
+from koordinator.base.listen_address import NOWHERE, ListenAddress
 from koordinator.base.unused_flags import KLOG_FLAGS, KLOG_SWITCHES, UnusedFlags
 from koordinator.koordlet.features import WITHOUT_EFFECT, make_features
 from koordinator.koordlet.hooks.options import HookFlags, HookOptions
@@ -34,6 +34,7 @@ Examples:
       In a DaemonSet: metrics for whoever asks, a fifth of the cost, coarser percentiles."""
 
 _ADDRESS: Final = ListenAddress("127.0.0.1", 9316)
+_PROFILE_ADDRESS: Final = ListenAddress("127.0.0.1", 9317)
 _MEMORY: Final = "memory"
 _SQLITE: Final = "sqlite"
 _NOT_BUILT: Final = "what it configures is not built yet"
@@ -54,8 +55,6 @@ _UNUSED: Final[Mapping[str, str]] = {
     "tsdb-head-chunks-write-buffer-size": "the store is not Prometheus'",
     "only-evict-by-api": "pods are always evicted through the API server",
     "qos-extension-plugins": "there are no extension plugins",
-    "enable-pprof": _NOT_BUILT,
-    "pprof-addr": _NOT_BUILT,
     "containerd-endpoint": _NOT_BUILT,
     "docker-endpoint": _NOT_BUILT,
     "pouch-endpoint": _NOT_BUILT,
@@ -82,7 +81,6 @@ _FOLDERS: Final = {
 
 _SWITCHES: Final = KLOG_SWITCHES | {
     "only-evict-by-api",
-    "enable-pprof",
     "enable-pod-taskids",
     "tsdb-enable-prometheus-metric",
 }
@@ -146,6 +144,8 @@ class Options:
     node_name: str
     host: Host
     listen: ListenAddress
+    profiles: ListenAddress = NOWHERE
+    """Where profiles of koordlet are served."""
     kubeconfig: str = ""
     qps: float = 20.0
     burst: int = 30
@@ -190,6 +190,10 @@ class _Flags:
         serving = self.set.group("Serving and logging")
         self.addr = serving.listen_address(
             "addr", _ADDRESS, "Where /metrics is served: HOST:PORT, :PORT for every address, 0 for nowhere."
+        )
+        self.pprof = serving.boolean("enable-pprof", False, "Serve profiles of koordlet under /debug/pprof.")
+        self.pprof_address = serving.listen_address(
+            "pprof-addr", _PROFILE_ADDRESS, "Where to serve them. No authentication."
         )
         self.verbosity = serving.integer("v", 0, "How much is logged, from 0 up.")
         self.gates = self.set.group("Feature").feature_gates(self.features)
@@ -359,6 +363,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
             var_lib_kubelet=given[flags.var_lib_kubelet].rstrip("/"),
         ),
         listen=given[flags.addr],
+        profiles=given[flags.pprof_address] if given[flags.pprof] else NOWHERE,
         kubeconfig=given[flags.kubeconfig],
         qps=given[flags.qps],
         burst=given[flags.burst],
