@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordinator.api.codec import convert
-from koordinator.api.kinds import NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODES, PODS
+from koordinator.api.kinds import NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODE_SLOS, NODES, PODS
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
 from koordinator.base.clock import ManualClock
@@ -185,9 +185,9 @@ def test_counters_never_go_back_and_no_quota_is_exceeded(
 # The whole of it.
 
 
-def _play(tmp_path: Path, script: Script, koordlets: int) -> MemoryApi:
+def _play(tmp_path: Path, script: Script, koordlets: int, api: MemoryApi | None = None) -> MemoryApi:
     """A fleet of three nodes, of which the first so many run koordlet."""
-    api = MemoryApi()
+    api = api or MemoryApi()
 
     async def play() -> None:
         clock = ManualClock()
@@ -260,6 +260,7 @@ def test_a_fault_stops_the_agent_and_its_end_starts_it_again(tmp_path: Path) -> 
             kept = {**document["metadata"], "annotations": {FAULT_ANNOTATION: fault} if fault else {}}
             api.put(NODES, {**document, "metadata": kept})
 
+        api.put(PODS, pod_document("web", "small-0"))
         await clock.advance(65)
         await annotate("usageAboveCapacity")
         await clock.advance(70)
@@ -273,3 +274,52 @@ def test_a_fault_stops_the_agent_and_its_end_starts_it_again(tmp_path: Path) -> 
     _play(tmp_path, script, 1)
     assert reports[0] == "10400m"
     assert int(reports[1].removesuffix("m")) < 1000
+
+
+def test_what_koordlet_does_about_best_effort_pods_shows_in_what_it_reports(tmp_path: Path) -> None:
+    """The job would use all of its 6 CPUs; suppression leaves best-effort pods 30 % of 8, less what others use."""
+    strategy = {"enable": True, "cpuSuppressThresholdPercent": 30, "cpuSuppressPolicy": "cfsQuota"}
+    api = MemoryApi()
+    api.put(NODE_SLOS, {"metadata": {"name": "small-0"}, "spec": {"resourceUsedThresholdWithBE": strategy}})
+
+    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        amounts = {"kubernetes.io/batch-cpu": "6000", "kubernetes.io/batch-memory": "2Gi"}
+        job = pod_document("job", "small-0", cpu="", priority=5500)
+        job["metadata"]["labels"] = {"koordinator.sh/qosClass": "BE"}
+        job["spec"]["containers"][0]["resources"] = {"requests": amounts, "limits": amounts}
+        api.put(PODS, job)
+        await clock.advance(400)
+
+    metric = convert(_play(tmp_path, script, 1, api).document(NODE_METRICS, "small-0"), NodeMetric)
+    [pod] = metric.status.pods_metric
+    assert 1500 < pod.pod_usage.resources["cpu"].milli < 2400
+
+
+def test_an_agent_that_cannot_start_is_said_and_starts_later(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "small-0").write_text("in the way")
+
+    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        api.put(PODS, pod_document("web", "small-0"))
+        await clock.advance(65)
+        # The coarse model reports meanwhile.
+        assert api.names(NODE_METRICS) == api.names(NODES)
+        (tmp_path / "small-0").unlink()
+        await clock.advance(40)
+        assert (tmp_path / "small-0").is_dir()
+
+    _play(tmp_path, script, 1)
+    assert "koordlet of node small-0 has failed; it starts again in 30 s" in caplog.text
+
+
+def test_a_node_without_pods_has_no_agent_and_its_system_is_reported(tmp_path: Path) -> None:
+    async def script(api: MemoryApi, fleet: Fleet, clock: ManualClock) -> None:
+        await clock.advance(130)
+
+    api = _play(tmp_path, script, 3)
+    assert list(tmp_path.iterdir()) == []
+    assert api.document(NODE_METRICS, "small-0")["status"]["nodeMetric"]["systemUsage"]["resources"]
+
+
+def test_koordlets_without_a_folder_for_their_kernels_are_refused() -> None:
+    with pytest.raises(ValueError, match="their kernels need a folder"):
+        Fleet(cast("Client", MemoryApi()), default_scenario(), koordlets=1)

@@ -59,9 +59,11 @@ class Fleet:
     ) -> None:
         """``concurrency`` bounds how many requests each part (leases, status, metrics, pods …) has open.
 
-        So many of the first nodes run koordlet itself, ``kernels`` being the folder for the files of their kernels.
-        Where time passes faster, none does: koordlet lives in real time.
+        So many of the first nodes run koordlet itself, with the files of their kernels in the folder ``kernels``;
+        ValueError if there is none. Where time passes faster, no node does: koordlet lives in real time.
         """
+        if koordlets and kernels is None:
+            raise ValueError("koordlets: their kernels need a folder")
         timing = scenario.timing
         self._clock = clock or SystemClock()
         self._random = random or Random()
@@ -154,7 +156,7 @@ class Fleet:
             await self._pod_informer.wait_synced()
             group.create_task(self._sample(), name="sampling")
             group.create_task(self._reporter.duty.run(), name="node metrics")
-            if self._koordlets and self._kernels is not None:
+            if self._koordlets > 0 and self._kernels is not None:
                 self._agents = self._make_agents(self._kernels)
                 group.create_task(self._agents.run(), name="koordlets")
         raise AssertionError("the loops above end by cancellation only")

@@ -1,7 +1,7 @@
 """koordlet itself on simulated nodes: each has a simulated kernel's files and a kubelet that answers from memory.
 
-Until an agent has measured for as long as it takes to report, and while something is meant to go wrong with what its
-node reports, the coarse model writes the NodeMetric instead.
+An agent starts when its node gets its first pod. Until it has measured for as long as it takes to report, and while
+something is meant to go wrong with what its node reports, the coarse model writes the NodeMetric instead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Final, NoReturn
 
 from koordinator.api import codec
 from koordinator.api.node import Node
-from koordinator.api.pod import Pod
+from koordinator.api.pod import Pod, is_finished
 from koordinator.base.clock import Clock
 from koordinator.base.listen_address import ListenAddress
 from koordinator.base.metrics import Metrics
@@ -69,7 +69,7 @@ class _Running:
 
 
 class NodeAgents:
-    """Runs an agent on each node that has joined; ``run`` does it, one more node each second."""
+    """Runs an agent on each node that has joined and has pods; ``run`` does it, one more node each second."""
 
     def __init__(self, given: AgentDependencies) -> None:
         self._given = given
@@ -108,9 +108,13 @@ class NodeAgents:
         now = self._given.clock.monotonic()
         for name, node in self._nodes.items():
             is_due = name not in self._running and now >= self._not_before.get(name, now)
-            if is_due and self._given.faults.of(name) is Fault.NONE:
+            if is_due and self._given.faults.of(name) is Fault.NONE and self._has_pods(name):
                 return node
         return None
+
+    def _has_pods(self, name: str) -> bool:
+        """koordlet takes a kubelet without any pod for one that does not know yet, and does not measure the system."""
+        return any(not is_finished(pod) for pod in self._given.pods_of(name))
 
     def _stop(self, name: str) -> None:
         if (running := self._running.get(name)) is not None:
@@ -119,17 +123,17 @@ class NodeAgents:
     async def _live(self, node: SimulatedNode) -> None:
         """One agent, from its start to its end."""
         root = self._given.folder / node.name
-        running = _Running(self._agent(node, root), asyncio.Event(), self._given.clock.monotonic())
-        self._running[node.name] = running
         try:
+            running = _Running(self._agent(node, root), asyncio.Event(), self._given.clock.monotonic())
+            self._running[node.name] = running
             await running.agent.run(running.stop)
         except Exception:
             # Of one node: the others go on, and the coarse model reports for it meanwhile.
             logger.exception("koordlet of node %s has failed; it starts again in %d s", node.name, _RETRY)
             self._not_before[node.name] = self._given.clock.monotonic() + _RETRY
         finally:
-            del self._running[node.name]
-            shutil.rmtree(root)
+            self._running.pop(node.name, None)
+            shutil.rmtree(root, ignore_errors=True)
 
     def _agent(self, node: SimulatedNode, root: Path) -> Agent:
         given = self._given
