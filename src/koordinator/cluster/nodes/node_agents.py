@@ -122,6 +122,8 @@ class NodeAgents:
 
     async def _live(self, node: SimulatedNode) -> None:
         """One agent, from its start to its end."""
+        if node.name not in self._nodes:
+            return
         root = self._given.folder / node.name
         try:
             running = _Running(self._agent(node, root), asyncio.Event(), self._given.clock.monotonic())

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -85,7 +85,7 @@ class _Share:
 
     demand: PodDemand
     cpu: float
-    held_down: float = field(default=0.0)
+    held_down: float = 0.0
     """By its own limit or that of its class: the share of its demand that it does not get."""
 
 
@@ -100,7 +100,6 @@ class SimulatedKernel:
         self._cgroups: dict[str, _Cgroup] = {}
         self._bandwidth: dict[str, float] = dict.fromkeys(("", *_RESCTRL_GROUPS), 0.0)
         self._schemata: dict[str, dict[str, str]] = {}
-        self._root = root
         self.host: Final = Host.below(root)
         self.layout: Final = CgroupLayout(self.host.cgroup, CgroupVersion.V2, CgroupDriver.SYSTEMD)
         self._qos: Final = sorted({self.layout.qos(qos) for qos in KubernetesQoS})
