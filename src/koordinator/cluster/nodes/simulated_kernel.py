@@ -8,6 +8,7 @@ reads is not there: no processes, no disks, no network.
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -318,12 +319,23 @@ class SimulatedKernel:
 
     def _write_files(self, folder: str, files: Mapping[str, str]) -> None:
         for name, content in files.items():
-            path = Path(folder, name)
+            path = f"{folder}/{name}"
             try:
-                path.write_text(content)
+                _write(path, content)
             except FileNotFoundError:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(content)
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                _write(path, content)
+
+
+def _write(path: str, content: str) -> None:
+    # Not emptied first: file systems take that for the replacement of a precious file, and hurry to the disk.
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        encoded = content.encode()
+        os.write(descriptor, encoded)
+        os.ftruncate(descriptor, len(encoded))
+    finally:
+        os.close(descriptor)
 
 
 _NOTHING: Final = Quantity(0)
