@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from koordinator.api.kinds import PODS
+from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES, PODS
 from tests.e2e.running import eventually, koord_up, plain_pod, start_koord_up
 from tests.free_ports import free_ports
 
@@ -43,6 +43,26 @@ def test_a_pod_is_placed_and_runs_and_survives_a_restart(tmp_path: Path) -> None
     first, again, status = asyncio.run(scenario())
     assert first
     assert (again, status) == (first, 0)
+
+
+def test_a_node_with_a_pod_runs_koordlet(tmp_path: Path) -> None:
+    """Nobody else reports the topology of a node."""
+
+    async def scenario() -> tuple[str, list[str]]:
+        async with koord_up(tmp_path, "--nodes=2") as up:
+            client = await up.client()
+            try:
+                await client.create(PODS, plain_pod("web"), "default")
+                pod = await eventually(client, "web", lambda pod: pod.status.phase == "Running", "running")
+                async with asyncio.timeout(45):
+                    while not (found := (await client.list(NODE_RESOURCE_TOPOLOGIES)).items):
+                        await asyncio.sleep(0.2)
+            finally:
+                await client.close()
+        return pod.spec.node_name, [topology.metadata.name for topology in found]
+
+    node, reported = asyncio.run(scenario())
+    assert reported == [node]
 
 
 def test_the_kubeconfig_is_for_its_owner_only(tmp_path: Path) -> None:

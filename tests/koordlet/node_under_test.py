@@ -15,7 +15,7 @@ from koordinator.api.kinds import NODE_METRICS, NODE_SLOS, NODES, Kind
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.base.clock import ManualClock
-from koordinator.base.listen_address import ListenAddress
+from koordinator.base.listen_address import NOWHERE
 from koordinator.base.metrics import Metrics
 from koordinator.koordlet.agent import Agent, Dependencies, KubeletConnection
 from koordinator.koordlet.command_line import AuditOptions, CollectorOptions, KubeletOptions, Options
@@ -80,6 +80,7 @@ class NodeUnderTest:
         self.gates: tuple[str, ...] = ()
         """Feature gates that are switched on."""
         self.collectors = CollectorOptions()
+        self.profiles = NOWHERE
         self.cards: tuple[FakeCard, ...] = ()
         self.write_files()
 
@@ -122,7 +123,8 @@ class NodeUnderTest:
             collectors=self.collectors,
             audit=AuditOptions(folder=str(self.machine.root / "audit")),
             host=self.machine.host,
-            listen=ListenAddress("", 0),
+            listen=NOWHERE,
+            profiles=self.profiles,
             kubelet=KubeletOptions(sync_interval=10),
             prediction=PredictionOptions(folder=self.checkpoints),
             cache_folder=self.cache_folder,

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from koordinator.api.kinds import NODE_METRICS, NODE_SLOS, NODES
+from koordinator.api.kinds import NODE_METRICS, NODE_RESOURCE_TOPOLOGIES, NODE_SLOS, NODES
 from koordinator.api.node import Node
 from koordinator.base.clock import ManualClock
 from koordinator.base.listen_address import ListenAddress
@@ -28,17 +28,21 @@ class Told:
     """What the agent has told when the recording has ended."""
 
     node_metric: dict[str, Any]
+    topology: dict[str, Any]
+    """The NodeResourceTopology, without its metadata but for annotations and labels."""
     metrics: str
 
 
 @dataclass
 class ReplayedNode:
-    """``gates`` are switched on; ``applications`` are those of the NodeSLO."""
+    """``gates`` are switched on; ``applications`` are those of the NodeSLO; ``made`` are files that the recorded
+    machine did not have."""
 
     root: Path
     recording: Recording
     gates: tuple[str, ...] = ()
     applications: list[dict[str, str]] = field(default_factory=list)
+    made: dict[str, str] = field(default_factory=dict)
 
     def play(self) -> Told:
         return asyncio.run(self._play())
@@ -56,7 +60,7 @@ class ReplayedNode:
             metadata = {"name": name, "resourceVersion": str(client.version)}
             client.objects[kind.qualified, "", name] = {**document, "metadata": metadata}
         agent = Agent(self._options(name, machine), self._given(client, clock))
-        _write(machine, self.recording.moments[0])
+        _write(machine, self.recording.moments[0] | self.made)
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(agent.run(stop))
@@ -67,9 +71,11 @@ class ReplayedNode:
                 await clock.advance(self.recording.seconds)
             await clock.advance(1)
             (document,) = client.documents(NODE_METRICS)
+            (topology,) = client.documents(NODE_RESOURCE_TOPOLOGIES)
             body, _ = agent.metrics.both.exposition()
             stop.set()
-        return Told(document["status"], _own(body.decode()))
+        kept = {name: topology["metadata"].get(name) for name in ("labels", "annotations")}
+        return Told(document["status"], {**topology, "metadata": kept}, _own(body.decode()))
 
     def _options(self, name: str, machine: FakeMachine) -> Options:
         features = make_features()
@@ -86,6 +92,8 @@ class ReplayedNode:
 
     def _given(self, client: ListingClient, clock: ManualClock) -> Dependencies:
         async def get(path: str) -> bytes:
+            if path == "/configz":
+                return b'{"kubeletconfig": {"cpuManagerPolicy": "none"}}'
             return json.dumps(self.recording.pods).encode()
 
         async def close() -> None:

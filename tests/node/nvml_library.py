@@ -13,6 +13,9 @@ class FakeCard:
     running: dict[int, int | None] = field(default_factory=dict)
     samples: list[tuple[int, int, int]] = field(default_factory=list)
     is_lost: bool = False
+    is_off_the_bus: bool = False
+    """Nothing can be asked of it any more."""
+    tells_errors: bool = True
 
 
 class FakeNvmlLibrary:
@@ -24,8 +27,19 @@ class FakeNvmlLibrary:
     class NVMLError_NotFound(NVMLError):
         pass
 
+    class NVMLError_NotSupported(NVMLError):
+        pass
+
+    class NVMLError_Timeout(NVMLError):
+        pass
+
+    nvmlEventTypeXidCriticalError = 8
+
     def __init__(self, *cards: FakeCard, has_driver: bool = True) -> None:
         self.cards = cards
+        self.events: list[tuple[int, int, int]] = []
+        """(index of the card, type, number) of events that nobody has waited for yet."""
+        self.event_sets = 0
         self._has_driver = has_driver
         self.is_open = False
 
@@ -46,7 +60,33 @@ class FakeNvmlLibrary:
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
         return index
 
+    def nvmlDeviceGetHandleByPciBusId(self, bus_id: bytes) -> int:
+        return int(bus_id.decode().rpartition(":")[2].partition(".")[0])
+
+    def _reach(self, handle: int) -> None:
+        if self.cards[handle].is_off_the_bus:
+            raise self.NVMLError("GPU is lost")
+
+    def nvmlEventSetCreate(self) -> str:
+        self.event_sets += 1
+        return "set"
+
+    def nvmlEventSetFree(self, events: str) -> None:
+        self.event_sets -= 1
+
+    def nvmlDeviceRegisterEvents(self, handle: int, types: int, events: str) -> None:
+        if not self.cards[handle].tells_errors:
+            raise self.NVMLError_NotSupported("Not Supported")
+        self._reach(handle)
+
+    def nvmlEventSetWait_v2(self, events: str, milliseconds: int) -> SimpleNamespace:
+        if not self.events:
+            raise self.NVMLError_Timeout("Timeout")
+        device, kind, number = self.events.pop(0)
+        return SimpleNamespace(device=device, eventType=kind, eventData=number)
+
     def nvmlDeviceGetUUID(self, handle: int) -> str:
+        self._reach(handle)
         return f"GPU-{handle}"
 
     def nvmlDeviceGetMinorNumber(self, handle: int) -> int:
@@ -59,6 +99,7 @@ class FakeNvmlLibrary:
         return "NVIDIA H200"
 
     def nvmlDeviceGetPciInfo(self, handle: int) -> SimpleNamespace:
+        self._reach(handle)
         return SimpleNamespace(busId=f"00000000:3B:0{handle}.0")
 
     def nvmlDeviceGetComputeRunningProcesses(self, handle: int) -> list[SimpleNamespace]:

@@ -75,3 +75,69 @@ def test_without_the_driver_the_bindings_are_not_imported(tmp_path: Path) -> Non
     missing = open_nvml(Host.below(tmp_path), load)
     assert isinstance(missing, Unavailable)
     assert missing.reason == "no NVIDIA driver is loaded"
+
+
+_CRITICAL = 8
+
+
+def watched(host: Host, *cards: FakeCard) -> tuple[NVML, FakeNvmlLibrary]:
+    """The cards, whose events are listened to from now on."""
+    library = FakeNvmlLibrary(*cards)
+    nvml = open_nvml(host, lambda: library)
+    assert isinstance(nvml, NVML)
+    nvml.failures()
+    return nvml, library
+
+
+def failures(nvml: NVML) -> dict[int, tuple[str, str]]:
+    """By the number of the card."""
+    return {gpu.minor: (failure.code, failure.message) for gpu, failure in nvml.failures().items()}
+
+
+def test_a_critical_error_makes_its_card_unhealthy_for_good(host: Host) -> None:
+    nvml, library = watched(host, FakeCard(), FakeCard())
+    assert failures(nvml) == {}
+    library.events = [(1, _CRITICAL, 48)]
+    wanted = {1: ("Xid48", "Xid error detected on device, error code: 48")}
+    assert failures(nvml) == wanted
+    assert failures(nvml) == wanted
+
+
+@pytest.mark.parametrize("xid", [13, 31, 43, 45, 68, 109])
+def test_an_error_that_a_program_has_made_leaves_its_card_healthy(host: Host, xid: int) -> None:
+    nvml, library = watched(host, FakeCard())
+    library.events = [(0, _CRITICAL, xid)]
+    assert failures(nvml) == {}
+
+
+def test_events_of_other_kinds_do_not_count(host: Host) -> None:
+    nvml, library = watched(host, FakeCard())
+    library.events = [(0, 16, 48)]
+    assert failures(nvml) == {}
+
+
+def test_a_card_that_falls_off_the_bus_is_unhealthy_though_nobody_can_ask_which_it_was(host: Host) -> None:
+    cards = (FakeCard(), FakeCard())
+    nvml, library = watched(host, *cards)
+    cards[0].is_off_the_bus = True
+    library.events = [(0, _CRITICAL, 79)]
+    assert failures(nvml) == {0: ("Xid79", "failed to get device, error: GPU is lost")}
+
+
+def test_a_card_that_tells_no_errors_is_unhealthy_as_the_original_says(host: Host) -> None:
+    nvml, _ = watched(host, FakeCard(tells_errors=False), FakeCard())
+    assert failures(nvml) == {0: ("DeviceHealthCheckNotSupported", "device does not support health checking")}
+
+
+def test_a_driver_that_never_stops_telling_does_not_stop_the_agent(host: Host) -> None:
+    nvml, library = watched(host, FakeCard())
+    library.events = [(0, _CRITICAL, 48)] * 1000
+    nvml.failures()
+    assert library.events
+
+
+def test_a_library_that_is_closed_has_no_event_set_left(host: Host) -> None:
+    nvml, library = watched(host, FakeCard())
+    assert library.event_sets == 1
+    nvml.close()
+    assert library.event_sets == 0

@@ -14,10 +14,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
+from koordinator.koordlet.pod_resources_proxy import SOCKET
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion
 from koordinator.node.cgroup_reader import CgroupReader
+from koordinator.node.protobuf_wire import contents, text, texts
 from tests.free_ports import free_ports
 from tests.real.real_node import EnforcedNode, real_node
 
@@ -29,9 +32,15 @@ _WINDOW = 60
 
 
 @pytest.fixture(scope="module")
-def node(real_cluster: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EnforcedNode]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the node's programs."""
+    return tmp_path_factory.mktemp("node")
+
+
+@pytest.fixture(scope="module")
+def node(real_cluster: Path, folder: Path) -> Iterator[EnforcedNode]:
     """A node with pods, of which one burns as much CPU as its quota of a tenth of a CPU gives it."""
-    with real_node(real_cluster, tmp_path_factory.mktemp("node"), _NODE, "koordlet-test") as real:
+    with real_node(real_cluster, folder, _NODE, "koordlet-test") as real:
         real.kubectl("apply", "-f", "-", given="\n".join(_manifest(number) for number in range(_PODS)))
         # What suppression by quota writes.
         _until(_BEST_EFFORT.is_file, 60)
@@ -240,3 +249,38 @@ def test_the_audit_log_over_http(node: EnforcedNode, tmp_path: Path) -> None:
         assert agent.wait(10) == 0, log.read_text()
     assert [event["reason"] for event in page["Events"]] == ["second"]
     assert rest == '{"type":"node","reason":"first"}\n'
+
+
+def test_the_pod_resources_of_kubelet_with_devices_of_the_scheduler(
+    node: EnforcedNode, folder: Path, tmp_path: Path
+) -> None:
+    allocated = json.dumps({"gpu": [{"minor": 0, "id": "GPU-0"}]})
+    annotation = f"scheduling.koordinator.sh/device-allocated={allocated}"
+    node.kubectl("annotate", "pod", "p2", "-n", "koordlet-test", annotation)
+    log, served = tmp_path / "koordlet.log", tmp_path / "served"
+    flags = (f"--pod-resources-proxy-path={served}", f"--var-lib-kubelet-dir={folder}/kubelet")
+    agent = _start(node, log, "--addr=0", "--feature-gates=PodResourcesProxy=true", *flags)
+    try:
+        _until((served / SOCKET).is_socket, 60)
+        # Kubelet hears of the annotation by its watch.
+        _until(lambda: _devices(served).get("p2"), 30)
+        devices = _devices(served)
+    finally:
+        agent.send_signal(signal.SIGTERM)
+        assert agent.wait(10) == 0, log.read_text()
+    assert devices == {f"p{number}": ["GPU-0"] if number == 2 else [] for number in range(_PODS)}
+
+
+def _devices(served: Path) -> dict[str, list[str]]:
+    """IDs by pod, as another implementation of gRPC is answered."""
+    with grpc.insecure_channel(f"unix://{served}/{SOCKET}") as channel:
+        answer = channel.unary_unary("/v1.PodResourcesLister/List")(b"", timeout=10)
+    return {
+        text(pod, 1): [
+            identifier
+            for container in contents(pod, 3)
+            for entry in contents(container, 2)
+            for identifier in texts(entry, 2)
+        ]
+        for pod in contents(answer, 1)
+    }

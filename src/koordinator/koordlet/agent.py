@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
@@ -45,6 +46,7 @@ from koordinator.koordlet.node_snapshot import RecentUsage, SnapshotSources
 from koordinator.koordlet.node_topology.reporter import TopologyReporter, TopologyReporting
 from koordinator.koordlet.periodic_collectors import Observed, PeriodicCollectors
 from koordinator.koordlet.pleg import PodLifecycleEvents
+from koordinator.koordlet.pod_resources_proxy import PodResourcesProxy
 from koordinator.koordlet.policy import EnforcedPolicy
 from koordinator.koordlet.prediction.server import PredictionServer
 from koordinator.koordlet.qos_manager import COMPONENT, QoSManager, account_for_rounds
@@ -66,11 +68,13 @@ from koordinator.node.cgroup_meter import CgroupMeter
 from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.cpu_time import ticks_per_second
 from koordinator.node.errors import Unavailable
+from koordinator.node.grpc_client import GrpcClient
 from koordinator.node.host import Host
 from koordinator.node.kernel_files import KernelFileCodec
 from koordinator.node.kernel_writer import MachineFiles
 from koordinator.node.kubelet import Get, Kubelet, KubeletAddressError
 from koordinator.node.nvml import GPU, NVML, open_nvml
+from koordinator.node.pod_resources import pod_resources_socket
 
 if TYPE_CHECKING:
     from koordinator.kube.serving import HealthServer
@@ -123,6 +127,8 @@ class Dependencies:
     metrics: Metrics
     open_nvml: Callable[[Host], NVML | Unavailable] = open_nvml
     """Asked for the GPUs of the node, where they are to be measured."""
+    before_scan: Callable[[], None] = lambda: None
+    """Called right before the machine is read each time: a simulated kernel brings its files up to this moment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +179,8 @@ class Agent:
         # A restart would not bring back an API server or a kubelet that is away, so the other paths stay healthy.
         health.add("loops", self._loops.check, "readyz")
         servers.add(self._options.listen, self._add_routes, health=health)
+        unserved = "profiles are not served, see --pprof-addr"
+        servers.add(self._options.profiles, profiles=True, dispensable=unserved)
         lifecycle = Lifecycle(self._given.clock)
         lifecycle.serve(servers)
         lifecycle.background("states informer", self.states.run)
@@ -213,6 +221,8 @@ class Agent:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._loops.run(), name="loops")
                 tasks.create_task(self._hooks.serve(), name="runtime hooks")
+                if self._options.features.enabled(features.POD_RESOURCES_PROXY):
+                    tasks.create_task(self._serve_pod_resources(kubelet), name="pod resources")
                 if self._options.kubelet.sync_interval > 0:
                     events = PodLifecycleEvents(
                         layout, self._given.clock, partial(self.states.sync_pods, kubelet, layout)
@@ -224,6 +234,14 @@ class Agent:
             if nvml is not None:
                 nvml.close()
             await connection.close()
+
+    async def _serve_pod_resources(self, kubelet: Kubelet) -> None:
+        upstream = GrpcClient(Path(pod_resources_socket(self._options.host)))
+        folder = self._options.pod_resources_folder
+        try:
+            await PodResourcesProxy(upstream, kubelet.pods, folder, self._given.clock).run()
+        finally:
+            upstream.close()
 
     async def _connect_kubelet(self) -> KubeletConnection:
         """A Node says where its kubelet is once kubelet has reported: what is missing is said every half minute."""
@@ -293,6 +311,7 @@ class Agent:
         )
 
         async def measure() -> None:
+            self._given.before_scan()
             advisor.measure()
 
         if options.kubelet.sync_interval > 0:

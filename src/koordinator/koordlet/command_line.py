@@ -13,7 +13,7 @@ from koordinator.base.errors import ConfigurationError
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.base.flag_types import Flag, FlagGroup
 from koordinator.base.flags import FlagSet
-from koordinator.base.listen_address import ListenAddress
+from koordinator.base.listen_address import NOWHERE, ListenAddress
 from koordinator.base.unused_flags import KLOG_FLAGS, KLOG_SWITCHES, UnusedFlags
 from koordinator.koordlet.features import WITHOUT_EFFECT, make_features
 from koordinator.koordlet.hooks.options import HookFlags, HookOptions
@@ -34,9 +34,10 @@ Examples:
       In a DaemonSet: metrics for whoever asks, a fifth of the cost, coarser percentiles."""
 
 _ADDRESS: Final = ListenAddress("127.0.0.1", 9316)
+_PROFILE_ADDRESS: Final = ListenAddress("127.0.0.1", 9317)
 _MEMORY: Final = "memory"
 _SQLITE: Final = "sqlite"
-_NOT_BUILT: Final = "what it configures is not built yet"
+_NO_RUNTIME: Final = "no container is stopped behind kubelet's back, which is all that the runtime was asked for"
 _UNUSED: Final[Mapping[str, str]] = {
     **KLOG_FLAGS,
     "configmap-name": "koordlet reads no ConfigMap",
@@ -54,14 +55,11 @@ _UNUSED: Final[Mapping[str, str]] = {
     "tsdb-head-chunks-write-buffer-size": "the store is not Prometheus'",
     "only-evict-by-api": "pods are always evicted through the API server",
     "qos-extension-plugins": "there are no extension plugins",
-    "enable-pprof": _NOT_BUILT,
-    "pprof-addr": _NOT_BUILT,
-    "containerd-endpoint": _NOT_BUILT,
-    "docker-endpoint": _NOT_BUILT,
-    "pouch-endpoint": _NOT_BUILT,
-    "default-runtime-type": _NOT_BUILT,
-    "pod-resources-proxy-path": _NOT_BUILT,
-    "enable-pod-taskids": _NOT_BUILT,
+    "containerd-endpoint": _NO_RUNTIME,
+    "docker-endpoint": _NO_RUNTIME,
+    "pouch-endpoint": _NO_RUNTIME,
+    "default-runtime-type": "a pod's status says of each container which runtime it has",
+    "enable-pod-taskids": "the hook that would need tasks of pods (gate Resctrl) is not built yet",
     "runtime-hooks-nri-backoff-steps": "it is tried as long as it takes",
     "collect-sys-metric-outdated-interval": "what the system uses is made of readings of one moment",
 }
@@ -82,7 +80,6 @@ _FOLDERS: Final = {
 
 _SWITCHES: Final = KLOG_SWITCHES | {
     "only-evict-by-api",
-    "enable-pprof",
     "enable-pod-taskids",
     "tsdb-enable-prometheus-metric",
 }
@@ -146,6 +143,8 @@ class Options:
     node_name: str
     host: Host
     listen: ListenAddress
+    profiles: ListenAddress = NOWHERE
+    """Where profiles of koordlet are served."""
     kubeconfig: str = ""
     qps: float = 20.0
     burst: int = 30
@@ -157,6 +156,8 @@ class Options:
     device_files: str = "/var/run/koordlet/xpu-device-infos"
     only_device_files: bool = False
     with_page_cache: bool = False
+    pod_resources_folder: Path = Path("/var/run/koordlet/pod-resources")
+    """Where kubelet's pod-resources API is served with devices of koord-scheduler, if its gate is on."""
     collectors: CollectorOptions = field(default_factory=CollectorOptions)
     prediction: PredictionOptions = field(default_factory=PredictionOptions)
     audit: AuditOptions = field(default_factory=AuditOptions)
@@ -190,6 +191,10 @@ class _Flags:
         serving = self.set.group("Serving and logging")
         self.addr = serving.listen_address(
             "addr", _ADDRESS, "Where /metrics is served: HOST:PORT, :PORT for every address, 0 for nowhere."
+        )
+        self.pprof = serving.boolean("enable-pprof", False, "Serve profiles of koordlet under /debug/pprof.")
+        self.pprof_address = serving.listen_address(
+            "pprof-addr", _PROFILE_ADDRESS, "Where to serve them. No authentication."
         )
         self.verbosity = serving.integer("v", 0, "How much is logged, from 0 up.")
         self.gates = self.set.group("Feature").feature_gates(self.features)
@@ -250,6 +255,12 @@ class _Flags:
         )
         self.only_device_files = group.boolean(
             "xpu-enforce-collect-from-device-infos", False, "Report no GPU that is in none of these files."
+        )
+        self.pod_resources = group.string(
+            "pod-resources-proxy-path",
+            "/var/run/koordlet/pod-resources",
+            "Where kubelet's pod-resources API is served, with devices of koord-scheduler (gate PodResourcesProxy).",
+            placeholder="folder",
         )
         self.page_cache = group.boolean(
             "enable-pagecache-collector", False, "Measure memory with page cache, too, for policies that ask for it."
@@ -359,6 +370,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
             var_lib_kubelet=given[flags.var_lib_kubelet].rstrip("/"),
         ),
         listen=given[flags.addr],
+        profiles=given[flags.pprof_address] if given[flags.pprof] else NOWHERE,
         kubeconfig=given[flags.kubeconfig],
         qps=given[flags.qps],
         burst=given[flags.burst],
@@ -376,6 +388,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
         device_files=given[flags.device_files],
         only_device_files=given[flags.only_device_files],
         with_page_cache=given[flags.page_cache],
+        pod_resources_folder=Path(given[flags.pod_resources]),
         collectors=CollectorOptions(
             pressure_interval=given[flags.pressure_interval].total_seconds(),
             cycles_interval=given[flags.cycles_interval].total_seconds(),

@@ -9,7 +9,6 @@ from koordinator.base.feature_gates import Feature, FeatureGates, Stage
 _OFF: Final = (
     "HamiCoreVGPUMonitor",
     "Libpfm4",
-    "PodResourcesProxy",
     "CoreSched",
     "Resctrl",
     "TCNetworkQoS",
@@ -27,6 +26,7 @@ RESCTRL_COLLECTOR: Final = "ResctrlCollector"
 BLOCK_IO_RECONCILE: Final = "BlkIOReconcile"
 HUGE_PAGE_REPORT: Final = "HugePageReport"
 NODE_METRIC_PROM_METRICS: Final = "NodeMetricPromMetrics"
+POD_RESOURCES_PROXY: Final = "PodResourcesProxy"
 AUDIT_EVENTS: Final = "AuditEvents"
 AUDIT_EVENTS_HTTP_HANDLER: Final = "AuditEventsHTTPHandler"
 
@@ -85,6 +85,7 @@ _OBSERVING: Final = (
     BLOCK_IO_RECONCILE,
     HUGE_PAGE_REPORT,
     NODE_METRIC_PROM_METRICS,
+    POD_RESOURCES_PROXY,
     AUDIT_EVENTS,
     AUDIT_EVENTS_HTTP_HANDLER,
     PER_CPU_METRIC,

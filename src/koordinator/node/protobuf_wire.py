@@ -43,13 +43,27 @@ def encode_message(number: int, content: bytes) -> bytes:
 
 def fields(message: bytes) -> Iterator[tuple[int, Value]]:
     """The fields by number, in the order in which they stand; MalformedMessageError."""
+    return ((number, value) for number, value, _ in _fields(message))
+
+
+def encoded_fields(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """The fields by number, each as it stands, number and all: put together again they are the message. Who changes
+    one field keeps by this those that it does not know. MalformedMessageError."""
+    start = 0
+    for number, _, end in _fields(message):
+        yield number, message[start:end]
+        start = end
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, Value, int]]:
+    """Number, value, and where the field ends."""
     position = 0
     while position < len(message):
         key, position = _read_varint(message, position)
         kind = key & 7
         if kind == _VARINT:
             value, position = _read_varint(message, position)
-            yield key >> 3, value
+            yield key >> 3, value, position
             continue
         if kind == _LENGTH:
             size, position = _read_varint(message, position)
@@ -59,8 +73,9 @@ def fields(message: bytes) -> Iterator[tuple[int, Value]]:
             raise MalformedMessageError(f"a field has the wire type {kind}, which does not exist")
         if position + size > len(message):
             raise MalformedMessageError(f"a field of {size} bytes is cut off after {len(message) - position}")
-        yield key >> 3, message[position : position + size]
-        position += size
+        end = position + size
+        yield key >> 3, message[position:end], end
+        position = end
 
 
 def texts(message: bytes, number: int) -> list[str]:

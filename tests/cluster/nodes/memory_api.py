@@ -58,20 +58,24 @@ class MemoryApi:
         self._begin("get", kind, name)
         return convert(self._read(kind, name, namespace), kind.type)
 
-    async def list(self, kind: Kind[T], namespace: str = "", **_: Any) -> ListPage[T]:
+    async def list(self, kind: Kind[T], namespace: str = "", *, field_selector: str = "", **_: Any) -> ListPage[T]:
         self._begin("list", kind, "")
-        items = [convert(document, kind.type) for key, document in self.objects.items() if key[0] == kind.plural]
+        items = [
+            convert(document, kind.type)
+            for key, document in self.objects.items()
+            if key[0] == kind.plural and _is_selected(document, field_selector)
+        ]
         return ListPage(items, [], str(self._version), "", None)
 
     async def watch(
-        self, kind: Kind[T], namespace: str = "", *, resource_version: str = "", **_: Any
+        self, kind: Kind[T], namespace: str = "", *, resource_version: str = "", field_selector: str = "", **_: Any
     ) -> AsyncIterator[WatchEvent[T]]:
         self._begin("watch", kind, "")
         seen = int(resource_version)
         while True:
             changed = self._changed[kind.plural]
             for version, plural, change, document in self._log[seen:]:
-                if plural == kind.plural:
+                if plural == kind.plural and _is_selected(document, field_selector):
                     yield WatchEvent(change, convert(document, kind.type), str(version))  # type: ignore[arg-type]
             seen = self._version
             changed.clear()
@@ -146,6 +150,12 @@ class MemoryApi:
         self._log.append((self._version, kind.plural, change, stored))
         self._changed[kind.plural].set()
         return stored
+
+
+def _is_selected(document: Document, field_selector: str) -> bool:
+    """By the selector of one object's name; every other selector selects all objects."""
+    field, _, value = field_selector.partition("=")
+    return field != "metadata.name" or document["metadata"]["name"] == value
 
 
 def pod_document(name: str, node: str, *, cpu: str = "1", memory: str = "1Gi", **more: Any) -> Document:

@@ -26,7 +26,7 @@ from koordinator.koordlet.devices.device_patch import device_patch
 from koordinator.koordlet.devices.reporter import DeviceReporter, DeviceSources
 from koordinator.koordlet.devices.xpu_files import XPUFiles
 from koordinator.koordlet.states import StatesInformer
-from koordinator.node.nvml import GPU
+from koordinator.node.nvml import GPU, GPUFailure
 from koordinator.node.pci import PciPlacement
 from koordinator.node.rdma import RDMADevice
 from tests.cluster.nodes.memory_api import MemoryApi
@@ -166,6 +166,15 @@ def test_gpus_of_nvml() -> None:
         "node.koordinator.sh/gpu-driver-version": "570.86",
     }
     assert report.annotations == {}
+
+
+def test_a_gpu_with_a_critical_error_is_unhealthy_and_says_why() -> None:
+    failures = {gpu(1): GPUFailure("Xid79", "Xid error detected on device, error code: 79")}
+    healthy, unhealthy = describe_devices(Inventory(gpus=[gpu(0), gpu(1)], failures=failures), NOW).devices
+    assert (healthy.health, list(healthy.conditions)) == (True, [])
+    (condition,) = unhealthy.conditions
+    assert (unhealthy.health, condition.type, condition.status) == (False, "Healthy", "False")
+    assert (condition.reason, condition.message) == ("Xid79", "Xid error detected on device, error code: 79")
 
 
 def test_gpus_of_two_models_have_no_model() -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from pathlib import Path
 from random import Random
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from koordinator.api.kinds import NODES, PODS
 from koordinator.api.node import Node
@@ -26,6 +27,9 @@ from koordinator.kube.event_series import reference_to
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer import Informer
 from koordinator.kube.interface import Client
+
+if TYPE_CHECKING:
+    from koordinator.cluster.nodes.node_agents import NodeAgents
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +54,16 @@ class Fleet:
         clock: Clock | None = None,
         random: Random | None = None,
         concurrency: int = _CONCURRENCY,
+        koordlets: int = 0,
+        kernels: Path | None = None,
     ) -> None:
-        """``concurrency`` bounds how many requests each part (leases, status, metrics, pods …) has open."""
+        """``concurrency`` bounds how many requests each part (leases, status, metrics, pods …) has open.
+
+        So many of the first nodes run koordlet itself, with the files of their kernels in the folder ``kernels``;
+        ValueError if there is none. Where time passes faster, no node does: koordlet lives in real time.
+        """
+        if koordlets and kernels is None:
+            raise ValueError("koordlets: their kernels need a folder")
         timing = scenario.timing
         self._clock = clock or SystemClock()
         self._random = random or Random()
@@ -71,16 +83,19 @@ class Fleet:
         )  # fmt: skip
         self._events = EventBroadcaster(client, instance=_SOURCE, clock=self._clock, random=self._random)
         self._recorder = self._events.recorder(_SOURCE)
+        self._koordlets = koordlets if timing.speed == 1 else 0
+        self._kernels = kernels
+        self._agents: NodeAgents | None = None
         self._assemble()
 
     def _assemble(self) -> None:
         clock, random, concurrency = self._clock, self._random, self._concurrency
         timing, find_node = self._scenario.timing, self._node_informer.get
         self._liveness = Liveness(self._client, timing, find_node, clock=clock, random=random, concurrency=concurrency)
+        self._faults = Faults(self._scenario.faults, self.time.elapsed, find_node)
         self._reporter = MetricsReporter(
-            self._client, timing, self._population, self.time, find_node,
-            Faults(self._scenario.faults, self.time.elapsed, find_node),
-            clock=clock, random=random, concurrency=concurrency,
+            self._client, timing, self._population, self.time, find_node, self._faults,
+            clock=clock, random=random, concurrency=concurrency, has_agent=self._has_agent,
         )  # fmt: skip
         self._runtime = PodRuntime(
             self._client, self._scenario, self._population, self.time, self._pod_informer.get, self._nodes.get,
@@ -141,6 +156,9 @@ class Fleet:
             await self._pod_informer.wait_synced()
             group.create_task(self._sample(), name="sampling")
             group.create_task(self._reporter.duty.run(), name="node metrics")
+            if self._koordlets > 0 and self._kernels is not None:
+                self._agents = self._make_agents(self._kernels)
+                group.create_task(self._agents.run(), name="koordlets")
         raise AssertionError("the loops above end by cancellation only")
 
     async def _all_seen(self) -> None:
@@ -148,6 +166,28 @@ class Fleet:
         missing = {node.name for node in self._wanted}
         while missing := {name for name in missing if self._node_informer.get(name) is None}:
             await self._clock.sleep(_LEAST_SAMPLING_PAUSE)
+
+    def _make_agents(self, kernels: Path) -> NodeAgents:
+        # Not loaded before the nodes are registered and have reported, nor where no node runs koordlet.
+        from koordinator.cluster.nodes.node_agents import AgentDependencies, NodeAgents
+
+        given = AgentDependencies(
+            client=self._client,
+            population=self._population,
+            time=self.time,
+            faults=self._faults,
+            pods_of=self._pods_of,
+            clock=self._clock,
+            random=self._random,
+            folder=kernels,
+        )
+        agents = NodeAgents(given)
+        for node in list(self._nodes.values())[: self._koordlets]:
+            agents.join(node)
+        return agents
+
+    def _has_agent(self, name: str) -> bool:
+        return self._agents is not None and self._agents.is_reporting(name)
 
     def _join(self, node: SimulatedNode) -> None:
         self._nodes[node.name] = node
@@ -176,6 +216,8 @@ class Fleet:
             logger.info("node %s was deleted; it is simulated no longer", name)
             self._liveness.leave(name)
             self._reporter.leave(name)
+            if self._agents is not None:
+                self._agents.leave(name)
             for pod in pods:
                 self._runtime.forget(pod)
             self._population.remove_node(name)

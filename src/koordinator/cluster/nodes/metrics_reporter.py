@@ -1,4 +1,4 @@
-"""Writes NodeMetrics for simulated nodes as their koordlets would, until real ones do.
+"""Writes NodeMetrics for simulated nodes as their koordlets would, where koordlet itself does not.
 
 Only the status is written. The object itself belongs to koord-manager; it is created, with the default policy, only
 when it is missing, so that usage is visible in a cluster without a manager.
@@ -51,13 +51,16 @@ class MetricsReporter:
         clock: Clock,
         random: Random,
         concurrency: int,
+        has_agent: Callable[[str], bool] = lambda name: False,
     ) -> None:
-        """``find_node`` gives a node as the API has it, or None."""
+        """``find_node`` gives a node as the API has it, or None; ``has_agent`` tells whether an agent of its own
+        reports for a node."""
         self._client = client
         self._population = population
         self._time = time
         self._find_node = find_node
         self._faults = faults
+        self._has_agent = has_agent
         self._without: set[str] = set()
         """Nodes whose agents are missing and that have nothing from before."""
         self._clock = clock
@@ -83,6 +86,7 @@ class MetricsReporter:
     async def _report(self, names: Sequence[str]) -> Sequence[str]:
         if self._clock.monotonic() < self._absent_until:
             return names
+        names = [name for name in names if not self._has_agent(name)]
         failed = await each("removing NodeMetrics", self._to_remove(names), self._remove)
         now = self._time.now()
         statuses = self._statuses([name for name in names if self._faults.of(name) not in SILENT], now)

@@ -6,6 +6,7 @@ patch that was meant for an earlier pod of the same name.
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime
 from typing import Any, Final
 
@@ -110,7 +111,7 @@ def _container(pod: Pod, container: Container, state: Document, *, ready: bool) 
         "name": container.name,
         "image": container.image,
         "imageID": f"simulated://{container.image}",
-        "containerID": f"simulated://{pod.metadata.uid}/{container.name}",
+        "containerID": f"containerd://{hashlib.sha256(f'{pod.metadata.uid}/{container.name}'.encode()).hexdigest()}",
         "ready": ready,
         "started": ready,
         "restartCount": 0,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -134,6 +135,15 @@ class NodeUsage:
     latency_sensitive_memory: float
     batch_cpu: float
     batch_memory: float
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReadings:
+    """What runs on one node at a moment: cores and bytes of the system, and of each running pod by its uid."""
+
+    system_cpu: float
+    system_memory: float
+    pods: dict[str, tuple[float, float]]
 
 
 class _Columns:
@@ -289,6 +299,23 @@ class Population:
             latency_sensitive_memory=service_memory,
             batch_cpu=batch_cpu,
             batch_memory=batch_memory,
+        )
+
+    def readings_of(self, node: str, time: float) -> NodeReadings:
+        """What one node uses at ``time``, worked out for it alone. KeyError: no such node."""
+        row, _ = self._nodes[node]
+        running = self._running_rows()
+        pods = [(uid, self._pods[uid][0]) for uid in self._pods_of[node] if running[self._pods[uid][0]]]
+        columns = self._columns_of(np.array([pod for _, pod in pods], dtype=np.int64))
+        columns = replace(columns, node=np.zeros(len(pods), dtype=np.int64))
+        view = self._node_view()
+        alone = NodeColumns(view.ids[row : row + 1], view.cpu[row : row + 1], view.memory[row : row + 1])
+        usage = usage_at(time, columns, alone, self._model, self._seed)
+        started = zip(pods, usage.pod_cpu.tolist(), usage.pod_memory.tolist(), strict=True)
+        return NodeReadings(
+            system_cpu=float(usage.system_cpu[0]),
+            system_memory=float(usage.system_memory[0]),
+            pods={uid: (cpu, memory) for (uid, _), cpu, memory in started if not math.isnan(cpu)},
         )
 
     def _running_rows(self) -> NDArray[Any]:

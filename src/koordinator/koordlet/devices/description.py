@@ -27,7 +27,7 @@ from koordinator.api.quantity import Format, Quantity, QuantityError, parse_quan
 from koordinator.api.resource_names import GPU_CORE, GPU_MEMORY, GPU_MEMORY_RATIO
 from koordinator.api.resource_names import RDMA as RDMA_RESOURCE
 from koordinator.api.xpu_device_info import XPUDeviceInfo, XPUStatus, XPUTopology
-from koordinator.node.nvml import GPU
+from koordinator.node.nvml import GPU, GPUFailure
 from koordinator.node.pci import PciPlacement
 from koordinator.node.rdma import RDMADevice
 
@@ -48,6 +48,7 @@ class Inventory:
 
     xpus: Sequence[XPUDeviceInfo] = ()
     gpus: Sequence[GPU] = ()
+    failures: Mapping[GPU, GPUFailure] = field(default_factory=dict)
     placements: Mapping[str, PciPlacement] = field(default_factory=dict)
     driver_version: str = ""
     rdma: Sequence[RDMADevice] = ()
@@ -69,7 +70,10 @@ def describe_devices(inventory: Inventory, now: datetime) -> DeviceReport:
         devices = [device for xpu in inventory.xpus if (device := _xpu(xpu, now)) is not None]
         labels, annotations = _xpu_labels(inventory.xpus[0]), _partitions(inventory.xpus)
     else:
-        devices = [_gpu(card, inventory.placements.get(card.bus_id)) for card in inventory.gpus]
+        devices = [
+            _gpu(card, inventory.placements.get(card.bus_id), _gpu_conditions(inventory.failures.get(card), now))
+            for card in inventory.gpus
+        ]
         labels, annotations = _gpu_labels(inventory), {}
     devices += [_rdma(card) for card in inventory.rdma]
     devices.sort(key=lambda device: (device.type, device.minor or 0, device.id))
@@ -150,7 +154,14 @@ def _partitions(xpus: Iterable[XPUDeviceInfo]) -> dict[str, str | None]:
     return {annotation_keys.GPU_PARTITIONS: text}
 
 
-def _gpu(card: GPU, placement: PciPlacement | None) -> DeviceInfo:
+def _gpu_conditions(failure: GPUFailure | None, now: datetime) -> list[Condition]:
+    """None for a healthy GPU."""
+    if failure is None:
+        return []
+    return [_condition(XPUStatus(healthy=False, error_code=failure.code, error_message=failure.message), now)]
+
+
+def _gpu(card: GPU, placement: PciPlacement | None, conditions: list[Condition]) -> DeviceInfo:
     topology = None
     if placement is not None and placement.numa_node >= 0 and placement.root and card.bus_id:
         topology = DeviceTopology(
@@ -164,7 +175,8 @@ def _gpu(card: GPU, placement: PciPlacement | None) -> DeviceInfo:
         type=device_types.GPU,
         id=card.uuid,
         minor=card.minor,
-        health=True,
+        health=not conditions,
+        conditions=conditions,
         resources={GPU_CORE: _WHOLE, GPU_MEMORY: memory, GPU_MEMORY_RATIO: _WHOLE},
         topology=topology,
     )

@@ -42,6 +42,7 @@ class DeviceSources:
         return Inventory(
             xpus=xpus,
             gpus=gpus,
+            failures=self.nvml.failures() if self.nvml is not None and gpus else {},
             placements=self._placements(gpus),
             driver_version=self.nvml.driver_version if self.nvml is not None else "",
             rdma=read_rdma_devices(self.host) if self.with_rdma else (),

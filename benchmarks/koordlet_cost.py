@@ -1,0 +1,176 @@
+"""What koordlet costs a real node, beside the Go original on the same node with the same pods.
+
+A node of containerd and kubelet joins a real API server and runs small pods, every tenth of which burns CPU up to a
+limit of 20 milli-CPU. The agents run one after the other, so that neither undoes what the other has written, each as on
+a machine: it measures once a second, predicts, reconciles its hooks, and reports. What it uses counts after a warm-up.
+``resident_mebibytes`` is that at the end, ``peak_mebibytes`` the largest.
+
+usage, as root: python -m benchmarks.koordlet_cost [--pods 30] [--seconds 70] [--only ours]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.process_usage import OtherLoad, usage_of
+from tests.free_ports import free_ports
+from tests.real.control_plane import ControlPlane
+from tests.real.programs import HOW_TO_GET, RealPrograms, find_real_programs
+from tests.real.real_node import EnforcedNode, real_node
+
+_NODE: Final = "koordlet-cost"
+_NAMESPACE: Final = "koordlet-cost"
+_WARM_UP_SECONDS: Final = 20.0
+_LIMIT: Final = "20m"
+_PODS_SECONDS: Final = 240.0
+_MEBI: Final = 1 << 20
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print one JSON line; 1 when the programs are absent."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pods", type=int, default=30, help="at most 105: kubelet runs no more than 110")
+    parser.add_argument("--seconds", type=float, default=70.0, help="for each program: above 60, so that it reports")
+    parser.add_argument("--only", choices=("ours", "original"), default="")
+    given = parser.parse_args(arguments)
+    programs = find_real_programs()
+    if programs is None:
+        sys.stderr.write(f"{HOW_TO_GET}\n")
+        return 1
+    with tempfile.TemporaryDirectory(prefix="kcost", ignore_cleanup_errors=True) as folder:
+        figures = _compare(programs, Path(folder), given)
+    print(json.dumps({"benchmark": "koordlet_cost", **vars(given), "programs": figures}))
+    return 0
+
+
+def _compare(programs: RealPrograms, folder: Path, given: argparse.Namespace) -> dict[str, Any]:
+    commands = {
+        "ours": [sys.executable, "-m", "koordinator.koordlet"],
+        "original": [str(programs.original / "koordlet"), "--logtostderr=true"],
+    }
+    cluster = ControlPlane(programs.kubernetes, folder / "cluster")
+    cluster.start()
+    try:
+        with real_node(cluster.kubeconfig, folder / "node", _NODE, _NAMESPACE) as node:
+            _prepare(node, given.pods)
+            return {
+                name: _measure(node, command, folder / name, given)
+                for name, command in commands.items()
+                if Path(command[0]).is_file() and name == (given.only or name)
+            }
+    finally:
+        cluster.stop()
+
+
+def _prepare(node: EnforcedNode, pods: int) -> None:
+    """The pods run, and there is what koord-manager makes for a node."""
+    for kind, spec in (("NodeMetric", {"metricCollectPolicy": {"reportIntervalSeconds": 60}}), ("NodeSLO", {})):
+        version = "slo.koordinator.sh/v1alpha1"
+        node.apply({"apiVersion": version, "kind": kind, "metadata": {"name": _NODE}, "spec": spec})
+    node.kubectl("apply", "-f", "-", given="\n".join(json.dumps(_pod(number)) for number in range(pods)))
+
+    def running() -> bool:
+        found = node.kubectl("get", "pods", "-n", _NAMESPACE, "--field-selector=status.phase=Running", "-o", "name")
+        return len(found.split()) == pods
+
+    _until(running, _PODS_SECONDS)
+
+
+def _pod(number: int) -> dict[str, Any]:
+    burns = number % 10 == 0
+    container = {
+        "name": "main",
+        "image": "docker.io/library/pause:latest",
+        "imagePullPolicy": "Never",
+        "command": ["/pause", "burn"] if burns else ["/pause"],
+        "resources": {"requests": {"cpu": "1m"}, "limits": {"cpu": _LIMIT}},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": f"p{number}", "namespace": _NAMESPACE},
+        "spec": {
+            "nodeName": _NODE,
+            "hostNetwork": True,
+            "automountServiceAccountToken": False,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [container],
+        },
+    }
+
+
+def _measure(node: EnforcedNode, command: Sequence[str], folder: Path, given: argparse.Namespace) -> dict[str, Any]:
+    before = _updated(node)
+    with _agent(node, command, folder) as process:
+        time.sleep(_WARM_UP_SECONDS)
+        used, others, started = usage_of(process.pid).cpu_seconds, OtherLoad(), time.perf_counter()
+        time.sleep(given.seconds)
+        usage, seconds, others_busy = usage_of(process.pid), time.perf_counter() - started, others.cores()
+        resident = _resident_bytes(process.pid)
+    if _updated(node) == before:
+        raise RuntimeError(f"{command[0]} has reported nothing: {(folder / 'log').read_text()[-3000:]}")
+    reported = node.get("nodemetric", _NODE)["status"].get("podsMetric", ())
+    return {
+        "cpu_percent_of_core": round(100 * (usage.cpu_seconds - used) / seconds, 2),
+        "resident_mebibytes": round(resident / _MEBI, 1),
+        "peak_mebibytes": round(usage.peak_bytes / _MEBI, 1),
+        "pods_reported": len(reported),
+        # The pods and kubelet among them.
+        "others_busy_cores": round(others_busy, 2),
+        "load_average": os.getloadavg()[0],
+    }
+
+
+def _updated(node: EnforcedNode) -> str:
+    return str(node.get("nodemetric", _NODE).get("status", {}).get("updateTime", ""))
+
+
+@contextmanager
+def _agent(node: EnforcedNode, command: Sequence[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """It runs in the block, with all that it keeps in ``folder``."""
+    folder.mkdir()
+    address, profiles = (f"127.0.0.1:{port}" for port in free_ports(2))
+    flags = [
+        *(f"--kubeconfig={node.kubeconfig}", f"--addr={address}", f"--pprof-addr={profiles}"),
+        *(f"--audit-log-dir={folder}", f"--tsdb-path={folder}", f"--prediction-checkpoint-filepath={folder}"),
+        *(f"--runtime-hooks-addr={folder}/k.sock", f"--runtime-hooks-config-path={folder}"),
+        "--enable-nri-runtime-hook=false",
+    ]
+    environment = {**os.environ, "NODE_NAME": _NODE, "agent_mode": "hostMode"}
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen([*command, *flags], env=environment, stdout=log, stderr=log)
+    try:
+        yield process
+        if process.poll() is not None:
+            raise RuntimeError(f"{command[0]} has ended: {(folder / 'log').read_text()[-3000:]}")
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+def _resident_bytes(process_id: int) -> int:
+    status = (Path("/proc") / str(process_id) / "status").read_text()
+    line = next(line for line in status.splitlines() if line.startswith("VmRSS:"))
+    return int(line.split()[1]) * 1024
+
+
+def _until(condition: Callable[[], bool], seconds: float) -> None:
+    given_up = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > given_up:
+            raise RuntimeError(f"not all pods ran within {seconds:.0f} s")
+        time.sleep(1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
