@@ -10,7 +10,7 @@ from rich.console import Console
 from koordinator.cli.explain_node import print_node
 from koordinator.cli.explain_pod import print_pod
 from koordinator.scheduler.engine.decision import Attempt
-from tests.scheduler.explain.scene import NOW, Scene, make_node, make_pod, tainted
+from tests.scheduler.explain.scene import NOW, Scene, make_node, make_pod, refused_by_its_quota, tainted
 
 
 def pod_text(scene: Scene, name: str = "p") -> str:
@@ -62,6 +62,11 @@ def test_nodes_that_would_take_it_by_now_are_named() -> None:
     scene = pending()
     scene.state.set_node(make_node("b", cpu="16"))
     assert "Right now one node would take it: b\n" in pod_text(scene)
+
+
+def test_a_plugin_that_refuses_the_pod_on_every_node_is_named_beside_the_nodes_that_have_room() -> None:
+    text = pod_text(refused_by_its_quota())
+    assert "Right now one node has room for it (a); what holds it back is ElasticQuota.\n" in text
 
 
 def test_a_placed_pod_shows_its_node_and_only_scores_that_differ_from_nothing() -> None:

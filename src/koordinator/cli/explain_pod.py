@@ -110,7 +110,12 @@ def _print_fitting(document: Mapping[str, Any], console: Console) -> None:
         names = ", ".join(fitting["examples"]) + (f" and {more} more" if more else "")
         nodes = "one node would" if count == 1 else f"{count} nodes would"
         console.print()
-        print_text(console, f"Right now {nodes} take it: {escape(names)}")
+        if held_back := fitting.get("heldBackBy"):
+            nodes = "one node has" if count == 1 else f"{count} nodes have"
+            text = f"Right now {nodes} room for it ({names}); what holds it back is {' and '.join(held_back)}."
+            print_text(console, escape(text))
+        else:
+            print_text(console, f"Right now {nodes} take it: {escape(names)}")
     if reason := document.get("notJudged"):
         console.print()
         print_text(console, f"Nodes cannot be evaluated right now: {escape(reason)}")

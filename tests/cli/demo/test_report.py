@@ -18,6 +18,7 @@ from koordinator.cli.demo.report import (
     print_report,
     utilisation,
 )
+from koordinator.cli.demo.workloads import Workloads
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -47,6 +48,12 @@ def a_good_day() -> Day:
     day.kept_off_hot_nodes = 3
     day.marks = {"node-19": [Mark(11.0, "NegativeUsage", 0), Mark(14.0, "", 5_000)]}
     day.explained = explained("0/1 nodes are available", "0/1 nodes are available", "0/1 nodes are available")
+    day.workloads = Workloads(
+        placed={f"training-{number}": 11.0 for number in range(8)},
+        nodes={"checkout-next": "a"},
+        used=[(20.0, {"analytics": 24, "reports": 0}), (22.0, {"analytics": 8, "reports": 16})],
+        rooms=[(4.0, "Available", "a"), (19.0, "Succeeded", "a")],
+    )
     return day
 
 
@@ -159,7 +166,48 @@ def test_one_hot_report_is_not_held_against_the_scheduler() -> None:
 
 
 def test_a_day_without_observations_fails_nearly_everything() -> None:
-    assert failing(Day()) == [0, 1, 2, 3, 4, 6, 7, 8, 9]
+    assert failing(Day()) == [0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12]
+
+
+@pytest.mark.parametrize("hour", [None, 10.0, 14.0])
+def test_a_gang_of_which_one_pod_is_missing_early_or_late_fails_its_claim(hour: float | None) -> None:
+    day = a_good_day()
+    del day.workloads.placed["training-7"]
+    if hour is not None:
+        day.workloads.placed["training-7"] = hour
+    assert failing(day) == [10]
+
+
+@pytest.mark.parametrize(
+    "used",
+    [
+        [(20.0, {"analytics": 8, "reports": 0}), (22.0, {"analytics": 8, "reports": 16})],
+        [(20.0, {"analytics": 24, "reports": 0}), (22.0, {"analytics": 8, "reports": 14})],
+        [(20.0, {"analytics": 24, "reports": 0}), (22.0, {"analytics": 10, "reports": 16})],
+        [(20.0, {"analytics": 24, "reports": 0}), (24.0, {"analytics": 8, "reports": 16})],
+    ],
+    ids=["nothing borrowed", "not given back", "the borrower keeps some", "late"],
+)
+def test_quotas_that_do_not_lend_and_take_back_fail_their_claim(used: list[tuple[float, dict[str, int]]]) -> None:
+    day = a_good_day()
+    day.workloads.used = used
+    assert failing(day) == [11]
+
+
+@pytest.mark.parametrize(
+    ("rooms", "node"),
+    [
+        ([(4.0, "Pending", ""), (19.0, "Succeeded", "a")], "a"),
+        ([(4.0, "Available", "a"), (5.0, "Available", "b"), (19.0, "Succeeded", "b")], "b"),
+        ([(4.0, "Available", "a"), (19.0, "Available", "a")], "a"),
+        ([(4.0, "Available", "a"), (19.0, "Succeeded", "a")], "b"),
+    ],
+    ids=["held too late", "moved", "not used", "the release went elsewhere"],
+)
+def test_a_room_that_is_not_held_and_used_fails_its_claim(rooms: list[tuple[float, str, str]], node: str) -> None:
+    day = a_good_day()
+    day.workloads.rooms, day.workloads.nodes = rooms, {"checkout-next": node}
+    assert failing(day) == [12]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from koordinator.api.kinds import NODE_METRICS
+from koordinator.api.elastic_quota import ElasticQuota, ElasticQuotaSpec
+from koordinator.api.kinds import ELASTIC_QUOTAS, NODE_METRICS
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.node import Node, Taint
 from koordinator.api.nodemetric import NodeMetric, NodeMetricInfo, NodeMetricStatus, ResourceMap
@@ -31,7 +32,7 @@ from koordinator.scheduler.queue.queued_pod import QueuedPod
 from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 from tests.scheduler.fakes import FirstChoice, make_node, make_pod
 
-__all__ = ["NOW", "Scene", "make_node", "make_pod", "tainted"]
+__all__ = ["NOW", "WITH_QUOTAS", "Scene", "make_node", "make_pod", "refused_by_its_quota", "tainted"]
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 CONFIGURATION = """\
@@ -45,21 +46,28 @@ profiles:
 """
 
 
+WITH_QUOTAS = f"""\
+{CONFIGURATION.rstrip()}
+      preFilter: {{enabled: [{{name: ElasticQuota}}]}}
+      reserve: {{enabled: [{{name: ElasticQuota}}]}}
+"""
+
+
 @cache
-def _configuration() -> SchedulerConfiguration:
-    return parse_configuration(CONFIGURATION, "test")
+def _configuration(text: str) -> SchedulerConfiguration:
+    return parse_configuration(text, "test")
 
 
 class Scene:
     """``try_pod`` makes one attempt; ``pod`` and ``node`` are the documents of explanations."""
 
-    def __init__(self, *nodes: Node) -> None:
+    def __init__(self, *nodes: Node, configuration: str = CONFIGURATION) -> None:
         self.clock = ManualClock()
         self.now = NOW
         self.view = ClusterView(NodeColumns())
         self.view.now = NOW
         self.state = ClusterState(self.view)
-        (self.profile,) = build_profiles(_configuration(), BUILT_IN, self.view)
+        (self.profile,) = build_profiles(_configuration(configuration), BUILT_IN, self.view)
         self.state.add_event_handlers(self.profile.event_handlers)
         for node in nodes:
             self.state.set_node(node)
@@ -130,3 +138,16 @@ class Scene:
 def tainted(node: Node, key: str, value: str = "", effect: str = "NoSchedule") -> Node:
     spec = msgspec.structs.replace(node.spec, taints=[*node.spec.taints, Taint(key=key, value=value, effect=effect)])
     return msgspec.structs.replace(node, spec=spec)
+
+
+def refused_by_its_quota() -> Scene:
+    """One node, and the pod p, which is larger than its quota."""
+    scene = Scene(make_node("a"), configuration=WITH_QUOTAS)
+    quota = ElasticQuota(
+        metadata=ObjectMeta(name="q", namespace="default"), spec=ElasticQuotaSpec(max={"cpu": Quantity.parse("500m")})
+    )
+    scene.state.set_object(ELASTIC_QUOTAS, quota.metadata.key, quota)
+    pod = make_pod("p", labels={"quota.scheduling.koordinator.sh/name": "q"})
+    scene.state.show_pod(scene.info(pod), "")
+    scene.try_pod(pod)
+    return scene

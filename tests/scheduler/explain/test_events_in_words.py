@@ -6,7 +6,7 @@ import pytest
 
 from koordinator.scheduler.engine.events import EventKind
 from koordinator.scheduler.explain.wording import event_meaning
-from tests.scheduler.explain.scene import Scene
+from tests.scheduler.explain.scene import WITH_QUOTAS, Scene
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,7 @@ from tests.scheduler.explain.scene import Scene
         ("PersistentVolumeClaim/Add", "a PersistentVolumeClaim is created"),
         ("CSINode/Update", "a CSINode is changed"),
         ("StorageClass/Delete", "a StorageClass is deleted"),
+        ("ElasticQuota/Update", "an ElasticQuota is changed"),
         ("Thing/UpdateSomething", "a Thing is changed"),
     ],
 )
@@ -25,5 +26,9 @@ def test_a_kind_is_said_as_a_person_would(kind: str, words: str) -> None:
 
 
 def test_every_event_that_a_built_in_plugin_waits_for_has_its_own_words() -> None:
-    kinds = {kind for plugin in Scene().profile.plugins.values() for kind in plugin.events_to_register()}
+    kinds = {
+        kind
+        for plugin in Scene(configuration=WITH_QUOTAS).profile.plugins.values()
+        for kind in plugin.events_to_register()
+    }
     assert len({event_meaning(kind) for kind in kinds}) == len(kinds)

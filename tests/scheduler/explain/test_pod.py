@@ -18,7 +18,7 @@ from koordinator.scheduler.engine.decision import Attempt
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain import explain_pod
 from koordinator.scheduler.plugins.taint_toleration import TaintToleration
-from tests.scheduler.explain.scene import NOW, Scene, make_node, make_pod, tainted
+from tests.scheduler.explain.scene import NOW, Scene, make_node, make_pod, refused_by_its_quota, tainted
 
 
 def unschedulable() -> Scene:
@@ -192,6 +192,11 @@ def test_a_pod_that_waits_for_its_turn_shows_where_it_would_fit() -> None:
     document = scene.pod("p")
     assert document["queue"] == {"pool": "active", "attempts": 0}
     assert document["fittingNow"] == {"nodes": 1, "examples": ["a"]}
+
+
+def test_a_pod_that_its_quota_refuses_says_that_nodes_are_not_what_holds_it_back() -> None:
+    scene = refused_by_its_quota()
+    assert scene.pod("p")["fittingNow"] == {"nodes": 1, "examples": ["a"], "heldBackBy": ["ElasticQuota"]}
 
 
 def test_a_pod_in_flight_says_so() -> None:

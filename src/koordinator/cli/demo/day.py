@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+
+from koordinator.api.kinds import Kind
 
 NODES: Final = 20
 DAY_SECONDS: Final = 36.0
@@ -52,6 +55,8 @@ class Offer:
     hour: float
     what: str
     pods: tuple[dict[str, Any], ...]
+    objects: tuple[tuple[Kind[Any], dict[str, Any]], ...] = ()
+    """Created before the pods."""
 
 
 def script() -> list[Offer]:
@@ -72,31 +77,45 @@ def _replicas(service: str, hour: int) -> list[dict[str, Any]]:
     cpu, memory, replicas = _SERVICES[service]
     amounts = {"cpu": cpu, "memory": memory}
     return [
-        _pod(f"{service}-{number:02d}", "koord-prod", "LS", amounts, {})
+        pod_of(f"{service}-{number:02d}", "koord-prod", "LS", amounts)
         for number in range(replicas)
         if number % len(_SERVICE_HOURS) == hour
     ]
 
 
 def _batch(hour: int, number: int) -> dict[str, Any]:
+    return batch_pod(f"batch-{hour:02d}-{number:02d}", 60 + 15 * (number % 5))
+
+
+def batch_pod(name: str, minutes: int, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """A pod of two CPUs for batch pods, which ends after so many minutes of the day."""
     amounts = {"kubernetes.io/batch-cpu": "2000", "kubernetes.io/batch-memory": "2Gi"}
-    minutes = 60 + 15 * (number % 5)
     annotations = {"simulation.koordinator.sh/run-time": f"{minutes}m"}
-    return _pod(f"batch-{hour:02d}-{number:02d}", "koord-batch", "BE", amounts, annotations)
+    return pod_of(name, "koord-batch", "BE", amounts, labels, annotations)
 
 
 def _too_large() -> dict[str, Any]:
-    return _pod(TOO_LARGE, "koord-mid", "LS", {"cpu": "96", "memory": "16Gi"}, {})
+    return pod_of(TOO_LARGE, "koord-mid", "LS", {"cpu": "96", "memory": "16Gi"})
 
 
-def _pod(
-    name: str, priority_class: str, qos: str, amounts: dict[str, str], annotations: dict[str, str]
+def pod_of(
+    name: str,
+    priority_class: str,
+    qos: str,
+    amounts: Mapping[str, str],
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    resources = {"requests": amounts, "limits": amounts}
+    """A pod of one container, which requests ``amounts`` and is limited to them."""
+    resources = {"requests": dict(amounts), "limits": dict(amounts)}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "labels": {"koordinator.sh/qosClass": qos}, "annotations": annotations},
+        "metadata": {
+            "name": name,
+            "labels": {"koordinator.sh/qosClass": qos, **(labels or {})},
+            "annotations": dict(annotations or {}),
+        },
         "spec": {
             "schedulerName": "koord-scheduler",
             "priorityClassName": priority_class,

@@ -16,6 +16,7 @@ from koordinator.api.pod import Pod
 from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.api.resource_names import BATCH_CPU
 from koordinator.cli.demo.day import FAULTY
+from koordinator.cli.demo.workloads import Workloads
 from koordinator.cli.explain_source import Place, ask
 from koordinator.kube.event_series import EVENTS_V1
 from koordinator.kube.interface import Client
@@ -130,6 +131,8 @@ class Day:
     """(node, resource) -> the largest sum of requests that was seen on it."""
     explained: Explained | None = None
     """What is said of the pod that no node can take."""
+    workloads: Workloads = field(default_factory=Workloads)
+    """What is seen of the gang, the quotas and the Reservation."""
     kept_off_hot_nodes: int = 0
     """Pods that were placed while the load-aware filter kept them off at least one node."""
 

@@ -17,10 +17,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from koordinator.api.installation import NAMESPACE
-from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODES, PODS
+from koordinator.api.kinds import CONFIG_MAPS, NODE_METRICS, NODES, PODS, RESERVATIONS
 from koordinator.api.slo_controller_config import DEFAULT_NAME
 from koordinator.base.clock import Clock
 from koordinator.cli.demo import day as script
+from koordinator.cli.demo import workloads
 from koordinator.cli.demo.day import FAULTY, FAULTY_FROM_HOUR, FAULTY_TO_HOUR
 from koordinator.cli.demo.observation import Day, explain
 from koordinator.cli.local_cluster import programs
@@ -142,11 +143,13 @@ def make_cluster(data: Path, seed: int, clock: Clock, say: Callable[[str], None]
 
 
 async def _run_script(client: Client, clock: Clock, day: Day, faulty: FaultyNode, show: Show) -> None:
-    offers = script.script()
+    offers = sorted((*script.script(), *workloads.offers()), key=lambda offer: offer.hour)
     began = clock.monotonic()
     offered = 0
     while (hour := (clock.monotonic() - began) * 24 / script.DAY_SECONDS) < 24:
         while offered < len(offers) and offers[offered].hour <= hour:
+            for kind, document in offers[offered].objects:
+                await client.create(kind, document, script.NAMESPACE if kind.namespaced else "")
             await asyncio.gather(*(client.create(PODS, pod, script.NAMESPACE) for pod in offers[offered].pods))
             offered += 1
         await _observe(client, day, hour)
@@ -160,7 +163,7 @@ async def _settle(client: Client, clock: Clock, day: Day, faulty: FaultyNode) ->
     deadline = clock.monotonic() + _SETTLE_SECONDS
     while not _is_settled(day) and clock.monotonic() < deadline:
         await clock.sleep(_OBSERVE_EVERY)
-        day.see_pods((await client.list(PODS, script.NAMESPACE)).items)
+        await _observe_pods(client, day, 24.0)
         day.see_marks(24.0, (await client.list(NODES)).items)
         await faulty.follow(day, 24.0)
 
@@ -172,13 +175,17 @@ def _is_settled(day: Day) -> bool:
 
 
 async def _observe(client: Client, day: Day, hour: float) -> None:
-    metrics, nodes, pods = await asyncio.gather(
-        client.list(NODE_METRICS), client.list(NODES), client.list(PODS, script.NAMESPACE)
-    )
+    metrics, nodes = await asyncio.gather(client.list(NODE_METRICS), client.list(NODES))
     day.see_metrics(hour, metrics.items)
     day.see_offers(hour, nodes.items)
     day.see_marks(hour, nodes.items)
+    await _observe_pods(client, day, hour)
+
+
+async def _observe_pods(client: Client, day: Day, hour: float) -> None:
+    pods, reservations = await asyncio.gather(client.list(PODS, script.NAMESPACE), client.list(RESERVATIONS))
     day.see_pods(pods.items)
+    day.workloads.see(hour, pods.items, reservations.items)
 
 
 def _description(day: Day, hour: float) -> str:

@@ -16,6 +16,7 @@ from koordinator.api.priority import PriorityClass
 from koordinator.base.errors import ConfigurationError
 from koordinator.cli.demo.day import CPU_THRESHOLD_PERCENT, FAULTY, FIRST_BATCH_HOUR, SAFE_PERCENT
 from koordinator.cli.demo.observation import Day, Explained, Mark, NodeUsage, PlacedPod
+from koordinator.cli.demo.workloads import clock, gang_claim, quota_claim, reservation_claim
 
 _LEAST_GAIN = 1.5
 _OF_THE_NODE = ("cpu", "memory", "pods")
@@ -140,6 +141,9 @@ def claims(day: Day) -> list[Claim]:
             "pods meanwhile and lends again",
             set(day.marks) == {FAULTY} and was_set_aside(day.marks[FAULTY]),
         ),
+        Claim(*gang_claim(day.workloads)),
+        Claim(*quota_claim(day.workloads)),
+        Claim(*reservation_claim(day.workloads)),
     ]
 
 
@@ -211,13 +215,9 @@ def _set_aside(name: str, marks: Sequence[Mark]) -> str:
     first = marks[0]
     back = next((mark.hour for mark in marks if not mark.reason), 24.0)
     return (
-        f"{name} was marked as abnormal ({first.reason}) from {_clock(first.hour)} to {_clock(back)}: nothing that its "
+        f"{name} was marked as abnormal ({first.reason}) from {clock(first.hour)} to {clock(back)}: nothing that its "
         "agent said was counted with."
     )
-
-
-def _clock(hour: float) -> str:
-    return f"{int(hour):02d}:{int(hour % 1 * 60):02d}"
 
 
 def _print_explained(explained: Explained, console: Console) -> None:

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from koordinator.api.timestamps import format_micro_time
 from koordinator.scheduler.engine.columns import NodeColumns, Rows
 from koordinator.scheduler.engine.decision import Attempt, Placement, Rejection
-from koordinator.scheduler.engine.framework import FEASIBLE
+from koordinator.scheduler.engine.framework import FEASIBLE, FilterPlugin
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.resource_index import PODS
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.advice import advise
@@ -157,9 +158,18 @@ def _outlook(sources: Sources, entry: QueuedPod, attempts: Sequence[Attempt]) ->
     fits = fitting(filter_results, view.columns)
     return {
         "advice": advice,
-        "fittingNow": {"nodes": len(fits), "examples": fits[:_FITTING]},
+        "fittingNow": {"nodes": len(fits), "examples": fits[:_FITTING], **_held_back(profile, last)},
         "closestNodes": [_close_node(node) for node in near],
     }
+
+
+def _held_back(profile: Profile, last: Rejection | None) -> dict[str, Any]:
+    """The plugins that refused the last attempt whatever the node: those that no Filter speaks for."""
+    if last is None:
+        return {}
+    filters = {plugin.name for plugin in profile.all(FilterPlugin)}
+    refusing = [entry.plugin for entry in last.rejected if entry.plugin not in filters]
+    return {"heldBackBy": sorted(set(refusing))} if refusing else {}
 
 
 def _close_node(node: CloseNode) -> dict[str, Any]:

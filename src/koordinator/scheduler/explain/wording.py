@@ -69,6 +69,7 @@ _MEANING: Final[Mapping[str, str]] = {
     "NodeMetric/Update": "a node reports new usage",
     "NodeMetric/Expire": "the usage report of a node becomes too old, so that its load is no longer looked at",
     "NodeMetric/Delete": "the usage report of a node is deleted",
+    "ElasticQuota/SharesChanged": "its ElasticQuota may use more",
 }
 _ACTIONS: Final = {"Add": "created", "Update": "changed", "Delete": "deleted"}
 
@@ -79,7 +80,8 @@ def event_meaning(kind: str) -> str:
     if known is not None:
         return known
     name, _, action = kind.partition("/")
-    return f"a {name} is {_ACTIONS.get(action, 'changed')}"
+    article = "an" if name[:1] in "AEIO" else "a"
+    return f"{article} {name} is {_ACTIONS.get(action, 'changed')}"
 
 
 _Plain = tuple[Sequence[tuple[str, str]], Sequence[tuple[str, str, Sequence[str]]], bool]

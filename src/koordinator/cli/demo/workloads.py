@@ -1,0 +1,181 @@
+"""A gang, two quotas and a Reservation in the day: what is offered, what is seen of them, and what is claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from koordinator.api.kinds import ELASTIC_QUOTAS, POD_GROUPS, RESERVATIONS
+from koordinator.api.labels import POD_GROUP, QUOTA_IS_PARENT, QUOTA_NAME, QUOTA_PARENT
+from koordinator.api.pod import Pod
+from koordinator.api.reservation import Reservation
+from koordinator.api.resource_names import BATCH_CPU
+from koordinator.cli.demo.day import Offer, batch_pod, pod_of
+
+GANG: Final = "training"
+MEMBERS: Final = 8
+_GANG_HOUR: Final = 8.0
+COMPLETE_HOUR: Final = 10.5
+"""When the last members of the gang are created."""
+_FIRST_MEMBERS: Final = 6
+
+BORROWER: Final = "analytics"
+LENDER: Final = "reports"
+OWN_CPUS: Final = {BORROWER: 8, LENDER: 16}
+"""The min of each quota, in CPUs for batch pods."""
+_BORROWING_HOUR: Final = 19.5
+ASKING_HOUR: Final = 21.0
+"""When the lender's pods come."""
+_CPUS_A_POD: Final = 2
+_BORROWING_PODS: Final = 20
+_RUN_MINUTES: Final = 120
+
+ROOM: Final = "release"
+RELEASE: Final = "checkout-next"
+ROOM_CPUS: Final = 8
+ROOM_HOUR: Final = 3.5
+RELEASE_HOUR: Final = 18.0
+_LATE_HOURS: Final = 1.5
+
+
+def offers() -> list[Offer]:
+    """What comes besides services and batch pods, in order."""
+    return [
+        Offer(ROOM_HOUR, "a Reservation", (), ((RESERVATIONS, _reservation()),)),
+        Offer(_GANG_HOUR, "a part of a gang", _members(range(_FIRST_MEMBERS)), ((POD_GROUPS, _pod_group()),)),
+        Offer(COMPLETE_HOUR, "the rest of the gang", _members(range(_FIRST_MEMBERS, MEMBERS))),
+        Offer(RELEASE_HOUR, "the release that room is held for", (_release(),)),
+        Offer(
+            _BORROWING_HOUR,
+            f"pods of the quota {BORROWER}",
+            _of_quota(BORROWER, _BORROWING_PODS),
+            tuple((ELASTIC_QUOTAS, document) for document in _quotas()),
+        ),
+        Offer(ASKING_HOUR, f"pods of the quota {LENDER}", _of_quota(LENDER, OWN_CPUS[LENDER] // _CPUS_A_POD)),
+    ]
+
+
+def _pod_group() -> dict[str, Any]:
+    return {**_header("scheduling.sigs.k8s.io", "PodGroup", GANG), "spec": {"minMember": MEMBERS}}
+
+
+def _members(numbers: range) -> tuple[dict[str, Any], ...]:
+    labels = {POD_GROUP: GANG}
+    return tuple(batch_pod(f"{GANG}-{number}", 60, labels) for number in numbers)
+
+
+def _quotas() -> list[dict[str, Any]]:
+    everything = sum(OWN_CPUS.values())
+    return [
+        _quota("teams", everything, everything, {QUOTA_IS_PARENT: "true"}),
+        *(_quota(name, own, everything, {QUOTA_PARENT: "teams"}) for name, own in OWN_CPUS.items()),
+    ]
+
+
+def _quota(name: str, least: int, most: int, labels: Mapping[str, str]) -> dict[str, Any]:
+    document = _header("scheduling.sigs.k8s.io", "ElasticQuota", name)
+    document["metadata"]["labels"] = dict(labels)
+    amounts = {key: {BATCH_CPU: str(cpus * 1000)} for key, cpus in (("min", least), ("max", most))}
+    return {**document, "spec": amounts}
+
+
+def _of_quota(quota: str, count: int) -> tuple[dict[str, Any], ...]:
+    return tuple(batch_pod(f"{quota}-{number:02d}", _RUN_MINUTES, {QUOTA_NAME: quota}) for number in range(count))
+
+
+def _reservation() -> dict[str, Any]:
+    template = {"schedulerName": "koord-scheduler", "containers": _release()["spec"]["containers"]}
+    owner = {"labelSelector": {"matchLabels": {"app": RELEASE}}}
+    return {
+        **_header("scheduling.koordinator.sh", "Reservation", ROOM),
+        "spec": {"template": {"spec": template}, "owners": [owner]},
+    }
+
+
+def _release() -> dict[str, Any]:
+    return pod_of(RELEASE, "koord-prod", "LS", {"cpu": str(ROOM_CPUS), "memory": "8Gi"}, {"app": RELEASE})
+
+
+def _header(group: str, kind: str, name: str) -> dict[str, Any]:
+    return {"apiVersion": f"{group}/v1alpha1", "kind": kind, "metadata": {"name": name}}
+
+
+@dataclass(slots=True)
+class Workloads:
+    """What is seen of them over the day. Hours are those of the day."""
+
+    placed: dict[str, float] = field(default_factory=dict)
+    """Pod -> when it was first seen on a node."""
+    nodes: dict[str, str] = field(default_factory=dict)
+    used: list[tuple[float, dict[str, int]]] = field(default_factory=list)
+    """(hour, quota -> CPUs that its pods have on nodes)."""
+    rooms: list[tuple[float, str, str]] = field(default_factory=list)
+    """(hour, phase, node) of the Reservation."""
+
+    def see(self, hour: float, pods: Sequence[Pod], reservations: Sequence[Reservation]) -> None:
+        used = dict.fromkeys(OWN_CPUS, 0)
+        for pod in pods:
+            if not pod.spec.node_name:
+                continue
+            self.placed.setdefault(pod.metadata.name, hour)
+            self.nodes[pod.metadata.name] = pod.spec.node_name
+            quota = pod.metadata.labels.get(QUOTA_NAME)
+            if quota in used and pod.status.phase not in ("Succeeded", "Failed"):
+                used[quota] += _CPUS_A_POD
+        self.used.append((hour, used))
+        for each in reservations:
+            if each.metadata.name == ROOM:
+                self.rooms.append((hour, each.status.phase, each.status.node_name))
+
+    def gang_hours(self) -> tuple[float, float] | None:
+        """When the first and the last member were placed; None while one is not."""
+        hours = [self.placed.get(f"{GANG}-{number}") for number in range(MEMBERS)]
+        known = [hour for hour in hours if hour is not None]
+        return (min(known), max(known)) if len(known) == MEMBERS else None
+
+    def most_borrowed(self) -> int:
+        """The most CPUs that the borrower used before the lender asked."""
+        return max((used.get(BORROWER, 0) for hour, used in self.used if hour < ASKING_HOUR), default=0)
+
+    def given_back_at(self) -> float | None:
+        """When the lender had what is its own, and the borrower no more than its own."""
+        for hour, used in self.used:
+            if used.get(LENDER, 0) >= OWN_CPUS[LENDER] and used.get(BORROWER, 0) <= OWN_CPUS[BORROWER]:
+                return hour
+        return None
+
+    def room_node(self) -> str:
+        """The node that held the room until the release came; empty when none did."""
+        held = [node for hour, phase, node in self.rooms if phase == "Available" and hour < RELEASE_HOUR]
+        return held[-1] if held and len(set(held)) == 1 else ""
+
+
+def gang_claim(seen: Workloads) -> tuple[str, bool]:
+    """What is said of the gang, and whether it is so."""
+    hours = seen.gang_hours()
+    between = "some were never placed" if hours is None else f"placed from {clock(hours[0])} to {clock(hours[1])}"
+    text = f"the gang {GANG} waited for the last of its {MEMBERS} pods, of {clock(COMPLETE_HOUR)}, and ran as one"
+    holds = hours is not None and hours[0] >= COMPLETE_HOUR and hours[1] - hours[0] <= _LATE_HOURS
+    return f"{text} ({between})", holds
+
+
+def quota_claim(seen: Workloads) -> tuple[str, bool]:
+    borrowed, back = seen.most_borrowed(), seen.given_back_at()
+    own, lent = OWN_CPUS[BORROWER], OWN_CPUS[LENDER]
+    ending = "which it never had back" if back is None else f"which had its {lent} CPUs back at {clock(back)}"
+    text = f"the quota {BORROWER} used {borrowed} CPUs, {own} of its own and the others lent by {LENDER}, {ending}"
+    # Pods of the borrower are not killed: the lender waits until they have ended.
+    latest = _BORROWING_HOUR + _RUN_MINUTES / 60 + _LATE_HOURS
+    return text, borrowed > own and back is not None and ASKING_HOUR <= back <= latest
+
+
+def reservation_claim(seen: Workloads) -> tuple[str, bool]:
+    node = seen.room_node()
+    text = f"a Reservation held {ROOM_CPUS} CPUs on {node or 'no node'} until {RELEASE} came and took them"
+    is_used = bool(seen.rooms) and seen.rooms[-1][1] == "Succeeded"
+    return text, bool(node) and is_used and seen.nodes.get(RELEASE) == node
+
+
+def clock(hour: float) -> str:
+    return f"{int(hour):02d}:{int(hour % 1 * 60):02d}"
