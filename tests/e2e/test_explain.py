@@ -73,7 +73,7 @@ def test_a_pending_pod_and_a_node_are_explained(tmp_path: Path) -> None:
     text, document, placed, pod, notes, node = asyncio.run(scenario())
     condition = next(each for each in pod.status.conditions if each.type == "PodScheduled")
     assert document["message"] == condition.message == notes[0]
-    assert document["message"] in text
+    assert document["message"] in " ".join(text.split())
     assert "(needs 500 cores, free" in text
     assert document["closestNodes"][0]["lacks"][0]["plugin"] == "NodeResourcesFit"
     assert placed["attempts"][-1]["result"] == "placed"
