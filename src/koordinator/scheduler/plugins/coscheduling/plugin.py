@@ -36,7 +36,9 @@ from koordinator.scheduler.engine.framework_hooks import (
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.coscheduling.declaration import Defaults, gang_id_of
-from koordinator.scheduler.plugins.coscheduling.documents import explained_gang, gang_document
+from koordinator.scheduler.plugins.coscheduling.documents import gang_document
+from koordinator.scheduler.plugins.coscheduling.explanation import explain_gang
+from koordinator.scheduler.plugins.coscheduling.gang import Gang, Member
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
 from koordinator.scheduler.plugins.coscheduling.pod_group_status import PodGroupController
 from koordinator.scheduler.services.provider import Service, ServiceProvider
@@ -219,14 +221,28 @@ class Coscheduling(
         return (PodGroupController(writer, pod_groups, self.cache.gangs, self.gangs.changed, lambda: self.view.now),)
 
     def services(self) -> Mapping[str, Service]:
-        return {"/gang/:namespace/:name": self._one, "/gangs": self._all}
+        return {
+            "/gang/:namespace/:name/explanation": self._explanation,
+            "/gang/:namespace/:name": self._one,
+            "/gangs": self._all,
+        }
+
+    def _explanation(self, parameters: Mapping[str, str]) -> Any:
+        def node_of(member: Member) -> str:
+            waiting = self.view.waiting.get(member.uid)
+            return waiting.node_name if waiting is not None else ""
+
+        return explain_gang(self.cache, self._gang(parameters), node_of)
 
     def _one(self, parameters: Mapping[str, str]) -> Any:
+        return gang_document(self._gang(parameters))
+
+    def _gang(self, parameters: Mapping[str, str]) -> Gang:
         gang_id = f"{parameters['namespace']}/{parameters['name']}"
         gang = self.cache.gangs.get(gang_id)
         if gang is None:
             raise ServiceError(404, f"cannot find gang {gang_id}")
-        return explained_gang(self.cache, gang)
+        return gang
 
     def _all(self, parameters: Mapping[str, str]) -> Any:
         return {gang_id: gang_document(gang) for gang_id, gang in self.cache.gangs.items()}
