@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, ClassVar, Final
 
-from koordinator.api import annotations as keys
+from koordinator.api.annotations import BIND_GANG_KEYS
 from koordinator.api.kinds import POD_GROUPS, Kind
 from koordinator.api.meta import Object
 from koordinator.api.pod import Pod
@@ -45,12 +45,6 @@ from koordinator.scheduler.services.provider import Service, ServiceProvider
 
 REJECTED_BY: Final = "JobRejectPlugin"
 """In whose name waiting members are turned away, as the original has it."""
-_BINDING_KEYS: Final = (
-    keys.BIND_GANG_GROUP_ID,
-    keys.BIND_GANG_MEMBER_COUNT,
-    keys.DEPRECATED_BIND_GANG_GROUP_ID,
-    keys.DEPRECATED_BIND_GANG_MEMBER_COUNT,
-)
 _SHARED: Final = "coscheduling"
 
 
@@ -210,9 +204,9 @@ class Coscheduling(
         member = self.cache.member(pod.uid)
         if member is not None and member.bound_with > 1 and member.gang.group is not None:
             group_id, count = member.gang.group.id, str(member.bound_with)
-            return dict(zip(_BINDING_KEYS, (group_id, count) * 2, strict=True))
+            return dict(zip(BIND_GANG_KEYS, (group_id, count) * 2, strict=True))
         present = pod.pod.metadata.annotations
-        return dict.fromkeys(key for key in _BINDING_KEYS if key in present)
+        return dict.fromkeys(key for key in BIND_GANG_KEYS if key in present)
 
     def controllers(self, writer: ControllerWriter) -> Sequence[Controller]:
         def pod_groups() -> Mapping[str, PodGroup]:
