@@ -34,12 +34,14 @@ from koordinator.scheduler.engine.framework_hooks import (
     PostFilterTransformer,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.coscheduling.declaration import Defaults, gang_id_of
 from koordinator.scheduler.plugins.coscheduling.documents import gang_document
 from koordinator.scheduler.plugins.coscheduling.explanation import explain_gang
-from koordinator.scheduler.plugins.coscheduling.gang import Gang, Member
+from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState
 from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
+from koordinator.scheduler.plugins.coscheduling.job_preemption import Job, JobPreemption
 from koordinator.scheduler.plugins.coscheduling.pod_group_status import PodGroupController
 from koordinator.scheduler.services.provider import Service, ServiceProvider
 
@@ -56,12 +58,18 @@ class Gangs(EventHandler):
     def __init__(self, cache: GangCache, plugin: Coscheduling) -> None:
         """``plugin`` is that of the first profile; what it may do reaches the queue that all profiles share."""
         self.cache = cache
+        self.pending: dict[str, PodInfo] = {}
+        """Members that have no node, by uid; some of them are assumed on one."""
         self.changed: set[str] = set()
         """The gangs of which the status may have changed."""
         self._plugin = plugin
 
     def on_pod(self, pod: PodInfo, node_name: str) -> None:
         self.cache.set_pod(pod.pod, node_name)
+        if node_name or not gang_id_of(pod.pod):
+            self.pending.pop(pod.uid, None)
+        else:
+            self.pending[pod.uid] = pod
         self._note(pod.pod)
         self.carry_out()
 
@@ -77,6 +85,7 @@ class Gangs(EventHandler):
 
     def on_pod_gone(self, pod: PodInfo) -> None:
         self.cache.remove_pod(pod.uid)
+        self.pending.pop(pod.uid, None)
         self._note(pod.pod)
         self.carry_out()
 
@@ -110,6 +119,7 @@ class Gangs(EventHandler):
 class Coscheduling(
     PreEnqueuePlugin,
     CyclePreFilterPlugin,
+    PostFilterPlugin,
     PostFilterTransformer,
     ReservePlugin,
     PermitPlugin,
@@ -129,6 +139,7 @@ class Coscheduling(
         defaults = Defaults(args.default_timeout.total_seconds(), args.default_match_policy)
         self.gangs: Gangs = view.shared.setdefault(_SHARED, Gangs(GangCache(defaults), self))
         self.cache: GangCache = self.gangs.cache
+        self._preemption = JobPreemption(self.name, view) if args.enable_preemption else None
 
     @property
     def event_handler(self) -> EventHandler:
@@ -158,6 +169,36 @@ class Coscheduling(
         error = self.cache.begin_attempt(pod.uid)
         self.gangs.carry_out()
         return Reason(error, unresolvable=True) if error else None
+
+    def result_key(self, pod: PodInfo) -> Hashable:
+        # Without preemption there is nothing to ask.
+        return None if self._preemption is not None else ()
+
+    def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
+        """With ``enablePreemption``: room for all pending members of the pod's group at once, or for the pod alone
+        when it is in no gang. It is looked for once in an attempt of a group."""
+        if self._preemption is None:
+            return NO_PLAN
+        member = self.cache.member(pod.uid)
+        group = member.gang.group if member is not None and not member.gang.is_released else None
+        wave = self.cache.wave
+        if group is None or wave is None or wave.group is not group:
+            return self._preemption.plan(Job(pod, (pod,), {}), attempt)
+        if wave.preemption:
+            return PostFilterResult(f"preemption: {wave.preemption}")
+        result = self._preemption.plan(self._job(pod, group), attempt)
+        outcome = "preempt success" if result.found else result.message.removeprefix("preemption: ")
+        wave.preemption = f"preemption already attempted by {pod.key} with message {outcome}"
+        return result
+
+    def _job(self, pod: PodInfo, group: Group) -> Job:
+        found = {each.uid: each for each in group.members(MemberState.PENDING) if each.is_schedulable}
+        others = [self.gangs.pending[uid] for uid in found if uid != pod.uid and uid in self.gangs.pending]
+        waiting = {}
+        for each in group.members(MemberState.WAITING):
+            if (held := self.view.waiting.get(each.uid)) is not None:
+                waiting[each.uid] = (held.pod, held.node_name)
+        return Job(pod, (pod, *others), waiting)
 
     def after_post_filter(self, pod: PodInfo, rejection: Rejection) -> None:
         """The first member for which there is no node ends the attempt of a Strict gang."""
