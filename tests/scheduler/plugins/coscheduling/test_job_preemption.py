@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordinator.api.duration import GoDuration
@@ -35,8 +35,8 @@ def important(pod: Pod, priority: int = 10) -> Pod:
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, priority=priority))
 
 
-def running(name: str, node: int, priority: int = 0, cpu: str = "1", **labels: str) -> Pod:
-    pod = important(make_pod(name, cpu=cpu, labels=labels), priority)
+def running(name: str, node: int, priority: int = 0, labels: dict[str, str] | None = None) -> Pod:
+    pod = important(make_pod(name, labels=labels or {}), priority)
     return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=f"n{node}"))
 
 
@@ -100,7 +100,7 @@ def test_a_single_pod_is_a_job_of_one() -> None:
 
 @pytest.mark.parametrize("label", [{DISABLE_PREEMPTIBLE: "true"}, {QUOTA_PREEMPTIBLE: "false"}])
 def test_pods_that_must_not_be_preempted_stay(label: dict[str, str]) -> None:
-    evicted, bound = play([running("a", 0, **label), running("b", 1)], gang(2), 1, 1)
+    evicted, bound = play([running("a", 0, labels=label), running("b", 1)], gang(2), 1, 1)
     assert (evicted, bound) == (set(), set())
 
 
@@ -116,6 +116,7 @@ pods_on_nodes = st.lists(st.tuples(st.integers(0, 2), st.sampled_from((0, 5, 20)
 """The node and the priority of each."""
 
 
+@settings(max_examples=15)
 @given(pods_on_nodes, st.integers(1, 5))
 def test_either_all_members_are_bound_or_nobody_is_evicted(placed: list[tuple[int, int]], size: int) -> None:
     slots, on_nodes = [2, 2, 2], []
