@@ -37,8 +37,8 @@ def show(cache: GangCache, event: tuple[str, Any]) -> None:
     match kind:
         case "group":
             gang, minimum, together = about
-            names = '["default/a","default/b"]' if together else ""
-            cache.set_pod_group(pod_group(gang, minimum, **({"groups": names} if names else {})))
+            names = '["default/a","default/b"]' if together else f'["default/{gang}"]'
+            cache.set_pod_group(pod_group(gang, minimum, groups=names))
         case "no group":
             cache.remove_pod_group(f"default/{about}")
         case "pod":

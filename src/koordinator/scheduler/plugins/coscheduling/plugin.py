@@ -4,7 +4,10 @@ wait."""
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, ClassVar, Final
+
+from prometheus_client.registry import Collector
 
 from koordinator.api.annotations import BIND_GANG_KEYS
 from koordinator.api.kinds import POD_GROUPS, Kind
@@ -30,6 +33,7 @@ from koordinator.scheduler.engine.framework_hooks import (
     Controller,
     ControllerProvider,
     FailureHandler,
+    MetricsProvider,
     NextPodPlugin,
     PostFilterTransformer,
 )
@@ -39,15 +43,22 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.coscheduling.declaration import Defaults, gang_id_of
 from koordinator.scheduler.plugins.coscheduling.documents import gang_document
 from koordinator.scheduler.plugins.coscheduling.explanation import explain_gang
-from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState
-from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
+from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState, Wave
+from koordinator.scheduler.plugins.coscheduling.gang_cache import ALL_ATTEMPTED, SUCCEEDED, GangCache
 from koordinator.scheduler.plugins.coscheduling.job_preemption import Job, JobPreemption
+from koordinator.scheduler.plugins.coscheduling.metrics import GangMetrics
 from koordinator.scheduler.plugins.coscheduling.pod_group_status import PodGroupController
 from koordinator.scheduler.services.provider import Service, ServiceProvider
 
 REJECTED_BY: Final = "JobRejectPlugin"
 """In whose name waiting members are turned away, as the original has it."""
 _SHARED: Final = "coscheduling"
+_LONGEST_NOTE: Final = 1024
+
+
+def _shortened(note: str) -> str:
+    """The API server refuses the note of an event that is longer."""
+    return note if len(note) <= _LONGEST_NOTE else f"{note[: _LONGEST_NOTE - 4]} ..."
 
 
 class Gangs(EventHandler):
@@ -62,6 +73,9 @@ class Gangs(EventHandler):
         """Members that have no node, by uid; some of them are assumed on one."""
         self.changed: set[str] = set()
         """The gangs of which the status may have changed."""
+        self.metrics = GangMetrics(lambda: self.cache.groups)
+        self._began: tuple[Wave, datetime] | None = None
+        """The attempt that is under way, since when."""
         self._plugin = plugin
 
     def on_pod(self, pod: PodInfo, node_name: str) -> None:
@@ -106,6 +120,8 @@ class Gangs(EventHandler):
             # Events are shown to a profile that nobody schedules by: there is no queue, and nothing waits.
             return
         handle = self._plugin.handle
+        for wave in instructions.ended:
+            self._ended(wave)
         for uid in instructions.allow:
             if (waiting := handle.waiting.get(uid)) is not None:
                 waiting.allow(Coscheduling.name)
@@ -114,6 +130,40 @@ class Gangs(EventHandler):
                 waiting.reject(REJECTED_BY, message)
         if instructions.activate:
             handle.activate(instructions.activate)
+
+    def attempt_begun(self) -> None:
+        """Note since when the attempt lasts that is under way."""
+        wave, now = self.cache.wave, self._plugin.view.now
+        if wave is not None and now is not None and (self._began is None or self._began[0] is not wave):
+            self._began = wave, now
+
+    def _ended(self, wave: Wave) -> None:
+        """One event for the gang beside those of its pods, where there is a PodGroup to record it about."""
+        now = self._plugin.view.now
+        if self._began is not None and self._began[0] is wave and now is not None:
+            seconds = max((now - self._began[1]).total_seconds(), 0.0)
+            reason = SUCCEEDED if wave.permitted else ALL_ATTEMPTED
+            self.metrics.attempt_ended(reason, len(wave.attempted), seconds)
+        self._began = None
+        if not wave.permitted and not wave.group.failure:
+            return
+        for gang in wave.group.gangs.values():
+            pod_group = self._plugin.view.objects_of(POD_GROUPS).get(gang.id)
+            if pod_group is not None:
+                self._record(gang, pod_group, wave)
+
+    def _record(self, gang: Gang, pod_group: PodGroup, wave: Wave) -> None:
+        handle = self._plugin.handle
+        if wave.permitted:
+            note = (
+                f"{sum(uid in wave.permitted for uid in gang.members)} members of {gang.id} have a node and are bound"
+            )
+            handle.object_event(POD_GROUPS, pod_group, "Normal", "Scheduled", "Binding", note)
+            return
+        failed = self.cache.member(wave.group.failed_member)
+        about = failed.key if failed is not None else "a member"
+        note = f"no node for {about}, {len(gang.by_state[MemberState.PENDING])} members wait: {wave.group.failure}"
+        handle.object_event(POD_GROUPS, pod_group, "Warning", "FailedScheduling", "Scheduling", _shortened(note))
 
 
 class Coscheduling(
@@ -129,6 +179,7 @@ class Coscheduling(
     FailureHandler,
     EventHandler,
     ControllerProvider,
+    MetricsProvider,
     ServiceProvider,
 ):
     name = "Coscheduling"
@@ -167,6 +218,7 @@ class Coscheduling(
         if not gang_id_of(pod.pod):
             return None
         error = self.cache.begin_attempt(pod.uid)
+        self.gangs.attempt_begun()
         self.gangs.carry_out()
         return Reason(error, unresolvable=True) if error else None
 
@@ -254,6 +306,9 @@ class Coscheduling(
             return self.view.objects_of(POD_GROUPS)
 
         return (PodGroupController(writer, pod_groups, self.cache.gangs, self.gangs.changed, lambda: self.view.now),)
+
+    def collectors(self) -> Sequence[Collector]:
+        return (self.gangs.metrics,)
 
     def services(self) -> Mapping[str, Service]:
         return {
