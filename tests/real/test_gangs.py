@@ -9,11 +9,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from koordinator.api.kinds import CUSTOM_RESOURCE_DEFINITIONS
 from koordinator.api.manifests import custom_resource_definitions
 from koordinator.kube.connect import ClientOptions, connect
 from tests.real.control_plane import ControlPlane
-from tests.real.gangs.scenarios import OPEN, SAME, Scenario
+from tests.real.gangs.scenarios import BETTER, CHANGED, OPEN, SAME, Scenario
 from tests.real.gangs.stage import Outcome, Stage
 from tests.real.programs import RealPrograms
 from tests.real.scheduler_configuration import API_VERSION, PLAIN, write_configuration
@@ -72,7 +74,10 @@ async def play(
         await client.close()
 
 
-def test_gangs_end_as_with_the_original(plane: ControlPlane, real_programs: RealPrograms, tmp_path: Path) -> None:
+@pytest.mark.parametrize("table", [SAME, CHANGED], ids=["as declared", "as changed"])
+def test_gangs_end_as_with_the_original(
+    table: Mapping[str, Scenario], plane: ControlPlane, real_programs: RealPrograms, tmp_path: Path
+) -> None:
     asyncio.run(install(plane))
     configuration = write_configuration(tmp_path / "scheduler.yaml", kubeconfig=plane.kubeconfig, profile=PROFILE)
 
@@ -88,11 +93,23 @@ def test_gangs_end_as_with_the_original(plane: ControlPlane, real_programs: Real
             if getattr(theirs[name], field) != getattr(ours[name], field)
         }
 
-    found = different(SAME)
+    found = different(table)
     if found:
         # The original tries a gang that does not fit over and over, so that what it gets done in time is chance.
-        found = different({name: SAME[name] for name in found})
+        found = different({name: table[name] for name in found})
     assert "\n".join(found.values()) == ""
+
+
+def test_gangs_that_change_are_never_bound_in_part_nor_kept_out(plane: ControlPlane, tmp_path: Path) -> None:
+    asyncio.run(install(plane))
+    configuration = write_configuration(tmp_path / "scheduler.yaml", kubeconfig=plane.kubeconfig, profile=PROFILE)
+    with our_scheduler(plane, configuration, tmp_path / "ours.log"):
+        ours = asyncio.run(play(plane, BETTER))
+    assert {name: outcome.bound for name, outcome in ours.items()} == {
+        "minimum_lowered": {"g": 2},
+        "group_recreated": {"g": 2},
+        "one_member_is_gated": {"g": 0},
+    }
 
 
 def test_a_gang_is_placed_on_a_node_that_was_full_under_the_same_name(plane: ControlPlane, tmp_path: Path) -> None:
