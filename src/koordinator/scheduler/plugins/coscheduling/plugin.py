@@ -218,8 +218,8 @@ class Coscheduling(
         if not gang_id_of(pod.pod):
             return None
         error = self.cache.begin_attempt(pod.uid)
-        self.gangs.attempt_begun()
         self.gangs.carry_out()
+        self.gangs.attempt_begun()
         return Reason(error, unresolvable=True) if error else None
 
     def result_key(self, pod: PodInfo) -> Hashable:
