@@ -33,6 +33,8 @@ class Case:
     running: int = 0
     quotas: Callable[[], list[Document]] | None = None
     """What is in the cluster before; the profile has ElasticQuota then."""
+    pod_groups: Callable[[], list[Document]] | None = None
+    """What is in the cluster before; the profile has Coscheduling then."""
 
 
 def _table(rate: float, cpu: float) -> Requirement:
@@ -68,6 +70,14 @@ CASES: Final = {
             lambda: pod_mixes.in_quotas(3000),
             _table(5, 1 / 6),
             quotas=pod_mixes.quotas,
+        ),
+        Case(
+            "1000-gangs",
+            "1,000 nodes, 100 gangs of 20 pods",
+            1000,
+            lambda: pod_mixes.in_gangs(100, 20),
+            _table(5, 1 / 6),
+            pod_groups=lambda: pod_mixes.pod_groups(100, 20),
         ),
     )
 }

@@ -69,14 +69,23 @@ async def measure(
 
 
 def _configuration(case: Case, kubeconfig: Path) -> str:
-    text = _PROFILE.read_text().replace("KUBECONFIG", str(kubeconfig))
-    if case.quotas is None:
-        return text
-    document = yaml.safe_load(text)
+    document = yaml.safe_load(_PROFILE.read_text().replace("KUBECONFIG", str(kubeconfig)))
     plugins = document["profiles"][0]["plugins"]
-    for point in ("preFilter", "postFilter", "reserve"):
-        plugins.setdefault(point, {"enabled": []})["enabled"].append({"name": "ElasticQuota"})
+    for name, points in _plugins_of(case).items():
+        for point in points:
+            plugins.setdefault(point, {"enabled": []})["enabled"].append({"name": name})
     return yaml.safe_dump(document)
+
+
+def _plugins_of(case: Case) -> dict[str, tuple[str, ...]]:
+    """The plugins that a case needs beside those of the profile, with their extension points."""
+    found: dict[str, tuple[str, ...]] = {}
+    if case.quotas is not None:
+        found["ElasticQuota"] = ("preFilter", "postFilter", "reserve")
+    if case.pod_groups is not None:
+        found["Coscheduling"] = ("preEnqueue", "preFilter", "postFilter", "reserve", "permit", "preBind", "postBind")
+        found["DefaultPreBind"] = ("preBind",)
+    return found
 
 
 class Running:

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any, Final
 
 from benchmarks import workload
-from koordinator.api.labels import QOS_CLASS, QUOTA_IS_PARENT, QUOTA_NAME, QUOTA_PARENT
+from koordinator.api.labels import POD_GROUP, QOS_CLASS, QUOTA_IS_PARENT, QUOTA_NAME, QUOTA_PARENT
 from koordinator.api.priority import PriorityClass
 from koordinator.api.resource_names import BATCH_CPU, BATCH_MEMORY
 
@@ -78,6 +78,19 @@ def _quota(name: str, parent: str, least: int, most: int) -> Document:
     labels = {QUOTA_IS_PARENT: str("leaf" not in name).lower(), **({QUOTA_PARENT: parent} if parent else {})}
     spec = {key: {"cpu": str(cpu), "memory": f"{cpu}Gi"} for key, cpu in (("min", least), ("max", most))}
     return {"metadata": {"name": name, "labels": labels}, "spec": spec}
+
+
+def in_gangs(gangs: int, members: int) -> list[Document]:
+    """Replicas in the gangs of ``pod_groups``, one gang after another."""
+    documents = equal(gangs * members)
+    for number, document in enumerate(documents):
+        document["metadata"]["labels"] = {"app": "equal", POD_GROUP: f"gang-{number // members:03d}"}
+    return documents
+
+
+def pod_groups(gangs: int, members: int) -> list[Document]:
+    """Of gangs that need all their members."""
+    return [{"metadata": {"name": f"gang-{number:03d}"}, "spec": {"minMember": members}} for number in range(gangs)]
 
 
 def running(count: int, nodes: int) -> list[Document]:

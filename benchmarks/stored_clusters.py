@@ -11,12 +11,13 @@ import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from benchmarks import pod_mixes, workload
 from benchmarks.cases import Case
 from benchmarks.control_planes import started
 from benchmarks.pod_mixes import Document
-from koordinator.api.kinds import ELASTIC_QUOTAS, NODE_METRICS
+from koordinator.api.kinds import ELASTIC_QUOTAS, NODE_METRICS, POD_GROUPS, Kind
 from koordinator.api.priority import PriorityClass
 from koordinator.kube.interface import Client
 from tests.real.control_plane import ControlPlane
@@ -48,7 +49,14 @@ class StoredClusters:
         nodes = await self._stored(f"{case.nodes}-nodes", None, lambda client: _fill(client, case.nodes))
         quotas = case.quotas
         if quotas is not None:
-            nodes = await self._stored(f"{case.name}-quotas", nodes, lambda client: _set_quotas(client, quotas()))
+            nodes = await self._stored(
+                f"{case.name}-quotas", nodes, lambda client: _set(client, ELASTIC_QUOTAS, quotas())
+            )
+        pod_groups = case.pod_groups
+        if pod_groups is not None:
+            nodes = await self._stored(
+                f"{case.name}-groups", nodes, lambda client: _set(client, POD_GROUPS, pod_groups())
+            )
         if not case.running:
             return nodes
         name = f"{case.nodes}-nodes-{case.running}-pods"
@@ -88,6 +96,6 @@ async def _run(client: Client, pods: int, nodes: int) -> None:
     await workload.create_pods(client, pod_mixes.running(pods, nodes), RUNNING_NAMESPACE)
 
 
-async def _set_quotas(client: Client, documents: Sequence[Document]) -> None:
+async def _set(client: Client, kind: Kind[Any], documents: Sequence[Document]) -> None:
     for document in documents:
-        await workload.create(client, ELASTIC_QUOTAS, document, "default")
+        await workload.create(client, kind, document, "default")

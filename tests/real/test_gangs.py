@@ -9,12 +9,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from koordinator.api.kinds import CUSTOM_RESOURCE_DEFINITIONS
+import pytest
+
+from koordinator.api.kinds import CUSTOM_RESOURCE_DEFINITIONS, PODS
 from koordinator.api.manifests import custom_resource_definitions
+from koordinator.api.pod import Pod
 from koordinator.kube.connect import ClientOptions, connect
 from tests.real.control_plane import ControlPlane
-from tests.real.gangs.scenarios import OPEN, SAME, Scenario
-from tests.real.gangs.stage import Outcome, Stage
+from tests.real.gangs.scenarios import BETTER, CHANGED, OPEN, SAME, Scenario
+from tests.real.gangs.stage import NAMESPACE, Outcome, Stage
 from tests.real.programs import RealPrograms
 from tests.real.scheduler_configuration import API_VERSION, PLAIN, write_configuration
 from tests.real.verdicts.original import original_scheduler
@@ -34,12 +37,12 @@ PROFILE = {
 
 
 @contextmanager
-def our_scheduler(plane: ControlPlane, configuration: Path, log: Path) -> Iterator[None]:
+def our_scheduler(plane: ControlPlane, configuration: Path, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     command = [sys.executable, "-m", "koordinator.scheduler", f"--config={configuration}", "--port=0"]
     with log.open("wb") as file:
         process = subprocess.Popen(command, stdout=file, stderr=file)
     try:
-        yield
+        yield process
     finally:
         process.terminate()
         process.wait(30)
@@ -72,7 +75,10 @@ async def play(
         await client.close()
 
 
-def test_gangs_end_as_with_the_original(plane: ControlPlane, real_programs: RealPrograms, tmp_path: Path) -> None:
+@pytest.mark.parametrize("table", [SAME, CHANGED], ids=["as declared", "as changed"])
+def test_gangs_end_as_with_the_original(
+    table: Mapping[str, Scenario], plane: ControlPlane, real_programs: RealPrograms, tmp_path: Path
+) -> None:
     asyncio.run(install(plane))
     configuration = write_configuration(tmp_path / "scheduler.yaml", kubeconfig=plane.kubeconfig, profile=PROFILE)
 
@@ -88,11 +94,23 @@ def test_gangs_end_as_with_the_original(plane: ControlPlane, real_programs: Real
             if getattr(theirs[name], field) != getattr(ours[name], field)
         }
 
-    found = different(SAME)
+    found = different(table)
     if found:
         # The original tries a gang that does not fit over and over, so that what it gets done in time is chance.
-        found = different({name: SAME[name] for name in found})
+        found = different({name: table[name] for name in found})
     assert "\n".join(found.values()) == ""
+
+
+def test_gangs_that_change_are_never_bound_in_part_nor_kept_out(plane: ControlPlane, tmp_path: Path) -> None:
+    asyncio.run(install(plane))
+    configuration = write_configuration(tmp_path / "scheduler.yaml", kubeconfig=plane.kubeconfig, profile=PROFILE)
+    with our_scheduler(plane, configuration, tmp_path / "ours.log"):
+        ours = asyncio.run(play(plane, BETTER))
+    assert {name: outcome.bound for name, outcome in ours.items()} == {
+        "minimum_lowered": {"g": 2},
+        "group_recreated": {"g": 2},
+        "one_member_is_gated": {"g": 0},
+    }
 
 
 def test_a_gang_is_placed_on_a_node_that_was_full_under_the_same_name(plane: ControlPlane, tmp_path: Path) -> None:
@@ -101,3 +119,45 @@ def test_a_gang_is_placed_on_a_node_that_was_full_under_the_same_name(plane: Con
     with our_scheduler(plane, configuration, tmp_path / "ours.log"):
         ours = asyncio.run(play(plane, OPEN, on_same_nodes=True))
     assert (ours["more_than_the_minimum"].bound, ours["waiting_and_running"].bound) == ({"g": 4}, {"g": 3})
+
+
+MEMBERS = 40
+
+
+async def bound_members(stage: Stage) -> int:
+    pods = (await stage.client.list(PODS, NAMESPACE)).items
+    return sum(1 for pod in pods if isinstance(pod, Pod) and pod.spec.node_name)
+
+
+async def until_bound(stage: Stage, count: int) -> None:
+    async with asyncio.timeout(60):
+        while await bound_members(stage) < count:
+            await asyncio.sleep(0.001)
+
+
+async def kill_and_go_on(plane: ControlPlane, configuration: Path, folder: Path, after: int) -> int:
+    """How many members are bound in the end when the scheduler is killed as soon as ``after`` are."""
+    client = await connect(ClientOptions(kubeconfig=str(plane.kubeconfig), qps=0))
+    try:
+        stage = Stage(client)
+        with our_scheduler(plane, configuration, folder / f"killed-{after}.log") as process:
+            await stage.until_scheduling()
+            await stage.nodes(MEMBERS // 2, MEMBERS // 2)
+            await stage.group("g", MEMBERS)
+            await stage.pods_of("g", MEMBERS)
+            await until_bound(stage, after)
+            process.kill()
+        with our_scheduler(plane, configuration, folder / f"next-{after}.log"):
+            await until_bound(stage, MEMBERS)
+        found = await bound_members(stage)
+        await stage.clear()
+        return found
+    finally:
+        await client.close()
+
+
+def test_a_gang_is_bound_as_a_whole_although_the_scheduler_is_killed(plane: ControlPlane, tmp_path: Path) -> None:
+    asyncio.run(install(plane))
+    configuration = write_configuration(tmp_path / "scheduler.yaml", kubeconfig=plane.kubeconfig, profile=PROFILE)
+    found = {after: asyncio.run(kill_and_go_on(plane, configuration, tmp_path, after)) for after in (0, 1, 10, 30)}
+    assert found == dict.fromkeys((0, 1, 10, 30), MEMBERS)

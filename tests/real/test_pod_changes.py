@@ -62,5 +62,23 @@ async def play(kubeconfig: Path) -> None:
         await client.close()
 
 
+async def bind_with_annotations(kubeconfig: Path) -> None:
+    client = await connect(ClientOptions(kubeconfig=str(kubeconfig), qps=0))
+    try:
+        await client.create(PODS, {**manifest("carried"), "metadata": {"name": "carried"}}, "default")
+        pod = await client.get(PODS, "carried", "default")
+        body = binding_body("default", "carried", pod.metadata.uid, "node", {"note": 'said "so"'})
+        await client.create(PODS, body, "default", name="carried", subresource="binding")
+        pod = await client.get(PODS, "carried", "default")
+        assert (pod.spec.node_name, pod.metadata.annotations) == ("node", {"note": 'said "so"'})
+        await client.delete(PODS, "carried", "default", grace_period_seconds=0)
+    finally:
+        await client.close()
+
+
+def test_annotations_of_the_binding_reach_the_pod(real_cluster: Path) -> None:
+    asyncio.run(bind_with_annotations(real_cluster))
+
+
 def test_changes_reach_their_pod_alone_and_a_pod_that_is_going_is_not_bound(real_cluster: Path) -> None:
     asyncio.run(play(real_cluster))

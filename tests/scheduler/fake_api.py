@@ -157,7 +157,9 @@ class FakeApi:
         node = binding["target"]["name"]
         self.bindings.append((name, node))
         spec = msgspec.structs.replace(pod.spec, node_name=node)
-        self.put(msgspec.structs.replace(pod, spec=spec))
+        annotations = {**pod.metadata.annotations, **binding["metadata"].get("annotations", {})}
+        metadata = msgspec.structs.replace(pod.metadata, annotations=annotations)
+        self.put(msgspec.structs.replace(pod, spec=spec, metadata=metadata))
 
 
 def lost() -> TransportError:

@@ -62,6 +62,13 @@ BIND_GANG_GROUP_ID: Final = "internal.scheduling.koordinator.sh/bind-gang-group-
 DEPRECATED_BIND_GANG_GROUP_ID: Final = "scheduling.koordinator.sh/bind-gang-group-id"
 BIND_GANG_MEMBER_COUNT: Final = "internal.scheduling.koordinator.sh/bind-gang-member-count"
 DEPRECATED_BIND_GANG_MEMBER_COUNT: Final = "scheduling.koordinator.sh/bind-gang-member-count"
+BIND_GANG_KEYS: Final = (
+    BIND_GANG_GROUP_ID,
+    BIND_GANG_MEMBER_COUNT,
+    DEPRECATED_BIND_GANG_GROUP_ID,
+    DEPRECATED_BIND_GANG_MEMBER_COUNT,
+)
+"""The group and the count, twice."""
 LOAD_ESTIMATED_SCALING_FACTORS: Final = "scheduling.koordinator.sh/load-estimated-scaling-factors"
 LOAD_ESTIMATED_SECONDS_AFTER_POD_SCHEDULED: Final = (
     "scheduling.koordinator.sh/load-estimated-seconds-after-pod-scheduled"

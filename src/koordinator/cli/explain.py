@@ -1,4 +1,5 @@
-"""``koord explain``: why a pod is pending or where it is, why a node takes pods or not, and what a quota may use."""
+"""``koord explain``: why a pod is pending or where it is, why a node takes pods or not, what a quota may use, and what
+a gang waits for."""
 
 from __future__ import annotations
 
@@ -30,6 +31,7 @@ from koordinator.cli.explain_failure import (
     NoAnswerError,
     UnusableError,
 )
+from koordinator.cli.explain_gang import print_gang
 from koordinator.cli.explain_node import print_node
 from koordinator.cli.explain_object import parse_target
 from koordinator.cli.explain_pod import print_pod
@@ -74,10 +76,10 @@ def print_api(api: Mapping[str, Any], console: Console) -> None:
 
 
 _DESCRIPTION = """\
-Ask a running koord-scheduler why a pod is pending, why it is where it is, why a node takes pods or does not, or what an
-elastic quota may use; and koord-manager why a node offers as much batch and mid capacity as it does. Without options it
-asks the cluster that kubectl would ask (KUBECONFIG, else ~/.kube/config), else that of the `koord up` which runs on
-this machine. What the scheduler does not know, the API is asked about.
+Ask a running koord-scheduler why a pod is pending, why it is where it is, why a node takes pods or does not, what an
+elastic quota may use, or what a gang waits for; and koord-manager why a node offers as much batch and mid capacity as
+it does. Without options it asks the cluster that kubectl would ask (KUBECONFIG, else ~/.kube/config), else that of the
+`koord up` which runs on this machine. What the scheduler does not know, the API is asked about.
 """
 _EPILOG = """\
 examples:
@@ -86,6 +88,7 @@ examples:
   koord explain node node-3                    what is on the node, its thresholds, who keeps pods off it, and what
                                                its batch and mid capacity is the sum of
   koord explain quota team-a                   what the quota may use now and why, who lends to whom, who is next
+  koord explain gang team-a/training           which members have a node, and who waits for what (also: pg training)
   koord explain pod web --context production   in another cluster of the kubeconfig
   koord explain pod web -o json | jq .closestNodes
   koord explain pod web --scheduler http://127.0.0.1:10251
@@ -110,11 +113,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "what",
         nargs="*",
-        metavar="pod NAME | node NAME | quota NAME",
+        metavar="pod NAME | node NAME | quota NAME | gang NAME",
         help="what to explain; also pod/NAME, po NAME, no NAME",
     )
     parser.add_argument(
-        "-n", "--namespace", metavar="NAME", help="the pod's namespace (default: that of the context, else default)"
+        "-n", "--namespace", metavar="NAME", help="that of the pod or gang (default: that of the context, else default)"
     )
     parser.add_argument(
         "-o", "--output", choices=("text", "json"), default="text", help="tables for people, or all that is known"
@@ -239,13 +242,15 @@ def _json(answer: Answer, cluster: Cluster | None, terminal: Terminal) -> str:
 def _text(answer: Answer, cluster: Cluster | None, terminal: Terminal) -> str:
     console = terminal.console()
     document: Mapping[str, Any] = terminal.readable(answer.document)
-    kind = next(kind for kind in ("pod", "node", "quota") if kind in document)
+    kind = next(kind for kind in ("pod", "node", "quota", "gang") if kind in document)
     if "api" in document and "attempts" not in document:
         print_api(document["api"], console)
     elif kind == "node":
         print_node(document, console)
     elif kind == "quota":
         print_quota(document, console)
+    elif kind == "gang":
+        print_gang(document, console)
     else:
         if "api" in document:
             print_state(document["api"], console)

@@ -45,6 +45,9 @@ async def explain(target: Target, sources: Sources) -> Answer:
         path = f"/apis/v1/plugins/ElasticQuota/quotas/{target.name}/explanation"
         return Answer(_checked(await ask(sources.scheduler, path), "quota", sources))
     namespace = target.namespace or (sources.cluster.namespace if sources.cluster is not None else "default")
+    if target.kind == "gang":
+        path = f"/apis/v1/plugins/Coscheduling/gang/{namespace}/{target.name}/explanation"
+        return Answer(_checked(await ask(sources.scheduler, path), "gang", sources))
     try:
         answer = await _pod(namespace, target.name, sources)
     except NotThereError as error:

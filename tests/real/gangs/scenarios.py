@@ -110,6 +110,167 @@ async def waiting_and_running(stage: Stage) -> None:
     await stage.pod("g", 2)
 
 
+async def minimum_raised_while_running(stage: Stage) -> None:
+    await stage.nodes(3)
+    await stage.group("g", 2)
+    await stage.pods_of("g", 2)
+    await stage.quiet()
+    await stage.change_minimum("g", 3)
+    await stage.pod("g", 2)
+
+
+async def group_deleted_while_running(stage: Stage) -> None:
+    await stage.nodes(3)
+    await stage.group("g", 2)
+    await stage.pods_of("g", 2)
+    await stage.quiet()
+    await stage.delete_group("g")
+    await stage.quiet()
+    await stage.pod("g", 2)
+
+
+async def group_deleted_while_incomplete(stage: Stage) -> None:
+    await stage.nodes(3)
+    await stage.group("g", 3)
+    await stage.pods_of("g", 2)
+    await stage.quiet()
+    await stage.delete_group("g")
+    await stage.pod("g", 2)
+
+
+async def member_deleted_while_waiting(stage: Stage) -> None:
+    await stage.nodes(2)
+    await stage.group("g", 3)
+    await stage.pods_of("g", 3)
+    await stage.quiet()
+    await stage.delete_pod("g-0")
+
+
+async def second_gang_waits_for_the_first(stage: Stage) -> None:
+    await stage.nodes(2)
+    await stage.group("a", 2)
+    await stage.pods_of("a", 2)
+    await stage.quiet()
+    await stage.group("b", 2)
+    await stage.pods_of("b", 2)
+
+
+async def second_gang_after_the_first(stage: Stage) -> None:
+    await second_gang_waits_for_the_first(stage)
+    await stage.quiet()
+    for number in range(2):
+        await stage.delete_pod(f"a-{number}")
+
+
+async def single_pod_beside_a_gang_that_does_not_fit(stage: Stage) -> None:
+    await stage.nodes(2)
+    await stage.group("g", 3)
+    await stage.pods_of("g", 3)
+    await stage.quiet()
+    await stage.pod("single", 0, by="nothing")
+
+
+async def non_strict_fits(stage: Stage) -> None:
+    await stage.nodes(2)
+    await stage.group("g", 2, mode="NonStrict")
+    await stage.pods_of("g", 2)
+
+
+async def group_of_annotation_gangs_fits(stage: Stage) -> None:
+    await stage.nodes(3)
+    together = names(["a", "b"])
+    await stage.pods_of("a", 2, by="annotation", annotations={"min_available": "2", "groups": together})
+    await stage.pod("b", 0, by="annotation", annotations={"min_available": "1", "groups": together})
+
+
+async def group_of_three_gangs_fits(stage: Stage) -> None:
+    await stage.nodes(2, 1)
+    for gang in ("a", "b", "c"):
+        await stage.group(gang, 1, groups=names(["a", "b", "c"]))
+        await stage.pod(gang, 0)
+
+
+async def last_gang_of_the_group_comes_late(stage: Stage) -> None:
+    await stage.nodes(3)
+    together: dict[str, Any] = {"groups": names(["a", "b"])}
+    await stage.group("a", 2, **together)
+    await stage.pods_of("a", 2)
+    await stage.quiet()
+    await stage.group("b", 1, **together)
+    await stage.pod("b", 0)
+
+
+async def only_waiting_fits(stage: Stage) -> None:
+    await stage.nodes(2)
+    await stage.group("g", 2, match_policy="only-waiting")
+    await stage.pods_of("g", 2)
+
+
+async def waiting_time_is_no_duration(stage: Stage) -> None:
+    await stage.nodes(2)
+    await stage.pods_of("g", 2, by="annotation", annotations={"min_available": "2", "waiting_time": "soon"})
+
+
+async def groups_are_no_list(stage: Stage) -> None:
+    await stage.nodes(2)
+    await stage.group("g", 2, groups="default/a")
+    await stage.pods_of("g", 2)
+
+
+async def total_number_says_nothing(stage: Stage) -> None:
+    await stage.nodes(2)
+    await stage.pods_of("g", 2, by="annotation", annotations={"min_available": "2", "total_number": "5"})
+
+
+async def room_after_a_pod_is_deleted(stage: Stage) -> None:
+    await stage.nodes(2)
+    await stage.pod("single", 0, by="nothing")
+    await stage.quiet()
+    await stage.group("g", 2)
+    await stage.pods_of("g", 2)
+    await stage.quiet()
+    await stage.delete_pod("single-0")
+
+
+async def one_member_is_too_large(stage: Stage) -> None:
+    await stage.nodes(2, 2)
+    await stage.group("g", 2)
+    await stage.pod("g", 0)
+    await stage.pod("g", 1, cpu="5")
+
+
+async def members_of_two_sizes_fit(stage: Stage) -> None:
+    await stage.nodes(3, 1)
+    await stage.group("g", 2)
+    await stage.pod("g", 0)
+    await stage.pod("g", 1, cpu="2")
+
+
+async def minimum_lowered(stage: Stage) -> None:
+    await stage.nodes(3)
+    await stage.group("g", 3)
+    await stage.pods_of("g", 2)
+    await stage.quiet()
+    await stage.change_minimum("g", 2)
+
+
+async def group_recreated(stage: Stage) -> None:
+    await stage.nodes(3)
+    await stage.group("g", 3)
+    await stage.pods_of("g", 2)
+    await stage.quiet()
+    await stage.delete_group("g")
+    await stage.quiet()
+    await stage.group("g", 2)
+
+
+async def one_member_is_gated(stage: Stage) -> None:
+    await stage.nodes(2)
+    await stage.group("g", 2)
+    await stage.pod("g", 0)
+    await stage.pod("g", 1, schedulingGates=[{"name": "example.com/later"}])
+
+
 SAME: Final[Mapping[str, Scenario]] = MappingProxyType(
     {
         each.__name__: each
@@ -134,3 +295,33 @@ OPEN: Final[Mapping[str, Scenario]] = MappingProxyType(
     {each.__name__: each for each in (does_not_fit, more_than_the_minimum, bad_mode_is_strict, waiting_and_running)}
 )
 """Played one after another, on nodes of the same name: what was full before is free."""
+CHANGED: Final[Mapping[str, Scenario]] = MappingProxyType(
+    {
+        each.__name__: each
+        for each in (
+            minimum_raised_while_running,
+            group_deleted_while_running,
+            group_deleted_while_incomplete,
+            member_deleted_while_waiting,
+            second_gang_waits_for_the_first,
+            second_gang_after_the_first,
+            single_pod_beside_a_gang_that_does_not_fit,
+            non_strict_fits,
+            group_of_annotation_gangs_fits,
+            group_of_three_gangs_fits,
+            last_gang_of_the_group_comes_late,
+            only_waiting_fits,
+            waiting_time_is_no_duration,
+            groups_are_no_list,
+            total_number_says_nothing,
+            room_after_a_pod_is_deleted,
+            one_member_is_too_large,
+            members_of_two_sizes_fit,
+        )
+    }
+)
+"""Objects change or go in use, and declarations of every kind."""
+BETTER: Final[Mapping[str, Scenario]] = MappingProxyType(
+    {each.__name__: each for each in (minimum_lowered, group_recreated, one_member_is_gated)}
+)
+"""Here the original keeps pods out of its queue for long, or binds a gang in part."""

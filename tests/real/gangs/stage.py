@@ -14,6 +14,7 @@ from koordinator.api.pod import Pod
 from koordinator.kube.client import KubeClient
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.event_series import EVENTS_V1
+from koordinator.kube.interface import PatchType
 from koordinator.scheduler.cycle.failure_report import scheduled_condition
 
 NAMESPACE: Final = "default"
@@ -68,6 +69,16 @@ class Stage:
             spec["scheduleTimeoutSeconds"] = timeout
         metadata = {"name": name, "annotations": _annotations(annotations)}
         await self.client.create(POD_GROUPS, {"metadata": metadata, "spec": spec}, NAMESPACE)
+
+    async def change_minimum(self, name: str, minimum: int) -> None:
+        patch = {"spec": {"minMember": minimum}}
+        await self.client.patch(POD_GROUPS, name, patch, PatchType.MERGE, NAMESPACE)
+
+    async def delete_group(self, name: str) -> None:
+        await self.client.delete(POD_GROUPS, name, NAMESPACE)
+
+    async def delete_pod(self, name: str) -> None:
+        await self.client.delete(PODS, name, NAMESPACE, grace_period_seconds=0)
 
     async def pod(self, gang: str, number: int, *, by: str = "label", cpu: str = "1", **changes: Any) -> None:
         """One pod of a gang, ``by`` a label for a PodGroup's or by ``annotation``, which ``annotations`` add to."""

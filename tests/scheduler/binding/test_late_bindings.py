@@ -27,7 +27,9 @@ def binding() -> Any:
     """As much of one as the binder reads."""
     times = SimpleNamespace(begin=lambda: 0.0, end=lambda *_: None)
     pod = SimpleNamespace(key="default/p", pod=make_pod("p"))
-    return SimpleNamespace(placement=SimpleNamespace(pod=pod, node_name="n"), engine=SimpleNamespace(times=times))
+    return SimpleNamespace(
+        annotations={}, placement=SimpleNamespace(pod=pod, node_name="n"), engine=SimpleNamespace(times=times)
+    )
 
 
 def test_a_late_binding_is_named_until_it_ends() -> None:

@@ -10,12 +10,19 @@ import pytest
 from koordinator.api.kinds import PODS, Kind
 from koordinator.api.pod import Pod
 from koordinator.kube.errors import ApiStatusError
-from koordinator.scheduler.engine.binding_points import ClusterWriter, PodChanges, PreBindPlugin
-from koordinator.scheduler.engine.columns import NodeReference
+from koordinator.scheduler.engine.binding_points import (
+    BindOutcome,
+    BindPlugin,
+    ClusterWriter,
+    PodChanges,
+    PreBindPlugin,
+)
+from koordinator.scheduler.engine.columns import NodeColumns, NodeReference
 from koordinator.scheduler.engine.cycle_state import CycleState
 from koordinator.scheduler.engine.framework import Plugin
-from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.pod_info import PodInfo, make_pod_info
 from koordinator.scheduler.engine.profile import Profile
+from koordinator.scheduler.engine.resource_index import ResourceIndex
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind, metadata_patch
 from tests.scheduler.fake_api import FakeApi
@@ -95,21 +102,33 @@ class PatchedApi(FakeApi):
         return self.pod(name)
 
 
-def profile(view: ClusterView, *, writes: bool = True) -> Profile:
+class OwnBinder(BindPlugin):
+    """May bind by itself, with a Binding that carries nothing, or not."""
+
+    name = "OwnBinder"
+
+    async def bind(self, state: CycleState, pod: PodInfo, node: NodeReference, writer: ClusterWriter) -> BindOutcome:
+        return BindOutcome.SKIPPED
+
+
+def profile(view: ClusterView, *kinds: type[Plugin]) -> Profile:
     base = make_profile(view)
-    own: list[Plugin] = [First(None, view), Second(None, view)]
-    if writes:
-        own.append(DefaultPreBind(None, view))
-    order = replace(base.order, pre_bind=tuple(plugin.name for plugin in own))
+    own = [kind(None, view) for kind in kinds or (First, Second, DefaultPreBind)]
+    binders = tuple(plugin.name for plugin in own if isinstance(plugin, BindPlugin))
+    order = replace(
+        base.order,
+        pre_bind=tuple(plugin.name for plugin in own if not isinstance(plugin, BindPlugin)),
+        bind=(*binders, *base.order.bind),
+    )
     return Profile(base.scheduler_name, {**base.plugins, **{plugin.name: plugin for plugin in own}}, order)
 
 
-def play(api: PatchedApi, **labels: str) -> World:
+def play(api: PatchedApi, *kinds: type[Plugin], **labels: str) -> World:
     async def story(world: World) -> None:
         world.api.put(make_pod("p", labels=labels))
         await world.settle()
 
-    return simulate(story, lambda: api, profile)
+    return simulate(story, lambda: api, lambda view: profile(view, *kinds))
 
 
 def test_what_all_plugins_want_arrives_in_one_patch_before_the_binding() -> None:
@@ -137,10 +156,33 @@ def test_a_pod_that_cannot_be_patched_is_not_bound_and_says_why() -> None:
 
 def test_without_it_a_pod_that_needs_it_waits() -> None:
     api = PatchedApi()
-
-    async def story(world: World) -> None:
-        world.api.put(make_pod("p"))
-        await world.settle()
-
-    simulate(story, lambda: api, lambda view: profile(view, writes=False))
+    play(api, First, Second)
     assert "no plugin of the profile writes what others decided about the pod" in api.conditions[0][2]
+
+
+def test_new_annotations_go_with_the_binding() -> None:
+    api = PatchedApi()
+    play(api, First, DefaultPreBind)
+    assert api.patches == []
+    assert (api.bindings, api.pod("p").metadata.annotations) == ([("p", "a")], {"First": "a"})
+
+
+def test_where_another_plugin_may_bind_new_annotations_are_a_patch_before() -> None:
+    api = PatchedApi()
+    play(api, First, DefaultPreBind, OwnBinder)
+    assert api.patches == [("p", {"metadata": {"uid": "uid-p", "annotations": {"First": "a"}}}, 0)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "annotations"),
+    [
+        (PodChanges(annotations={"new": "2", "kept": "yes"}), {"new": "2"}),
+        (PodChanges(labels={"same": "1"}, annotations={"kept": "no"}), {"kept": "no"}),
+        (PodChanges(labels={"new": "1"}, annotations={"new": "2"}), None),
+        (PodChanges(annotations={"kept": None}), None),
+        (PodChanges(annotations={"absent": None}), {}),
+    ],
+)
+def test_a_binding_carries_new_annotations_alone(changes: PodChanges, annotations: dict[str, str] | None) -> None:
+    plugin = DefaultPreBind(None, ClusterView(NodeColumns()))
+    assert plugin.binding_annotations(make_pod_info(changed_pod(), ResourceIndex()), changes) == annotations

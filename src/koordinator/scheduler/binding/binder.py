@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
 from random import Random
 from typing import Final, Protocol
@@ -63,6 +63,8 @@ class Binding(msgspec.Struct, frozen=True):
     engine: Engine
     started: float
     """When the attempt began, in monotonic seconds."""
+    annotations: Mapping[str, str] = {}
+    """What the pod gets together with its node."""
 
 
 class Nodes(Protocol):
@@ -172,7 +174,7 @@ class Binder:
         if not self._nodes.has_node(node_name):
             return Outcome(Result.REFUSED, f"node {node_name} was deleted before the pod was bound to it")
         metadata = pod.pod.metadata
-        body = binding_body(metadata.namespace, metadata.name, metadata.uid, node_name)
+        body = binding_body(metadata.namespace, metadata.name, metadata.uid, node_name, binding.annotations)
         backoff: Backoff | None = None
         while True:
             try:
@@ -224,11 +226,15 @@ class Binder:
             await self._clock.sleep(backoff.next())
 
 
-def binding_body(namespace: str, name: str, uid: str, node_name: str) -> bytes:
+def binding_body(
+    namespace: str, name: str, uid: str, node_name: str, annotations: Mapping[str, str] | None = None
+) -> bytes:
     """The Binding, encoded. Names and uids hold no character that JSON would escape; the uid makes the server refuse
-    a pod of the same name that was created since."""
+    a pod of the same name that was created since. The server copies ``annotations`` to the pod."""
+    more = f',"annotations":{msgspec.json.encode(annotations).decode()}' if annotations else ""
     return (
-        f'{{"apiVersion":"v1","kind":"Binding","metadata":{{"name":"{name}","namespace":"{namespace}","uid":"{uid}"}},'
+        f'{{"apiVersion":"v1","kind":"Binding",'
+        f'"metadata":{{"name":"{name}","namespace":"{namespace}","uid":"{uid}"{more}}},'
         f'"target":{{"apiVersion":"v1","kind":"Node","name":"{node_name}"}}}}'
     ).encode()
 

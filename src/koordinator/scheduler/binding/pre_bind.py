@@ -14,6 +14,8 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.scheduler.binding.binder import Binding, Finished, Outcome, Result
@@ -118,7 +120,7 @@ class PreBindStage:
     async def _prepare(self, binding: Binding) -> None:
         placement = binding.placement
         try:
-            outcome = await self._run_plugins(binding.engine, placement)
+            outcome, annotations = await self._run_plugins(binding.engine, placement)
         except asyncio.CancelledError:
             if is_being_cancelled():
                 raise
@@ -130,7 +132,7 @@ class PreBindStage:
             if outcome is BindOutcome.BOUND:
                 self._finished(binding, Outcome(Result.BOUND))
             else:
-                self._ready(binding)
+                self._ready(msgspec.structs.replace(binding, annotations=annotations) if annotations else binding)
         finally:
             self._capacity.release()
 
@@ -139,14 +141,16 @@ class PreBindStage:
         logger.warning("pod %s cannot be bound to %s: %s", placement.pod.key, placement.node_name, why)
         self._finished(binding, Outcome(Result.REFUSED, why))
 
-    async def _run_plugins(self, engine: Engine, placement: Placement) -> BindOutcome:
+    async def _run_plugins(self, engine: Engine, placement: Placement) -> tuple[BindOutcome, Mapping[str, str]]:
+        """How the pod is bound, and what annotations its Binding has to carry."""
+        annotations: Mapping[str, str] = {}
         profile, times, begun = engine.profile, engine.times, engine.times.begin()
         for_reservation = stands_for_a_reservation(profile, placement.pod)
         try:
             if for_reservation:
                 await self._pre_bind_reservation(profile, placement)
             else:
-                await self._pre_bind(profile, placement)
+                annotations = await self._pre_bind(profile, placement)
         except Exception:
             times.end("PreBind", begun, "Error")
             raise
@@ -159,7 +163,7 @@ class PreBindStage:
             raise
         if outcome is BindOutcome.BOUND:
             times.end("Bind", begun)
-        return outcome
+        return outcome, annotations
 
     async def _bind(self, profile: Profile, placement: Placement, *, for_reservation: bool) -> BindOutcome:
         """Whether a plugin has bound it, or leaves that to us."""
@@ -174,14 +178,22 @@ class PreBindStage:
             raise PluginError("no plugin of the profile gives reservations their nodes")
         return BindOutcome.BY_API
 
-    async def _pre_bind(self, profile: Profile, placement: Placement) -> None:
+    async def _pre_bind(self, profile: Profile, placement: Placement) -> Mapping[str, str]:
+        """The annotations that the Binding has to carry; everything else has been written."""
         changes, state, pod, node = PodChanges(), placement.state, placement.pod, placement.node
         for plugin in profile.pre_bind:
             if plugin.pre_binds(state, pod, node):
                 work = plugin.pre_bind(state, pod, node, changes, self._writer)
                 await self._limited(plugin.name, plugin.time_limit, work)
-        if changes:
-            await self._write(profile, "the pod", lambda patcher: patcher.apply_changes(pod, changes, self._writer))
+        if not changes:
+            return {}
+        first = profile.first(PodPatcher)
+        if first is not None and not any(plugin.binds(pod) for plugin in profile.bind):
+            annotations = first.binding_annotations(pod, changes)
+            if annotations is not None:
+                return annotations
+        await self._write(profile, "the pod", lambda patcher: patcher.apply_changes(pod, changes, self._writer))
+        return {}
 
     async def _pre_bind_reservation(self, profile: Profile, placement: Placement) -> None:
         reservation, changes, writer = reservation_of(profile, placement.pod), PodChanges(), self._writer

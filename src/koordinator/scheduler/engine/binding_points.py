@@ -169,6 +169,10 @@ class BindPlugin(Plugin):
     time_limit: float = 60.0
     """Seconds after which ``bind`` is given up."""
 
+    def binds(self, pod: PodInfo) -> bool:
+        """Whether ``bind`` may do anything for the pod but leave it to the next plugin, or to the API."""
+        return True
+
     @abstractmethod
     async def bind(self, state: CycleState, pod: PodInfo, node: NodeReference, writer: ClusterWriter) -> BindOutcome:
         """Bind the pod, or leave it to the next plugin. Raises to fail it."""

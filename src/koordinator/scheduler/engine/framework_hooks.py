@@ -163,6 +163,11 @@ class PodPatcher(Plugin):
     async def apply_changes(self, pod: PodInfo, changes: PodChanges, writer: ClusterWriter) -> bool:
         """Write what PreBind plugins want of the pod; False leaves it to the next such plugin."""
 
+    def binding_annotations(self, pod: PodInfo, changes: PodChanges) -> Mapping[str, str] | None:
+        """``changes`` as annotations of the Binding, which the API server copies to the pod in the moment in which the
+        pod gets its node; then nothing is written before. None when that does not do, and by default."""
+        return None
+
     async def apply_reservation_changes(
         self, reservation: Reservation, changes: PodChanges, writer: ClusterWriter
     ) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import numpy as np
 
@@ -183,7 +183,15 @@ class Profile:
 
     def all(self, point: type[P]) -> tuple[P, ...]:
         """The plugins of the profile that implement ``point`` wherever they are listed, in its order."""
-        return self._at(self.plugins, point)
+        found = self._by_point.get(point)
+        if found is None:
+            found = self._by_point[point] = self._at(self.plugins, point)
+        return cast("tuple[P, ...]", found)
+
+    @cached_property
+    def _by_point(self) -> dict[type[Any], tuple[Plugin, ...]]:
+        """What ``all`` has found: some are asked for once a pod, and abstract classes are slow to compare with."""
+        return {}
 
     def first(self, point: type[P]) -> P | None:
         """The first of them, for points where one is enough."""

@@ -13,5 +13,8 @@ class DefaultBinder(BindPlugin):
 
     name = "DefaultBinder"
 
+    def binds(self, pod: PodInfo) -> bool:
+        return False
+
     async def bind(self, state: CycleState, pod: PodInfo, node: NodeReference, writer: ClusterWriter) -> BindOutcome:
         return BindOutcome.BY_API

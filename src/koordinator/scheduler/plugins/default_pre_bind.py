@@ -1,4 +1,8 @@
-"""DefaultPreBind: writes what PreBind plugins of a profile want of a pod or a reservation, all of it as one patch."""
+"""DefaultPreBind: writes what PreBind plugins of a profile want of a pod or a reservation, all of it at once.
+
+New annotations of a pod go with its Binding: one request in the place of two, and no pod has them without its node.
+What a Binding cannot carry, labels and removed keys, is a patch before.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,14 @@ class DefaultPreBind(PodPatcher):
         if patch is not None:
             await writer.patch(PODS, metadata.name, metadata.namespace, patch)
         return True
+
+    def binding_annotations(self, pod: PodInfo, changes: PodChanges) -> Mapping[str, str] | None:
+        metadata = pod.pod.metadata
+        if _different(changes.labels, metadata.labels):
+            return None
+        different = _different(changes.annotations, metadata.annotations)
+        found = {key: value for key, value in different.items() if value is not None}
+        return found if len(found) == len(different) else None
 
     async def apply_reservation_changes(
         self, reservation: Reservation, changes: PodChanges, writer: ClusterWriter

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from koordinator.api.annotations import BIND_GANG_KEYS
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.pod import Pod, PodSpec, PodStatus
 from koordinator.scheduler.engine.pod_info import PodInfo
@@ -104,10 +105,15 @@ def _same_resources(before: PodSpec, after: PodSpec) -> bool:
 def _same_metadata(before: ObjectMeta, after: ObjectMeta) -> bool:
     """As far as plugins read it."""
     return (
-        before.annotations == after.annotations
+        (before.annotations == after.annotations or _without_gang(before) == _without_gang(after))
         and before.owner_references == after.owner_references
         and _same_own_labels(before.labels, after.labels)
     )
+
+
+def _without_gang(metadata: ObjectMeta) -> Mapping[str, str]:
+    """Binding the members of a gang adds how many these are, from which no plugin derives anything."""
+    return {key: value for key, value in metadata.annotations.items() if key not in BIND_GANG_KEYS}
 
 
 def _same_own_labels(before: Mapping[str, str], after: Mapping[str, str]) -> bool:

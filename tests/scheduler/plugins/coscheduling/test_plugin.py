@@ -225,3 +225,32 @@ def test_a_thousand_members_are_bound_together() -> None:
         assert len(plugin.cache.gangs["default/g"].by_state[MemberState.BOUND]) == MANY
 
     assert len(run(story, MANY).api.placed()) == MANY
+
+
+def events_of_the_group(world: World) -> list[tuple[str, str]]:
+    return [(reason, note) for name, reason, note in world.events.notes if name == "g"]
+
+
+def test_a_gang_that_is_bound_has_one_event() -> None:
+    async def story(world: World) -> None:
+        world.api.put(pod_group("g", 3), POD_GROUPS)
+        for number in range(3):
+            world.api.put(labelled("g", number))
+
+    world = run(story, 3)
+    assert events_of_the_group(world) == [("Scheduled", "3 members of default/g have a node and are bound")]
+    assert world.registry.get_sample_value("scheduler_waiting_gang_group_number") == 0
+    labels = {"reason": "gang is already succeed", "job_size": "1-100"}
+    assert world.registry.get_sample_value("scheduler_gang_schedule_cycle_duration_seconds_count", labels) == 1
+
+
+def test_a_gang_that_does_not_fit_has_one_event_for_an_attempt() -> None:
+    async def story(world: World) -> None:
+        world.api.put(pod_group("g", 3), POD_GROUPS)
+        for number in range(3):
+            world.api.put(labelled("g", number))
+
+    (reason, note), *others = events_of_the_group(run(story, 2))
+    assert reason == "FailedScheduling"
+    assert note.startswith("no node for default/g-2, 3 members wait: 0/1 nodes are available")
+    assert others == []

@@ -177,6 +177,8 @@ class Wave:
     """Those that were allowed to be bound; once there are some, the others are tried one by one."""
     failure: str = ""
     """Why the group is given up in this attempt, which the members that are still to be tried are told."""
+    preemption: str = ""
+    """What has become of the search for room by preemption in this attempt; empty when nobody has looked."""
 
     def includes(self, uid: str) -> bool:
         """Whether the pod belongs to this attempt; any does that is tried before the attempt has failed."""

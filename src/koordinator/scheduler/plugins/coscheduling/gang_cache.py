@@ -28,6 +28,7 @@ from koordinator.scheduler.plugins.coscheduling.declaration import (
 from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState, Wave
 
 ALL_ATTEMPTED: Final = "all pending pods is already been attempted"
+SUCCEEDED: Final = "gang is already succeed"
 
 
 @dataclass(slots=True)
@@ -40,6 +41,8 @@ class Instructions:
     """Waiting, and to be bound now."""
     reject: list[tuple[str, str]] = field(default_factory=list)
     """Waiting, and not to be bound, each with the reason."""
+    ended: list[Wave] = field(default_factory=list)
+    """Attempts that are over."""
 
 
 class GangCache:
@@ -385,6 +388,7 @@ class GangCache:
         wave, self.wave = self.wave, None
         if wave is None:
             return
+        self._instructions.ended.append(wave)
         if wave.group.is_strict:
             self._reject_waiting(wave.group, wave.failure or ALL_ATTEMPTED)
 

@@ -4,9 +4,12 @@ wait."""
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, ClassVar, Final
 
-from koordinator.api import annotations as keys
+from prometheus_client.registry import Collector
+
+from koordinator.api.annotations import BIND_GANG_KEYS
 from koordinator.api.kinds import POD_GROUPS, Kind
 from koordinator.api.meta import Object
 from koordinator.api.pod import Pod
@@ -30,26 +33,32 @@ from koordinator.scheduler.engine.framework_hooks import (
     Controller,
     ControllerProvider,
     FailureHandler,
+    MetricsProvider,
     NextPodPlugin,
     PostFilterTransformer,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.coscheduling.declaration import Defaults, gang_id_of
-from koordinator.scheduler.plugins.coscheduling.documents import explained_gang, gang_document
-from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
+from koordinator.scheduler.plugins.coscheduling.documents import gang_document
+from koordinator.scheduler.plugins.coscheduling.explanation import explain_gang
+from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState, Wave
+from koordinator.scheduler.plugins.coscheduling.gang_cache import ALL_ATTEMPTED, SUCCEEDED, GangCache
+from koordinator.scheduler.plugins.coscheduling.job_preemption import Job, JobPreemption
+from koordinator.scheduler.plugins.coscheduling.metrics import GangMetrics
 from koordinator.scheduler.plugins.coscheduling.pod_group_status import PodGroupController
 from koordinator.scheduler.services.provider import Service, ServiceProvider
 
 REJECTED_BY: Final = "JobRejectPlugin"
 """In whose name waiting members are turned away, as the original has it."""
-_BINDING_KEYS: Final = (
-    keys.BIND_GANG_GROUP_ID,
-    keys.BIND_GANG_MEMBER_COUNT,
-    keys.DEPRECATED_BIND_GANG_GROUP_ID,
-    keys.DEPRECATED_BIND_GANG_MEMBER_COUNT,
-)
 _SHARED: Final = "coscheduling"
+_LONGEST_NOTE: Final = 1024
+
+
+def _shortened(note: str) -> str:
+    """The API server refuses the note of an event that is longer."""
+    return note if len(note) <= _LONGEST_NOTE else f"{note[: _LONGEST_NOTE - 4]} ..."
 
 
 class Gangs(EventHandler):
@@ -60,12 +69,21 @@ class Gangs(EventHandler):
     def __init__(self, cache: GangCache, plugin: Coscheduling) -> None:
         """``plugin`` is that of the first profile; what it may do reaches the queue that all profiles share."""
         self.cache = cache
+        self.pending: dict[str, PodInfo] = {}
+        """Members that have no node, by uid; some of them are assumed on one."""
         self.changed: set[str] = set()
         """The gangs of which the status may have changed."""
+        self.metrics = GangMetrics(lambda: self.cache.groups)
+        self._began: tuple[Wave, datetime] | None = None
+        """The attempt that is under way, since when."""
         self._plugin = plugin
 
     def on_pod(self, pod: PodInfo, node_name: str) -> None:
         self.cache.set_pod(pod.pod, node_name)
+        if node_name or not gang_id_of(pod.pod):
+            self.pending.pop(pod.uid, None)
+        else:
+            self.pending[pod.uid] = pod
         self._note(pod.pod)
         self.carry_out()
 
@@ -81,6 +99,7 @@ class Gangs(EventHandler):
 
     def on_pod_gone(self, pod: PodInfo) -> None:
         self.cache.remove_pod(pod.uid)
+        self.pending.pop(pod.uid, None)
         self._note(pod.pod)
         self.carry_out()
 
@@ -101,6 +120,8 @@ class Gangs(EventHandler):
             # Events are shown to a profile that nobody schedules by: there is no queue, and nothing waits.
             return
         handle = self._plugin.handle
+        for wave in instructions.ended:
+            self._ended(wave)
         for uid in instructions.allow:
             if (waiting := handle.waiting.get(uid)) is not None:
                 waiting.allow(Coscheduling.name)
@@ -110,10 +131,45 @@ class Gangs(EventHandler):
         if instructions.activate:
             handle.activate(instructions.activate)
 
+    def attempt_begun(self) -> None:
+        """Note since when the attempt lasts that is under way."""
+        wave, now = self.cache.wave, self._plugin.view.now
+        if wave is not None and now is not None and (self._began is None or self._began[0] is not wave):
+            self._began = wave, now
+
+    def _ended(self, wave: Wave) -> None:
+        """One event for the gang beside those of its pods, where there is a PodGroup to record it about."""
+        now = self._plugin.view.now
+        if self._began is not None and self._began[0] is wave and now is not None:
+            seconds = max((now - self._began[1]).total_seconds(), 0.0)
+            reason = SUCCEEDED if wave.permitted else ALL_ATTEMPTED
+            self.metrics.attempt_ended(reason, len(wave.attempted), seconds)
+        self._began = None
+        if not wave.permitted and not wave.group.failure:
+            return
+        for gang in wave.group.gangs.values():
+            pod_group = self._plugin.view.objects_of(POD_GROUPS).get(gang.id)
+            if pod_group is not None:
+                self._record(gang, pod_group, wave)
+
+    def _record(self, gang: Gang, pod_group: PodGroup, wave: Wave) -> None:
+        handle = self._plugin.handle
+        if wave.permitted:
+            note = (
+                f"{sum(uid in wave.permitted for uid in gang.members)} members of {gang.id} have a node and are bound"
+            )
+            handle.object_event(POD_GROUPS, pod_group, "Normal", "Scheduled", "Binding", note)
+            return
+        failed = self.cache.member(wave.group.failed_member)
+        about = failed.key if failed is not None else "a member"
+        note = f"no node for {about}, {len(gang.by_state[MemberState.PENDING])} members wait: {wave.group.failure}"
+        handle.object_event(POD_GROUPS, pod_group, "Warning", "FailedScheduling", "Scheduling", _shortened(note))
+
 
 class Coscheduling(
     PreEnqueuePlugin,
     CyclePreFilterPlugin,
+    PostFilterPlugin,
     PostFilterTransformer,
     ReservePlugin,
     PermitPlugin,
@@ -123,6 +179,7 @@ class Coscheduling(
     FailureHandler,
     EventHandler,
     ControllerProvider,
+    MetricsProvider,
     ServiceProvider,
 ):
     name = "Coscheduling"
@@ -133,6 +190,7 @@ class Coscheduling(
         defaults = Defaults(args.default_timeout.total_seconds(), args.default_match_policy)
         self.gangs: Gangs = view.shared.setdefault(_SHARED, Gangs(GangCache(defaults), self))
         self.cache: GangCache = self.gangs.cache
+        self._preemption = JobPreemption(self.name, view) if args.enable_preemption else None
 
     @property
     def event_handler(self) -> EventHandler:
@@ -161,7 +219,38 @@ class Coscheduling(
             return None
         error = self.cache.begin_attempt(pod.uid)
         self.gangs.carry_out()
+        self.gangs.attempt_begun()
         return Reason(error, unresolvable=True) if error else None
+
+    def result_key(self, pod: PodInfo) -> Hashable:
+        # Without preemption there is nothing to ask.
+        return None if self._preemption is not None else ()
+
+    def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
+        """With ``enablePreemption``: room for all pending members of the pod's group at once, or for the pod alone
+        when it is in no gang. It is looked for once in an attempt of a group."""
+        if self._preemption is None:
+            return NO_PLAN
+        member = self.cache.member(pod.uid)
+        group = member.gang.group if member is not None and not member.gang.is_released else None
+        wave = self.cache.wave
+        if group is None or wave is None or wave.group is not group:
+            return self._preemption.plan(Job(pod, (pod,), {}), attempt)
+        if wave.preemption:
+            return PostFilterResult(f"preemption: {wave.preemption}")
+        result = self._preemption.plan(self._job(pod, group), attempt)
+        outcome = "preempt success" if result.found else result.message.removeprefix("preemption: ")
+        wave.preemption = f"preemption already attempted by {pod.key} with message {outcome}"
+        return result
+
+    def _job(self, pod: PodInfo, group: Group) -> Job:
+        found = {each.uid: each for each in group.members(MemberState.PENDING) if each.is_schedulable}
+        others = [self.gangs.pending[uid] for uid in found if uid != pod.uid and uid in self.gangs.pending]
+        waiting = {}
+        for each in group.members(MemberState.WAITING):
+            if (held := self.view.waiting.get(each.uid)) is not None:
+                waiting[each.uid] = (held.pod, held.node_name)
+        return Job(pod, (pod, *others), waiting)
 
     def after_post_filter(self, pod: PodInfo, rejection: Rejection) -> None:
         """The first member for which there is no node ends the attempt of a Strict gang."""
@@ -208,9 +297,9 @@ class Coscheduling(
         member = self.cache.member(pod.uid)
         if member is not None and member.bound_with > 1 and member.gang.group is not None:
             group_id, count = member.gang.group.id, str(member.bound_with)
-            return dict(zip(_BINDING_KEYS, (group_id, count) * 2, strict=True))
+            return dict(zip(BIND_GANG_KEYS, (group_id, count) * 2, strict=True))
         present = pod.pod.metadata.annotations
-        return dict.fromkeys(key for key in _BINDING_KEYS if key in present)
+        return dict.fromkeys(key for key in BIND_GANG_KEYS if key in present)
 
     def controllers(self, writer: ControllerWriter) -> Sequence[Controller]:
         def pod_groups() -> Mapping[str, PodGroup]:
@@ -218,15 +307,32 @@ class Coscheduling(
 
         return (PodGroupController(writer, pod_groups, self.cache.gangs, self.gangs.changed, lambda: self.view.now),)
 
+    def collectors(self) -> Sequence[Collector]:
+        return (self.gangs.metrics,)
+
     def services(self) -> Mapping[str, Service]:
-        return {"/gang/:namespace/:name": self._one, "/gangs": self._all}
+        return {
+            "/gang/:namespace/:name/explanation": self._explanation,
+            "/gang/:namespace/:name": self._one,
+            "/gangs": self._all,
+        }
+
+    def _explanation(self, parameters: Mapping[str, str]) -> Any:
+        def node_of(member: Member) -> str:
+            waiting = self.view.waiting.get(member.uid)
+            return waiting.node_name if waiting is not None else ""
+
+        return explain_gang(self.cache, self._gang(parameters), node_of)
 
     def _one(self, parameters: Mapping[str, str]) -> Any:
+        return gang_document(self._gang(parameters))
+
+    def _gang(self, parameters: Mapping[str, str]) -> Gang:
         gang_id = f"{parameters['namespace']}/{parameters['name']}"
         gang = self.cache.gangs.get(gang_id)
         if gang is None:
             raise ServiceError(404, f"cannot find gang {gang_id}")
-        return explained_gang(self.cache, gang)
+        return gang
 
     def _all(self, parameters: Mapping[str, str]) -> Any:
         return {gang_id: gang_document(gang) for gang_id, gang in self.cache.gangs.items()}

@@ -66,10 +66,18 @@ class PodGroupController:
         pod_group, gang, now = self._pod_groups().get(gang_id), self._gangs.get(gang_id), self._now()
         if pod_group is None or gang is None or now is None:
             return
-        patch = _difference(pod_group.status, next_status(pod_group, gang, now))
+        patch = _difference(pod_group.status, settled_status(pod_group, gang, now))
         if patch:
             metadata = pod_group.metadata
             await self._writer.patch(POD_GROUPS, metadata.name, metadata.namespace, {"status": patch})
+
+
+def settled_status(pod_group: PodGroup, gang: Gang, now: datetime) -> PodGroupStatus:
+    """The status after which nothing more follows: a phase that would be left at once is not written."""
+    seen = [pod_group.status]
+    while (status := next_status(msgspec.structs.replace(pod_group, status=seen[-1]), gang, now)) not in seen:
+        seen.append(status)
+    return seen[-1]
 
 
 def next_status(pod_group: PodGroup, gang: Gang, now: datetime) -> PodGroupStatus:

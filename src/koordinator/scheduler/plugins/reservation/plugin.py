@@ -386,6 +386,9 @@ class ReservationPlugin(
     ) -> None:
         """Nothing: there is no record of a Reservation on itself."""
 
+    def binds(self, pod: PodInfo) -> bool:
+        return stands_for_a_reservation(pod.pod)
+
     async def bind(self, state: CycleState, pod: PodInfo, node: NodeReference, writer: ClusterWriter) -> BindOutcome:
         if not stands_for_a_reservation(pod.pod):
             return BindOutcome.SKIPPED

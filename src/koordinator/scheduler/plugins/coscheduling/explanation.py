@@ -1,0 +1,136 @@
+"""What ``koord explain gang`` shows: which members of a group of gangs have a node, and who waits for what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from koordinator.scheduler.plugins.coscheduling.declaration import Declaration
+from koordinator.scheduler.plugins.coscheduling.gang import Gang, Group, Member, MemberState
+from koordinator.scheduler.plugins.coscheduling.gang_cache import GangCache
+
+_MEMBERS_SHOWN: Final = 20
+
+
+def explain_gang(cache: GangCache, gang: Gang, node_of: Callable[[Member], str]) -> dict[str, Any]:
+    """A document for people and programs. ``node_of`` has the node of a member, empty for none."""
+    declaration = gang.declaration
+    without_node = [*gang.by_state[MemberState.PENDING].values(), *gang.by_state[MemberState.WAITING].values()]
+    return {
+        "gang": gang.id,
+        "state": _state(cache, gang),
+        "declaredBy": "PodGroup" if gang.from_pod_group else "the annotations of its pods",
+        "minMember": declaration.min_member if declaration else None,
+        "mode": declaration.mode if declaration else "",
+        "matchPolicy": declaration.match_policy if declaration else "",
+        "waitSeconds": declaration.wait_seconds if declaration else None,
+        "problems": list(declaration.problems) if declaration else [],
+        "members": {state.value: len(gang.by_state[state]) for state in MemberState},
+        "group": [_gang_of_group(cache, id_) for id_ in declaration.group] if declaration else [],
+        "waitsFor": what_it_waits_for(cache, gang),
+        "waiting": [_waiting(cache, member, node_of) for member in without_node[:_MEMBERS_SHOWN]],
+    }
+
+
+def _state(cache: GangCache, gang: Gang) -> str:
+    pending, waiting = gang.by_state[MemberState.PENDING], gang.by_state[MemberState.WAITING]
+    if not gang.members:
+        return "has no pods"
+    if not pending and not waiting:
+        return "has a node for every member"
+    if not gang.is_admitted:
+        return "is not tried"
+    if cache.wave is not None and cache.wave.group is gang.group:
+        return "is being tried"
+    if waiting:
+        return "holds nodes and waits for more"
+    return "waits"
+
+
+def _gang_of_group(cache: GangCache, id_: str) -> dict[str, Any]:
+    gang = cache.gangs.get(id_)
+    return {
+        "gang": id_,
+        "exists": gang is not None,
+        "minMember": gang.declaration.min_member if gang is not None and gang.declaration else None,
+        "counted": gang.collected if gang is not None else 0,
+        **{state.value: len(gang.by_state[state]) if gang is not None else 0 for state in MemberState},
+    }
+
+
+def what_it_waits_for(cache: GangCache, gang: Gang) -> list[str]:
+    """In sentences; empty for a gang of which every member has its node."""
+    if not gang.by_state[MemberState.PENDING] and not gang.by_state[MemberState.WAITING]:
+        return []
+    declaration, group = gang.declaration, gang.group
+    if declaration is None or group is None:
+        return [f"Nobody knows how many members must be placed together: {gang.why_undeclared}."]
+    if not gang.is_admitted:
+        return _what_the_group_lacks(cache, declaration)
+    return [*_missing(cache, group), *_last_failure(cache, group), *_unschedulable(gang)]
+
+
+def _missing(cache: GangCache, group: Group) -> list[str]:
+    found = []
+    for gang in group.gangs.values():
+        if missing := gang.missing(cache.wave):
+            noun = "member" if missing == 1 else "members"
+            found.append(f"{missing} more {noun} of {gang.id} must find a node before any member is bound.")
+    return found
+
+
+def _last_failure(cache: GangCache, group: Group) -> list[str]:
+    if not group.failure:
+        return []
+    failed = cache.member(group.failed_member)
+    about = f"for {failed.key}" if failed is not None else "for one member"
+    return [f"The last attempt ended because there was no node {about}: {group.failure}"]
+
+
+def _unschedulable(gang: Gang) -> list[str]:
+    names = sorted(member.key for member in gang.by_state[MemberState.PENDING].values() if not member.is_schedulable)
+    if not names:
+        return []
+    shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+    return [f"Members that have scheduling gates or are being deleted, {len(names)}: {shown}."]
+
+
+def _what_the_group_lacks(cache: GangCache, declaration: Declaration) -> list[str]:
+    found = []
+    for id_ in declaration.group:
+        gang = cache.gangs.get(id_)
+        if gang is None:
+            found.append(f"Gang {id_} of its group does not exist.")
+        elif gang.declaration is None:
+            found.append(f"Nobody knows how many members of {id_} must be placed together: {gang.why_undeclared}.")
+        elif not gang.is_complete:
+            needed = gang.declaration.min_member
+            found.append(f"Gang {id_} has {gang.collected} schedulable pods and needs {needed}.")
+            found += _unschedulable(gang)
+    return found
+
+
+def _waiting(cache: GangCache, member: Member, node_of: Callable[[Member], str]) -> dict[str, Any]:
+    return {
+        "pod": member.key,
+        "state": member.state.value,
+        "node": node_of(member),
+        "reason": _reason(cache, member),
+    }
+
+
+def _reason(cache: GangCache, member: Member) -> str:
+    gang, group, pod = member.gang, member.gang.group, member.pod
+    if member.state is MemberState.WAITING:
+        return "has a node and waits for the other members"
+    if pod.metadata.deletion_timestamp is not None:
+        return "is being deleted"
+    if gates := pod.spec.scheduling_gates:
+        return f"has scheduling gates: {', '.join(gate.name for gate in gates)}"
+    if not gang.is_admitted or group is None:
+        return "is not tried: the gang is incomplete"
+    if group.failed_member == member.uid:
+        return "found no node in the last attempt"
+    if gang.is_released:
+        return "is placed by itself: the gang has run once"
+    return "waits for the next attempt of the gang"

@@ -1,0 +1,173 @@
+"""Job preemption: which less important pods leave which nodes so that all pending members of a gang group fit at once.
+
+Koordinator 1.8, pkg/scheduler/plugins/coscheduling/core/preemption.go. All or nothing: the members are placed one after
+another in a simulation in which each sees the earlier ones, the victims are reduced to those that have to go, and
+the whole plan is tried once more with just these gone. A plan that cannot place everyone evicts nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from koordinator.api.labels import DISABLE_PREEMPTIBLE, QUESTIONED_OBJECT_KEY, QUOTA_PREEMPTIBLE
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.post_filter import FailedAttempt, Nomination, PostFilterResult
+from koordinator.scheduler.engine.simulation import Simulation
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.default_preemption.plugin import leaves
+
+_NEVER: Final = "not eligible due to preemptionPolicy=Never."
+_LEAVING: Final = "not eligible due to terminating pod on the nominated node."
+_NOT_HELPFUL: Final = "preemption not helpful"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Pods that are placed together: the members of a gang group, or a single pod. ``trigger`` is the pod for which no
+    node was found; it is one of ``pending``. ``waiting`` have a node and wait for the others; by uid, with its name."""
+
+    trigger: PodInfo
+    pending: Sequence[PodInfo]
+    waiting: Mapping[str, tuple[PodInfo, str]]
+
+    @property
+    def uids(self) -> set[str]:
+        return {*(pod.uid for pod in self.pending), *self.waiting}
+
+
+Placements = list[tuple[PodInfo, int]]
+
+
+class JobPreemption:
+    def __init__(self, name: str, view: ClusterView) -> None:
+        self._name = name
+        self._view = view
+
+    def plan(self, job: Job, attempt: FailedAttempt) -> PostFilterResult:
+        """Who goes where and who has to leave for that, or why nobody does."""
+        refusal = self._not_eligible(job, attempt)
+        if refusal:
+            return PostFilterResult(f"preemption: {refusal}")
+        rows = [row for status in attempt.statuses if not status.unresolvable for row in status.rows.tolist()]
+        potential = {row: victims for row in rows if (victims := self._potential(job, row))}
+        found = self._placed(job, attempt, self._by_cost(rows, potential), potential) if potential else None
+        if found is None:
+            cleared = tuple(Nomination(pod, "") for pod in job.pending if self._view.nominations.node_of(pod.uid))
+            return PostFilterResult(f"preemption: {_NOT_HELPFUL}", nominated_node="", nominations=cleared)
+        placements, victims = found
+        return self._result(job, placements, victims)
+
+    def _result(self, job: Job, placements: Placements, victims: Sequence[PodInfo]) -> PostFilterResult:
+        names = self._view.columns.names
+        nodes = {pod.uid: Nomination(pod, names[row]) for pod, row in placements}
+        # Those that wait give their nodes up with the attempt, and shall get them again.
+        nodes.update({uid: Nomination(pod, node_name) for uid, (pod, node_name) in job.waiting.items()})
+        own = nodes.pop(job.trigger.uid)
+        return PostFilterResult("", own.node_name, tuple(victims), self._name, tuple(nodes.values()))
+
+    def _not_eligible(self, job: Job, attempt: FailedAttempt) -> str:
+        """Why the job may not preempt anybody (now); empty when it may."""
+        if job.trigger.pod.spec.preemption_policy == "Never":
+            return _NEVER
+        hopeless = {row for status in attempt.statuses if status.unresolvable for row in status.rows.tolist()}
+        for pod in job.pending:
+            row = self._view.columns.row_of.get(self._view.nominations.node_of(pod.uid))
+            if row is None or (pod.uid == job.trigger.uid and row in hopeless):
+                continue
+            if any(leaves(other) and _may_go(other, job) for other in self._view.pods_on[row].values()):
+                return _LEAVING
+        return ""
+
+    def _potential(self, job: Job, row: int) -> list[PodInfo]:
+        """Who might have to leave, in the order in which they are let back."""
+        victims = [other for other in self._view.pods_on[row].values() if _may_go(other, job)]
+        return sorted(victims, key=lambda pod: (-pod.priority, _job_of(pod), pod.key))
+
+    def _by_cost(self, rows: Sequence[int], potential: Mapping[int, Sequence[PodInfo]]) -> list[int]:
+        """Where nobody has to leave comes first, then where the least important do, then by name."""
+        priorities = sorted({pod.priority for victims in potential.values() for pod in victims})
+        rank = {priority: number for number, priority in enumerate(priorities)}
+        names = self._view.columns.names
+
+        def cost(row: int) -> tuple[int, str]:
+            # A job that loses one member loses all of them: more members cost no more.
+            ranks: dict[str, int] = {}
+            for pod in potential.get(row, ()):
+                key = _job_of(pod) or pod.uid
+                ranks[key] = max(ranks.get(key, 0), rank[pod.priority])
+            return sum(ranks.values()) if ranks else -1, names[row]
+
+        return sorted(rows, key=cost)
+
+    def _placed(
+        self, job: Job, attempt: FailedAttempt, rows: Sequence[int], potential: Mapping[int, Sequence[PodInfo]]
+    ) -> tuple[Placements, list[PodInfo]] | None:
+        """All pending members with their nodes, and the victims; None when one of them finds no node."""
+        uids = job.uids
+        with attempt.simulate() as simulation:
+            start = simulation.mark
+            _remove(simulation, [pod for row in rows for pod in potential.get(row, ())])
+            placements: Placements = []
+            for pod in job.pending:
+                row = next((row for row in rows if _place(simulation, pod, row, uids)), None)
+                if row is None:
+                    return None
+                placements.append((pod, row))
+            simulation.undo(start)
+            victims = self._victims(simulation, placements, potential, uids)
+            simulation.undo(start)
+            _remove(simulation, victims)
+            return (placements, victims) if _place_all(simulation, placements, uids) else None
+
+    def _victims(
+        self,
+        simulation: Simulation,
+        placements: Placements,
+        potential: Mapping[int, Sequence[PodInfo]],
+        uids: Collection[str],
+    ) -> list[PodInfo]:
+        """Those who cannot be let back, the most important being let back first."""
+        chosen = dict.fromkeys(row for _, row in placements)
+        _remove(simulation, [pod for row in chosen for pod in potential.get(row, ())])
+        victims: list[PodInfo] = []
+        for row in chosen:
+            on_row = [(pod, on) for pod, on in placements if on == row]
+            for candidate in potential.get(row, ()):
+                before = simulation.mark
+                simulation.put_back(candidate)
+                returned = simulation.mark
+                fit = _place_all(simulation, on_row, uids)
+                simulation.undo(returned if fit else before)
+                if not fit:
+                    victims.append(candidate)
+            _place_all(simulation, on_row, uids)
+        return victims
+
+
+def _may_go(pod: PodInfo, job: Job) -> bool:
+    labels = pod.pod.metadata.labels
+    return (
+        pod.priority < job.trigger.priority
+        and labels.get(DISABLE_PREEMPTIBLE) != "true"
+        and labels.get(QUOTA_PREEMPTIBLE) != "false"
+        and pod.uid not in job.waiting
+    )
+
+
+def _job_of(pod: PodInfo) -> str:
+    return pod.pod.metadata.labels.get(QUESTIONED_OBJECT_KEY, "")
+
+
+def _remove(simulation: Simulation, pods: Iterable[PodInfo]) -> None:
+    for pod in pods:
+        simulation.remove(pod)
+
+
+def _place(simulation: Simulation, pod: PodInfo, row: int, uids: Collection[str]) -> bool:
+    return simulation.fits(pod, row, ignoring=uids) and simulation.place(pod, row) is None
+
+
+def _place_all(simulation: Simulation, placements: Placements, uids: Collection[str]) -> bool:
+    return all(_place(simulation, pod, row, uids) for pod, row in placements)

@@ -1,0 +1,54 @@
+"""The metrics of gangs: how many groups hold nodes and wait, and how long attempts of groups take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from prometheus_client import Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from koordinator.base.instruments import Histogram
+from koordinator.base.metrics import exponential_buckets
+from koordinator.scheduler.plugins.coscheduling.gang import Group, MemberState
+
+_BUCKETS: Final = exponential_buckets(0.001, 2, 15)
+_STEP: Final = 100
+_LARGEST: Final = 1000
+
+
+class GangMetrics(Collector):
+    """``groups`` are read when they are scraped."""
+
+    def __init__(self, groups: Callable[[], Iterable[Group]]) -> None:
+        self._groups = groups
+        self._cycles = Histogram(
+            "scheduler_gang_schedule_cycle_duration_seconds",
+            "[ALPHA] Seconds from the first to the last member of a gang group in one attempt",
+            ("reason", "job_size"),
+            _BUCKETS,
+        )
+
+    def attempt_ended(self, reason: str, members: int, seconds: float) -> None:
+        """An attempt of a group in which so many members were tried."""
+        self._cycles.labels(reason, job_size(members)).observe(seconds)
+
+    def collect(self) -> Iterable[Metric]:
+        waiting = sum(1 for group in self._groups() if group.members(MemberState.WAITING))
+        family = GaugeMetricFamily(
+            "scheduler_waiting_gang_group_number",
+            "[ALPHA] Gang groups of which members have a node and wait for the others",
+        )
+        family.add_metric((), waiting)
+        return [family, *self._cycles.collect()]
+
+
+def job_size(members: int) -> str:
+    """The range of a hundred in which the number lies, as the label has it."""
+    if not members:
+        return "0"
+    if members > _LARGEST:
+        return f"{_LARGEST}+"
+    first = (members - 1) // _STEP * _STEP + 1
+    return f"{first}-{first + _STEP - 1}"

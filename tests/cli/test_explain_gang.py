@@ -1,0 +1,84 @@
+"""The explanation of a gang, as a terminal shows it."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from koordinator.cli.explain_failure import UnusableError
+from koordinator.cli.explain_gang import print_gang
+from koordinator.cli.explain_object import parse_target
+
+COUNTS = {"pending": 1, "waiting": 1, "binding": 0, "bound": 0}
+DOCUMENT: dict[str, Any] = {
+    "gang": "team-a/training",
+    "state": "holds nodes and waits for more",
+    "declaredBy": "PodGroup",
+    "minMember": 3,
+    "mode": "NonStrict",
+    "matchPolicy": "once-satisfied",
+    "waitSeconds": 600.0,
+    "problems": ["mode: 'loose' is not Strict or NonStrict"],
+    "members": COUNTS,
+    "group": [{"gang": "team-a/training", "exists": True, "minMember": 3, "counted": 2, **COUNTS}],
+    "waitsFor": ["2 more members of team-a/training must find a node before any member is bound."],
+    "waiting": [
+        {"pod": "team-a/w-0", "state": "waiting", "node": "n1", "reason": "has a node and waits for the other members"},
+        {"pod": "team-a/w-1", "state": "pending", "node": "", "reason": "is being deleted"},
+    ],
+}
+
+
+def shown(**changes: Any) -> str:
+    console = Console(file=io.StringIO(), width=120, color_system=None)
+    print_gang({**DOCUMENT, **changes}, console)
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def test_it_says_what_the_gang_waits_for_and_each_member() -> None:
+    text = shown()
+    for line in (
+        "team-a/training  holds nodes and waits for more",
+        "declared by its PodGroup: 3 members together, NonStrict, once-satisfied, waits 600 s at most",
+        "mode: 'loose' is not Strict or NonStrict",
+        "2 more members of team-a/training must find a node",
+        "team-a/w-0 (for n1): has a node and waits for the other members",
+        "team-a/w-1: is being deleted",
+    ):
+        assert line in text
+    assert "more\n" not in text.partition("team-a/w-1")[2]
+
+
+def test_a_missing_gang_of_the_group_is_in_the_table() -> None:
+    missing = {"gang": "team-a/other", "exists": False, "minMember": None, "counted": 0, **COUNTS}
+    text = shown(group=[*DOCUMENT["group"], missing])
+    assert "The gangs that are placed together:" in text
+    assert "does not exist" in text
+
+
+def test_members_beyond_those_shown_are_counted() -> None:
+    assert "and 7 more" in shown(members={**COUNTS, "pending": 8})
+
+
+def test_a_gang_that_nobody_declares_is_shown() -> None:
+    text = shown(minMember=None, mode="", matchPolicy="", waitSeconds=None, group=[], waiting=[])
+    assert "declared by nobody so far" in text
+
+
+@pytest.mark.parametrize("words", [["gang", "a/g"], ["pg/a/g"], ["podgroups", "a/g"]])
+def test_gangs_are_named_in_every_usual_way(words: list[str]) -> None:
+    target = parse_target(words, None)
+    assert (target.kind, target.namespace, target.name) == ("gang", "a", "g")
+
+
+def test_a_gang_has_the_namespace_of_the_option() -> None:
+    assert parse_target(["gang", "g"], "b").namespace == "b"
+
+
+def test_two_namespaces_are_refused() -> None:
+    with pytest.raises(UnusableError, match="the gang is named a/g already"):
+        parse_target(["gang", "a/g"], "b")
