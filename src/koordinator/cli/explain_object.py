@@ -19,10 +19,10 @@ from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import connect
 from koordinator.kube.errors import ApiStatusError, KubeError
 
-# What is asked about: a pod, a node or a quota, in each of the forms that kubectl takes.
+# What is asked about: a pod, a node, a quota or a Reservation, in each of the forms that kubectl takes.
 
 
-TargetKind = Literal["pod", "node", "quota"]
+TargetKind = Literal["pod", "node", "quota", "reservation"]
 
 _KINDS: Final[dict[str, TargetKind]] = {
     "pod": "pod",
@@ -37,6 +37,8 @@ _KINDS: Final[dict[str, TargetKind]] = {
     "elasticquotas": "quota",
     "eq": "quota",
     "eqs": "quota",
+    "reservation": "reservation",
+    "reservations": "reservation",
 }
 _OF_PODS: Final = frozenset(
     {"deployment", "deploy", "replicaset", "rs", "statefulset", "sts", "daemonset", "ds", "job", "cronjob", "cj"}
@@ -45,7 +47,8 @@ _OF_PODS: Final = frozenset(
 """Kinds that a user may well name, because their pods are what is pending."""
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _FORMS: Final = (
-    "koord explain pod NAME, koord explain pod/NAME -n NAMESPACE, koord explain node NAME, koord explain quota NAME"
+    "koord explain pod NAME, koord explain pod/NAME -n NAMESPACE, koord explain node NAME, koord explain quota NAME, "
+    "koord explain reservation NAME"
 )
 
 
@@ -64,10 +67,10 @@ def parse_target(words: Sequence[str], namespace: str | None) -> Target:
     if not words:
         raise UnusableError(f"what is to be explained? {_FORMS}")
     if len(words) > 2:
-        raise UnusableError(f"one pod, node or quota at a time, not {' '.join(words)!r}: {_FORMS}")
+        raise UnusableError(f"one pod, node, quota or reservation at a time, not {' '.join(words)!r}: {_FORMS}")
     kind, name, guessed = _split(words)
-    if kind in ("node", "quota"):
-        # As with kubectl, a namespace says nothing about a node; and names of quotas are global.
+    if kind in ("node", "quota", "reservation"):
+        # As with kubectl, a namespace says nothing about a node or a Reservation; and names of quotas are global.
         return Target(kind, _checked(kind, name))
     within, slash, short = name.rpartition("/")
     if slash and namespace and within != namespace:
@@ -105,7 +108,7 @@ def _unknown(kind: str, name: str) -> UnusableError:
             f"{kind} {name} is not scheduled itself, its pods are: find one with kubectl get pods, then koord explain "
             "pod NAME"
         )
-    return UnusableError(f"{kind!r} cannot be explained, pods, nodes and quotas can: {_FORMS}")
+    return UnusableError(f"{kind!r} cannot be explained, pods, nodes, quotas and reservations can: {_FORMS}")
 
 
 def _has_pods(kind: str) -> bool:

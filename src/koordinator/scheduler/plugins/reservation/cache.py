@@ -150,6 +150,8 @@ class ReservationCache(EventHandler):
         self._index: dict[Hashable, dict[str, Booking]] = {}
         self._users: dict[str, dict[str, PodInfo]] = {}
         """Who takes from which Reservation, by its uid, also from those that are not known yet."""
+        self.waiting: dict[str, PodInfo] = {}
+        """The pods that the API has on no node, by uid, whoever schedules them."""
         self._shown: dict[str, Pod] = {}
         self._generation = 0
         self.show: Callable[[Pod], None] = lambda pod: None
@@ -181,6 +183,15 @@ class ReservationCache(EventHandler):
         for booking in self.on_node_named.get(name, {}).values():
             # The row's columns go with it.
             booking.row, booking.credit = -1, _NO_CREDIT
+
+    def on_pod(self, pod: PodInfo, node_name: str) -> None:
+        if node_name:
+            self.waiting.pop(pod.uid, None)
+        else:
+            self.waiting[pod.uid] = pod
+
+    def on_pod_gone(self, pod: PodInfo) -> None:
+        self.waiting.pop(pod.uid, None)
 
     def use(self, uid: str, pod: PodInfo) -> None:
         """The pod takes from the Reservation from now on."""
