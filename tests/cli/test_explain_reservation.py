@@ -15,7 +15,7 @@ DOCUMENT: dict[str, Any] = {
     "reservation": "web-release",
     "phase": "Available",
     "node": "node-1",
-    "problem": "",
+    "faults": [],
     "message": "",
     "allocateOnce": False,
     "allocatePolicy": "Restricted",

@@ -15,7 +15,7 @@ def print_reservation(document: Mapping[str, Any], console: Console) -> None:
     """Write it, the result first."""
     where = f" on {escape(document['node'])}" if document["node"] else ""
     print_text(console, f"[bold]{escape(document['reservation'])}[/bold]  {escape(document['phase'])}{where}")
-    for line in (document["problem"], document["message"]):
+    for line in (*document["faults"], document["message"]):
         if line:
             print_text(console, escape(line), indent=2)
     print_text(console, escape(_terms(document)), indent=2)

@@ -14,8 +14,9 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import PODS, ResourceIndex
 from koordinator.scheduler.explain.wording import amount_of, amount_text
 from koordinator.scheduler.plugins.reservation.cache import Booking, Columns, ReservationCache
+from koordinator.scheduler.plugins.reservation.faults import faults
 from koordinator.scheduler.plugins.reservation.matching import Owners
-from koordinator.scheduler.plugins.reservation.reserve_pod import is_available, is_over, problem
+from koordinator.scheduler.plugins.reservation.reserve_pod import is_available, is_over
 
 _WAITING_SHOWN: Final = 10
 
@@ -35,7 +36,7 @@ def explain_reservation(
         "reservation": reservation.metadata.name,
         "phase": status.phase or PENDING,
         "node": status.node_name,
-        "problem": problem(reservation),
+        "faults": faults(reservation),
         "message": _message(reservation),
         "allocateOnce": spec.allocate_once is not False,
         "allocatePolicy": spec.allocate_policy,

@@ -438,7 +438,10 @@ class ReservationPlugin(
 
     def controllers(self, writer: ControllerWriter) -> Sequence[Controller]:
         kept = None if self.args.disable_garbage_collection else timedelta(seconds=self.args.gc_duration_seconds)
-        return (ReservationController(self._cache, self.view, writer, self._failures, kept=kept),)
+        return (ReservationController(self._cache, self.view, writer, self._failures, self._report, kept=kept),)
+
+    def _report(self, reservation: Reservation, fault: str) -> None:
+        self.handle.object_event(RESERVATIONS, reservation, "Warning", "InvalidReservation", "Reconcile", fault)
 
     # Services and metrics.
 
