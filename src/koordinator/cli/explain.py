@@ -1,5 +1,5 @@
-"""``koord explain``: why a pod is pending or where it is, why a node takes pods or not, what a quota may use, and what
-a gang waits for."""
+"""``koord explain``: why a pod is pending or where it is, why a node takes pods or not, what a quota may use, what a
+gang waits for, and who may use a Reservation."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ from koordinator.cli.explain_node import print_node
 from koordinator.cli.explain_object import parse_target
 from koordinator.cli.explain_pod import print_pod
 from koordinator.cli.explain_quota import print_quota
+from koordinator.cli.explain_reservation import print_reservation
 from koordinator.cli.explain_source import SECONDS, Place
 from koordinator.cli.explain_terminal import (
     Terminal,
@@ -77,8 +78,8 @@ def print_api(api: Mapping[str, Any], console: Console) -> None:
 
 _DESCRIPTION = """\
 Ask a running koord-scheduler why a pod is pending, why it is where it is, why a node takes pods or does not, what an
-elastic quota may use, or what a gang waits for; and koord-manager why a node offers as much batch and mid capacity as
-it does. Without options it asks the cluster that kubectl would ask (KUBECONFIG, else ~/.kube/config), else that of the
+elastic quota may use, what a gang waits for, or who uses a Reservation; and koord-manager why a node offers as much
+batch and mid capacity as it does. Without options it asks the cluster that kubectl would ask (KUBECONFIG, else ~/.kube/config), else that of the
 `koord up` which runs on this machine. What the scheduler does not know, the API is asked about.
 """
 _EPILOG = """\
@@ -89,6 +90,7 @@ examples:
                                                its batch and mid capacity is the sum of
   koord explain quota team-a                   what the quota may use now and why, who lends to whom, who is next
   koord explain gang team-a/training           which members have a node, and who waits for what (also: pg training)
+  koord explain reservation web-release        whose it is, who uses it, what is left, and which owners wait and why
   koord explain pod web --context production   in another cluster of the kubeconfig
   koord explain pod web -o json | jq .closestNodes
   koord explain pod web --scheduler http://127.0.0.1:10251
@@ -113,7 +115,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "what",
         nargs="*",
-        metavar="pod NAME | node NAME | quota NAME | gang NAME",
+        metavar="pod NAME | node NAME | quota NAME | gang NAME | reservation NAME",
         help="what to explain; also pod/NAME, po NAME, no NAME",
     )
     parser.add_argument(
@@ -242,7 +244,7 @@ def _json(answer: Answer, cluster: Cluster | None, terminal: Terminal) -> str:
 def _text(answer: Answer, cluster: Cluster | None, terminal: Terminal) -> str:
     console = terminal.console()
     document: Mapping[str, Any] = terminal.readable(answer.document)
-    kind = next(kind for kind in ("pod", "node", "quota", "gang") if kind in document)
+    kind = next(kind for kind in ("pod", "node", "quota", "gang", "reservation") if kind in document)
     if "api" in document and "attempts" not in document:
         print_api(document["api"], console)
     elif kind == "node":
@@ -251,6 +253,8 @@ def _text(answer: Answer, cluster: Cluster | None, terminal: Terminal) -> str:
         print_quota(document, console)
     elif kind == "gang":
         print_gang(document, console)
+    elif kind == "reservation":
+        print_reservation(document, console)
     else:
         if "api" in document:
             print_state(document["api"], console)

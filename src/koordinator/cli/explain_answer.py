@@ -44,6 +44,9 @@ async def explain(target: Target, sources: Sources) -> Answer:
     if target.kind == "quota":
         path = f"/apis/v1/plugins/ElasticQuota/quotas/{target.name}/explanation"
         return Answer(_checked(await ask(sources.scheduler, path), "quota", sources))
+    if target.kind == "reservation":
+        path = f"/apis/v1/plugins/Reservation/reservations/{target.name}/explanation"
+        return Answer(_checked(await ask(sources.scheduler, path), "reservation", sources))
     namespace = target.namespace or (sources.cluster.namespace if sources.cluster is not None else "default")
     if target.kind == "gang":
         path = f"/apis/v1/plugins/Coscheduling/gang/{namespace}/{target.name}/explanation"

@@ -19,10 +19,10 @@ from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import connect
 from koordinator.kube.errors import ApiStatusError, KubeError
 
-# What is asked about: a pod, a node, a quota or a gang, in each of the forms that kubectl takes.
+# What is asked about: a pod, a node, a quota, a gang or a Reservation, in each of the forms that kubectl takes.
 
 
-TargetKind = Literal["pod", "node", "quota", "gang"]
+TargetKind = Literal["pod", "node", "quota", "gang", "reservation"]
 
 _KINDS: Final[dict[str, TargetKind]] = {
     "pod": "pod",
@@ -43,6 +43,8 @@ _KINDS: Final[dict[str, TargetKind]] = {
     "podgroups": "gang",
     "pg": "gang",
     "pgs": "gang",
+    "reservation": "reservation",
+    "reservations": "reservation",
 }
 _OF_PODS: Final = frozenset(
     {"deployment", "deploy", "replicaset", "rs", "statefulset", "sts", "daemonset", "ds", "job", "cronjob", "cj"}
@@ -52,7 +54,7 @@ _OF_PODS: Final = frozenset(
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _FORMS: Final = (
     "koord explain pod NAME, koord explain pod/NAME -n NAMESPACE, koord explain node NAME, koord explain quota NAME, "
-    "koord explain gang NAME"
+    "koord explain gang NAME, koord explain reservation NAME"
 )
 
 
@@ -71,10 +73,10 @@ def parse_target(words: Sequence[str], namespace: str | None) -> Target:
     if not words:
         raise UnusableError(f"what is to be explained? {_FORMS}")
     if len(words) > 2:
-        raise UnusableError(f"one pod, node, quota or gang at a time, not {' '.join(words)!r}: {_FORMS}")
+        raise UnusableError(f"one pod, node, quota, gang or reservation at a time, not {' '.join(words)!r}: {_FORMS}")
     kind, name, guessed = _split(words)
-    if kind in ("node", "quota"):
-        # As with kubectl, a namespace says nothing about a node; and names of quotas are global.
+    if kind in ("node", "quota", "reservation"):
+        # As with kubectl, a namespace says nothing about a node or a Reservation; and names of quotas are global.
         return Target(kind, _checked(kind, name))
     within, slash, short = name.rpartition("/")
     if slash and namespace and within != namespace:
@@ -112,7 +114,7 @@ def _unknown(kind: str, name: str) -> UnusableError:
             f"{kind} {name} is not scheduled itself, its pods are: find one with kubectl get pods, then koord explain "
             "pod NAME"
         )
-    return UnusableError(f"{kind!r} cannot be explained, pods, nodes, quotas and gangs can: {_FORMS}")
+    return UnusableError(f"{kind!r} cannot be explained, pods, nodes, quotas, gangs and reservations can: {_FORMS}")
 
 
 def _has_pods(kind: str) -> bool:

@@ -27,6 +27,7 @@ from koordinator.scheduler.engine.resource_index import PODS
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.reservation.matching import Mismatch, Owners, Wish, mismatch, pod_keys, wish_of
 from koordinator.scheduler.plugins.reservation.reserve_pod import (
+    ResourcesAnnotation,
     is_available,
     is_over,
     problem,
@@ -41,11 +42,9 @@ RESERVED: Final = NamedAspect("Reservation")
 _NO_CREDIT: Final[tuple[Columns, tuple[int, int]]] = {}, (0, 0)
 
 
-class _Reserved(WireStruct):
-    resources: ResourceList = {}
+class RestrictedOptions(WireStruct):
+    """The annotation ``reservation-restricted-options``: the resources that are restricted; none: all."""
 
-
-class _Options(WireStruct):
     resources: Sequence[str] = ()
 
 
@@ -150,6 +149,8 @@ class ReservationCache(EventHandler):
         self._index: dict[Hashable, dict[str, Booking]] = {}
         self._users: dict[str, dict[str, PodInfo]] = {}
         """Who takes from which Reservation, by its uid, also from those that are not known yet."""
+        self.waiting: dict[str, PodInfo] = {}
+        """The pods that the API has on no node, by uid, whoever schedules them."""
         self._shown: dict[str, Pod] = {}
         self._generation = 0
         self.show: Callable[[Pod], None] = lambda pod: None
@@ -181,6 +182,15 @@ class ReservationCache(EventHandler):
         for booking in self.on_node_named.get(name, {}).values():
             # The row's columns go with it.
             booking.row, booking.credit = -1, _NO_CREDIT
+
+    def on_pod(self, pod: PodInfo, node_name: str) -> None:
+        if node_name:
+            self.waiting.pop(pod.uid, None)
+        else:
+            self.waiting[pod.uid] = pod
+
+    def on_pod_gone(self, pod: PodInfo) -> None:
+        self.waiting.pop(pod.uid, None)
 
     def use(self, uid: str, pod: PodInfo) -> None:
         """The pod takes from the Reservation from now on."""
@@ -351,7 +361,7 @@ class ReservationCache(EventHandler):
             return frozenset()
         text = reservation.metadata.annotations.get(annotation_keys.RESERVATION_RESTRICTED_OPTIONS)
         try:
-            named = decode(text.encode(), _Options).resources if text else ()
+            named = decode(text.encode(), RestrictedOptions).resources if text else ()
         except DecodeError:
             named = ()
         chosen = {self._view.columns.resources.column(name) for name in named}
@@ -396,7 +406,7 @@ class ReservationCache(EventHandler):
 def _reserved(reservation: Reservation) -> ResourceList:
     text = reservation.metadata.annotations.get(annotation_keys.NODE_RESERVATION)
     try:
-        return decode(text.encode(), _Reserved).resources if text else {}
+        return decode(text.encode(), ResourcesAnnotation).resources if text else {}
     except DecodeError:
         return {}
 

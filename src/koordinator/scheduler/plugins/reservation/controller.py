@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
 from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.pod import Pod
-from koordinator.api.reservation import Reservation
+from koordinator.api.reservation import SCHEDULED_CONDITION, Reservation
 from koordinator.base.errors import KoordinatorError
 from koordinator.scheduler.engine.binding_points import ControllerWriter
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.reservation.cache import ReservationCache
+from koordinator.scheduler.plugins.reservation.faults import faults
 from koordinator.scheduler.plugins.reservation.life_cycle import Facts, is_to_be_deleted, status_change
-from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_record
+from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_record, is_over, problem
 
 _PERIOD: Final = 1.0
 
 
 class ReservationController:
-    """``failures``: the messages of failed attempts to place Reservations, by uid; each is gone once it is written."""
+    """``failures``: the messages of failed attempts to place Reservations, by uid; each is gone once it is written.
+    ``report`` is called once with each Reservation that its author has to mend, and what is wrong with it."""
 
     name = "reservationController"
 
@@ -29,6 +32,7 @@ class ReservationController:
         view: ClusterView,
         writer: ControllerWriter,
         failures: dict[str, str],
+        report: Callable[[Reservation, str], None],
         *,
         kept: timedelta | None,
     ) -> None:
@@ -37,15 +41,36 @@ class ReservationController:
         self._view = view
         self._writer = writer
         self._failures = failures
+        self._report = report
         self._kept = kept
+        self._checked: dict[str, tuple[Reservation, tuple[str, ...]]] = {}
+        """By uid: the Reservations as they were checked last, and the faults that their authors have been told."""
 
     async def run(self) -> None:
         """Until cancelled: look at all Reservations each second."""
         while True:
-            for reservation in list(self._view.objects_of(RESERVATIONS).values()):
-                if isinstance(reservation, Reservation):
-                    await self._look_at(reservation)
+            await self.look_at_all()
             await self._writer.sleep(_PERIOD)
+
+    async def look_at_all(self) -> None:
+        """One pass over the Reservations."""
+        found = [each for each in self._view.objects_of(RESERVATIONS).values() if isinstance(each, Reservation)]
+        there = {each.metadata.uid for each in found}
+        self._checked = {uid: checked for uid, checked in self._checked.items() if uid in there}
+        for reservation in found:
+            self._report_faults(reservation)
+            await self._look_at(reservation)
+
+    def _report_faults(self, reservation: Reservation) -> None:
+        uid = reservation.metadata.uid
+        checked, told = self._checked.get(uid, (None, ()))
+        if checked is reservation:
+            return
+        texts = () if is_over(reservation) else tuple(faults(reservation))
+        for text in texts:
+            if text not in told:
+                self._report(reservation, text)
+        self._checked[uid] = reservation, texts
 
     async def _look_at(self, reservation: Reservation) -> None:
         metadata, now = reservation.metadata, self._writer.now()
@@ -53,7 +78,7 @@ class ReservationController:
             return
         message = self._failures.get(metadata.uid)
         has_node = reservation.status.node_name in self._view.columns.row_of
-        facts = Facts(self._owners(reservation), has_node, message)
+        facts = Facts(self._owners(reservation), has_node, message or _untold_problem(reservation))
         change = status_change(reservation, facts, now)
         try:
             if change is not None:
@@ -74,6 +99,13 @@ class ReservationController:
         there = self._view.pods_on.get(row, {})
         found = [there[each].pod for each in self._cache.users_of(uid) if each in there]
         return [pod for pod in found if pod.spec.node_name and _is_recorded(pod, uid)]
+
+
+def _untold_problem(reservation: Reservation) -> str | None:
+    """Why the Reservation is not even tried, unless its condition says so already."""
+    text, conditions = problem(reservation), reservation.status.conditions
+    told = any(each.type == SCHEDULED_CONDITION and each.message == text for each in conditions)
+    return text if text and not told else None
 
 
 def _is_recorded(pod: Pod, uid: str) -> bool:

@@ -13,11 +13,13 @@ from datetime import timedelta
 from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
+from prometheus_client.registry import Collector
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import FAILED, Reservation
+from koordinator.base.services import Service, ServiceError
 from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.binding_points import (
     AllocatorPlugin,
@@ -48,14 +50,17 @@ from koordinator.scheduler.engine.framework_hooks import (
     ControllerProvider,
     FailureHandler,
     FilterTransformer,
+    MetricsProvider,
     ReservationPreBindPlugin,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.reservation_points import reservation_of
 from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.reservation.cache import RESERVED, Booking, Match, ReservationCache
 from koordinator.scheduler.plugins.reservation.controller import ReservationController
+from koordinator.scheduler.plugins.reservation.documents import explain_reservation, node_reservations
 from koordinator.scheduler.plugins.reservation.fitting import (
     BY_NODE,
     NONE_MATCHES,
@@ -69,6 +74,7 @@ from koordinator.scheduler.plugins.reservation.fitting import (
 from koordinator.scheduler.plugins.reservation.life_cycle import available_status
 from koordinator.scheduler.plugins.reservation.matching import Wish, wish_key, wish_of
 from koordinator.scheduler.plugins.reservation.messages import event_note, summary
+from koordinator.scheduler.plugins.reservation.metrics import ReservationGauges
 from koordinator.scheduler.plugins.reservation.reserve_pod import (
     allocated_annotation,
     allocated_record,
@@ -76,6 +82,7 @@ from koordinator.scheduler.plugins.reservation.reserve_pod import (
     stands_for_a_reservation,
 )
 from koordinator.scheduler.plugins.resources_key import resources_key
+from koordinator.scheduler.services.provider import ServiceProvider
 
 _PREFERRED: Final = 1000
 """The score of the node whose Reservation comes first by its label ``reservation-order``."""
@@ -116,6 +123,7 @@ class _ReservePod:
 
 class ReservationPlugin(
     PreFilterPlugin,
+    Explainer,
     FilterPlugin,
     FilterTransformer,
     PostFilterPlugin,
@@ -126,6 +134,8 @@ class ReservationPlugin(
     BindPlugin,
     FailureHandler,
     ControllerProvider,
+    ServiceProvider,
+    MetricsProvider,
 ):
     name = "Reservation"
     watches: ClassVar = (RESERVATIONS,)
@@ -263,6 +273,16 @@ class ReservationPlugin(
             return (POLICY_CONFLICT,)
         owner: _Owner = state
         return owner.combinations[code - _FIRST_CODE]
+
+    def lacks(self, pod: PodInfo, state: Any, code: int, row: int) -> Sequence[Lack]:
+        """What each Reservation on the row, which the pod owns, lacks for it."""
+        if not isinstance(state, _Owner):
+            return ()
+        name, match = self.view.columns.names[row], state.match
+        there = self._cache.on_node_named.get(name, {})
+        uids = [*match.uids, *(each.uid for each in match.unmatched)]
+        refusals = [(there[uid].name, self._refusal(there[uid], pod)) for uid in uids if uid in there]
+        return [Lack(f"reservation {reservation}: {why}") for reservation, why in refusals if why]
 
     # PostFilter.
 
@@ -421,7 +441,57 @@ class ReservationPlugin(
 
     def controllers(self, writer: ControllerWriter) -> Sequence[Controller]:
         kept = None if self.args.disable_garbage_collection else timedelta(seconds=self.args.gc_duration_seconds)
-        return (ReservationController(self._cache, self.view, writer, self._failures, kept=kept),)
+        return (ReservationController(self._cache, self.view, writer, self._failures, self._report, kept=kept),)
+
+    def _report(self, reservation: Reservation, fault: str) -> None:
+        self.handle.object_event(RESERVATIONS, reservation, "Warning", "InvalidReservation", "Reconcile", fault)
+
+    # Services and metrics.
+
+    def services(self) -> Mapping[str, Service]:
+        return {"/reservations/:name/explanation": self._explanation, "/nodeReservations/:nodeName": self._on_node}
+
+    def collectors(self) -> Sequence[Collector]:
+        return (ReservationGauges(self._reservations),)
+
+    def _reservations(self) -> list[Reservation]:
+        return [each for each in self.view.objects_of(RESERVATIONS).values() if isinstance(each, Reservation)]
+
+    def _explanation(self, parameters: Mapping[str, str]) -> Any:
+        found = self.view.objects_of(RESERVATIONS).get(parameters["name"])
+        if not isinstance(found, Reservation):
+            raise ServiceError(404, f"cannot find reservation {parameters['name']}")
+        return explain_reservation(self._cache, self.view.columns.resources, found, self._refusal)
+
+    def _on_node(self, parameters: Mapping[str, str]) -> Any:
+        return node_reservations(self._cache, self.view.columns.resources, parameters["nodeName"])
+
+    def _refusal(self, booking: Booking, pod: PodInfo) -> str:
+        """Why a pod that owns the Reservation does not take from it as things are; "" if it would."""
+        match, wish = self._cache.match(pod), wish_of(pod.pod)
+        if wish.problem:
+            return wish.problem
+        if wish.ignored:
+            return "the pod ignores reservations"
+        for each in match.unmatched:
+            if each.uid == booking.uid:
+                return f"the reservation {each.why.value}{' ' + each.detail if each.detail else ''}"
+        if booking.uid not in match.uids:
+            return "the reservation is used up by its owner" if booking.users else "the reservation is not available"
+        # Not the row of the booking: while lacks are asked for, what the pod may take from is thought gone.
+        row = self.view.columns.row_of.get(booking.node_name)
+        if row is None:
+            return f"the scheduler does not know of node {booking.node_name}"
+        capacity = self._capacity(pod, row, self._cache.open_on(booking.node_name, match))
+        if wish.affinity is None and not shares_a_resource(booking, pod.request.amounts):
+            return "the pod requests nothing that the reservation holds"
+        reasons = capacity.reasons(booking, pod.request.amounts, self.view.columns.resources, detailed=True)
+        if reasons:
+            return ", ".join(each.text for each in reasons)
+        nominated = self._nominated(pod, row, match, wish)
+        if nominated is not None and nominated is not booking:
+            return f"the pod would take from reservation {nominated.name} first"
+        return ""
 
     def _reservation(self, pod: PodInfo) -> Reservation | None:
         """The Reservation that a reserve pod stands for, if it is there still."""

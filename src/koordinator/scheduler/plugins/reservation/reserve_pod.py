@@ -24,7 +24,9 @@ _CONTAINER: Final = "__internal_fake_container__"
 """Stands for all containers of a Reservation that holds something else than its template asks for."""
 
 
-class _ResizedAllocatable(WireStruct):
+class ResourcesAnnotation(WireStruct):
+    """The annotations ``reservation-resize-allocatable`` and ``node-reservation`` of a Reservation."""
+
     resources: ResourceList = {}
 
 
@@ -107,7 +109,7 @@ def wanted_allocatable(reservation: Reservation) -> dict[str, Quantity]:
     template = reservation.spec.template
     amounts = _requested(Pod(spec=template.spec)) if template is not None else {}
     text = reservation.metadata.annotations.get(annotation_keys.RESERVATION_RESIZE_ALLOCATABLE)
-    return {**amounts, **decode(text.encode(), _ResizedAllocatable).resources} if text else amounts
+    return {**amounts, **decode(text.encode(), ResourcesAnnotation).resources} if text else amounts
 
 
 def allocated_annotation(name: str, uid: str) -> str:

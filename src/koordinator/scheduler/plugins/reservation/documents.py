@@ -1,0 +1,167 @@
+"""What the services show of Reservations: whose they are, who uses them, what is left, which owners wait and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from koordinator.api.codec import to_document
+from koordinator.api.quantity import Format, Quantity
+from koordinator.api.reservation import PENDING, SCHEDULED_CONDITION, Reservation, ReservationOwner
+from koordinator.api.resource_names import CPU
+from koordinator.model.label_selector import SelectorError
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.resource_index import PODS, ResourceIndex
+from koordinator.scheduler.explain.wording import amount_of, amount_text
+from koordinator.scheduler.plugins.reservation.cache import Booking, Columns, ReservationCache
+from koordinator.scheduler.plugins.reservation.faults import faults
+from koordinator.scheduler.plugins.reservation.matching import Owners
+from koordinator.scheduler.plugins.reservation.reserve_pod import is_available, is_over
+
+_WAITING_SHOWN: Final = 10
+
+Refusal = Callable[[Booking, PodInfo], str]
+"""Why an owner does not take from a Reservation as things are; "" if it would."""
+
+
+def explain_reservation(
+    cache: ReservationCache, resources: ResourceIndex, reservation: Reservation, refusal: Refusal
+) -> dict[str, Any]:
+    """A document for people and programs."""
+    booking = cache.bookings.get(reservation.metadata.uid)
+    status, spec = reservation.status, reservation.spec
+    waiting = _waiting_owners(cache, reservation)
+    users = cache.users_of(reservation.metadata.uid).values()
+    return {
+        "reservation": reservation.metadata.name,
+        "phase": status.phase or PENDING,
+        "node": status.node_name,
+        "faults": faults(reservation),
+        "message": _message(reservation),
+        "allocateOnce": spec.allocate_once is not False,
+        "allocatePolicy": spec.allocate_policy,
+        "owners": [_owner_text(each) for each in spec.owners],
+        "resources": _resources(booking, resources) if booking is not None else [],
+        "users": [{"pod": each.key, "uses": _request(each, resources)} for each in sorted(users, key=_key)],
+        "waiting": [
+            {
+                "pod": each.key,
+                "request": _request(each, resources),
+                "reason": refusal(booking, each) if booking is not None else _without_node(reservation),
+            }
+            for each in waiting[:_WAITING_SHOWN]
+        ],
+        "waitingLeftOut": max(0, len(waiting) - _WAITING_SHOWN),
+    }
+
+
+def _waiting_owners(cache: ReservationCache, reservation: Reservation) -> Sequence[PodInfo]:
+    """The pods without a node that own the Reservation, the most important first."""
+    try:
+        owners = Owners(reservation.spec.owners)
+    except SelectorError:
+        return ()
+    found = [pod for pod in cache.waiting.values() if owners.include(pod.pod)]
+    return sorted(found, key=lambda pod: (-(pod.pod.spec.priority or 0), pod.key))
+
+
+def _without_node(reservation: Reservation) -> str:
+    if is_over(reservation):
+        return "the reservation has ended"
+    return "the reservation is on no node yet"
+
+
+def _message(reservation: Reservation) -> str:
+    """Why it has no node; of one that has, nothing."""
+    if reservation.status.node_name:
+        return ""
+    found = (each.message for each in reservation.status.conditions if each.type == SCHEDULED_CONDITION)
+    return next(found, "")
+
+
+def _owner_text(owner: ReservationOwner) -> str:
+    parts: list[str] = []
+    if owner.object is not None:
+        name = "/".join(filter(None, (owner.object.namespace, owner.object.name))) or owner.object.uid
+        parts.append(f"the pod {name}")
+    if owner.controller is not None:
+        kind, name = owner.controller.kind or "controller", owner.controller.name or owner.controller.uid
+        parts.append(f"pods of the {kind} {'/'.join(filter(None, (owner.controller.namespace, name)))}")
+    if owner.label_selector is not None:
+        labels = [f"{key}={value}" for key, value in sorted(owner.label_selector.match_labels.items())]
+        labels += [
+            " ".join(filter(None, (each.key, each.operator, ",".join(each.values))))
+            for each in owner.label_selector.match_expressions
+        ]
+        parts.append(f"pods with {', '.join(labels)}" if labels else "pods with any labels")
+    return "; ".join(parts) or "every pod"
+
+
+def _resources(booking: Booking, resources: ResourceIndex) -> list[dict[str, str]]:
+    allocated, remaining = booking.allocated, booking.remaining
+    shown = sorted((resources.name(column), column) for column in booking.allocatable)
+    return [
+        {
+            "name": name,
+            "allocatable": amount_text(name, booking.allocatable[column]),
+            "allocated": amount_text(name, allocated[column]),
+            "left": amount_text(name, remaining[column]),
+        }
+        for name, column in shown
+    ]
+
+
+def _request(pod: PodInfo, resources: ResourceIndex) -> str:
+    amounts = sorted((resources.name(column), amount) for column, amount in pod.request.amounts.items() if amount)
+    return ", ".join(amount_of(name, amount) for name, amount in amounts if name != resources.name(PODS)) or "nothing"
+
+
+def _key(pod: PodInfo) -> str:
+    return pod.key
+
+
+def node_reservations(cache: ReservationCache, resources: ResourceIndex, node_name: str) -> dict[str, Any]:
+    """The original's document of the Reservations on a node, the available ones; empty members are left out.
+
+    ``allocatablePorts``, ``allocatedPorts``, ``availableResource`` and ``allocatedResource``, which repeat the lists
+    in the form of a Go type, are not part of it."""
+    there = cache.on_node_named.get(node_name, {})
+    bookings = sorted((each for each in there.values() if is_available(each.reservation)), key=lambda each: each.name)
+    return {"items": [_item(each, resources) for each in bookings]}
+
+
+def _item(booking: Booking, resources: ResourceIndex) -> dict[str, Any]:
+    allocated = {column: amount for column, amount in booking.allocated.items() if amount}
+    document = {
+        "name": booking.name,
+        "uid": booking.uid,
+        "kind": "Reservation",
+        "available": is_available(booking.reservation),
+        "allocateOnce": booking.is_once,
+        "allocatable": _resource_list(booking.allocatable, resources),
+        "reserved": _resource_list(booking.reserved, resources),
+        "allocated": _resource_list(allocated, resources),
+        "owners": to_document(list(booking.reservation.spec.owners)),
+        "allocatePolicy": booking.reservation.spec.allocate_policy,
+        "assignedPods": [
+            {
+                "Namespace": each.pod.metadata.namespace,
+                "Name": each.pod.metadata.name,
+                "UID": each.uid,
+                "Requests": _resource_list(each.request.amounts, resources),
+            }
+            for each in sorted(booking.users.values(), key=_key)
+        ],
+    }
+    return {key: value for key, value in document.items() if value}
+
+
+def _resource_list(amounts: Columns, resources: ResourceIndex) -> Mapping[str, str]:
+    named = {resources.name(column): amount for column, amount in amounts.items() if column != PODS}
+    return {name: _quantity(name, amount) for name, amount in sorted(named.items())}
+
+
+def _quantity(name: str, amount: int) -> str:
+    if name == CPU:
+        return str(Quantity(amount * 1_000_000, Format.DECIMAL_SI))
+    return str(Quantity(amount * 1_000_000_000, Format.BINARY_SI if name.endswith("memory") else Format.DECIMAL_SI))

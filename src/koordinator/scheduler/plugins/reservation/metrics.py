@@ -1,0 +1,64 @@
+"""The gauges of all Reservations, made when they are scraped, so that one that is gone leaves none behind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from prometheus_client import Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from koordinator.api.quantity import Quantity
+from koordinator.api.reservation import AVAILABLE, FAILED, PENDING, SUCCEEDED, Reservation
+from koordinator.api.resource_names import CPU, MEMORY
+
+_PHASES: Final = (PENDING, AVAILABLE, SUCCEEDED, FAILED)
+_GIBIBYTE: Final = 1 << 30
+
+
+class ReservationGauges(Collector):
+    """By the statuses of the Reservations; the names, labels and units are the original's."""
+
+    def __init__(self, reservations: Callable[[], Iterable[Reservation]]) -> None:
+        self._reservations = reservations
+
+    def collect(self) -> Iterable[Metric]:
+        phases = GaugeMetricFamily(
+            "scheduler_reservation_status_phase",
+            "[ALPHA] The current number of reservations in each status phase "
+            "(e.g. Pending, Available, Succeeded, Failed)",
+            labels=("name", "phase"),
+        )
+        amounts = GaugeMetricFamily(
+            "scheduler_reservation_resource",
+            "[ALPHA] Resource metrics for a reservation, including allocatable, allocated, and utilization with unit.",
+            labels=("type", "name", "resource", "unit"),
+        )
+        for reservation in self._reservations():
+            name, current = reservation.metadata.name, reservation.status.phase or PENDING
+            for phase in _PHASES:
+                phases.add_metric((name, phase), float(phase == current))
+            _add_amounts(amounts, reservation)
+        return [phases, amounts]
+
+
+def _add_amounts(family: GaugeMetricFamily, reservation: Reservation) -> None:
+    name, status = reservation.metadata.name, reservation.status
+    for resource, held in status.allocatable.items():
+        unit, allocatable = _measured(resource, held)
+        taken = status.allocated.get(resource)
+        allocated = _measured(resource, taken)[1] if taken is not None else 0.0
+        family.add_metric(("allocatable", name, resource, unit), allocatable)
+        family.add_metric(("allocated", name, resource, unit), allocated)
+        if allocatable > 0:
+            family.add_metric(("utilization", name, resource, "ratio"), allocated / allocatable)
+
+
+def _measured(resource: str, amount: Quantity) -> tuple[str, float]:
+    """The unit and the amount in it."""
+    if resource == CPU:
+        return "core", amount.milli / 1000
+    if resource == MEMORY:
+        return "Gi", amount.value / _GIBIBYTE
+    return "raw", float(amount.value)

@@ -1,0 +1,88 @@
+"""The index of owners finds what a look at every reservation finds, whatever has happened to them before."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from koordinator.api.kinds import RESERVATIONS
+from koordinator.api.meta import LabelSelector, LabelSelectorRequirement, ObjectReference, OwnerReference
+from koordinator.api.pod import Pod
+from koordinator.api.reservation import Reservation, ReservationControllerReference, ReservationOwner
+from koordinator.scheduler.plugins.reservation.cache import ReservationCache
+from koordinator.scheduler.plugins.reservation.matching import Owners
+from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
+from tests.examples import examples
+from tests.scheduler.fakes import describe, make_pod
+from tests.scheduler.ground.clusters import Cluster
+from tests.scheduler.plugins.reservation.test_room import available, cluster_with
+
+NAMES = st.sampled_from(["x", "y"])
+LABELS = st.dictionaries(NAMES, NAMES, max_size=2)
+EXPRESSIONS = st.lists(
+    st.builds(
+        LabelSelectorRequirement,
+        key=NAMES,
+        operator=st.sampled_from(["In", "NotIn"]),
+        values=st.lists(NAMES, min_size=1),
+    ),
+    max_size=1,
+)
+SELECTORS = st.builds(LabelSelector, match_labels=LABELS, match_expressions=EXPRESSIONS)
+OBJECTS = st.builds(ObjectReference, name=st.sampled_from(["", "x"]), uid=st.sampled_from(["", "uid-x", "uid-y"]))
+CONTROLLERS = st.builds(ReservationControllerReference, uid=st.sampled_from(["", "x"]), name=st.sampled_from(["", "y"]))
+OWNERS = st.one_of(
+    st.builds(ReservationOwner, object=OBJECTS),
+    st.builds(ReservationOwner, controller=CONTROLLERS),
+    st.builds(ReservationOwner, label_selector=SELECTORS),
+    st.builds(ReservationOwner, object=st.none() | OBJECTS, controller=CONTROLLERS, label_selector=SELECTORS),
+)
+CHANGES = st.lists(
+    st.tuples(st.sampled_from("abc"), st.none() | st.lists(OWNERS, min_size=1, max_size=2)), min_size=1, max_size=8
+)
+
+
+def pod(name: str, labels: dict[str, str], references: Sequence[tuple[str, str]]) -> Pod:
+    made = make_pod(name, labels=labels)
+    owners = [OwnerReference(uid=uid, name=of) for uid, of in references]
+    return msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, owner_references=owners))
+
+
+PODS = [
+    pod(name, {key: value for key, value in (("x", x), ("y", y)) if value}, [(uid, "y")])
+    for name, x, y, uid in itertools.product("xy", ("", "x", "y"), ("", "x", "y"), "xy")
+]
+"""One of each kind that the owners above tell apart."""
+
+
+def changed(cluster: Cluster, name: str, owners: Sequence[ReservationOwner] | None) -> Reservation | None:
+    if owners is None:
+        cluster.state.set_object(RESERVATIONS, name, None)
+        return None
+    found = available(name, once=False)
+    found = msgspec.structs.replace(found, spec=msgspec.structs.replace(found.spec, owners=owners))
+    cluster.state.set_object(RESERVATIONS, name, found)
+    return found
+
+
+@settings(max_examples=examples(100))
+@given(CHANGES)
+def test_the_index_finds_what_a_look_at_every_reservation_finds(
+    changes: Sequence[tuple[str, Sequence[ReservationOwner] | None]],
+) -> None:
+    cluster = cluster_with()
+    there: dict[str, Reservation] = {}
+    for name, owners in changes:
+        found = changed(cluster, name, owners)
+        if found is None:
+            there.pop(name, None)
+        else:
+            there[name] = found
+    cache: ReservationCache = cluster.view.shared[ReservationPlugin.name]["cache"]
+    for each in PODS:
+        owned = tuple(sorted(r.metadata.uid for r in there.values() if Owners(r.spec.owners).include(each)))
+        assert cache.match(describe(each)).uids == owned
