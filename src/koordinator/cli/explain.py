@@ -18,7 +18,6 @@ from rich.table import Table
 
 from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.cli.data_folder import default_data_folder
-from koordinator.cli.explain_answer import Answer, Sources, explain, place_of_manager
 from koordinator.cli.explain_cluster import Cluster, ClusterOptions, find_cluster
 from koordinator.cli.explain_failure import (
     API_ALONE,
@@ -27,14 +26,14 @@ from koordinator.cli.explain_failure import (
     INTERRUPTED,
     NOT_REACHED,
     PIPE_CLOSED,
-    NoAnswerError,
-    UnusableError,
+    ExplainError,
+    UsageError,
 )
 from koordinator.cli.explain_node import print_node
 from koordinator.cli.explain_object import parse_target
 from koordinator.cli.explain_pod import print_pod
 from koordinator.cli.explain_quota import print_quota
-from koordinator.cli.explain_source import SECONDS, Place
+from koordinator.cli.explain_source import SECONDS, ProgramEndpoint
 from koordinator.cli.explain_terminal import (
     Terminal,
     close_quietly,
@@ -45,6 +44,7 @@ from koordinator.cli.explain_terminal import (
     text_of,
     write,
 )
+from koordinator.cli.explanation import Explanation, Sources, explain, manager_endpoint
 
 # What the API says of a pod or a node, on a terminal: its state, the scheduler's last word on it, its events.
 
@@ -134,7 +134,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _add_cluster(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("which cluster to ask (default: kubectl's, else that of koord up)")
     where = group.add_mutually_exclusive_group()
-    where.add_argument("--kubeconfig", type=Path, metavar="FILE", help="in place of KUBECONFIG and ~/.kube/config")
+    where.add_argument("--kubeconfig", type=Path, metavar="FILE", help="instead of KUBECONFIG and ~/.kube/config")
     where.add_argument(
         "--data", type=Path, metavar="DIR", help=f"the folder of a koord up (default: {default_data_folder()})"
     )
@@ -170,13 +170,13 @@ def run(options: argparse.Namespace) -> int:
     """Ask, print; the exit status is documented in the help. Whatever goes wrong is one sentence on standard error."""
     stream, terminal = output()
     try:
-        answer, cluster = _ask(options)
+        answer, cluster = _explain_target(options)
         text = _json(answer, cluster, terminal) if options.output == "json" else _text(answer, cluster, terminal)
         write(text, stream, terminal)
-    except NoAnswerError as error:
+    except ExplainError as error:
         return _say(str(error), error.status)
     except ConfigurationError as error:
-        return _say(str(error), UnusableError.status)
+        return _say(str(error), UsageError.status)
     except KoordinatorError as error:
         return _say(str(error), NOT_REACHED)
     except BrokenPipeError:
@@ -193,7 +193,7 @@ def run(options: argparse.Namespace) -> int:
     return EXPLAINED
 
 
-def _ask(options: argparse.Namespace) -> tuple[Answer, Cluster | None]:
+def _explain_target(options: argparse.Namespace) -> tuple[Explanation, Cluster | None]:
     target = parse_target(options.what, options.namespace)
     sources = _sources(options)
     with asyncio.Runner() as runner:
@@ -206,13 +206,13 @@ def _sources(options: argparse.Namespace) -> Sources:
         ClusterOptions(options.kubeconfig, options.context, options.data, options.request_timeout, os.environ)
     )
     if cluster is None and options.scheduler is None:
-        raise NoAnswerError(
+        raise ExplainError(
             "no scheduler found: there is no kubeconfig (KUBECONFIG, ~/.kube/config), and "
             f"{default_data_folder()} is not the folder of a running koord up; name its folder with --data, a "
             "scheduler with --scheduler, or a cluster with --kubeconfig"
         )
     local = cluster.data if cluster is not None else None
-    place = Place(
+    endpoint = ProgramEndpoint(
         url=options.scheduler,
         # The programs of a koord up are asked where they serve: they are no pods.
         client=cluster.client if cluster is not None and local is None else None,
@@ -223,11 +223,11 @@ def _sources(options: argparse.Namespace) -> Sources:
         seconds=options.request_timeout,
     )
     sure = options.scheduler is None or bool(options.kubeconfig or options.context or options.data)
-    manager = place_of_manager(place, options.manager, manager_lease, options.manager_port)
-    return Sources(place, manager, cluster, cluster_is_sure=sure)
+    manager = manager_endpoint(endpoint, options.manager, manager_lease, options.manager_port)
+    return Sources(endpoint, manager, cluster, cluster_is_sure=sure)
 
 
-def _json(answer: Answer, cluster: Cluster | None, terminal: Terminal) -> str:
+def _json(answer: Explanation, cluster: Cluster | None, terminal: Terminal) -> str:
     document = dict(answer.document)
     if cluster is not None:
         document["cluster"] = cluster.document
@@ -236,7 +236,7 @@ def _json(answer: Answer, cluster: Cluster | None, terminal: Terminal) -> str:
     return json.dumps(document, indent=2, ensure_ascii=not terminal.encoding.startswith("utf")) + "\n"
 
 
-def _text(answer: Answer, cluster: Cluster | None, terminal: Terminal) -> str:
+def _text(answer: Explanation, cluster: Cluster | None, terminal: Terminal) -> str:
     console = terminal.console()
     document: Mapping[str, Any] = terminal.readable(answer.document)
     kind = next(kind for kind in ("pod", "node", "quota") if kind in document)
