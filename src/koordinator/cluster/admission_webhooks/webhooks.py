@@ -293,7 +293,7 @@ class ValidatingWebhooks:
 
 
 class AdmissionWebhooks:
-    """``followed`` names what has to be followed; ``close`` ends the connections."""
+    """``configurations`` returns what the server has to watch; ``close`` ends the connections."""
 
     def __init__(self, storage: Storage, registry: Registry, clock: Clock, random: Random, user: Document) -> None:
         self._client = WebhookClient(ServiceResolver(storage, registry))
@@ -309,8 +309,8 @@ class AdmissionWebhooks:
         for configurations in self._configurations.values():
             configurations.load()
 
-    def followed(self) -> Mapping[str, Configurations]:
-        """By the plural of their kind; each is followed until the store closes."""
+    def configurations(self) -> Mapping[str, Configurations]:
+        """By the plural of their kind; the server watches each until the store closes."""
         return self._configurations
 
     async def close(self) -> None:
