@@ -74,17 +74,17 @@ def print_api(api: Mapping[str, Any], console: Console) -> None:
 
 
 _DESCRIPTION = """\
-Ask a running koord-scheduler why a pod is pending, why it is where it is, why a node takes pods or does not, or what an
-elastic quota may use; and koord-manager why a node offers as much batch and mid capacity as it does. Without options it
-asks the cluster that kubectl would ask (KUBECONFIG, else ~/.kube/config), else that of the `koord up` which runs on
-this machine. What the scheduler does not know, the API is asked about.
+Ask a running koord-scheduler why a pod is pending, why it is on its node, why a node takes pods or does not, or what an
+elastic quota may use. Ask koord-manager how the batch and mid capacity of a node is computed. Without options, the
+cluster is that of kubectl (KUBECONFIG, else ~/.kube/config), else that of the `koord up` that runs on this machine.
+Objects that the scheduler does not know are looked up in the API.
 """
 _EPILOG = """\
 examples:
   koord explain pod web                        why is web pending, or on the node that it is on? (also: pod/web, po web)
   koord explain pod job-17 -n team-a           in another namespace (also: koord explain pod team-a/job-17)
   koord explain node node-3                    what is on the node, its thresholds, who keeps pods off it, and what
-                                               its batch and mid capacity is the sum of
+                                               how its batch and mid capacity is computed
   koord explain quota team-a                   what the quota may use now and why, who lends to whom, who is next
   koord explain pod web --context production   in another cluster of the kubeconfig
   koord explain pod web -o json | jq .closestNodes
