@@ -15,8 +15,8 @@ from aiohttp import web
 from koordinator.api.kinds import LEASES
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.metrics import Metrics
-from koordinator.cli.explain_failure import UNUSABLE, NoAnswerError
-from koordinator.cli.explain_source import Place, ask
+from koordinator.cli.explain_failure import UNUSABLE, ExplainError
+from koordinator.cli.explain_source import ProgramEndpoint, fetch
 from koordinator.cli.main import main
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
 from koordinator.kube.connect import ClientOptions, connect
@@ -52,39 +52,39 @@ async def _text(request: web.Request) -> web.StreamResponse:
     return web.Response(text="hello", status=404)
 
 
-def at(port: int, prefix: str = "http://") -> Place:
-    return Place(f"{prefix}127.0.0.1:{port}", None, LEASE, 0, Path())
+def at(port: int, prefix: str = "http://") -> ProgramEndpoint:
+    return ProgramEndpoint(f"{prefix}127.0.0.1:{port}", None, LEASE, 0, Path())
 
 
 def refusal(question: Callable[[int], Awaitable[Any]], *, leading: bool = True) -> str:
-    with pytest.raises(NoAnswerError) as caught:
+    with pytest.raises(ExplainError) as caught:
         answered(question, leading=leading)
     return str(caught.value)
 
 
 @pytest.mark.parametrize("prefix", ["http://", ""])
 def test_a_scheduler_is_asked_at_its_address(prefix: str) -> None:
-    found = answered(lambda port: ask(at(port, prefix), "/debug/explain/default/web"))
+    found = answered(lambda port: fetch(at(port, prefix), "/debug/explain/default/web"))
     assert found == {"namespace": "default", "name": "web"}
 
 
 def test_names_are_quoted() -> None:
-    assert answered(lambda port: ask(at(port), "/debug/explain/default/a b"))["name"] == "a b"
+    assert answered(lambda port: fetch(at(port), "/debug/explain/default/a b"))["name"] == "a b"
 
 
 def test_one_that_does_not_lead_says_so() -> None:
-    said = refusal(lambda port: ask(at(port), "/debug/explain/default/web"), leading=False)
+    said = refusal(lambda port: fetch(at(port), "/debug/explain/default/web"), leading=False)
     assert said == "the instance is not leader"
 
 
 def test_a_server_that_is_no_scheduler_is_recognised() -> None:
-    assert refusal(lambda port: ask(at(port), "/text")).endswith("status 404; is that a koord-scheduler?")
+    assert refusal(lambda port: fetch(at(port), "/text")).endswith("status 404; is that a koord-scheduler?")
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "http://"])
 def test_a_bad_address_is_refused(url: str) -> None:
     with pytest.raises(ConfigurationError, match="--scheduler"):
-        asyncio.run(ask(Place(url, None, LEASE, 0, Path()), "/"))
+        asyncio.run(fetch(ProgramEndpoint(url, None, LEASE, 0, Path()), "/"))
 
 
 def asked_by_lease(folder: Path, holder: str | None) -> Any:
@@ -98,8 +98,10 @@ def asked_by_lease(folder: Path, holder: str | None) -> Any:
                 lease = {"metadata": {"name": "mine"}, "spec": {"holderIdentity": holder}}
                 await client.create(LEASES, lease, "default")
                 await client.close()
-            place = Place(None, ClientOptions(kubeconfig=str(folder / "kubeconfig")), ("default", "mine"), port, Path())
-            return await ask(place, "/debug/explain/default/web")
+            endpoint = ProgramEndpoint(
+                None, ClientOptions(kubeconfig=str(folder / "kubeconfig")), ("default", "mine"), port, Path()
+            )
+            return await fetch(endpoint, "/debug/explain/default/web")
 
     return answered(question)
 
@@ -109,17 +111,17 @@ def test_the_leader_on_this_machine_is_found_by_its_lease(tmp_path: Path) -> Non
 
 
 def test_a_leader_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
-    with pytest.raises(NoAnswerError, match=r"^elsewhere leads, but could not be asked"):
+    with pytest.raises(ExplainError, match=r"^elsewhere leads, but could not be asked"):
         asked_by_lease(tmp_path, "elsewhere_1234")
 
 
 def test_a_lease_that_nobody_holds_means_that_no_scheduler_runs(tmp_path: Path) -> None:
-    with pytest.raises(NoAnswerError, match="nobody holds the Lease default/mine"):
+    with pytest.raises(ExplainError, match="nobody holds the Lease default/mine"):
         asked_by_lease(tmp_path, "")
 
 
 def test_a_lease_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(NoAnswerError, match="there is no Lease default/mine"):
+    with pytest.raises(ExplainError, match="there is no Lease default/mine"):
         asked_by_lease(tmp_path, None)
 
 
@@ -132,15 +134,15 @@ def nobody_s_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
-def asked_for(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[Place, str]:
+def asked_for(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> tuple[ProgramEndpoint, str]:
     """Where and for what the command asks."""
-    seen: list[tuple[Place, str]] = []
+    seen: list[tuple[ProgramEndpoint, str]] = []
 
-    async def note(place: Place, path: str) -> Any:
-        seen.append((place, path))
+    async def note(endpoint: ProgramEndpoint, path: str) -> Any:
+        seen.append((endpoint, path))
         return {"pod": "web", "node": "a"}
 
-    monkeypatch.setattr("koordinator.cli.explain_answer.ask", note)
+    monkeypatch.setattr("koordinator.cli.explanation.fetch", note)
     assert main(["explain", *arguments, "-o=json", "--scheduler=http://127.0.0.1:1"]) == 0
     return seen[0]
 
@@ -173,8 +175,8 @@ def test_names_are_read_as_kubectl_has_them(monkeypatch: pytest.MonkeyPatch, arg
 
 
 def test_the_lease_is_a_namespace_and_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    place, _ = asked_for(monkeypatch, "pod", "web", "--lease=one/two", "--port=7")
-    assert (place.lease, place.port) == (("one", "two"), 7)
+    endpoint, _ = asked_for(monkeypatch, "pod", "web", "--lease=one/two", "--port=7")
+    assert (endpoint.lease, endpoint.port) == (("one", "two"), 7)
 
 
 @pytest.mark.parametrize(
@@ -186,10 +188,10 @@ def test_contradictions_are_one_line(arguments: list[str], capsys: pytest.Captur
 
 
 def test_json_is_all_that_is_known(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    async def answer(place: Place, path: str) -> Any:
+    async def answer(endpoint: ProgramEndpoint, path: str) -> Any:
         return {"pod": "default/web", "message": "ä"}
 
-    monkeypatch.setattr("koordinator.cli.explain_answer.ask", answer)
+    monkeypatch.setattr("koordinator.cli.explanation.fetch", answer)
     main(["explain", "pod", "web", "-o=json", "--scheduler=http://127.0.0.1:1"])
     assert json.loads(capsys.readouterr().out) == {"pod": "default/web", "message": "ä"}
 
@@ -221,9 +223,9 @@ def test_what_cannot_be_explained_is_answered_with_what_can(
 def test_a_pod_that_was_guessed_is_called_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def answer(place: Place, path: str) -> Any:
+    async def answer(endpoint: ProgramEndpoint, path: str) -> Any:
         return {"pod": "default/web", "attempts": [], "node": "a"}
 
-    monkeypatch.setattr("koordinator.cli.explain_answer.ask", answer)
+    monkeypatch.setattr("koordinator.cli.explanation.fetch", answer)
     assert main(["explain", "web", "--scheduler=http://127.0.0.1:1"]) == 0
     assert "web was taken for a pod; if it is a node: koord explain node web" in capsys.readouterr().out

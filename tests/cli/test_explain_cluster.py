@@ -10,7 +10,7 @@ import yaml
 
 from koordinator.cli.data_folder import SCHEDULER, publish_address
 from koordinator.cli.explain_cluster import Cluster, ClusterOptions, find_cluster
-from koordinator.cli.explain_failure import UnusableError
+from koordinator.cli.explain_failure import UsageError
 
 
 @pytest.fixture(autouse=True)
@@ -159,21 +159,21 @@ def test_the_name_says_how_the_cluster_was_found(home: Path, tmp_path: Path) -> 
 )
 def test_a_kubeconfig_that_cannot_be_used_says_why(home: Path, tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "bad").write_text(text)
-    with pytest.raises(UnusableError, match=said):
+    with pytest.raises(UsageError, match=said):
         found(home, KUBECONFIG=str(tmp_path / "bad"))
 
 
 def test_a_variable_that_names_no_file_is_not_passed_over(home: Path, tmp_path: Path) -> None:
     up(home / ".local" / "state" / "koordinator", "local")
-    with pytest.raises(UnusableError, match="KUBECONFIG: there is no such file"):
+    with pytest.raises(UsageError, match="KUBECONFIG: there is no such file"):
         found(home, KUBECONFIG=str(tmp_path / "missing"))
 
 
 def test_a_context_needs_a_kubeconfig(home: Path) -> None:
-    with pytest.raises(UnusableError, match="there is no context 'x'"):
+    with pytest.raises(UsageError, match="there is no context 'x'"):
         found(home, context="x")
 
 
 def test_a_file_that_is_not_there_is_named(home: Path, tmp_path: Path) -> None:
-    with pytest.raises(UnusableError, match="no such file"):
+    with pytest.raises(UsageError, match="no such file"):
         found(home, kubeconfig=tmp_path / "missing")

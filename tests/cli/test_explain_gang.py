@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from koordinator.cli.explain_failure import UnusableError
+from koordinator.cli.explain_failure import UsageError
 from koordinator.cli.explain_gang import print_gang
 from koordinator.cli.explain_object import parse_target
 
@@ -80,5 +80,5 @@ def test_a_gang_has_the_namespace_of_the_option() -> None:
 
 
 def test_two_namespaces_are_refused() -> None:
-    with pytest.raises(UnusableError, match="the gang is named a/g already"):
+    with pytest.raises(UsageError, match="the gang is named a/g already"):
         parse_target(["gang", "a/g"], "b")

@@ -61,7 +61,7 @@ def config_map(name: str, data: dict[str, str] | None = None, **metadata: Any) -
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpResponse:
     status: int
     body: Any
     headers: dict[str, str]
@@ -76,7 +76,7 @@ class ApiClient:
 
     async def request(
         self, method: str, path: str, body: Any = None, *, content_type: str = "application/json", **headers: str
-    ) -> Answer:
+    ) -> HttpResponse:
         data = None
         if body is not None:
             data = io.BytesIO(body if isinstance(body, bytes) else msgspec.json.encode(body))
@@ -84,7 +84,7 @@ class ApiClient:
         async with self.session.request(method, self.api.url + path, data=data, headers=sent) as response:
             raw = await response.read()
             is_json = response.content_type == "application/json"
-            return Answer(response.status, msgspec.json.decode(raw) if is_json else raw, dict(response.headers))
+            return HttpResponse(response.status, msgspec.json.decode(raw) if is_json else raw, dict(response.headers))
 
     async def get(self, path: str, **headers: str) -> Any:
         return (await self.request("GET", path, **headers)).body

@@ -35,7 +35,7 @@ def all_vendors(root: Path) -> Machine:
 
 
 def look(discovery: Discovery) -> Inventory:
-    return asyncio.run(discovery.look())
+    return asyncio.run(discovery.discover())
 
 
 def vendors(inventory: Inventory) -> Sequence[str]:

@@ -15,11 +15,11 @@ import pytest
 from koordinator.node import grpc_messages
 from koordinator.node.grpc_client import GrpcClient
 from koordinator.node.grpc_messages import GrpcError
-from tests.runtime_proxy.fake_servers import Answer, FakeRuntime, never, serving
+from tests.runtime_proxy.fake_servers import CallHandler, FakeRuntime, never, serving
 
 
 @asynccontextmanager
-async def connected(answer: Answer) -> AsyncIterator[GrpcClient]:
+async def connected(answer: CallHandler) -> AsyncIterator[GrpcClient]:
     with tempfile.TemporaryDirectory(prefix="grpc") as name:
         path = Path(name) / "server.sock"
         async with serving(FakeRuntime({"Call": answer}), path):

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from koordinator.api.kinds import LEASES, NAMESPACES, NODES, PODS
-from koordinator.cli.explain_failure import NoAnswerError
-from koordinator.cli.explain_source import Place, ask
+from koordinator.cli.explain_failure import ExplainError
+from koordinator.cli.explain_source import ProgramEndpoint, fetch
 from koordinator.cli.main import main
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
@@ -100,9 +100,9 @@ class Cluster:
         self.plane, self.folder, self.address = plane, folder, address
         self.port = free_port(address)
 
-    def place(self, kubeconfig: Path | None = None, port: int | None = None) -> Place:
+    def endpoint(self, kubeconfig: Path | None = None, port: int | None = None) -> ProgramEndpoint:
         client = ClientOptions(kubeconfig=str(kubeconfig or self.plane.kubeconfig))
-        return Place(None, client, (NAMESPACE, LEASE), port or self.port, self.folder)
+        return ProgramEndpoint(None, client, (NAMESPACE, LEASE), port or self.port, self.folder)
 
     @asynccontextmanager
     async def scheduler(self) -> AsyncIterator[None]:
@@ -145,21 +145,21 @@ def answers(real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactor
 async def interview(cluster: Cluster) -> dict[str, Any]:
     async with cluster.scheduler():
         return {
-            "pod": await said(cluster.place(), "/debug/explain/default/large"),
-            "node": await said(cluster.place(), "/debug/explain-node/small"),
-            "unknown pod": await said(cluster.place(), "/debug/explain/default/nobody"),
-            "other port": await said(cluster.place(port=free_port(cluster.address)), "/debug/explain/default/large"),
+            "pod": await said(cluster.endpoint(), "/debug/explain/default/large"),
+            "node": await said(cluster.endpoint(), "/debug/explain-node/small"),
+            "unknown pod": await said(cluster.endpoint(), "/debug/explain/default/nobody"),
+            "other port": await said(cluster.endpoint(port=free_port(cluster.address)), "/debug/explain/default/large"),
             "other user": await said(
-                cluster.place(cluster.plane.kubeconfig_for(READER)), "/debug/explain/default/large"
+                cluster.endpoint(cluster.plane.kubeconfig_for(READER)), "/debug/explain/default/large"
             ),
             "command": await asyncio.to_thread(command_line, cluster),
         }
 
 
-async def said(place: Place, path: str) -> Any:
+async def said(endpoint: ProgramEndpoint, path: str) -> Any:
     try:
-        return await ask(place, path)
-    except NoAnswerError as error:
+        return await fetch(endpoint, path)
+    except ExplainError as error:
         return str(error)
 
 

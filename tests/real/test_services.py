@@ -54,7 +54,7 @@ OURS_ALONE, PER_PROCESS = {"Selector", "NamespaceSelector"}, {"generation", "tim
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     status: int
     content_type: str
     text: str
@@ -62,10 +62,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    documents: dict[str, Answer]
-    flags: dict[tuple[str, str], Answer]
-    index: list[Answer]
-    scrapes: dict[str, Answer]
+    documents: dict[str, HttpResponse]
+    flags: dict[tuple[str, str], HttpResponse]
+    index: list[HttpResponse]
+    scrapes: dict[str, HttpResponse]
     profiles: dict[str, tuple[int, str, bytes]]
 
 
@@ -168,9 +168,9 @@ async def sees_everything(session: aiohttp.ClientSession, address: str) -> bool:
         return False
 
 
-async def ask(session: aiohttp.ClientSession, method: str, url: str, body: str | None = None) -> Answer:
+async def ask(session: aiohttp.ClientSession, method: str, url: str, body: str | None = None) -> HttpResponse:
     async with session.request(method, url, data=body) as response:
-        return Answer(response.status, response.headers.get("Content-Type", ""), await response.text("utf-8"))
+        return HttpResponse(response.status, response.headers.get("Content-Type", ""), await response.text("utf-8"))
 
 
 async def profile(session: aiohttp.ClientSession, url: str) -> tuple[int, str, bytes]:
@@ -280,7 +280,7 @@ def test_a_profile_comes_as_from_the_original(answers: tuple[Answers, Answers], 
     assert read_pprof(ours[2]).units[-1] in read_units(theirs[2])
 
 
-def samples(answer: Answer, prefix: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+def samples(answer: HttpResponse, prefix: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
     """By name and labels."""
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value

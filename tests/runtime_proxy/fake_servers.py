@@ -23,7 +23,7 @@ from koordinator.api.protobuf.runtime_hooks_pb2 import (
 UNLIMITED = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
 
-Answer = Callable[[bytes, Any], Awaitable[bytes]]
+CallHandler = Callable[[bytes, Any], Awaitable[bytes]]
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Received:
 class FakeRuntime:
     """Answers every method: those of ``answers`` as they say, ids for what is created, nothing else for the rest."""
 
-    answers: dict[str, Answer] = field(default_factory=dict)
+    answers: dict[str, CallHandler] = field(default_factory=dict)
     received: list[Received] = field(default_factory=list)
     events: list[bytes] = field(default_factory=list)
     created: int = 0

@@ -17,9 +17,9 @@ from koordinator.node.features import Feature, FeatureState, Machine, Undetermin
 from koordinator.node.host import Host
 
 _DESCRIPTION = """\
-Look at this machine as koordlet would, and say for each kernel feature whether it works, what is missing and what would
-provide it, and which part of koordlet does nothing without it. Changes nothing; needs no cluster and no root. What only
-root can see is said to be unknown.
+Check the kernel features of this machine that koordlet uses. For each feature, say whether it works; if not, say what
+is missing, what would provide it, and which part of koordlet is off without it. The command changes nothing, and it
+needs neither a cluster nor root. A feature that only root can check is shown as unknown.
 """
 _EPILOG = """\
 examples:

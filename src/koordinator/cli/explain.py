@@ -19,7 +19,6 @@ from rich.table import Table
 
 from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.cli.data_folder import default_data_folder
-from koordinator.cli.explain_answer import Answer, Sources, explain, place_of_manager
 from koordinator.cli.explain_cluster import Cluster, ClusterOptions, find_cluster
 from koordinator.cli.explain_failure import (
     API_ALONE,
@@ -28,8 +27,8 @@ from koordinator.cli.explain_failure import (
     INTERRUPTED,
     NOT_REACHED,
     PIPE_CLOSED,
-    NoAnswerError,
-    UnusableError,
+    ExplainError,
+    UsageError,
 )
 from koordinator.cli.explain_gang import print_gang
 from koordinator.cli.explain_node import print_node
@@ -37,7 +36,7 @@ from koordinator.cli.explain_object import parse_target
 from koordinator.cli.explain_pod import print_pod
 from koordinator.cli.explain_quota import print_quota
 from koordinator.cli.explain_reservation import print_reservation
-from koordinator.cli.explain_source import SECONDS, Place
+from koordinator.cli.explain_source import SECONDS, ProgramEndpoint
 from koordinator.cli.explain_terminal import (
     Terminal,
     close_quietly,
@@ -48,6 +47,7 @@ from koordinator.cli.explain_terminal import (
     text_of,
     write,
 )
+from koordinator.cli.explanation import Explanation, Sources, explain, manager_endpoint
 
 # What the API says of a pod or a node, on a terminal: its state, the scheduler's last word on it, its events.
 
@@ -77,17 +77,17 @@ def print_api(api: Mapping[str, Any], console: Console) -> None:
 
 
 _DESCRIPTION = """\
-Ask a running koord-scheduler why a pod is pending, why it is where it is, why a node takes pods or does not, what an
-elastic quota may use, what a gang waits for, or who uses a Reservation; and koord-manager why a node offers as much
-batch and mid capacity as it does. Without options it asks the cluster that kubectl would ask (KUBECONFIG, else ~/.kube/config), else that of the
-`koord up` which runs on this machine. What the scheduler does not know, the API is asked about.
+Ask a running koord-scheduler why a pod is pending, why it is on its node, why a node takes pods or does not, what an
+elastic quota may use, what a gang waits for, or who uses a Reservation. Ask koord-manager how the batch and mid capacity
+of a node is computed. Without options, the cluster is that of kubectl (KUBECONFIG, else ~/.kube/config), else that of the
+`koord up` that runs on this machine. Objects that the scheduler does not know are looked up in the API.
 """
 _EPILOG = """\
 examples:
   koord explain pod web                        why is web pending, or on the node that it is on? (also: pod/web, po web)
   koord explain pod job-17 -n team-a           in another namespace (also: koord explain pod team-a/job-17)
-  koord explain node node-3                    what is on the node, its thresholds, who keeps pods off it, and what
-                                               its batch and mid capacity is the sum of
+  koord explain node node-3                    what is on the node, its thresholds, who keeps pods off it, and
+                                               how its batch and mid capacity is computed
   koord explain quota team-a                   what the quota may use now and why, who lends to whom, who is next
   koord explain gang team-a/training           which members have a node, and who waits for what (also: pg training)
   koord explain reservation web-release        whose it is, who uses it, what is left, and which owners wait and why
@@ -139,7 +139,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 def _add_cluster(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("which cluster to ask (default: kubectl's, else that of koord up)")
     where = group.add_mutually_exclusive_group()
-    where.add_argument("--kubeconfig", type=Path, metavar="FILE", help="in place of KUBECONFIG and ~/.kube/config")
+    where.add_argument("--kubeconfig", type=Path, metavar="FILE", help="instead of KUBECONFIG and ~/.kube/config")
     where.add_argument(
         "--data", type=Path, metavar="DIR", help=f"the folder of a koord up (default: {default_data_folder()})"
     )
@@ -175,13 +175,13 @@ def run(options: argparse.Namespace) -> int:
     """Ask, print; the exit status is documented in the help. Whatever goes wrong is one sentence on standard error."""
     stream, terminal = output()
     try:
-        answer, cluster = _ask(options)
+        answer, cluster = _explain_target(options)
         text = _json(answer, cluster, terminal) if options.output == "json" else _text(answer, cluster, terminal)
         write(text, stream, terminal)
-    except NoAnswerError as error:
+    except ExplainError as error:
         return _say(str(error), error.status)
     except ConfigurationError as error:
-        return _say(str(error), UnusableError.status)
+        return _say(str(error), UsageError.status)
     except KoordinatorError as error:
         return _say(str(error), NOT_REACHED)
     except BrokenPipeError:
@@ -198,7 +198,7 @@ def run(options: argparse.Namespace) -> int:
     return EXPLAINED
 
 
-def _ask(options: argparse.Namespace) -> tuple[Answer, Cluster | None]:
+def _explain_target(options: argparse.Namespace) -> tuple[Explanation, Cluster | None]:
     target = parse_target(options.what, options.namespace)
     sources = _sources(options)
     with asyncio.Runner() as runner:
@@ -211,13 +211,13 @@ def _sources(options: argparse.Namespace) -> Sources:
         ClusterOptions(options.kubeconfig, options.context, options.data, options.request_timeout, os.environ)
     )
     if cluster is None and options.scheduler is None:
-        raise NoAnswerError(
+        raise ExplainError(
             "no scheduler found: there is no kubeconfig (KUBECONFIG, ~/.kube/config), and "
             f"{default_data_folder()} is not the folder of a running koord up; name its folder with --data, a "
             "scheduler with --scheduler, or a cluster with --kubeconfig"
         )
     local = cluster.data if cluster is not None else None
-    place = Place(
+    endpoint = ProgramEndpoint(
         url=options.scheduler,
         # The programs of a koord up are asked where they serve: they are no pods.
         client=cluster.client if cluster is not None and local is None else None,
@@ -228,11 +228,11 @@ def _sources(options: argparse.Namespace) -> Sources:
         seconds=options.request_timeout,
     )
     sure = options.scheduler is None or bool(options.kubeconfig or options.context or options.data)
-    manager = place_of_manager(place, options.manager, manager_lease, options.manager_port)
-    return Sources(place, manager, cluster, cluster_is_sure=sure)
+    manager = manager_endpoint(endpoint, options.manager, manager_lease, options.manager_port)
+    return Sources(endpoint, manager, cluster, cluster_is_sure=sure)
 
 
-def _json(answer: Answer, cluster: Cluster | None, terminal: Terminal) -> str:
+def _json(answer: Explanation, cluster: Cluster | None, terminal: Terminal) -> str:
     document = dict(answer.document)
     if cluster is not None:
         document["cluster"] = cluster.document
@@ -241,7 +241,7 @@ def _json(answer: Answer, cluster: Cluster | None, terminal: Terminal) -> str:
     return json.dumps(document, indent=2, ensure_ascii=not terminal.encoding.startswith("utf")) + "\n"
 
 
-def _text(answer: Answer, cluster: Cluster | None, terminal: Terminal) -> str:
+def _text(answer: Explanation, cluster: Cluster | None, terminal: Terminal) -> str:
     console = terminal.console()
     document: Mapping[str, Any] = terminal.readable(answer.document)
     kind = next(kind for kind in ("pod", "node", "quota", "gang", "reservation") if kind in document)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from koordinator.cli.data_folder import SCHEDULER, address_of, default_data_folder
-from koordinator.cli.explain_failure import UnusableError
+from koordinator.cli.explain_failure import UsageError
 from koordinator.kube import connection, kubeconfig
 from koordinator.kube.connect import ClientOptions, user_agent
 from koordinator.kube.connection import Connection
@@ -56,7 +56,7 @@ def find_cluster(options: ClusterOptions) -> Cluster | None:
 
     ``--kubeconfig`` is the only file then, and has to exist; else the files of KUBECONFIG are merged, or
     ``~/.kube/config`` is read; else it is the cluster whose pod this is; else that of ``koord up``. Raises
-    UnusableError.
+    UsageError.
     """
     try:
         if options.data is not None:
@@ -69,10 +69,10 @@ def find_cluster(options: ClusterOptions) -> Cluster | None:
             return _cluster(found, "the cluster of this pod", "", _client(options))
         folder = default_data_folder()
         if options.context:
-            raise UnusableError(f"--context: {options.context!r} is not usable: there is no kubeconfig")
+            raise UsageError(f"--context: {options.context!r} is not usable: there is no kubeconfig")
         return _local(folder, options) or (_folder_alone(folder) if address_of(folder, SCHEDULER) else None)
     except KubeError as error:
-        raise UnusableError(str(error)) from error
+        raise UsageError(str(error)) from error
 
 
 def _read(options: ClusterOptions) -> Kubeconfig | None:
@@ -83,7 +83,7 @@ def _read(options: ClusterOptions) -> Kubeconfig | None:
     config = kubeconfig.load(paths)
     if options.environment.get("KUBECONFIG") and not config.sources:
         # Somebody wants one cluster and would get another.
-        raise UnusableError(f"KUBECONFIG: there is no such file: {', '.join(map(str, paths))}")
+        raise UsageError(f"KUBECONFIG: there is no such file: {', '.join(map(str, paths))}")
     return config if config.contexts or config.clusters or options.context else None
 
 

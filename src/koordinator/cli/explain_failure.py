@@ -24,44 +24,44 @@ PIPE_CLOSED: Final = 141
 """128 + SIGPIPE: whoever read the output has seen enough."""
 
 
-class NoAnswerError(KoordinatorError):
+class ExplainError(KoordinatorError):
     """Nobody could be asked, or had nothing to say. ``status`` is the exit status of the command."""
 
     status: ClassVar[int] = NOT_REACHED
 
 
-class UnusableError(NoAnswerError):
+class UsageError(ExplainError):
     """What was said on the command line, or a kubeconfig, cannot be used."""
 
     status = UNUSABLE
 
 
-class NotThereError(NoAnswerError):
+class NotFoundError(ExplainError):
     """There is no pod or node of that name."""
 
     status = NOT_THERE
 
 
-class NotAllowedError(NoAnswerError):
+class ForbiddenError(ExplainError):
     """The server does not know who asks, or does not let them."""
 
     status = NOT_ALLOWED
 
 
-class UnknownToProgramError(NotThereError):
+class UnknownToProgramError(NotFoundError):
     """The program that was asked does not know the object; the API may."""
 
 
-def in_words(error: KubeError, cluster: str, seconds: float) -> NoAnswerError:
+def explain_error(error: KubeError, cluster: str, seconds: float) -> ExplainError:
     """``error`` as one sentence about ``cluster``, such as ``the cluster "a" (https://...)``, which had ``seconds`` to
     answer."""
     if isinstance(error, KubeconfigError | CredentialError):
-        return UnusableError(str(error))
+        return UsageError(str(error))
     if isinstance(error, ApiStatusError):
         return _refused(error, cluster)
     if isinstance(error, TransportError):
-        return NoAnswerError(f"{cluster} cannot be asked: {_reason(error, seconds)}")
-    return NoAnswerError(f"{cluster} cannot be asked: {error}")
+        return ExplainError(f"{cluster} cannot be asked: {_reason(error, seconds)}")
+    return ExplainError(f"{cluster} cannot be asked: {error}")
 
 
 def connection_reason(error: BaseException) -> str:
@@ -90,15 +90,15 @@ def _reason(error: TransportError, seconds: float) -> str:
     return connection_reason(error) or str(error)
 
 
-def _refused(error: ApiStatusError, cluster: str) -> NoAnswerError:
+def _refused(error: ApiStatusError, cluster: str) -> ExplainError:
     if error.is_unauthorized:
-        return NotAllowedError(
+        return ForbiddenError(
             f"{cluster} does not know who you are (401 {error.message or error.reason}): sign in again, or choose "
             "another --context or --kubeconfig"
         )
     if error.is_forbidden:
-        return NotAllowedError(f"{cluster} does not allow it (403): {error.message or error.reason}")
-    return NoAnswerError(f"{cluster} cannot be asked: {error}")
+        return ForbiddenError(f"{cluster} does not allow it (403): {error.message or error.reason}")
+    return ExplainError(f"{cluster} cannot be asked: {error}")
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 from koordinator.api.codec import DecodeError, decode_any
 from koordinator.api.kinds import EVENTS, NAMESPACES, NODES, PODS, Kind
 from koordinator.cli.explain_cluster import Cluster
-from koordinator.cli.explain_failure import NoAnswerError, UnusableError, in_words
+from koordinator.cli.explain_failure import ExplainError, UsageError, explain_error
 from koordinator.cli.explain_state import PodFacts, scheduler_of
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import connect
@@ -69,18 +69,18 @@ class Target:
 
 
 def parse_target(words: Sequence[str], namespace: str | None) -> Target:
-    """``pod web``, ``po/web``, ``pod shop/web``, ``node n1`` or ``web``. Raises UnusableError with what would do."""
+    """``pod web``, ``po/web``, ``pod shop/web``, ``node n1`` or ``web``. Raises UsageError with what would do."""
     if not words:
-        raise UnusableError(f"what is to be explained? {_FORMS}")
+        raise UsageError(f"what is to be explained? {_FORMS}")
     if len(words) > 2:
-        raise UnusableError(f"one pod, node, quota, gang or reservation at a time, not {' '.join(words)!r}: {_FORMS}")
+        raise UsageError(f"one pod, node, quota, gang or reservation at a time, not {' '.join(words)!r}: {_FORMS}")
     kind, name, guessed = _split(words)
     if kind in ("node", "quota", "reservation"):
         # As with kubectl, a namespace says nothing about a node or a Reservation; and names of quotas are global.
         return Target(kind, _checked(kind, name))
     within, slash, short = name.rpartition("/")
     if slash and namespace and within != namespace:
-        raise UnusableError(f"--namespace: {namespace!r} is not usable: the {kind} is named {name} already")
+        raise UsageError(f"--namespace: {namespace!r} is not usable: the {kind} is named {name} already")
     if slash or namespace:
         _checked("namespace", within or namespace or "")
     return Target(kind, _checked(kind, short), within or namespace or "", guessed)
@@ -99,7 +99,7 @@ def _split(words: Sequence[str]) -> tuple[TargetKind, str, bool]:
     if not slash:
         if first.lower() in _KINDS or _has_pods(first):
             example = f"koord explain {first} NAME" if first.lower() in _KINDS else _FORMS
-            raise UnusableError(f"which {first}? {example}")
+            raise UsageError(f"which {first}? {example}")
         return "pod", first, True
     if first.lower() in _KINDS:
         return _KINDS[first.lower()], rest, False
@@ -108,13 +108,13 @@ def _split(words: Sequence[str]) -> tuple[TargetKind, str, bool]:
     return "pod", words[0], True
 
 
-def _unknown(kind: str, name: str) -> UnusableError:
+def _unknown(kind: str, name: str) -> UsageError:
     if _has_pods(kind):
-        return UnusableError(
+        return UsageError(
             f"{kind} {name} is not scheduled itself, its pods are: find one with kubectl get pods, then koord explain "
             "pod NAME"
         )
-    return UnusableError(f"{kind!r} cannot be explained, pods, nodes, quotas, gangs and reservations can: {_FORMS}")
+    return UsageError(f"{kind!r} cannot be explained, pods, nodes, quotas, gangs and reservations can: {_FORMS}")
 
 
 def _has_pods(kind: str) -> bool:
@@ -124,7 +124,7 @@ def _has_pods(kind: str) -> bool:
 def _checked(what: str, name: str) -> str:
     if not _NAME.fullmatch(name):
         shown = ascii(name)
-        raise UnusableError(
+        raise UsageError(
             f"{shown} is not the name of a {what}: lower-case letters, digits, '-' and '.' are allowed, at most 253"
         )
     return name
@@ -241,19 +241,19 @@ class ObjectReader:
         try:
             document = decode_any(body)
         except DecodeError as error:
-            raise NoAnswerError(
+            raise ExplainError(
                 f"{self._cluster.name} cannot be asked: what it answers is not JSON; is that a Kubernetes API server?"
             ) from error
         if not isinstance(document, dict):
-            raise NoAnswerError(f"{self._cluster.name} cannot be asked: what it answers is not a Kubernetes object")
+            raise ExplainError(f"{self._cluster.name} cannot be asked: what it answers is not a Kubernetes object")
         return document
 
 
 @asynccontextmanager
 async def read_from(cluster: Cluster) -> AsyncIterator[ObjectReader]:
-    """A reader while it is needed; whatever the API server refuses comes out as a NoAnswerError."""
+    """A reader while it is needed; whatever the API server refuses is raised as an ExplainError."""
     if cluster.client is None:
-        raise NoAnswerError(f"the API of {cluster.name} cannot be asked: there is no kubeconfig in its folder")
+        raise ExplainError(f"the API of {cluster.name} cannot be asked: there is no kubeconfig in its folder")
     try:
         client = await connect(cluster.client)
         try:
@@ -261,7 +261,7 @@ async def read_from(cluster: Cluster) -> AsyncIterator[ObjectReader]:
         finally:
             await client.close()
     except KubeError as error:
-        raise in_words(error, cluster.name, cluster.client.timeout_seconds) from error
+        raise explain_error(error, cluster.name, cluster.client.timeout_seconds) from error
 
 
 def _like(name: str, names: Sequence[str]) -> Sequence[str]:

@@ -14,7 +14,7 @@ from koordinator.api.codec import DecodeError, decode_any
 from koordinator.api.kinds import LEASES
 from koordinator.base.errors import ConfigurationError
 from koordinator.cli.data_folder import MANAGER, SCHEDULER, address_of
-from koordinator.cli.explain_failure import NoAnswerError, UnknownToProgramError, connection_reason, in_words
+from koordinator.cli.explain_failure import ExplainError, UnknownToProgramError, connection_reason, explain_error
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.errors import ApiStatusError, KubeError
@@ -24,7 +24,7 @@ _LEASE_FLAGS: Final = {SCHEDULER: "lease", MANAGER: "manager-lease"}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ProgramEndpoint:
     """Where to look for a program: at ``url``, by the Lease of a cluster, or in the data folder of a koord up."""
 
     url: str | None
@@ -43,31 +43,31 @@ class Place:
     """How long to wait for an answer."""
 
 
-async def ask(place: Place, path: str) -> Any:
-    """The JSON document at ``path`` of the program. Raises NoAnswerError; UnknownToProgramError when the program was
+async def fetch(endpoint: ProgramEndpoint, path: str) -> Any:
+    """The JSON document at ``path`` of the program. Raises ExplainError; UnknownToProgramError when the program was
     asked and does not know the object."""
-    if place.url is not None:
-        return await _get(place, _checked(place), path)
-    if place.client is not None:
-        return await _ask_leader(place, place.client, path)
-    address = address_of(place.data, place.program)
+    if endpoint.url is not None:
+        return await _get(endpoint, _checked(endpoint), path)
+    if endpoint.client is not None:
+        return await _fetch_from_leader(endpoint, endpoint.client, path)
+    address = address_of(endpoint.data, endpoint.program)
     if address is None:
-        raise NoAnswerError(
-            f"no {place.program} found: {place.data} is not the folder of a running koord up; name its folder with "
-            f"--data, a {place.program} with --{place.program}, or a cluster with --kubeconfig"
+        raise ExplainError(
+            f"no {endpoint.program} found: {endpoint.data} is not the folder of a running koord up; name its folder "
+            f"with --data, a {endpoint.program} with --{endpoint.program}, or a cluster with --kubeconfig"
         )
-    return await _get(place, address, path)
+    return await _get(endpoint, address, path)
 
 
-async def _ask_leader(place: Place, options: ClientOptions, path: str) -> Any:
+async def _fetch_from_leader(endpoint: ProgramEndpoint, options: ClientOptions, path: str) -> Any:
     try:
         client = await connect(options)
     except KubeError as error:
-        raise in_words(error, place.cluster, options.timeout_seconds) from error
+        raise explain_error(error, endpoint.cluster, options.timeout_seconds) from error
     try:
-        host = await _leading_host(client, place)
-        namespace = place.lease[0]
-        proxied = f"/api/v1/namespaces/{namespace}/pods/{quote(host)}:{place.port}/proxy{quote(path)}"
+        host = await _leading_host(client, endpoint)
+        namespace = endpoint.lease[0]
+        proxied = f"/api/v1/namespaces/{namespace}/pods/{quote(host)}:{endpoint.port}/proxy{quote(path)}"
         try:
             return decode_any(await client.raw("GET", proxied))
         except ApiStatusError as error:
@@ -76,63 +76,63 @@ async def _ask_leader(place: Place, options: ClientOptions, path: str) -> Any:
                 raise _refusal(error.code, _in_words(error.message)) from error
             if host == socket.gethostname():
                 # Not in a pod, but on this very machine.
-                return await _get(place, f"http://127.0.0.1:{place.port}", path)
-            raise NoAnswerError(
+                return await _get(endpoint, f"http://127.0.0.1:{endpoint.port}", path)
+            raise ExplainError(
                 f"{host} leads, but could not be asked through the API server as a pod of {namespace}: {error}; let it "
-                f"serve with {place.flags.format(port=place.port)}, or name it with --{place.program}, for instance "
-                f"after kubectl port-forward -n {namespace} pod/{host} {place.port}"
+                f"serve with {endpoint.flags.format(port=endpoint.port)}, or name it with --{endpoint.program}, "
+                f"for instance after kubectl port-forward -n {namespace} pod/{host} {endpoint.port}"
             ) from error
         except DecodeError as error:
-            raise NoAnswerError(
-                f"what {host} answers to {path} is not JSON; is that a koord-{place.program}?"
+            raise ExplainError(
+                f"what {host} answers to {path} is not JSON; is that a koord-{endpoint.program}?"
             ) from error
     except KubeError as error:
-        raise in_words(error, place.cluster, options.timeout_seconds) from error
+        raise explain_error(error, endpoint.cluster, options.timeout_seconds) from error
     finally:
         await client.close()
 
 
-async def _leading_host(client: KubeClient, place: Place) -> str:
-    namespace, name = place.lease
+async def _leading_host(client: KubeClient, endpoint: ProgramEndpoint) -> str:
+    namespace, name = endpoint.lease
     try:
         found = await client.get(LEASES, name, namespace)
     except ApiStatusError as error:
         if not error.is_not_found:
             raise
-        raise NoAnswerError(
-            f"there is no Lease {namespace}/{name} in {place.cluster}: no {place.program} runs there, or its Lease has "
-            f"another name (--{_LEASE_FLAGS[place.program]})"
+        raise ExplainError(
+            f"there is no Lease {namespace}/{name} in {endpoint.cluster}: no {endpoint.program} runs there, or its "
+            f"Lease has another name (--{_LEASE_FLAGS[endpoint.program]})"
         ) from error
     if not found.spec.holder_identity:
-        raise NoAnswerError(
-            f"nobody holds the Lease {namespace}/{name} of {place.cluster}: no {place.program} runs there"
+        raise ExplainError(
+            f"nobody holds the Lease {namespace}/{name} of {endpoint.cluster}: no {endpoint.program} runs there"
         )
     # As client-go's, ours is HOSTNAME_UUID, and a pod's host name is its name.
     return found.spec.holder_identity.rpartition("_")[0] or found.spec.holder_identity
 
 
-async def _get(place: Place, address: str, path: str) -> Any:
-    timeout = aiohttp.ClientTimeout(total=place.seconds)
+async def _get(endpoint: ProgramEndpoint, address: str, path: str) -> Any:
+    timeout = aiohttp.ClientTimeout(total=endpoint.seconds)
     try:
         async with aiohttp.ClientSession(timeout=timeout) as session, session.get(address + quote(path)) as response:
             status, body = response.status, await response.read()
     except (TimeoutError, aiohttp.ClientError, OSError, ValueError) as error:
         # ValueError: an address that only turns out to be none when it is used, such as a port above 65535.
-        reason = connection_reason(error) or str(error) or f"no answer within {place.seconds:g} s"
-        raise NoAnswerError(f"the {place.program} at {address} cannot be asked: {reason}") from error
+        reason = connection_reason(error) or str(error) or f"no answer within {endpoint.seconds:g} s"
+        raise ExplainError(f"the {endpoint.program} at {address} cannot be asked: {reason}") from error
     try:
         document = decode_any(body)
     except DecodeError as error:
-        raise NoAnswerError(
-            f"{address} answers {path} with status {status}; is that a koord-{place.program}?"
+        raise ExplainError(
+            f"{address} answers {path} with status {status}; is that a koord-{endpoint.program}?"
         ) from error
     if status != 200:
         raise _refusal(status, str(document.get("message", status)) if isinstance(document, dict) else str(status))
     return document
 
 
-def _refusal(status: int, message: str) -> NoAnswerError:
-    return UnknownToProgramError(message) if status == 404 else NoAnswerError(message)
+def _refusal(status: int, message: str) -> ExplainError:
+    return UnknownToProgramError(message) if status == 404 else ExplainError(message)
 
 
 def _in_words(answer: str) -> str:
@@ -144,13 +144,13 @@ def _in_words(answer: str) -> str:
     return str(document.get("message", answer)) if isinstance(document, dict) else answer
 
 
-def _checked(place: Place) -> str:
-    url = place.url or ""
+def _checked(endpoint: ProgramEndpoint) -> str:
+    url = endpoint.url or ""
     try:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
         usable = False
     if not usable:
-        raise ConfigurationError(f"--{place.program}", url, "http://HOST:PORT is needed")
+        raise ConfigurationError(f"--{endpoint.program}", url, "http://HOST:PORT is needed")
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"

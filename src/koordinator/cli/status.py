@@ -127,8 +127,8 @@ def _print_trouble(program: ProgramRecord, health: Health, console: Console) -> 
 
 
 _DESCRIPTION = """\
-Say what the `koord up` or `koord demo --keep` of a data folder runs, where each program serves, whether it is healthy,
-and how often it had to be started again. Every program and the API server are asked now.
+Show the programs of the `koord up` or `koord demo --keep` of a data folder: where each program serves, whether it is
+healthy, and how often it was restarted. The command checks every program and the API server when it runs.
 
 exit status: 0 healthy; 1 something is not healthy, or is still starting; 3 nothing runs on this folder.
 """

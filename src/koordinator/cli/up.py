@@ -80,8 +80,9 @@ def _commands(
 
 
 _DESCRIPTION = """\
-Start an embedded Kubernetes API, simulated nodes, koord-manager and koord-scheduler, and watch over them until Ctrl-C.
-Programs that end are started again; koord status, in another terminal, says how they are. 0 as a port takes a free one.
+Start an embedded Kubernetes API server, simulated nodes, koord-manager and koord-scheduler, and supervise them until
+Ctrl-C. Programs that exit are restarted. `koord status`, in another terminal, shows whether they are healthy. With 0 as
+a port, a free port is chosen.
 
 exit status: 0 after Ctrl-C or SIGTERM; 1 when the cluster cannot be started; 130 or 143 when it was interrupted before
 it was up, or killed by a second signal.
@@ -92,7 +93,7 @@ examples:
   koord up --nodes 1000 --data /tmp/big        a thousand nodes, state kept elsewhere
   koord up --only apiserver                    the Kubernetes API alone
   koord up --only nodes,manager,scheduler --kubeconfig ~/.kube/config
-                                               simulated nodes and the programs on a cluster that is there already
+                                               simulated nodes and the programs for an existing cluster
   koord up --data /tmp/second --port 0 --scheduler-port 0 --manager-port 0 --manager-health-port 0 --webhook-port 0
                                                a second cluster beside the first
 """

@@ -122,7 +122,7 @@ class CustomResources:
         """Which definitions cannot be served, and why; empty when all are."""
         return "; ".join(f"{key.rpartition('/')[2]}: {why}" for key, why in sorted(self._broken.items()))
 
-    async def follow(self) -> AsyncIterator[None]:
+    async def watch(self) -> AsyncIterator[None]:
         """Follow the definitions until the store closes.
 
         The store wakes watchers before it answers the writer, so a kind is served when its creator hears of it.

@@ -252,9 +252,9 @@ class EmbeddedApi:
         custom_resources.load()
         webhooks.load()
         loops = BackgroundLoops(self._options.clock, self._options.random)
-        loops.add(_DEFINITIONS, custom_resources.follow)
-        for name, configurations in webhooks.followed().items():
-            loops.add(name, configurations.follow)
+        loops.add(_DEFINITIONS, custom_resources.watch)
+        for name, configurations in webhooks.configurations().items():
+            loops.add(name, configurations.watch)
         loops.add("storage-recovery", partial(_recover_storage, environment))
         loops.add("serving-certificate", renew)
         controllers = [Termination(environment).loops(), self._quotas.loops(environment, loops.add)]
@@ -265,7 +265,7 @@ class EmbeddedApi:
                 loops.add(name, body)
         self._loops = asyncio.get_running_loop().create_task(loops.run(), name="embedded API")
         stack.push_async_callback(_cancelled, self._loops)
-        contents = {_DEFINITIONS: custom_resources.check, **{n: c.check for n, c in webhooks.followed().items()}}
+        contents = {_DEFINITIONS: custom_resources.check, **{n: c.check for n, c in webhooks.configurations().items()}}
         checks = [HealthCheck(name, partial(_loop_error, loops, name, contents.get(name))) for name in loops.names]
         storage = HealthCheck("storage", environment.storage.health)
         return Health(live=(PING, *checks), ready=(PING, storage, *checks))

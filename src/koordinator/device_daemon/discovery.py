@@ -39,7 +39,7 @@ class Discovery:
     vendors: Sequence[Vendor] = VENDORS
     _last: dict[str, Sequence[XPUDeviceInfo]] = field(default_factory=dict)
 
-    async def look(self) -> Inventory:
+    async def discover(self) -> Inventory:
         """Never raises for what the machine does; problems are logged."""
         failed: list[str] = []
         try:

@@ -69,7 +69,7 @@ class Daemon:
 
     async def look_and_write(self) -> Sequence[str]:
         """The vendors that could not be asked. Raises DeviceFileError."""
-        inventory = await self._discovery.look()
+        inventory = await self._discovery.discover()
         if not inventory.devices:
             _LOG.warning("No prints generated from any source")
         self._file.write(inventory.devices)

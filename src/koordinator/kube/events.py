@@ -71,9 +71,9 @@ class WriterGates:
         self.is_busy: Callable[[], bool] = _never
         self._open = 0
         self._hurries = False
-        self.follow(0)
+        self.update(0)
 
-    def follow(self, waiting: int) -> None:
+    def update(self, waiting: int) -> None:
         """So many wait now."""
         gives_way = self.is_busy() and not self._hurries
         self._set(1 + waiting // self._backlog if gives_way else len(self.gates))
@@ -270,7 +270,7 @@ class EventBroadcaster:
                 logger.error("event dropped, %d wait already: %s", self.pending, _describe(oldest))
         if not entry.dropped:
             self._queue.add(entry)
-        self._gates.follow(self.pending)
+        self._gates.update(self.pending)
 
     def _drop(self, entry: EventEntry, reason: str) -> None:
         entry.dropped = True
@@ -283,7 +283,7 @@ class EventBroadcaster:
         self._waiting(entry).pop(entry, None)
         if not self.pending:
             self._drained.set()
-        self._gates.follow(self.pending)
+        self._gates.update(self.pending)
 
     async def _write_all(self, gate: asyncio.Event) -> None:
         queue = self._queue

@@ -125,9 +125,9 @@ class HandlerSet(Generic[T]):
 
     def malformed(self, key: str, broken: Malformed) -> None:
         for registration in tuple(self._registrations):
-            self.tell_malformed(registration, key, broken)
+            self.notify_malformed(registration, key, broken)
 
-    def tell_malformed(self, registration: Registration[T], key: str, broken: Malformed) -> None:
+    def notify_malformed(self, registration: Registration[T], key: str, broken: Malformed) -> None:
         """Tell one handler of an object that cannot be read."""
         if registration.on_malformed is not None:
             try:

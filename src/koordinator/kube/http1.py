@@ -21,7 +21,7 @@ _LINE_END = b"\r\n"
 _SUCCESSES: Final = {b"HTTP/1.1 200 ": 200, b"HTTP/1.1 201 ": 201}
 
 
-class Answer(msgspec.Struct, gc=False):
+class HttpResponse(msgspec.Struct, gc=False):
     """A whole answer."""
 
     status: int
@@ -34,7 +34,7 @@ class Answer(msgspec.Struct, gc=False):
         return _headers(self.head)
 
 
-def read_success(data: bytes) -> Answer | None:
+def read_success(data: bytes) -> HttpResponse | None:
     """The answer if ``data`` is all of a success that has its length and leaves the connection open, else None: only
     ``ResponseParser`` can tell then."""
     status = _SUCCESSES.get(data[:13])
@@ -48,7 +48,7 @@ def read_success(data: bytes) -> Answer | None:
         return None
     if head[found + 17 :].partition(_LINE_END)[0].strip() != b"%d" % (len(data) - end - 4):
         return None
-    return Answer(status, head, data[end + 4 :])
+    return HttpResponse(status, head, data[end + 4 :])
 
 
 def _headers(head: bytes) -> Mapping[str, str]:

@@ -199,7 +199,7 @@ class Informer(Generic[T]):
                     self.cache.handlers.added_before(registration, key, obj)
         if on_malformed:
             for malformed in self.malformed:
-                self.cache.handlers.tell_malformed(registration, malformed.name, malformed)
+                self.cache.handlers.notify_malformed(registration, malformed.name, malformed)
         return registration
 
     def remove_handlers(self, registration: Registration[T]) -> None:

@@ -57,7 +57,7 @@ class Servers:
         dispensable: str = "",
     ) -> None:
         """Serve at ``address``, if it is one; over TLS where there is a ``certificate``. Its files are read at
-        the start; ``certificate.follow`` is the body of a loop that notices newer ones.
+        the start; ``certificate.reload_if_changed`` is the body of a loop that notices newer ones.
 
         ``profiles`` adds ``/debug/pprof``. Where ``dispensable`` says what is served, such as ``profiles are not
         served, see --pprof-addr``, an address that cannot be had costs a warning with these words; otherwise it is an

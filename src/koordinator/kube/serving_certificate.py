@@ -57,7 +57,7 @@ class ServingCertificate:
         self._current, self._version = context, version
         return True
 
-    async def follow(self) -> None:
+    async def reload_if_changed(self) -> None:
         """Reload what somebody else has written; the body of a loop."""
         if self.reload():
             logger.info("serving the certificate that has appeared in %s", self._certificate)

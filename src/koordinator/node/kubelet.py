@@ -24,7 +24,7 @@ class KubeletAddressError(NodeError):
     """The Node object does not say where its kubelet is."""
 
 
-class KubeletAnswerError(NodeError):
+class KubeletResponseError(NodeError):
     """Kubelet answered something that cannot be read."""
 
 
@@ -51,7 +51,7 @@ class Kubelet:
     async def pods(self) -> Sequence[Pod]:
         """The pods on the node, static ones with the UIDs that their cgroups have.
 
-        The same sequence as before while kubelet answers the same bytes. KubeletAnswerError if they cannot be read.
+        The same sequence as before while kubelet answers the same bytes. KubeletResponseError if they cannot be read.
         """
         body = await self._get("/pods/")
         digest = hashlib.blake2b(body, digest_size=16).digest()
@@ -59,20 +59,20 @@ class Kubelet:
             try:
                 pods = codec.decode(body, _PodList)
             except codec.DecodeError as error:
-                raise KubeletAnswerError(f"kubelet's /pods/: {error}") from error
+                raise KubeletResponseError(f"kubelet's /pods/: {error}") from error
             self._pods = tuple(pods.items)
             self._digest = digest
         return self._pods
 
     async def configuration(self) -> KubeletConfiguration:
-        """What ``/configz`` shows; KubeletAnswerError if it shows no configuration."""
+        """What ``/configz`` shows; KubeletResponseError if it shows no configuration."""
         try:
             document = codec.decode_any(await self._get("/configz"))
         except codec.DecodeError as error:
-            raise KubeletAnswerError(f"kubelet's /configz: {error}") from error
+            raise KubeletResponseError(f"kubelet's /configz: {error}") from error
         configuration = document.get("kubeletconfig") if isinstance(document, dict) else None
         if not isinstance(configuration, dict):
-            raise KubeletAnswerError("kubelet's /configz has no kubeletconfig")
+            raise KubeletResponseError("kubelet's /configz has no kubeletconfig")
         drivers = {driver.value: driver for driver in CgroupDriver}
         return KubeletConfiguration(drivers.get(str(configuration.get("cgroupDriver"))), configuration)
 

@@ -16,7 +16,7 @@ _MEDIA = {"PATCH": "application/merge-patch+json"}
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpResponse:
     code: int
     body: dict[str, Any]
     warnings: list[str]
@@ -40,7 +40,7 @@ class ApiServer:
 
     def request(
         self, method: str, path: str, body: Any = None, *, media: str = "", accept: str = "application/json"
-    ) -> Answer:
+    ) -> HttpResponse:
         headers = {
             "Authorization": f"Bearer {self._token}",
             "Content-Type": media or _MEDIA.get(method, "application/json"),
@@ -56,7 +56,7 @@ class ApiServer:
                 return _answer(error.code, error.read(), error.headers.get_all("Warning"))
 
 
-def _answer(code: int, body: bytes, warnings: list[str] | None) -> Answer:
+def _answer(code: int, body: bytes, warnings: list[str] | None) -> HttpResponse:
     # Some paths answer with plain text, those of a group that is not served yet among them.
     document = json.loads(body) if body.startswith(b"{") else {"message": body.decode()}
-    return Answer(code, document, [text.partition('"')[2].removesuffix('"') for text in warnings or []])
+    return HttpResponse(code, document, [text.partition('"')[2].removesuffix('"') for text in warnings or []])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.admission_webhooks.api_server import Answer
+from tests.cluster.admission_webhooks.api_server import HttpResponse
 from tests.cluster.admission_webhooks.cases.objects import config_map
 from tests.cluster.admission_webhooks.webhook_cluster import WebhookCluster
 from tests.cluster.admission_webhooks.webhook_server import Document, Reply, allow, deny, raw
@@ -14,7 +14,7 @@ from tests.cluster.admission_webhooks.webhook_server import Document, Reply, all
 _NAME = "a.example.com"
 
 
-def _create(cluster: WebhookCluster, query: str = "") -> Answer:
+def _create(cluster: WebhookCluster, query: str = "") -> HttpResponse:
     return cluster.request("POST", f"{cluster.path('configmaps')}{query}", config_map("a"))
 
 
@@ -29,7 +29,7 @@ def service(cluster: WebhookCluster) -> Document:
     return {"service": reference, "caBundle": cluster.server.ca_bundle}
 
 
-def _called_at(cluster: WebhookCluster, client: Document, path: str, document: Document) -> Answer:
+def _called_at(cluster: WebhookCluster, client: Document, path: str, document: Document) -> HttpResponse:
     """Create what tells the Service's address, make one request, and take it away again."""
     assert cluster.request("POST", path, document).code == 201
     cluster.server.behaviours["/hook"] = deny(message="called")

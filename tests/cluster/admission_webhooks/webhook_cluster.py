@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.admission_webhooks.api_server import Answer, ApiServer
+from tests.cluster.admission_webhooks.api_server import ApiServer, HttpResponse
 from tests.cluster.admission_webhooks.webhook_server import Document, WebhookServer, deny
 
 _REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
@@ -38,7 +38,7 @@ class WebhookCluster:
     def path(self, plural: str, name: str = "") -> str:
         return f"/api/v1/namespaces/{self.namespace}/{plural}" + (f"/{name}" if name else "")
 
-    def request(self, method: str, path: str, body: Any = None, *, media: str = "") -> Answer:
+    def request(self, method: str, path: str, body: Any = None, *, media: str = "") -> HttpResponse:
         return self._api.request(method, path, body, media=media)
 
     def client(self, path: str) -> Document:

@@ -24,7 +24,7 @@ from typing import Any
 
 import yaml
 
-from tests.cluster.admission_webhooks.api_server import Answer, ApiServer
+from tests.cluster.admission_webhooks.api_server import ApiServer, HttpResponse
 
 _HERE = Path(__file__).parent
 _MEDIA = {
@@ -90,7 +90,7 @@ def play(kubeconfig: Path, namespace: str, conversation: Conversation) -> list[d
         server.request("DELETE", f"/api/v1/namespaces/{namespace}")
 
 
-def _answers(server: ApiServer, namespace: str, conversation: Conversation) -> Iterator[Answer]:
+def _answers(server: ApiServer, namespace: str, conversation: Conversation) -> Iterator[HttpResponse]:
     known = {"$namespace": namespace}
     for request in conversation.requests:
         ((line, body),) = request.items()
@@ -104,14 +104,14 @@ def _answers(server: ApiServer, namespace: str, conversation: Conversation) -> I
         yield answer
 
 
-def _request(server: ApiServer, method: str, path: str, body: Any) -> Answer:
+def _request(server: ApiServer, method: str, path: str, body: Any) -> HttpResponse:
     if method == "AWAIT":
         end = time.monotonic() + _WAIT_SECONDS
         while (answer := server.request("GET", path)).code != 200 and time.monotonic() < end:
             time.sleep(0.05)
-        return Answer(answer.code, {}, [])
+        return HttpResponse(answer.code, {}, [])
     if method == "DROP":
-        return Answer(server.request("DELETE", path).code, {}, [])
+        return HttpResponse(server.request("DELETE", path).code, {}, [])
     media = _MEDIA.get(method, "")
     verb = "PATCH" if media else "GET" if method == "TABLE" else method
     return server.request(verb, path, body, media=media, accept=_TABLE if method == "TABLE" else "application/json")
@@ -131,7 +131,7 @@ def _filled(value: Any, known: dict[str, str]) -> Any:
     return value
 
 
-def _comparable(answer: Answer, namespace: str) -> dict[str, Any]:
+def _comparable(answer: HttpResponse, namespace: str) -> dict[str, Any]:
     shown: dict[str, Any] = {"code": answer.code, "body": _steady(answer.body, namespace)}
     if answer.warnings:
         shown["warnings"] = answer.warnings

@@ -28,7 +28,7 @@ _PATIENCE = 400
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpResponse:
     status: int
     headers: dict[str, str]
     body: bytes
@@ -78,7 +78,7 @@ class Connection:
         self._protocol = server()
         self._protocol.connection_made(self.transport)
 
-    async def send(self, data: bytes) -> Answer | None:
+    async def send(self, data: bytes) -> HttpResponse | None:
         """The answer, or None when there is no whole one."""
         self._protocol.data_received(data)
         for _ in range(_PATIENCE):
@@ -101,7 +101,7 @@ class Connection:
         await asyncio.sleep(0)
 
 
-def parse(data: bytes, *, bodiless: bool = False) -> Answer | None:
+def parse(data: bytes, *, bodiless: bool = False) -> HttpResponse | None:
     """The first answer in what a server wrote."""
     head, found, rest = data.partition(b"\r\n\r\n")
     if not found:
@@ -111,7 +111,7 @@ def parse(data: bytes, *, bodiless: bool = False) -> Answer | None:
     length = 0 if bodiless else int(headers.get("content-length", 0))
     if len(rest) < length:
         return None
-    return Answer(int(first.split(" ")[1]), headers, rest[:length])
+    return HttpResponse(int(first.split(" ")[1]), headers, rest[:length])
 
 
 def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:

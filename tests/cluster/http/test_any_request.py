@@ -16,7 +16,7 @@ from koordinator.api.document import Document, copied
 from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.resource import Resource
 from tests.cluster.corpus import resource_of, written
-from tests.cluster.http.memory_server import Answer, Connection, memory_server, request
+from tests.cluster.http.memory_server import Connection, HttpResponse, memory_server, request
 from tests.examples import examples
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "FOO")
@@ -126,7 +126,7 @@ def requests(draw: st.DrawFn) -> bytes:
     return request(draw(st.sampled_from(METHODS)), path, draw(BODIES), **headers)
 
 
-def _check(answer: Answer, sent: bytes) -> None:
+def _check(answer: HttpResponse, sent: bytes) -> None:
     # The real server, too, calls a strategic merge patch whose list item lacks the merge key an internal error.
     lacks_merge_key = "does not contain declared merge key" in str(answer.body)
     assert answer.status < 500 or answer.status == TIMEOUT or lacks_merge_key, (sent, answer)
@@ -137,7 +137,7 @@ def _check(answer: Answer, sent: bytes) -> None:
             assert document["message"], (sent, answer)
 
 
-async def _answer(sent: bytes) -> Answer | None:
+async def _answer(sent: bytes) -> HttpResponse | None:
     problems: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: problems.append(context))
     async with memory_server() as server:
@@ -173,7 +173,7 @@ def test_any_change_of_an_object_is_answered(original: Document, data: st.DataOb
     body = data.draw(damaged(st.just(original)) | BODIES)
     method, media = data.draw(st.sampled_from([("PUT", "application/json"), *(("PATCH", patch) for patch in PATCHES)]))
 
-    async def change() -> list[tuple[bytes, Answer | None]]:
+    async def change() -> list[tuple[bytes, HttpResponse | None]]:
         async with memory_server() as server:
             object_ = {**copied(original), "metadata": {**original["metadata"], "namespace": "default"}}
             if not resource.namespaced:
@@ -212,7 +212,7 @@ def test_malformed_bodies_are_the_clients_fault(resource: Resource, caplog: pyte
     served = [name for name in resource.subresources if name in methods]
     cases += [(methods[name], f"{path}/a/{name}", "application/json") for name in served]
 
-    async def ask() -> list[tuple[bytes, Answer | None]]:
+    async def ask() -> list[tuple[bytes, HttpResponse | None]]:
         async with memory_server() as server:
             told = []
             for method, where, media in cases:

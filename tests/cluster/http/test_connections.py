@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from koordinator.cluster.http.application import ConnectionCount, HttpLimits
-from tests.cluster.http.memory_server import Answer, Connection, memory_server, parse, request
+from tests.cluster.http.memory_server import Connection, HttpResponse, memory_server, parse, request
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 SOON = 0.01
@@ -39,7 +39,7 @@ def test_headers_that_never_end_are_not_waited_for() -> None:
 
 
 def test_a_connection_that_has_asked_stays_open() -> None:
-    async def main() -> tuple[Answer | None, bool]:
+    async def main() -> tuple[HttpResponse | None, bool]:
         async with memory_server(limits=HttpLimits(header_timeout=SOON)) as server:
             connection = Connection(server)
             answer = await connection.send(request("GET", CONFIG_MAPS))
@@ -64,7 +64,7 @@ def test_a_connection_that_is_idle_after_an_answer_is_closed() -> None:
 
 
 def test_a_body_that_does_not_come_is_not_waited_for() -> None:
-    async def main() -> Answer | None:
+    async def main() -> HttpResponse | None:
         async with memory_server(limits=HttpLimits(body_timeout=SOON)) as server:
             connection = Connection(server)
             connection.send_part(request("POST", CONFIG_MAPS, b"{" + b" " * 100)[:-50])
@@ -96,7 +96,7 @@ def test_a_watch_has_all_the_time_that_it_asks_for() -> None:
 
 
 def test_one_connection_too_many_is_told_to_come_later() -> None:
-    async def main() -> tuple[bytes, bool, Answer | None]:
+    async def main() -> tuple[bytes, bool, HttpResponse | None]:
         async with memory_server(limits=HttpLimits(connections=1)) as server:
             first, second = Connection(server), Connection(server)
             refused, closed = bytes(second.transport.written), second.transport.closed
@@ -114,7 +114,7 @@ def test_one_connection_too_many_is_told_to_come_later() -> None:
 
 
 def test_requests_beyond_the_limit_are_told_to_come_later_and_watches_are_not_counted() -> None:
-    async def main() -> list[Answer | None]:
+    async def main() -> list[HttpResponse | None]:
         async with memory_server(limits=HttpLimits(requests=1)) as server:
             watching, waiting, other = (Connection(server) for _ in range(3))
             watching.send_part(request("GET", f"{CONFIG_MAPS}?watch=true"))
@@ -138,7 +138,7 @@ def test_requests_beyond_the_limit_are_told_to_come_later_and_watches_are_not_co
 
 
 def test_a_compressed_body_is_not_unpacked() -> None:
-    async def main() -> Answer | None:
+    async def main() -> HttpResponse | None:
         async with memory_server() as server:
             return await Connection(server).send(request("POST", CONFIG_MAPS, b"\x1f\x8b\x08", Content_Encoding="gzip"))
 

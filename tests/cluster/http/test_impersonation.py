@@ -6,17 +6,17 @@ import asyncio
 
 import pytest
 
-from tests.cluster.embedded import Answer, ApiClient, config_map, embedded_api
+from tests.cluster.embedded import ApiClient, HttpResponse, config_map, embedded_api
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
 
-def _create_as(headers: dict[str, str]) -> tuple[Answer, Answer]:
-    async def scenario(client: ApiClient) -> tuple[Answer, Answer]:
+def _create_as(headers: dict[str, str]) -> tuple[HttpResponse, HttpResponse]:
+    async def scenario(client: ApiClient) -> tuple[HttpResponse, HttpResponse]:
         answer = await client.request("POST", CONFIG_MAPS, config_map("a"), **headers)
         return answer, await client.request("GET", f"{CONFIG_MAPS}/a")
 
-    async def main() -> tuple[Answer, Answer]:
+    async def main() -> tuple[HttpResponse, HttpResponse]:
         async with embedded_api() as client:
             return await scenario(client)
 

@@ -10,7 +10,7 @@ import pytest
 
 from koordinator.base.errors import ConfigurationError
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
-from tests.cluster.embedded import Answer, ApiClient, config_map, embedded_api, pod
+from tests.cluster.embedded import ApiClient, HttpResponse, config_map, embedded_api, pod
 
 T = TypeVar("T")
 PODS = "/api/v1/namespaces/default/pods"
@@ -26,7 +26,7 @@ def _run(scenario: Callable[[ApiClient], Awaitable[T]]) -> T:
     return asyncio.run(main())
 
 
-def _answer(method: str, path: str, body: Any = None, **headers: str) -> Answer:
+def _answer(method: str, path: str, body: Any = None, **headers: str) -> HttpResponse:
     return _run(lambda client: client.request(method, path, body, **headers))
 
 
@@ -104,7 +104,7 @@ def test_an_unknown_body_format_is_refused() -> None:
 
 
 def test_a_patch_format_that_is_unknown_is_refused() -> None:
-    async def scenario(client: ApiClient) -> Answer:
+    async def scenario(client: ApiClient) -> HttpResponse:
         await client.post(PODS, pod("p"))
         return await client.request("PATCH", PODS + "/p", b"{}", content_type="application/x-patch")
 

@@ -8,12 +8,12 @@ from koordinator.cluster.builtin import BUILTIN_RESOURCES
 from koordinator.cluster.openapi import v2
 from koordinator.cluster.openapi.protobuf import CONTENT_TYPE, encode_document
 from koordinator.cluster.protobuf import read_fields
-from tests.cluster.embedded import Answer, embedded_api
+from tests.cluster.embedded import HttpResponse, embedded_api
 from tests.cluster.openapi.reading import definitions, named
 
 
-def _get(accept: str) -> Answer:
-    async def main() -> Answer:
+def _get(accept: str) -> HttpResponse:
+    async def main() -> HttpResponse:
         async with embedded_api() as client:
             return await client.request("GET", "/openapi/v2", Accept=accept)
 

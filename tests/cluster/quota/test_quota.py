@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from koordinator.api.document import Document
-from tests.cluster.embedded import Answer, ApiClient, embedded_api, pod
+from tests.cluster.embedded import ApiClient, HttpResponse, embedded_api, pod
 
 T = TypeVar("T")
 CORE = "/api/v1/namespaces/default"
@@ -44,16 +44,16 @@ async def _used(client: ApiClient, wanted: Document) -> Document:
     raise AssertionError(f"the watch ended before used was {wanted}")
 
 
-async def _create(client: ApiClient, *pods: Document) -> list[Answer]:
+async def _create(client: ApiClient, *pods: Document) -> list[HttpResponse]:
     return [await client.request("POST", f"{CORE}/pods", body) for body in pods]
 
 
-def _codes(answers: list[Answer]) -> list[int]:
+def _codes(answers: list[HttpResponse]) -> list[int]:
     return [answer.status for answer in answers]
 
 
-def _after_quota(hard: Document, *pods: Document, **spec: Any) -> list[Answer]:
-    async def scenario(client: ApiClient) -> list[Answer]:
+def _after_quota(hard: Document, *pods: Document, **spec: Any) -> list[HttpResponse]:
+    async def scenario(client: ApiClient) -> list[HttpResponse]:
         await client.post(f"{CORE}/resourcequotas", _quota(hard, **spec))
         return await _create(client, *pods)
 
@@ -98,7 +98,7 @@ def test_batch_resources_are_limited_by_their_requests() -> None:
 
 
 def test_pods_that_come_at_once_do_not_both_take_the_last_of_it() -> None:
-    async def scenario(client: ApiClient) -> list[Answer]:
+    async def scenario(client: ApiClient) -> list[HttpResponse]:
         await client.post(f"{CORE}/resourcequotas", _quota({"pods": "3"}))
         creations = (client.request("POST", f"{CORE}/pods", pod(f"p{number}")) for number in range(12))
         return list(await asyncio.gather(*creations))
@@ -107,7 +107,7 @@ def test_pods_that_come_at_once_do_not_both_take_the_last_of_it() -> None:
 
 
 def test_what_was_there_before_the_quota_counts() -> None:
-    async def scenario(client: ApiClient) -> tuple[Document, list[Answer]]:
+    async def scenario(client: ApiClient) -> tuple[Document, list[HttpResponse]]:
         await _create(client, _sized("a", "250m"), _sized("b", "250m"))
         await client.post(f"{CORE}/resourcequotas", _quota({"pods": "2", "requests.cpu": "1"}))
         return await _used(client, {"pods": "2", "requests.cpu": "500m"}), await _create(client, _sized("c", "1m"))
@@ -117,7 +117,7 @@ def test_what_was_there_before_the_quota_counts() -> None:
 
 
 def test_a_deleted_pod_counts_no_more() -> None:
-    async def scenario(client: ApiClient) -> list[Answer]:
+    async def scenario(client: ApiClient) -> list[HttpResponse]:
         await client.post(f"{CORE}/resourcequotas", _quota({"pods": "1"}))
         await _create(client, pod("a"))
         await _used(client, {"pods": "1"})
@@ -141,7 +141,7 @@ def test_a_pod_that_has_ended_counts_as_an_object_alone() -> None:
 
 
 def test_a_failed_creation_takes_nothing() -> None:
-    async def scenario(client: ApiClient) -> list[Answer]:
+    async def scenario(client: ApiClient) -> list[HttpResponse]:
         await client.post(f"{CORE}/resourcequotas", _quota({"pods": "2"}))
         return await _create(client, pod("a"), pod("a"), pod("a"), pod("b"))
 
@@ -171,7 +171,7 @@ def test_a_larger_quota_lets_more_in() -> None:
 
 
 def test_without_its_quota_a_namespace_is_unlimited() -> None:
-    async def scenario(client: ApiClient) -> list[Answer]:
+    async def scenario(client: ApiClient) -> list[HttpResponse]:
         await client.post(f"{CORE}/resourcequotas", _quota({"pods": "0"}))
         await client.request("DELETE", f"{CORE}/resourcequotas/q")
         return await _create(client, pod("a"))
@@ -226,7 +226,7 @@ def test_storage_of_claims_is_added_up() -> None:
         resources = {"requests": {"storage": "3Gi"}}
         return {"metadata": {"name": name}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": resources}}
 
-    async def scenario(client: ApiClient) -> Answer:
+    async def scenario(client: ApiClient) -> HttpResponse:
         await client.post(f"{CORE}/resourcequotas", _quota({"requests.storage": "5Gi"}))
         await client.post(f"{CORE}/persistentvolumeclaims", claim("a"))
         return await client.request("POST", f"{CORE}/persistentvolumeclaims", claim("b"))
@@ -246,7 +246,7 @@ def test_another_namespace_is_not_limited() -> None:
 
 
 def test_what_nothing_counts_is_warned_of() -> None:
-    async def scenario(client: ApiClient) -> Answer:
+    async def scenario(client: ApiClient) -> HttpResponse:
         return await client.request("POST", f"{CORE}/resourcequotas", _quota({"pods": "1", "gadgets": "1"}))
 
     warning = _run(scenario).headers["Warning"]

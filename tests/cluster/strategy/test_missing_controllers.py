@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from koordinator.api.document import Document
-from tests.cluster.embedded import Answer, embedded_api, pod
+from tests.cluster.embedded import HttpResponse, embedded_api, pod
 
 _TEMPLATE: Document = {"metadata": {"labels": {"a": "b"}}, "spec": pod("p")["spec"]}
 _WORKLOAD: Document = {"selector": {"matchLabels": {"a": "b"}}, "template": _TEMPLATE}
@@ -14,11 +14,11 @@ _JOB: Document = {"template": {"spec": {**_TEMPLATE["spec"], "restartPolicy": "N
 _OWNER = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d", "uid": "1", "controller": True}
 
 
-def _create(path: str, spec: Any, *, query: str = "", **metadata: Any) -> Answer:
+def _create(path: str, spec: Any, *, query: str = "", **metadata: Any) -> HttpResponse:
     group, _, plural = path.rpartition("/")
     base = f"/apis/{group}" if group != "v1" else "/api/v1"
 
-    async def main() -> Answer:
+    async def main() -> HttpResponse:
         async with embedded_api() as client:
             body = {"metadata": {"name": "x", **metadata}, "spec": spec}
             return await client.request("POST", f"{base}/namespaces/default/{plural}{query}", body)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from koordinator.api.document import Document, copied
-from tests.cluster.admission_webhooks.api_server import Answer, ApiServer
+from tests.cluster.admission_webhooks.api_server import ApiServer, HttpResponse
 from tests.real.schema_cases import DEFINITIONS, GROUP, SPECS, STATUS_DEFINITIONS, WITH_STATUS, Request, Talk
 
 DEFINITIONS_PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -115,7 +115,7 @@ class Speaker:
             time.sleep(0.05)
 
 
-def heard(answer: Answer) -> Document:
+def heard(answer: HttpResponse) -> Document:
     """What must be the same everywhere of an answer."""
     told: Document = {"code": answer.code}
     if answer.warnings:

@@ -92,7 +92,7 @@ def _since(verbs: Verbs) -> int | None:
 
 
 async def _followed(custom_resources: CustomResources) -> None:
-    async for _ in custom_resources.follow():
+    async for _ in custom_resources.watch():
         pass
 
 

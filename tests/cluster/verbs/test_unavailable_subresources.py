@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.cluster.embedded import Answer, ApiClient, embedded_api, pod
+from tests.cluster.embedded import ApiClient, HttpResponse, embedded_api, pod
 
 T = TypeVar("T")
 PODS = "/api/v1/namespaces/default/pods"
@@ -24,8 +24,10 @@ def _run(scenario: Callable[[ApiClient], Awaitable[T]]) -> T:
     return asyncio.run(main())
 
 
-def _answer(method: str, path: str, *, node: dict[str, Any] = _NODE, bound: bool = True, body: Any = None) -> Answer:
-    async def scenario(client: ApiClient) -> Answer:
+def _answer(
+    method: str, path: str, *, node: dict[str, Any] = _NODE, bound: bool = True, body: Any = None
+) -> HttpResponse:
+    async def scenario(client: ApiClient) -> HttpResponse:
         await client.post("/api/v1/nodes", node)
         await client.post(PODS, pod("p", **({"nodeName": "n"} if bound else {})))
         await client.post("/api/v1/namespaces/default/serviceaccounts", {"metadata": {"name": "robot"}})

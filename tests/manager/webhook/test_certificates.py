@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
-from cryptography.x509.oid import ExtendedKeyUsageOID
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from koordinator.manager.webhook.certificates import Certificates, add_months, fault, make_certificates
 from tests.manager.webhook.making import NAME, NOW, certificates
@@ -152,3 +152,28 @@ def test_an_authority_that_cannot_sign_for_long_is_replaced(found: Certificates,
 )
 def test_months_are_counted_as_in_go(moment: datetime, months: int, expected: datetime) -> None:
     assert add_months(moment, months) == expected
+
+
+def test_certificates_that_go_accepts_are_kept_although_the_library_would_not_verify_them() -> None:
+    """As `openssl req -x509` makes an authority: without keyUsage. The serving certificate is for any usage."""
+    authority_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+    issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "authority")])
+    begin, end = NOW - timedelta(days=1), NOW + timedelta(days=3650)
+
+    def signed(public: ec.EllipticCurvePublicKey, extension: x509.ExtensionType, *more: x509.ExtensionType) -> bytes:
+        builder = x509.CertificateBuilder(issuer, issuer, public, x509.random_serial_number(), begin, end)
+        for each in (extension, *more):
+            builder = builder.add_extension(each, critical=False)
+        return builder.sign(authority_key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    usage = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE])
+    names = x509.SubjectAlternativeName([x509.DNSName("webhook_host")])
+    found = Certificates(
+        authority=signed(authority_key.public_key(), x509.BasicConstraints(ca=True, path_length=None)),
+        key=private,
+        certificate=signed(key.public_key(), names, usage),
+    )
+    assert fault(found, "webhook_host", NOW) == ""

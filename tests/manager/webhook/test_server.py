@@ -266,7 +266,7 @@ def test_what_somebody_else_writes_is_followed(folder: Path) -> None:
         certificate = ServingCertificate.in_folder(folder)
         certificate.reload()
         write_files(folder, SECOND, NOW)
-        await certificate.follow()
+        await certificate.reload_if_changed()
         assert not certificate.reload()
 
     run(scenario)

@@ -17,7 +17,7 @@ from koordinator.scheduler.configuration import ProfileConfiguration, load_confi
 from koordinator.scheduler.configuration.document import PluginEntry, Plugins, PluginSet
 from koordinator.scheduler.configuration.expansion import expand
 from koordinator.scheduler.configuration.points import DEFAULT_PLUGINS, KNOWN_PLUGINS, POINTS, Catalogue
-from koordinator.scheduler.configuration.writing import write_configuration
+from koordinator.scheduler.configuration.resolved import write_configuration
 
 HERE = Path(__file__).parent
 CATALOGUE = Catalogue()

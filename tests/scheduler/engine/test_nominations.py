@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from koordinator.api.pod import Affinity
-from koordinator.scheduler.engine.nominations import Nominations
 from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import Nominations
 from tests.scheduler.fakes import describe, make_pod
 
 

@@ -15,7 +15,7 @@ from koordinator.kube.serving import HealthServer
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     status: int
     content_type: str
     text: str
@@ -25,17 +25,19 @@ class Answer:
         return decode_any(self.text.encode())
 
 
-def ask(mount: Callable[[HealthServer], None], path: str, method: str = "GET", body: str = "") -> Answer:
+def ask(mount: Callable[[HealthServer], None], path: str, method: str = "GET", body: str = "") -> HttpResponse:
     """What a server answers on which ``mount`` has put its services."""
 
-    async def run() -> Answer:
+    async def run() -> HttpResponse:
         server = HealthServer(Metrics())
         mount(server)
         await server.start()
         try:
             url = f"http://127.0.0.1:{server.bound_port}{path}"
             async with aiohttp.ClientSession() as session, session.request(method, url, data=body or None) as response:
-                return Answer(response.status, response.headers.get("Content-Type", ""), await response.text("utf-8"))
+                return HttpResponse(
+                    response.status, response.headers.get("Content-Type", ""), await response.text("utf-8")
+                )
         finally:
             await server.stop()
 

@@ -10,7 +10,7 @@ import pytest
 from koordinator.base.logs import verbosity
 from koordinator.scheduler.debug_output.settings import DebugSettings
 from koordinator.scheduler.services.routes import add_debug_flags
-from tests.scheduler.services.asking import Answer, ask
+from tests.scheduler.services.asking import HttpResponse, ask
 
 
 @pytest.fixture(autouse=True)
@@ -20,7 +20,7 @@ def _log_level() -> Iterator[None]:
     logging.getLogger().setLevel(level)
 
 
-def put(settings: DebugSettings, flag: str, value: str) -> Answer:
+def put(settings: DebugSettings, flag: str, value: str) -> HttpResponse:
     return ask(lambda server: add_debug_flags(server, settings), f"/debug/flags/{flag}", "PUT", value)
 
 

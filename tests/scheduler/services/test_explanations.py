@@ -5,10 +5,10 @@ from __future__ import annotations
 from koordinator.kube.services import Services
 from koordinator.scheduler.services.routes import add_explanations
 from tests.scheduler.explain.scene import Scene, make_node, make_pod
-from tests.scheduler.services.asking import Answer, ask
+from tests.scheduler.services.asking import HttpResponse, ask
 
 
-def get(scene: Scene, path: str) -> Answer:
+def get(scene: Scene, path: str) -> HttpResponse:
     services = Services(lambda: True)
     add_explanations(services, scene.sources)
     return ask(services.mount, path)

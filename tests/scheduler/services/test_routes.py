@@ -14,7 +14,7 @@ from koordinator.scheduler.engine.profile import PluginOrder, Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.services.provider import ServiceProvider
 from koordinator.scheduler.services.routes import add_plugins
-from tests.scheduler.services.asking import Answer, ask
+from tests.scheduler.services.asking import HttpResponse, ask
 
 JSON = "application/json; charset=utf-8"
 
@@ -47,7 +47,7 @@ def services(*, leading: bool = True) -> Services:
     return found
 
 
-def get(path: str, *, leading: bool = True, method: str = "GET") -> Answer:
+def get(path: str, *, leading: bool = True, method: str = "GET") -> HttpResponse:
     return ask(services(leading=leading).mount, path, method)
 
 

@@ -23,15 +23,16 @@ from koordinator.cli.local_cluster.running import LocalCluster, clear_the_way
 from koordinator.cli.own_command import data_option, own_command
 
 _DESCRIPTION = f"""\
-Play a day on {script.NODES} simulated nodes: online services first, then batch pods offered into what they leave idle.
-The API server, the scheduler and everything between them are real; the nodes and what their pods use are simulated.
-The day takes {script.DAY_SECONDS:.0f} seconds, starting the programs before it another 10 to 30, by the machine.
-Ends with status 1 if one of the report's claims does not hold.
+Play a day on {script.NODES} simulated nodes: online services first, then batch pods that use
+what the services leave idle.
+The API server and the programs are real; the nodes and the usage of their pods are simulated.
+The day takes {script.DAY_SECONDS:.0f} seconds. Starting the programs takes 10 to 30 seconds more.
+The exit status is 1 if one of the claims of the report does not hold.
 """
 _EPILOG = """\
 examples:
   koord demo                                   play, report, and leave nothing behind
-  koord demo --keep                            the cluster runs on afterwards, until Ctrl-C: look around in it
+  koord demo --keep                            keep the cluster running afterwards, until Ctrl-C
   koord demo --data /tmp/day                   stop the cluster, but keep its logs and its state
   koord demo --svg report.svg                  write the report as a picture, too
 """

@@ -17,7 +17,7 @@ from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.api.resource_names import BATCH_CPU
 from koordinator.cli.demo.day import FAULTY
 from koordinator.cli.demo.workloads import Workloads
-from koordinator.cli.explain_source import Place, ask
+from koordinator.cli.explain_source import ProgramEndpoint, fetch
 from koordinator.kube.event_series import EVENTS_V1
 from koordinator.kube.interface import Client
 from koordinator.model.overcommit.abnormality import CONDITION_TYPE
@@ -45,8 +45,8 @@ class Explained:
 
 async def explain(client: Client, scheduler_port: int, namespace: str, name: str) -> Explained:
     """Ask the scheduler as ``koord explain pod`` does, and read the pod and its events."""
-    place = Place(f"http://127.0.0.1:{scheduler_port}", None, ("", ""), 0, Path())
-    document = await ask(place, f"/debug/explain/{namespace}/{name}")
+    endpoint = ProgramEndpoint(f"http://127.0.0.1:{scheduler_port}", None, ("", ""), 0, Path())
+    document = await fetch(endpoint, f"/debug/explain/{namespace}/{name}")
     pod = await client.get(PODS, name, namespace)
     events = decode_any(await client.raw("GET", EVENTS_V1.path(namespace)))["items"]
     return Explained(

@@ -159,7 +159,7 @@ class Configurations:
         """Which configurations are not in force since they cannot be read; empty when all are."""
         return "; ".join(f"{name}: {why}" for name, why in self._broken.items())
 
-    async def follow(self) -> AsyncIterator[None]:
+    async def watch(self) -> AsyncIterator[None]:
         """Follow the configurations until the store closes.
 
         The store wakes watchers before it answers the writer, so a configuration is in force when its creator hears

@@ -59,11 +59,11 @@ _PLAIN_TEXT: Final = (
 _OPTIONS: Final = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions"}
 
 
-class UndecodableAnswer(KoordinatorError):
+class UndecodableResponse(KoordinatorError):
     """An answer that is no AdmissionReview at all."""
 
 
-class InvalidAnswer(KoordinatorError):
+class InvalidResponse(KoordinatorError):
     """An AdmissionReview that breaks the contract."""
 
 
@@ -92,7 +92,7 @@ class _Review(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class AdmissionResponse:
     """What a webhook decided."""
 
     allowed: bool
@@ -104,12 +104,12 @@ class Answer:
 
 
 def preferred_version(accepted: Sequence[str]) -> str:
-    """The first version in the webhook's order that we speak. Raises InvalidAnswer."""
+    """The first version in the webhook's order that we speak. Raises InvalidResponse."""
     for version in accepted:
         if version in REVIEW_VERSIONS:
             return version
     listed = ", ".join(REVIEW_VERSIONS)
-    raise InvalidAnswer(f"webhook does not accept known AdmissionReview versions ({listed})")
+    raise InvalidResponse(f"webhook does not accept known AdmissionReview versions ({listed})")
 
 
 def question(
@@ -144,12 +144,12 @@ def encode(request: Document, version: str, uid: str) -> bytes:
     return msgspec.json.encode({"kind": _KIND, "apiVersion": f"{_GROUP}/{version}", "request": {"uid": uid, **request}})
 
 
-def understand(body: bytes, version: str, uid: str, *, mutating: bool) -> Answer:
-    """Raises UndecodableAnswer and InvalidAnswer."""
+def parse_response(body: bytes, version: str, uid: str, *, mutating: bool) -> AdmissionResponse:
+    """Raises UndecodableResponse and InvalidResponse."""
     review = _decode(body, version)
     response = review.response
     if response is None:
-        raise InvalidAnswer("webhook response was absent")
+        raise InvalidResponse("webhook response was absent")
     patch = _patch(response)
     if version == "v1":
         _check(review, response, uid, patch, mutating=mutating)
@@ -157,7 +157,7 @@ def understand(body: bytes, version: str, uid: str, *, mutating: bool) -> Answer
     patch_type = response.patchType or "" if version == "v1" else "JSONPatch"
     warnings = response.warnings or ()
     allowed, refusal = bool(response.allowed), response.status or Refusal()
-    return Answer(allowed, refusal, warnings, patch if mutating else b"", patch_type)
+    return AdmissionResponse(allowed, refusal, warnings, patch if mutating else b"", patch_type)
 
 
 def _options(attributes: Attributes) -> Document:
@@ -179,17 +179,17 @@ def _decode(body: bytes, version: str) -> _Review:
     try:
         review = msgspec.json.decode(body, type=_Review)
     except msgspec.ValidationError as error:
-        raise UndecodableAnswer(f"json: cannot unmarshal the answer: {error}") from error
+        raise UndecodableResponse(f"json: cannot unmarshal the answer: {error}") from error
     except msgspec.DecodeError as error:
         why = str(error) if body.lstrip()[:1] in (b"{", b"[") else _PLAIN_TEXT
-        raise UndecodableAnswer(f"couldn't get version/kind; json parse error: {why}") from error
+        raise UndecodableResponse(f"couldn't get version/kind; json parse error: {why}") from error
     found, kind = review.apiVersion or f"{_GROUP}/{version}", review.kind or _KIND
     group, _, spoken = found.rpartition("/")
     if (group, kind) != (_GROUP, _KIND):
-        raise UndecodableAnswer(f"no kind {quoted(kind)} is registered for version {quoted(found)}")
+        raise UndecodableResponse(f"no kind {quoted(kind)} is registered for version {quoted(found)}")
     if spoken != version:
         what = f"converting ({spoken}.AdmissionReview) to ({version}.AdmissionReview)"
-        raise UndecodableAnswer(f"{what}: unknown conversion")
+        raise UndecodableResponse(f"{what}: unknown conversion")
     return review
 
 
@@ -197,23 +197,23 @@ def _patch(response: _Response) -> bytes:
     try:
         return base64.b64decode(response.patch or "", validate=True)
     except binascii.Error as error:
-        raise UndecodableAnswer(f"illegal base64 data in response.patch: {error}") from error
+        raise UndecodableResponse(f"illegal base64 data in response.patch: {error}") from error
 
 
 def _check(review: _Review, response: _Response, uid: str, patch: bytes, *, mutating: bool) -> None:
     if response.uid != uid:
-        raise InvalidAnswer(f"expected response.uid={quoted(uid)}, got {quoted(response.uid or '')}")
+        raise InvalidResponse(f"expected response.uid={quoted(uid)}, got {quoted(response.uid or '')}")
     if (review.apiVersion, review.kind) != (f"{_GROUP}/v1", _KIND):
         found = f"{review.apiVersion or '/'}, Kind={review.kind or ''}"
-        raise InvalidAnswer(f"expected webhook response of {_GROUP}/v1, Kind={_KIND}, got {found}")
+        raise InvalidResponse(f"expected webhook response of {_GROUP}/v1, Kind={_KIND}, got {found}")
     if not mutating:
         for name, value in (("patch", patch or None), ("patchType", response.patchType)):
             if value is not None:
-                raise InvalidAnswer(f"validating webhook may not return response.{name}")
+                raise InvalidResponse(f"validating webhook may not return response.{name}")
         return
     if patch and response.patchType is None:
-        raise InvalidAnswer("webhook returned response.patch but not response.patchType")
+        raise InvalidResponse("webhook returned response.patch but not response.patchType")
     if not patch and response.patchType is not None:
-        raise InvalidAnswer("webhook returned response.patchType but not response.patch")
+        raise InvalidResponse("webhook returned response.patchType but not response.patch")
     if response.patchType == "":
-        raise InvalidAnswer('webhook returned invalid response.patchType of ""')
+        raise InvalidResponse('webhook returned invalid response.patchType of ""')

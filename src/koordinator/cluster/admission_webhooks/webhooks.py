@@ -19,7 +19,7 @@ from koordinator.cluster.admission_webhooks.configuration import MUTATING, VALID
 from koordinator.cluster.admission_webhooks.connection import ServiceResolver
 from koordinator.cluster.admission_webhooks.matching import Candidates, Invocation, convert, selects
 from koordinator.cluster.admission_webhooks.review import (
-    Answer,
+    AdmissionResponse,
     CallError,
     dry_run_unsupported,
     internal_error,
@@ -51,7 +51,7 @@ class Caller:
 
     async def call(
         self, invocation: Invocation, attributes: Attributes, obj: Document | None, *, mutating: bool
-    ) -> review.Answer:
+    ) -> review.AdmissionResponse:
         """Ask about ``obj``, which is in the webhook's version already.
 
         Raises CallError when there is no usable answer, and ApiError: when the webhook refuses, when it cannot do a
@@ -63,9 +63,9 @@ class Caller:
         timeout = self._timeout(invocation, attributes)
         try:
             answer = await self._ask(invocation, attributes, obj, timeout, mutating=mutating)
-        except review.InvalidAnswer as error:
+        except review.InvalidResponse as error:
             raise CallError(webhook.name, f"received invalid webhook response: {error}") from error
-        except (RequestError, review.UndecodableAnswer) as error:
+        except (RequestError, review.UndecodableResponse) as error:
             raise CallError(webhook.name, str(error)) from error
         # Two webhooks, or two attempts at one write, may say the same.
         told = attributes.request.warnings
@@ -85,19 +85,19 @@ class Caller:
         timeout: float,
         *,
         mutating: bool,
-    ) -> review.Answer:
+    ) -> review.AdmissionResponse:
         webhook = invocation.webhook
         try:
             version = review.preferred_version(webhook.review_versions)
-        except review.InvalidAnswer as error:
+        except review.InvalidResponse as error:
             raise RequestError(f"could not create admission objects: {error}") from error
         old = convert(attributes.old, attributes.target.resource, invocation.resource)
         uid = self._new_uid()
         request = review.question(attributes, invocation.resource, (obj, old), self._user)
         body = await self._client.post(webhook.client, review.encode(request, version, uid), timeout)
         try:
-            return review.understand(body, version, uid, mutating=mutating)
-        except review.UndecodableAnswer as error:
+            return review.parse_response(body, version, uid, mutating=mutating)
+        except review.UndecodableResponse as error:
             raise RequestError(f"failed to call webhook: {error}") from error
 
     def _timeout(self, invocation: Invocation, attributes: Attributes) -> float:
@@ -206,7 +206,7 @@ class MutatingWebhooks:
         return True
 
 
-def _patched(invocation: Invocation, answer: Answer, obj: Document | None) -> Document | None:
+def _patched(invocation: Invocation, answer: AdmissionResponse, obj: Document | None) -> Document | None:
     """The patched object; None when there is no patch. Raises CallError and ApiError."""
     name = invocation.webhook.name
     operations = _operations(name, answer.patch)
@@ -293,7 +293,7 @@ class ValidatingWebhooks:
 
 
 class AdmissionWebhooks:
-    """``followed`` names what has to be followed; ``close`` ends the connections."""
+    """``configurations`` returns what the server has to watch; ``close`` ends the connections."""
 
     def __init__(self, storage: Storage, registry: Registry, clock: Clock, random: Random, user: Document) -> None:
         self._client = WebhookClient(ServiceResolver(storage, registry))
@@ -309,8 +309,8 @@ class AdmissionWebhooks:
         for configurations in self._configurations.values():
             configurations.load()
 
-    def followed(self) -> Mapping[str, Configurations]:
-        """By the plural of their kind; each is followed until the store closes."""
+    def configurations(self) -> Mapping[str, Configurations]:
+        """By the plural of their kind; the server watches each until the store closes."""
         return self._configurations
 
     async def close(self) -> None:

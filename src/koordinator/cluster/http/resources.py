@@ -48,7 +48,7 @@ from koordinator.cluster.verbs.unavailable import explain_unavailable
 from koordinator.cluster.verbs.update import patch, update
 from koordinator.cluster.verbs.watch import WatchSession
 
-Answer = Awaitable[web.StreamResponse]
+PendingResponse = Awaitable[web.StreamResponse]
 _OBJECT_SUBRESOURCES = ("status", "scale")
 """Subresources that are read and changed like objects; all others are actions."""
 
@@ -59,12 +59,12 @@ class ResourceHandler:
     def __init__(self, environment: Environment, reviews: Reviews) -> None:
         self._environment = environment
         self._reviews = reviews
-        self._on_collection: dict[str, Callable[[web.BaseRequest, Target], Answer]] = {
+        self._on_collection: dict[str, Callable[[web.BaseRequest, Target], PendingResponse]] = {
             "GET": self._list,
             "POST": self._create,
             "DELETE": self._delete_collection,
         }
-        self._on_object: dict[str, Callable[[web.BaseRequest, Target], Answer]] = {
+        self._on_object: dict[str, Callable[[web.BaseRequest, Target], PendingResponse]] = {
             "GET": self._get,
             "PUT": self._update,
             "PATCH": self._patch,

@@ -37,7 +37,7 @@ from koordinator.descheduler.drain.plan import (
 )
 from koordinator.descheduler.drain.pod_rules import PodRules, Refuse
 from koordinator.descheduler.migration.job_status import status_patch
-from koordinator.descheduler.migration.known_cluster import KnownCluster
+from koordinator.descheduler.migration.known_cluster import MigrationLister
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.event_series import reference_to
 from koordinator.kube.events import EventRecorder
@@ -65,7 +65,7 @@ class DrainController:
         self,
         client: Client,
         informers: InformerSet,
-        cluster: KnownCluster,
+        cluster: MigrationLister,
         refuse: Refuse,
         scheduler_names: Sequence[str],
         recorder: EventRecorder,

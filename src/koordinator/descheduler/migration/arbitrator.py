@@ -17,7 +17,7 @@ from koordinator.base.deadline import unless
 from koordinator.descheduler.migration.arbitration import Verdict, in_order, is_under_way, judge, waits
 from koordinator.descheduler.migration.arguments import ArbitrationArgs
 from koordinator.descheduler.migration.job_writer import JobWriter
-from koordinator.descheduler.migration.known_cluster import KnownCluster
+from koordinator.descheduler.migration.known_cluster import MigrationLister
 from koordinator.descheduler.migration.limits import MigrationFilters
 from koordinator.descheduler.migration.plan import JobEvent
 from koordinator.descheduler.migration.workloads import Workloads
@@ -36,7 +36,7 @@ class Arbitrator:
 
     def __init__(
         self,
-        cluster: KnownCluster,
+        cluster: MigrationLister,
         writer: JobWriter,
         filters: MigrationFilters,
         workloads: Workloads,
@@ -110,7 +110,7 @@ class Arbitrator:
         message = f'Pod "{key}" is forbidden to migrate because it does not meet the requirements'
         reason = jobs.FORBIDDEN_MIGRATE_POD
         status = msgspec.structs.replace(job.status, phase=jobs.FAILED, reason=reason, message=message)
-        self._writer.tell(await self._writer.write_status(job, status), JobEvent("Warning", reason, message))
+        self._writer.record_event(await self._writer.write_status(job, status), JobEvent("Warning", reason, message))
 
     def _pod(self, job: PodMigrationJob) -> Pod | None:
         reference = job.spec.pod_ref

@@ -30,7 +30,7 @@ from koordinator.descheduler.migration.job_facts import (
 )
 from koordinator.descheduler.migration.job_status import condition_of, is_terminal
 from koordinator.descheduler.migration.job_writer import JobWriter
-from koordinator.descheduler.migration.known_cluster import KnownCluster
+from koordinator.descheduler.migration.known_cluster import MigrationLister
 from koordinator.descheduler.migration.object_limiter import EvictedPod, ObjectLimiter
 from koordinator.descheduler.migration.plan import (
     CreateReservation,
@@ -71,7 +71,7 @@ class JobController:
     def __init__(
         self,
         client: Client,
-        cluster: KnownCluster,
+        cluster: MigrationLister,
         writer: JobWriter,
         evictor: PodEvictor,
         workloads: Workloads,
@@ -250,7 +250,7 @@ class JobController:
         for step in plan.steps:
             job = await self._take(step, job)
         for event in plan.events:
-            self._writer.tell(job, event)
+            self._writer.record_event(job, event)
         return job
 
     async def _take(self, step: Step, job: PodMigrationJob) -> PodMigrationJob:
@@ -318,7 +318,7 @@ class JobController:
         try:
             sent = await self._evictor.evict(pod, policy, delete_options(job, self._args), trigger, reason)
         except EvictionRefusedError as error:
-            self._writer.tell(job, failed_eviction(job, str(error)))
+            self._writer.record_event(job, failed_eviction(job, str(error)))
             raise
         if sent:
             await self._count(pod)

@@ -47,7 +47,7 @@ class JobWriter:
         """The job as the API server has it now."""
         return self._remembered(await self._client.get(POD_MIGRATION_JOBS, name))
 
-    def tell(self, job: PodMigrationJob, event: JobEvent) -> None:
+    def record_event(self, job: PodMigrationJob, event: JobEvent) -> None:
         about = reference_to(POD_MIGRATION_JOBS, job)
         self._recorder.event(about, event.type, event.reason, "Migrating", event.note)
 

@@ -36,7 +36,7 @@ _LONGEST_LAG: Final = 60.0
 """Seconds after which a job that the informer has not seen is taken to be gone again."""
 
 
-class KnownCluster:
+class MigrationLister:
     """Asks for its informers when it is made, before they run.
 
     Jobs are as this program has written them last, where informers have not seen that yet: what has been let through or

@@ -33,7 +33,7 @@ from koordinator.descheduler.migration.controller import JobController
 from koordinator.descheduler.migration.eviction_rules import EvictionRules
 from koordinator.descheduler.migration.evictors import PodEvictor, TokenBucket
 from koordinator.descheduler.migration.job_writer import JobWriter
-from koordinator.descheduler.migration.known_cluster import KnownCluster
+from koordinator.descheduler.migration.known_cluster import MigrationLister
 from koordinator.descheduler.migration.limits import MigrationFilters
 from koordinator.descheduler.migration.object_limiter import ObjectLimiter
 from koordinator.descheduler.migration.scavenger import Scavenger
@@ -57,7 +57,7 @@ class MigrationController(FilterPlugin, EvictPlugin):
         self._room_elsewhere = DefaultEvictor(fitting, handle)
         client, clock, metrics = handle.client, handle.clock, handle.metrics
         self._uid = str(UUID(int=handle.random.getrandbits(128), version=4))
-        self._cluster = KnownCluster(handle.informers, clock)
+        self._cluster = MigrationLister(handle.informers, clock)
         self._priority_classes = handle.informers.informer(PRIORITY_CLASSES)
         self._writer = JobWriter(client, self._cluster, handle.recorder)
         self._workloads = Workloads(self._cluster, client, clock)

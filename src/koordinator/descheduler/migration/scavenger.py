@@ -12,7 +12,7 @@ from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.base.clock import Clock
 from koordinator.descheduler.migration.job_facts import is_of_drain_node, is_own_reservation
 from koordinator.descheduler.migration.job_status import is_terminal
-from koordinator.descheduler.migration.known_cluster import KnownCluster
+from koordinator.descheduler.migration.known_cluster import MigrationLister
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.interface import Client
 
@@ -41,7 +41,7 @@ def is_over(job: PodMigrationJob, now: datetime) -> bool:
 class Scavenger:
     """Goes over all jobs every minute."""
 
-    def __init__(self, client: Client, cluster: KnownCluster, clock: Clock) -> None:
+    def __init__(self, client: Client, cluster: MigrationLister, clock: Clock) -> None:
         self._client = client
         self._cluster = cluster
         self._clock = clock

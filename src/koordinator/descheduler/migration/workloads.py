@@ -16,7 +16,7 @@ from koordinator.api.meta import Object, OwnerReference, WireStruct, controller_
 from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
-from koordinator.descheduler.migration.known_cluster import KnownCluster
+from koordinator.descheduler.migration.known_cluster import MigrationLister
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.interface import Client
 
@@ -68,7 +68,7 @@ class _Answer:
 class Workloads:
     """Finds workloads by the reference that a pod has to its controller."""
 
-    def __init__(self, cluster: KnownCluster, client: Client, clock: Clock) -> None:
+    def __init__(self, cluster: MigrationLister, client: Client, clock: Clock) -> None:
         self._cluster = cluster
         self._client = client
         self._clock = clock

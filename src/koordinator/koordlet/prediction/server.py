@@ -42,7 +42,7 @@ class _Progress:
     said: str = ""
 
 
-class KnownStates(Protocol):
+class StatesLister(Protocol):
     """What is to be known of the node, as the states informer has it."""
 
     @property
@@ -59,7 +59,7 @@ class PredictionServer:
     """Learns from the metric cache. Nothing is learned before kubelet has told the pods: until then it is not known
     which of the kept models are of pods that still run."""
 
-    def __init__(self, options: PredictionOptions, cache: MetricCache, states: KnownStates, clock: Clock) -> None:
+    def __init__(self, options: PredictionOptions, cache: MetricCache, states: StatesLister, clock: Clock) -> None:
         self._options = options
         self._cache = cache
         self._states = states

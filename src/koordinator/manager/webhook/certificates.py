@@ -195,6 +195,12 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
+# These three rules are not asked of ``cryptography.x509.verification``. It rejects authorities of X.509 version 1
+# (``openssl x509 -req -signkey``) and host names with an underscore. Its default policy also rejects authorities
+# without keyUsage (``openssl req -x509``), and serving certificates for any extended key usage. Go's clients, such as
+# the API server, accept all of these: certificates that work would be replaced.
+
+
 def _is_for(certificate: x509.Certificate, name: str) -> bool:
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value

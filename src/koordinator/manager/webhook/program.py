@@ -118,7 +118,9 @@ class Webhooks:
             self.sync, folder, environment.certified_name, address or "127.0.0.1", environment.port
         )
         self._loops = LoopSupervisor(clock=clock, random=random, metrics=metrics)
-        self._loops.add(Loop("webhook-certificate-files", certificate.follow, _FILE_PERIOD, deadline=_FILE_PERIOD))
+        self._loops.add(
+            Loop("webhook-certificate-files", certificate.reload_if_changed, _FILE_PERIOD, deadline=_FILE_PERIOD)
+        )
 
     def check_loops(self) -> str:
         """For health checks: the loops without success for too long."""

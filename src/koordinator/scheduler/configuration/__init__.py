@@ -5,8 +5,12 @@ from koordinator.scheduler.configuration.loading import (
     load_configuration,
     parse_configuration,
 )
-from koordinator.scheduler.configuration.resolved import ProfileConfiguration, SchedulerConfiguration, not_built
-from koordinator.scheduler.configuration.writing import write_configuration
+from koordinator.scheduler.configuration.resolved import (
+    ProfileConfiguration,
+    SchedulerConfiguration,
+    not_built,
+    write_configuration,
+)
 
 __all__ = [
     "ProfileConfiguration",

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from koordinator.api.component_configuration import ClientConnection, LeaderElection, Strict
+from msgspec.structs import replace
+
+from koordinator.api.component_configuration import (
+    ClientConnection,
+    LeaderElection,
+    Strict,
+    check_election,
+    complete_connection,
+    complete_election,
+)
+from koordinator.base.errors import ConfigurationError
+from koordinator.scheduler.configuration.argument_checks import check_range
 
 
 class SchedulerLeaderElection(LeaderElection):
@@ -67,3 +78,56 @@ class KubeSchedulerConfiguration(Strict):
     profiles: list[Profile] = []
     extenders: list[dict[str, Any]] = []
     delay_cache_until_active: bool = False
+
+
+# Defaults and limits of the document itself, outside of plugins (upstream: SetDefaults and Validate of the kind).
+
+_DEFAULT_NAME = "default-scheduler"
+
+
+def complete_document(document: KubeSchedulerConfiguration, root: str) -> KubeSchedulerConfiguration:
+    """Fill in what is empty and check the rest. Raises ConfigurationError with paths below ``root``."""
+    document = replace(
+        document,
+        client_connection=complete_connection(document.client_connection),
+        leader_election=complete_election(document.leader_election),
+        profiles=_complete_profiles(document.profiles),
+    )
+    if document.extenders:
+        allowed = "none: scheduler extenders are not supported"
+        raise ConfigurationError(f"{root}extenders", document.extenders, allowed)
+    check_range(document.client_connection.burst, f"{root}clientConnection.burst", 0)
+    check_range(document.parallelism, f"{root}parallelism", 1)
+    _check_percentage(document.percentage_of_nodes_to_score, root)
+    initial, longest = document.pod_initial_backoff_seconds, document.pod_max_backoff_seconds
+    check_range(initial, f"{root}podInitialBackoffSeconds", 1)
+    if longest < initial:
+        allowed = f"at least podInitialBackoffSeconds ({initial})"
+        raise ConfigurationError(f"{root}podMaxBackoffSeconds", longest, allowed)
+    if document.leader_election.leader_elect:
+        check_election(document.leader_election, f"{root}leaderElection")
+    _check_profiles(document.profiles, f"{root}profiles")
+    return document
+
+
+def _complete_profiles(given: list[Profile]) -> list[Profile]:
+    profiles = given or [Profile()]
+    if len(profiles) == 1 and profiles[0].scheduler_name is None:
+        return [replace(profiles[0], scheduler_name=_DEFAULT_NAME)]
+    return profiles
+
+
+def _check_profiles(profiles: list[Profile], path: str) -> None:
+    seen: set[str] = set()
+    for index, profile in enumerate(profiles):
+        where = f"{path}[{index}]"
+        name = profile.scheduler_name
+        if not name or name in seen:
+            raise ConfigurationError(f"{where}.schedulerName", name, "a name that no other profile has")
+        seen.add(name)
+        _check_percentage(profile.percentage_of_nodes_to_score, f"{where}.")
+
+
+def _check_percentage(percentage: int | None, prefix: str) -> None:
+    if percentage is not None:
+        check_range(percentage, f"{prefix}percentageOfNodesToScore", 0, 100)

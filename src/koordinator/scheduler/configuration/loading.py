@@ -10,8 +10,7 @@ from koordinator.api.strict_decoding import decode_strictly
 from koordinator.base.errors import ConfigurationError
 from koordinator.base.strict_yaml import load_document, read_configuration_file
 from koordinator.scheduler.configuration.argument_kinds import ARGUMENT_KINDS, OLD_VERSIONS, VERSION
-from koordinator.scheduler.configuration.document import KubeSchedulerConfiguration, Profile
-from koordinator.scheduler.configuration.document_checks import complete_document
+from koordinator.scheduler.configuration.document import KubeSchedulerConfiguration, Profile, complete_document
 from koordinator.scheduler.configuration.expansion import Expansion, expand
 from koordinator.scheduler.configuration.points import Catalogue
 from koordinator.scheduler.configuration.resolved import ProfileConfiguration, SchedulerConfiguration

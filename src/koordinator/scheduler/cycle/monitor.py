@@ -40,9 +40,9 @@ class SchedulerMonitor:
         """Until cancelled."""
         while True:
             await self._clock.sleep(self._options.period)
-            self.look()
+            self.check()
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Complain about every attempt that takes too long; each time anew, so that a rate shows what is stuck."""
         now = self._clock.monotonic()
         for entry in self._queue.pods():

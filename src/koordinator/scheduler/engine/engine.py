@@ -20,7 +20,7 @@ from koordinator.scheduler.engine.cycle_state import CyclePreFilterPlugin, Cycle
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.event_dispatch import OnError
-from koordinator.scheduler.engine.failed_attempt import Attempt, RowMemory
+from koordinator.scheduler.engine.failed_attempt import Attempt, RowCache
 from koordinator.scheduler.engine.framework import EventHandler, PluginError, Reason
 from koordinator.scheduler.engine.framework_hooks import (
     FindOneNodePlugin,
@@ -42,7 +42,7 @@ _TOP_NODES: Final = 3
 class _PodClass:
     evaluation: Evaluation
     number: int
-    memory: RowMemory = field(default_factory=RowMemory)
+    row_cache: RowCache = field(default_factory=RowCache)
     """What PostFilter plugins have found out about rows, for all pods of the class."""
     rejections: dict[Hashable, Rejection] = field(default_factory=dict)
     """By what PostFilter plugins go by, valid for ``rejected_at``."""
@@ -239,7 +239,7 @@ class Engine:
         evaluation, pod = pod_class.evaluation, state.pod
         evaluation.incoming = pod
         self.refresh(evaluation)
-        attempt = Attempt(self.profile, self._state, evaluation, state, key, pod_class.memory, self.check_time)
+        attempt = Attempt(self.profile, self._state, evaluation, state, key, pod_class.row_cache, self.check_time)
         if refusal is not None:
             attempt.refusal = refusal
             return self._reject(pod_class, pod, attempt)

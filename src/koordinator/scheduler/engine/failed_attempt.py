@@ -25,20 +25,20 @@ _QUESTIONS: Final = 16
 """Like pods ask few different ones at a time, but each new version of what a question is about makes a new one."""
 
 
-class RowMemory:
-    """Question -> row -> answer. Answers about a row are forgotten when it changes."""
+class RowCache:
+    """Question -> row -> result. The results of a row are dropped when the row changes."""
 
     def __init__(self) -> None:
-        self._answers: OrderedDict[Hashable, dict[int, Any]] = OrderedDict()
+        self._results: OrderedDict[Hashable, dict[int, Any]] = OrderedDict()
         self._version = -1
 
-    def answers(self, question: Hashable, columns: NodeColumns) -> dict[int, Any]:
+    def results(self, question: Hashable, columns: NodeColumns) -> dict[int, Any]:
         """What is known at the present version; to be added to. Valid until something changes."""
         self._forget_changed(columns)
-        known = self._answers.setdefault(question, {})
-        self._answers.move_to_end(question)
-        if len(self._answers) > _QUESTIONS:
-            self._answers.popitem(last=False)
+        known = self._results.setdefault(question, {})
+        self._results.move_to_end(question)
+        if len(self._results) > _QUESTIONS:
+            self._results.popitem(last=False)
         return known
 
     def _forget_changed(self, columns: NodeColumns) -> None:
@@ -46,9 +46,9 @@ class RowMemory:
             return
         changed = columns.changes_since(self._version, columns.size)
         if changed is None:
-            self._answers.clear()
+            self._results.clear()
         else:
-            for known in self._answers.values():
+            for known in self._results.values():
                 for row in changed:
                     known.pop(row, None)
         self._version = columns.version
@@ -67,7 +67,7 @@ class Attempt:
         evaluation: Evaluation,
         cycle: CycleState,
         key: Hashable,
-        memory: RowMemory,
+        row_cache: RowCache,
         check_time: Callable[[], None] = lambda: None,
     ) -> None:
         """``key`` is that of the class. ``check_time`` raises when the decision has taken too long: to look for room on
@@ -84,7 +84,7 @@ class Attempt:
         self._evaluation = evaluation
         self._pod = cycle.pod
         self._key = key
-        self._memory = memory
+        self._row_cache = row_cache
         self._check_time = check_time
 
     @cached_property
@@ -206,7 +206,7 @@ class Attempt:
         """See FailedAttempt. Asks anew each time when the result for a node depends on other nodes, too."""
         if not self._evaluation.is_local:
             return answer
-        known: dict[int, tuple[tuple[str, ...], T]] = self._memory.answers(question, self._state.view.columns)
+        known: dict[int, tuple[tuple[str, ...], T]] = self._row_cache.results(question, self._state.view.columns)
 
         def recalled(row: int) -> T:
             nominated = tuple([pod.uid for pod in nominated_before(self._state, self._pod, row)])

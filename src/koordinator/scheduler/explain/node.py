@@ -69,7 +69,7 @@ def explain_node(sources: Sources, name: str) -> dict[str, Any] | None:
 
 def _time_told(sources: Sources) -> dict[str, str]:
     try:
-        sources.tell_time()
+        sources.notify_time()
     except Exception as error:
         # A plugin may raise anything; what is known from before stands.
         return {"notUpToDate": f"{type(error).__name__}: {error}"}

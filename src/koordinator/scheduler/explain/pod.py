@@ -145,7 +145,7 @@ def _outlook(sources: Sources, entry: QueuedPod, attempts: Sequence[Attempt]) ->
     last = attempts[-1].rejection if attempts else None
     rejected = last.rejected if last is not None else ()
     try:
-        sources.tell_time()
+        sources.notify_time()
         filter_results = filter_nodes(profile, view, entry.pod)
         near = closest(filter_results, view, _CLOSEST)
         advice = advise(rejected, entry.pod, view, filter_results)

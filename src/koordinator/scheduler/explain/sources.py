@@ -24,7 +24,7 @@ class Sources:
     now: Callable[[], datetime]
     monotonic: Callable[[], float]
 
-    def tell_time(self) -> None:
+    def notify_time(self) -> None:
         """Let plugins know how late it is, as before a decision: without any, reports would seem to stay fresh. Raises
         whatever a plugin raises."""
         now = self.view.now = self.now()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.cluster.admission_webhooks.api_server import Answer
+from tests.cluster.admission_webhooks.api_server import HttpResponse
 from tests.cluster.admission_webhooks.webhook_cluster import WebhookCluster, rule
 from tests.cluster.admission_webhooks.webhook_server import Document, deny
 
@@ -27,7 +27,9 @@ def _webhook(**fields: Any) -> Document:
     return {name: value for name, value in webhook.items() if value is not None}
 
 
-def _create(cluster: WebhookCluster, *webhooks: Document, plural: str = "mutatingwebhookconfigurations") -> Answer:
+def _create(
+    cluster: WebhookCluster, *webhooks: Document, plural: str = "mutatingwebhookconfigurations"
+) -> HttpResponse:
     return cluster.request("POST", f"{_ROOT}/{plural}?dryRun=All", {"metadata": {"name": "c"}, "webhooks": webhooks})
 
 

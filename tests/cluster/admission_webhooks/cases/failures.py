@@ -6,7 +6,7 @@ import socketserver
 import threading
 from typing import Any
 
-from tests.cluster.admission_webhooks.api_server import Answer
+from tests.cluster.admission_webhooks.api_server import HttpResponse
 from tests.cluster.admission_webhooks.cases.objects import config_map
 from tests.cluster.admission_webhooks.webhook_cluster import WebhookCluster
 from tests.cluster.admission_webhooks.webhook_server import (
@@ -26,7 +26,7 @@ from tests.kube.certificates import Authority
 _NAME = "a.example.com"
 
 
-def _call(cluster: WebhookCluster, kind: str, behaviour: Behaviour | None, **fields: Any) -> Answer:
+def _call(cluster: WebhookCluster, kind: str, behaviour: Behaviour | None, **fields: Any) -> HttpResponse:
     if behaviour is not None:
         cluster.server.behaviours["/hook"] = behaviour
     cluster.register(kind, cluster.webhook(_NAME, "/hook", **fields))

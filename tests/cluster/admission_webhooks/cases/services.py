@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.cluster.admission_webhooks.api_server import Answer
+from tests.cluster.admission_webhooks.api_server import HttpResponse
 from tests.cluster.admission_webhooks.cases.objects import config_map
 from tests.cluster.admission_webhooks.webhook_cluster import WebhookCluster
 from tests.cluster.admission_webhooks.webhook_server import Document, allow
@@ -23,7 +23,7 @@ def _create_service(cluster: WebhookCluster, name: str, **spec: object) -> None:
     assert answer.code == 201, answer.message
 
 
-def _call(cluster: WebhookCluster, client: Document) -> Answer:
+def _call(cluster: WebhookCluster, client: Document) -> HttpResponse:
     cluster.server.behaviours["/hook"] = allow()
     cluster.register("validating", cluster.webhook(_NAME, "/hook", clientConfig=client))
     return cluster.request("POST", cluster.path("configmaps"), config_map("a"))

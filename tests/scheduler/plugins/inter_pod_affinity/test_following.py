@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koordinator.scheduler.engine.evaluation import Evaluation
-from koordinator.scheduler.plugins.inter_pod_affinity import tallies
+from koordinator.scheduler.plugins.inter_pod_affinity import term_counters
 from tests.examples import examples
 from tests.scheduler.plugins.inter_pod_affinity import reference
 from tests.scheduler.plugins.inter_pod_affinity.readings import found_results, found_scores, wanted_results
@@ -42,7 +42,7 @@ def test_classes_that_follow_events(many_rows: int, data: st.DataObject) -> None
     incoming = [world.info(renamed(pod, f"incoming{number}")) for number, pod in enumerate(kinds)]
     classes: dict[Hashable, Evaluation] = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tallies, "_MANY_ROWS", many_rows)
+        patch.setattr(term_counters, "_MANY_ROWS", many_rows)
         for _ in range(10):
             step(world, data.draw, st.sampled_from(kinds))
             # Classes that are not looked at now have more to catch up with later.

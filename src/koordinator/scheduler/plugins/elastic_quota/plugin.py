@@ -26,8 +26,12 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, AccountSettings, CountedPod
 from koordinator.scheduler.plugins.elastic_quota.admission import AdmissionRules, why_not
 from koordinator.scheduler.plugins.elastic_quota.amounts import from_wire
+from koordinator.scheduler.plugins.elastic_quota.event_handlers import (
+    QuotaEventHandlers,
+    is_non_preemptible,
+    request_of,
+)
 from koordinator.scheduler.plugins.elastic_quota.explanation import explain_quota
-from koordinator.scheduler.plugins.elastic_quota.following import QuotaObserver, is_non_preemptible, request_of
 from koordinator.scheduler.plugins.elastic_quota.gates import (
     DISABLE_DEFAULT_QUOTA,
     GUARANTEE_USAGE,
@@ -57,20 +61,20 @@ class ElasticQuota(
             keys = [hook.key for hook in args.hook_plugins]
             raise ConfigurationError("ElasticQuotaArgs.hookPlugins", keys, "none: hook plugins are not built yet")
         self._rules = AdmissionRules(args.enable_runtime_quota, args.enable_check_parent_quota)
-        self._observer = _shared_observer(args, view)
+        self._handlers = _shared_handlers(args, view)
         # All profiles have the same queue: one of them announces what has happened.
-        self._observer.on_relief = self._announce
+        self._handlers.on_relief = self._announce
         self._preemption = QuotaPreemption(
             self.name, view, self.accounts, self.refusal, spares_default=args.disable_default_quota_preemption
         )
 
     @property
     def event_handler(self) -> EventHandler:
-        return self._observer
+        return self._handlers
 
     @property
     def accounts(self) -> Accounts:
-        return self._observer.accounts
+        return self._handlers.accounts
 
     def class_key(self, pod: PodInfo) -> Hashable:
         """What quotas say holds for one attempt, not for a class of pods."""
@@ -157,7 +161,7 @@ class ElasticQuota(
             self.handle.announce(ClusterEvent(SHARES_CHANGED))
 
 
-def _shared_observer(args: Any, view: ClusterView) -> QuotaObserver:
+def _shared_handlers(args: Any, view: ClusterView) -> QuotaEventHandlers:
     """One for all profiles whose arguments make the same numbers."""
     settings = AccountSettings(
         default_max=from_wire(args.default_quota_group_max),
@@ -167,10 +171,10 @@ def _shared_observer(args: Any, view: ClusterView) -> QuotaObserver:
         by_tree=MULTI_QUOTA_TREE in view.gates,
         has_default=DISABLE_DEFAULT_QUOTA not in view.gates,
     )
-    known: list[tuple[AccountSettings, QuotaObserver]] = view.shared.setdefault(ElasticQuota.name, [])
+    known: list[tuple[AccountSettings, QuotaEventHandlers]] = view.shared.setdefault(ElasticQuota.name, [])
     for each, handler in known:
         if each == settings:
             return handler
-    handler = QuotaObserver(view, settings, counts_leaving=IGNORE_TERMINATING not in view.gates)
+    handler = QuotaEventHandlers(view, settings, counts_leaving=IGNORE_TERMINATING not in view.gates)
     known.append((settings, handler))
     return handler

@@ -22,7 +22,7 @@ from koordinator.scheduler.plugins.default_preemption.plugin import (
     importance,
 )
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts
-from koordinator.scheduler.plugins.elastic_quota.following import is_non_preemptible
+from koordinator.scheduler.plugins.elastic_quota.event_handlers import is_non_preemptible
 
 _NEVER: Final = "not eligible due to preemptionPolicy=Never."
 _LEAVING: Final = "not eligible due to a terminating pod on the nominated node."

@@ -12,7 +12,7 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.default_preemption.plugin import importance
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts
 from koordinator.scheduler.plugins.elastic_quota.amounts import Amounts, add, exceeding, masked
-from koordinator.scheduler.plugins.elastic_quota.following import is_non_preemptible, request_of
+from koordinator.scheduler.plugins.elastic_quota.event_handlers import is_non_preemptible, request_of
 
 Asking = tuple[PodInfo, Mapping[str, int]]
 """A pod with what it requests of what its quota counts."""

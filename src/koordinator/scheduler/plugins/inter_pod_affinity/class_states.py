@@ -14,12 +14,12 @@ from koordinator.scheduler.engine.framework import FEASIBLE, MAX_NODE_SCORE, Rea
 from koordinator.scheduler.engine.label_groups import LabelGroups
 from koordinator.scheduler.plugins.inter_pod_affinity.domains import NO_DOMAIN, DomainSums, Topologies
 from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import ExistingTerms
-from koordinator.scheduler.plugins.inter_pod_affinity.tallies import (
+from koordinator.scheduler.plugins.inter_pod_affinity.term_counters import (
     Carriers,
     Matching,
     MatchingAll,
     OwnTerm,
-    Tally,
+    TermCounter,
     each_once,
     weight_of,
 )
@@ -54,19 +54,19 @@ class FilterState:
     ) -> None:
         self._columns = columns
         self._matches_itself = matches_itself
-        self._affinity = Tally(topologies, MatchingAll(labels, affinity))
+        self._affinity = TermCounter(topologies, MatchingAll(labels, affinity))
         against = (
             (ANTI_AFFINITY, Matching(labels, anti_affinity, each_once)),
             (OF_EXISTING, Carriers(existing, blocking, each_once)),
         )
-        self._against = [(code, Tally(topologies, source)) for code, source in against if source.keys]
-        self._tallies = [*([self._affinity] if affinity else ()), *(tally for _, tally in self._against)]
+        self._against = [(code, TermCounter(topologies, source)) for code, source in against if source.keys]
+        self._counters = [*([self._affinity] if affinity else ()), *(counter for _, counter in self._against)]
 
     def codes(self, rows: Rows) -> Ints:
         """A code for each row."""
         codes = np.zeros(rows.shape[0], dtype=np.int64)
-        for code, tally in reversed(self._against):
-            for _, sums in tally.sums:
+        for code, counter in reversed(self._against):
+            for _, sums in counter.sums:
                 # Which rows these are follows no pattern: several times as fast as writing to some places.
                 codes = np.where(sums.at(rows) > 0, code, codes)
         if self._affinity.sums:
@@ -77,8 +77,8 @@ class FilterState:
         """The code of one row."""
         if self._affinity.sums and not self._near_row(row):
             return AFFINITY
-        for code, tally in self._against:
-            for _, sums in tally.sums:
+        for code, counter in self._against:
+            for _, sums in counter.sums:
                 if sums.at_row(row) > 0:
                     return code
         return FEASIBLE
@@ -95,9 +95,9 @@ class FilterState:
         """Something has changed on ``rows``; returns the rows of which the result may be another now."""
         changed, first = rows.tolist(), self._first_of_its_kind
         reached: set[int] = set()
-        for tally in self._tallies:
-            if tally.apply_delta(changed):
-                for _, sums in tally.sums:
+        for counter in self._counters:
+            if counter.apply_delta(changed):
+                for _, sums in counter.sums:
                     reached |= sums.turned_rows()
         if first != self._first_of_its_kind:
             return np.flatnonzero(self._columns.alive[: self._columns.size])
@@ -140,7 +140,7 @@ class ScoreState:
         labels: LabelGroups,
         existing: ExistingTerms,
     ) -> None:
-        self._tally = Tally(
+        self._counter = TermCounter(
             topologies, Matching(labels, preferred, weight_of), Carriers(existing, preferring, weight_of)
         )
         self._normalized: Ints = np.zeros(0, dtype=np.int64)
@@ -149,7 +149,7 @@ class ScoreState:
     def apply_delta(self, rows: Rows) -> bool:
         """Something has changed on ``rows``; returns whether the scale or the score of some row has."""
         changed = rows.tolist()
-        if self._tally.apply_delta(changed):
+        if self._counter.apply_delta(changed):
             return True
         known = self._normalized
         return any(row >= known.shape[0] or self.raw_of(row) != known[row] for row in changed)
@@ -157,13 +157,13 @@ class ScoreState:
     def raw(self, rows: Rows) -> Ints:
         """The sum of the weights of all domains that a row is in."""
         total = np.zeros(rows.shape[0], dtype=np.int64)
-        for _, sums in self._tally.sums:
+        for _, sums in self._counter.sums:
             total += sums.at(rows)
         return total
 
     def raw_of(self, row: int) -> int:
         """The same for a single row."""
-        return sum(sums.at_row(row) for _, sums in self._tally.sums)
+        return sum(sums.at_row(row) for _, sums in self._counter.sums)
 
     def scores(self, feasible: Mask) -> Ints:
         """0 for the lowest feasible row, 100 for the highest, cut to integers as upstream does it; rows that are not

@@ -11,7 +11,7 @@ from koordinator.scheduler.explain.explainer import Lack
 from koordinator.scheduler.explain.wording import selector_text, some
 from koordinator.scheduler.plugins.inter_pod_affinity.class_states import FilterState
 from koordinator.scheduler.plugins.inter_pod_affinity.domains import NO_DOMAIN, Topologies
-from koordinator.scheduler.plugins.inter_pod_affinity.tallies import OwnTerm
+from koordinator.scheduler.plugins.inter_pod_affinity.term_counters import OwnTerm
 from koordinator.scheduler.plugins.inter_pod_affinity.terms import Term
 
 _Domain = tuple[str, int]

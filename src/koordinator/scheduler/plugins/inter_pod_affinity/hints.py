@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.plugins.inter_pod_affinity.tallies import OwnTerm
+from koordinator.scheduler.plugins.inter_pod_affinity.term_counters import OwnTerm
 from koordinator.scheduler.plugins.inter_pod_affinity.terms import Term
 
 

@@ -29,7 +29,7 @@ from koordinator.scheduler.plugins.inter_pod_affinity.domains import Topologies
 from koordinator.scheduler.plugins.inter_pod_affinity.existing_terms import NO_MATCHES, ExistingTerms, Matcher, Matches
 from koordinator.scheduler.plugins.inter_pod_affinity.explaining import Explanation
 from koordinator.scheduler.plugins.inter_pod_affinity.hints import Waiting
-from koordinator.scheduler.plugins.inter_pod_affinity.tallies import OwnTerm
+from koordinator.scheduler.plugins.inter_pod_affinity.term_counters import OwnTerm
 from koordinator.scheduler.plugins.inter_pod_affinity.terms import NO_TERMS, NamespaceSelection, PodTerms, TermReader
 
 _NAMESPACE_EVENTS: Final = object_events(NAMESPACES)

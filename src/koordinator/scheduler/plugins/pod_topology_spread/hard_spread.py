@@ -12,8 +12,11 @@ from typing import Final
 
 import numpy as np
 
+from koordinator.api.node import Node
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeColumns, Rows, at
 from koordinator.scheduler.engine.framework import FEASIBLE
+from koordinator.scheduler.explain.explainer import Lack
+from koordinator.scheduler.explain.wording import selector_text
 from koordinator.scheduler.plugins.pod_topology_spread.constraints import SpreadConstraint
 from koordinator.scheduler.plugins.pod_topology_spread.domains import DomainCounts
 from koordinator.scheduler.plugins.pod_topology_spread.spread import Spread
@@ -241,3 +244,34 @@ def _codes(counts: DomainCounts, most: int) -> Ints:
     codes: Ints = (counts.pods > most) * TOO_UNEVEN
     codes[-1] = MISSING_KEY
     return codes
+
+
+# Why a node is rejected: the constraint, the domain of the node, and the domain with the fewest pods.
+
+
+def lacks_of(state: ClassSpread, node: Node, row: int) -> list[Lack]:
+    """One for each constraint that ``row``, on which ``node`` is, does not meet."""
+    return [_lack(unmet, node) for unmet in state.unmet(row)]
+
+
+def _lack(unmet: Unmet, node: Node) -> Lack:
+    constraint = unmet.constraint
+    key = constraint.topology_key
+    if unmet.missing_key:
+        return Lack(f"the node has no label {key}")
+    skew = unmet.pods + constraint.matches_itself - unmet.least
+    has = f"{key}={node.metadata.labels.get(key, '')} has {_pods(unmet.pods)} with {selector_text(constraint.selector)}"
+    itself = "with this one the skew would be" if constraint.matches_itself else "the skew is"
+    text = f"{has}, {_compared_with(unmet)}: {itself} {skew}, maxSkew is {constraint.max_skew}"
+    return Lack(text, (skew - constraint.max_skew) / skew)
+
+
+def _compared_with(unmet: Unmet) -> str:
+    constraint: SpreadConstraint = unmet.constraint
+    if unmet.domains < constraint.min_domains:
+        return f"and with {unmet.domains} of at least {constraint.min_domains} domains (minDomains) 0 is the least"
+    return f"the least is {unmet.least} in {constraint.topology_key}={unmet.emptiest}"
+
+
+def _pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"

@@ -26,24 +26,25 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
 from koordinator.scheduler.plugins.cross_node_state import CrossNodeFilterState, CrossNodeScoreState
-from koordinator.scheduler.plugins.pod_topology_spread import hints
 from koordinator.scheduler.plugins.pod_topology_spread.constraints import (
+    EVENTS_TO_REGISTER,
     NO_CONSTRAINTS,
     SYSTEM_DEFAULTS,
     PodConstraints,
     constraints_key,
     default_constraints,
     own_constraints,
+    queueing_hint,
 )
 from koordinator.scheduler.plugins.pod_topology_spread.default_selector import READ, DefaultSelectors
 from koordinator.scheduler.plugins.pod_topology_spread.domains import Topologies
-from koordinator.scheduler.plugins.pod_topology_spread.explaining import lacks_of
 from koordinator.scheduler.plugins.pod_topology_spread.hard_spread import (
     MISSING_KEY,
     READS,
     TOO_UNEVEN,
     ClassSpread,
     HardSpread,
+    lacks_of,
 )
 from koordinator.scheduler.plugins.pod_topology_spread.soft_spread import SoftSpread
 from koordinator.scheduler.plugins.pod_topology_spread.spread import Spread
@@ -139,11 +140,11 @@ class PodTopologySpread(PreFilterPlugin, CrossNodeFilterState, CrossNodeScoreSta
         return 0
 
     def events_to_register(self) -> frozenset[str]:
-        return hints.EVENTS_TO_REGISTER
+        return EVENTS_TO_REGISTER
 
     def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
         try:
-            return hints.queueing_hint(pod, self.constraints(pod).hard, event)
+            return queueing_hint(pod, self.constraints(pod).hard, event)
         except SelectorError:
             return True
 

@@ -24,7 +24,7 @@ from koordinator.scheduler.engine.framework import PluginError, PreFilterResult,
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.explain.explainer import Lack
 from koordinator.scheduler.plugins.volumes.attached_volumes import counts_on, csi_of_claim, limits_of
-from koordinator.scheduler.plugins.volumes.binding_hints import uses
+from koordinator.scheduler.plugins.volumes.binding import uses
 from koordinator.scheduler.plugins.volumes.claims import claim_not_found
 from koordinator.scheduler.plugins.volumes.index import CSI_NODE
 from koordinator.scheduler.plugins.volumes.migration import CsiVolume, TranslationError, translate

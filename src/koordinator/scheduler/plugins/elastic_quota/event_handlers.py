@@ -20,7 +20,7 @@ from koordinator.scheduler.plugins.elastic_quota.amounts import Amounts, from_wi
 _MEMO: Final = "ElasticQuota"
 
 
-class QuotaObserver(EventHandler):
+class QuotaEventHandlers(EventHandler):
     """``on_relief`` is called when a quota may admit more than before, other than by a pod that leaves its node, of
     which everybody hears."""
 

@@ -165,7 +165,7 @@ class MatchingAll:
         return match
 
 
-class Tally:
+class TermCounter:
     """Sums over ``sources`` for each topology key."""
 
     def __init__(self, topologies: Topologies, *sources: Source) -> None:

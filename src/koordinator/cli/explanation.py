@@ -10,20 +10,20 @@ from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import CPU
 from koordinator.cli.data_folder import MANAGER
 from koordinator.cli.explain_cluster import Cluster
-from koordinator.cli.explain_failure import NoAnswerError, NotThereError, UnknownToProgramError
+from koordinator.cli.explain_failure import ExplainError, NotFoundError, UnknownToProgramError
 from koordinator.cli.explain_object import Target, read_from
-from koordinator.cli.explain_source import Place, ask
+from koordinator.cli.explain_source import ProgramEndpoint, fetch
 from koordinator.cli.explain_state import PodFacts, condition_message, node_state, pod_state, scheduler_of
 
 _EVENTS_KEPT: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Explanation:
     """``document`` is what there is to say; ``incomplete`` says why the scheduler's part of it is missing."""
 
     document: dict[str, Any]
-    incomplete: NoAnswerError | None = None
+    incomplete: ExplainError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,29 +31,29 @@ class Sources:
     """``cluster`` is None when the scheduler alone can be asked. With ``cluster_is_sure`` both are of one cluster for
     certain; a scheduler that was named by its URL may be of another than kubectl's."""
 
-    scheduler: Place
-    manager: Place
+    scheduler: ProgramEndpoint
+    manager: ProgramEndpoint
     cluster: Cluster | None
     cluster_is_sure: bool = True
 
 
-async def explain(target: Target, sources: Sources) -> Answer:
-    """Everything about the target. Raises NoAnswerError when nothing at all is to be had."""
+async def explain(target: Target, sources: Sources) -> Explanation:
+    """Everything about the target. Raises ExplainError when nothing at all is to be had."""
     if target.kind == "node":
         return await _node(target.name, sources)
     if target.kind == "quota":
         path = f"/apis/v1/plugins/ElasticQuota/quotas/{target.name}/explanation"
-        return Answer(_checked(await ask(sources.scheduler, path), "quota", sources))
+        return Explanation(_checked(await fetch(sources.scheduler, path), "quota", sources))
     if target.kind == "reservation":
         path = f"/apis/v1/plugins/Reservation/reservations/{target.name}/explanation"
-        return Answer(_checked(await ask(sources.scheduler, path), "reservation", sources))
+        return Explanation(_checked(await fetch(sources.scheduler, path), "reservation", sources))
     namespace = target.namespace or (sources.cluster.namespace if sources.cluster is not None else "default")
     if target.kind == "gang":
         path = f"/apis/v1/plugins/Coscheduling/gang/{namespace}/{target.name}/explanation"
-        return Answer(_checked(await ask(sources.scheduler, path), "gang", sources))
+        return Explanation(_checked(await fetch(sources.scheduler, path), "gang", sources))
     try:
         answer = await _pod(namespace, target.name, sources)
-    except NotThereError as error:
+    except NotFoundError as error:
         if not target.guessed:
             raise
         return await _node_instead(target.name, sources, error)
@@ -62,67 +62,67 @@ async def explain(target: Target, sources: Sources) -> Answer:
     return answer
 
 
-async def _node_instead(name: str, sources: Sources, no_pod: NotThereError) -> Answer:
+async def _node_instead(name: str, sources: Sources, no_pod: NotFoundError) -> Explanation:
     """Nobody said that the name is a pod's, and there is no such pod."""
     try:
         answer = await _node(name, sources)
-    except NotThereError:
-        raise NotThereError(f"no node is named {name}, and {no_pod}") from no_pod
+    except NotFoundError:
+        raise NotFoundError(f"no node is named {name}, and {no_pod}") from no_pod
     answer.document["takenFor"] = "node"
     return answer
 
 
-async def _pod(namespace: str, name: str, sources: Sources) -> Answer:
+async def _pod(namespace: str, name: str, sources: Sources) -> Explanation:
     try:
-        document = _checked(await ask(sources.scheduler, f"/debug/explain/{namespace}/{name}"), "pod", sources)
+        document = _checked(await fetch(sources.scheduler, f"/debug/explain/{namespace}/{name}"), "pod", sources)
     except UnknownToProgramError as error:
         if sources.cluster is None:
             raise
         served = await _served(sources.scheduler)
         return await _pod_of_api(namespace, name, sources.cluster, served, None if served is not None else error)
-    except NoAnswerError as error:
+    except ExplainError as error:
         if sources.cluster is None or sources.cluster.client is None:
             raise
         return await _pod_of_api(namespace, name, sources.cluster, None, error)
     if sources.cluster is None or not sources.cluster_is_sure:
-        return Answer(document)
+        return Explanation(document)
     try:
         async with read_from(sources.cluster) as reader:
             facts = await reader.pod_facts(namespace, name, None)
-    except NoAnswerError as error:
+    except ExplainError as error:
         document["apiNotAsked"] = str(error)
-        return Answer(document)
+        return Explanation(document)
     state = pod_state(facts)
     if state.needs_saying or facts.pod is None:
         document["api"] = _api_of_pod(facts)
-    return Answer(document)
+    return Explanation(document)
 
 
 def _checked(document: Any, kind: str, sources: Sources) -> dict[str, Any]:
     """Whatever serves on that port may answer with JSON."""
     if not isinstance(document, dict) or kind not in document:
         where = sources.scheduler.url or "what was asked"
-        raise NoAnswerError(f"{where} does not explain a {kind}; is that a koord-scheduler?")
+        raise ExplainError(f"{where} does not explain a {kind}; is that a koord-scheduler?")
     return document
 
 
 async def _pod_of_api(
-    namespace: str, name: str, cluster: Cluster, served: Collection[str] | None, incomplete: NoAnswerError | None
-) -> Answer:
+    namespace: str, name: str, cluster: Cluster, served: Collection[str] | None, incomplete: ExplainError | None
+) -> Explanation:
     async with read_from(cluster) as reader:
         facts = await reader.pod_facts(namespace, name, served)
     if facts.pod is None:
         state = pod_state(facts)
-        raise NotThereError(f"{state.sentence}. {state.next}".rstrip("."))
-    return Answer({"pod": facts.key, "api": _api_of_pod(facts)}, incomplete)
+        raise NotFoundError(f"{state.sentence}. {state.next}".rstrip("."))
+    return Explanation({"pod": facts.key, "api": _api_of_pod(facts)}, incomplete)
 
 
-async def _served(scheduler: Place) -> Collection[str] | None:
+async def _served(scheduler: ProgramEndpoint) -> Collection[str] | None:
     """The names under which the scheduler takes pods; None when it does not say."""
     try:
-        document = await ask(scheduler, "/configz")
+        document = await fetch(scheduler, "/configz")
         return frozenset(profile["schedulerName"] for profile in document["componentconfig"]["profiles"])
-    except (NoAnswerError, KeyError, TypeError):
+    except (ExplainError, KeyError, TypeError):
         # Another version, or a Go koord-scheduler: nothing is claimed about its profiles.
         return None
 
@@ -154,27 +154,27 @@ def _event(event: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-async def _node(name: str, sources: Sources) -> Answer:
+async def _node(name: str, sources: Sources) -> Explanation:
     cluster = sources.cluster
     try:
-        document = _checked(await ask(sources.scheduler, f"/debug/explain-node/{name}"), "node", sources)
+        document = _checked(await fetch(sources.scheduler, f"/debug/explain-node/{name}"), "node", sources)
     except UnknownToProgramError:
         if cluster is None or cluster.client is None:
             raise
-        return Answer(await _node_of_api(name, cluster, known_to_scheduler=False))
-    except NoAnswerError as error:
+        return Explanation(await _node_of_api(name, cluster, known_to_scheduler=False))
+    except ExplainError as error:
         if cluster is None or cluster.client is None:
             raise
-        return Answer(await _node_of_api(name, cluster, known_to_scheduler=None), error)
+        return Explanation(await _node_of_api(name, cluster, known_to_scheduler=None), error)
     document["offer"] = await _offer(name, sources.manager)
-    return Answer(document)
+    return Explanation(document)
 
 
-async def _offer(name: str, manager: Place) -> dict[str, Any]:
+async def _offer(name: str, manager: ProgramEndpoint) -> dict[str, Any]:
     """What the node offers beyond its own resources, and why; an error says why that is not known."""
     try:
-        offer: dict[str, Any] = await ask(manager, f"/explain/node/{name}")
-    except NoAnswerError as error:
+        offer: dict[str, Any] = await fetch(manager, f"/explain/node/{name}")
+    except ExplainError as error:
         return {"error": str(error)}
     return offer
 
@@ -184,7 +184,7 @@ async def _node_of_api(name: str, cluster: Cluster, *, known_to_scheduler: bool 
         node, similar = await reader.node(name)
     state = node_state(name, cluster.name, node, similar)
     if node is None:
-        raise NotThereError(f"{state.sentence}. {state.next}".rstrip("."))
+        raise NotFoundError(f"{state.sentence}. {state.next}".rstrip("."))
     facts = _facts(node)
     if known_to_scheduler is False:
         facts.append("koord-scheduler does not know of it yet: ask again in a moment.")
@@ -218,7 +218,7 @@ def _taint(taint: Mapping[str, Any]) -> str:
     return f"{taint.get('key', '')}{value}:{taint.get('effect', '')}"
 
 
-def place_of_manager(scheduler: Place, url: str | None, lease: tuple[str, str], port: int) -> Place:
+def manager_endpoint(scheduler: ProgramEndpoint, url: str | None, lease: tuple[str, str], port: int) -> ProgramEndpoint:
     """Where the manager is looked for: as the scheduler is, unless its URL is given."""
     return replace(
         scheduler,

@@ -9,7 +9,7 @@ import pytest
 from koordinator.api.codec import convert
 from koordinator.api.pod import Pod
 from koordinator.api.priority import priority_class_with_default
-from koordinator.model.load_estimate import estimate_pod
+from koordinator.scheduler.plugins.load_aware.pod_load import estimate_pod
 
 FACTORS = {"cpu": 85, "memory": 70}
 MEBIBYTE = 2**20
