@@ -78,9 +78,9 @@ def print_api(api: Mapping[str, Any], console: Console) -> None:
 
 _DESCRIPTION = """\
 Ask a running koord-scheduler why a pod is pending, why it is on its node, why a node takes pods or does not, what an
-elastic quota may use, what a gang waits for, or who uses a Reservation. Ask koord-manager how the batch and mid capacity
-of a node is computed. Without options, the cluster is that of kubectl (KUBECONFIG, else ~/.kube/config), else that of the
-`koord up` that runs on this machine. Objects that the scheduler does not know are looked up in the API.
+elastic quota may use, what a gang waits for, or who uses a Reservation. Ask koord-manager how the batch and mid
+capacity of a node is computed. Without options, the cluster is that of kubectl (KUBECONFIG, else ~/.kube/config), else
+that of the `koord up` that runs on this machine. Objects that the scheduler does not know are looked up in the API.
 """
 _EPILOG = """\
 examples:
