@@ -29,13 +29,19 @@ _KOORDLETS: Final = 10
 """As many as `koord up` has nodes if it is not told otherwise."""
 
 
+def _is_of_simulation(record: logging.LogRecord) -> bool:
+    """koordlet logs what is new on its node without the name of the node: it expects to be alone."""
+    return not record.name.startswith("koordinator.koordlet") or record.levelno >= logging.WARNING
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run until SIGINT or SIGTERM; 1 for whatever prevents a start, in one line on stderr."""
     options = _parser().parse_args(arguments)
     level = logging.WARNING if options.verbosity < 1 else logging.INFO if options.verbosity < 4 else logging.DEBUG
-    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    # What is news of a node is said by koordlet without the node's name: it expects to be alone.
-    logging.getLogger("koordinator.koordlet").setLevel(max(level, logging.WARNING) if options.verbosity < 4 else level)
+    handler = logging.StreamHandler(sys.stderr)
+    if options.verbosity < 4:
+        handler.addFilter(_is_of_simulation)
+    logging.basicConfig(level=level, format="%(asctime)s %(levelname)s %(message)s", handlers=[handler])
     try:
         scenario = _scenario(options)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
