@@ -6,14 +6,14 @@ import asyncio
 import logging
 import os
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from math import inf
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from koordinator.api.node import Node
 from koordinator.base.clock import Clock
@@ -37,6 +37,8 @@ from koordinator.koordlet.executor.executor import Executor
 from koordinator.koordlet.executor.explanation_page import handler as explanation_handler
 from koordinator.koordlet.hooks import runtime_hooks
 from koordinator.koordlet.hooks.runtime_hooks import HookSources, NormalizationRatio, RuntimeHooks
+from koordinator.koordlet.interference import monitor as interference
+from koordinator.koordlet.interference.monitor import InterferenceMonitor, InterferenceSources
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
 from koordinator.koordlet.metric_cache.sqlite import SQLiteMetricCache
@@ -279,7 +281,7 @@ class Agent:
         for loop in prediction.loops():
             self._loops.add(loop)
         if self._options.report:
-            self._report_node_metric(observing, prediction)
+            self._report_node_metric(observing, prediction, self._detect_interference(layout, observing.periodic))
 
     def _observe(self, kubelet: Kubelet, layout: CgroupLayout, meter: CgroupMeter, nvml: NVML | None) -> _Observing:
         """Kubelet's pods, then what they use."""
@@ -341,12 +343,39 @@ class Agent:
             devices = DeviceReporter(given.client, self.states, sources.take, given.clock)
             self._loops.add(Loop("devices", devices.report, options.topology_interval, 30.0))
 
-    def _report_node_metric(self, observing: _Observing, prediction: PredictionServer) -> None:
+    def _detect_interference(
+        self, layout: CgroupLayout, periodic: PeriodicCollectors
+    ) -> Callable[[], Mapping[str, Mapping[str, Any]]]:
+        """What the NodeMetric is to say of it."""
+        gates = self._options.features
+        if not gates.enabled(features.INTERFERENCE_DETECTION):
+            return dict
+        if not gates.enabled(features.PSI_COLLECTOR) and not gates.enabled(features.CPI_COLLECTOR):
+            logger.warning("%s finds nothing without PSICollector or CPICollector", features.INTERFERENCE_DETECTION)
+        sources = InterferenceSources(
+            pods=lambda: self.states.pods,
+            pressure=lambda: periodic.pressure,
+            cycles=lambda: periodic.cycles,
+            usage=RecentUsage(self._cache, self._given.clock, self._options.collect_interval),
+            reader=CgroupReader(layout, os.sysconf("SC_PAGESIZE")),
+        )
+        recorder = self._events.recorder(interference.COMPONENT)
+        monitor = InterferenceMonitor(sources, recorder, self._given.clock, self.metrics)
+        self._loops.add(Loop("interference", monitor.observe, interference.INTERVAL, 30.0))
+        return monitor.extensions
+
+    def _report_node_metric(
+        self,
+        observing: _Observing,
+        prediction: PredictionServer,
+        extensions: Callable[[], Mapping[str, Mapping[str, Any]]],
+    ) -> None:
         measured = Measured(
             numa_nodes=lambda: [node.number for node in observing.info.numa_memory or ()],
             gpus=observing.gpus,
             has_cold_pages=lambda: observing.periodic.has_cold_pages,
             forecast=prediction.forecast_prod,
+            extensions=extensions,
         )
         reporter = NodeMetricReporter(self._given.client, self.states, self._cache, self._given.clock, measured)
         if self._options.features.enabled(features.NODE_METRIC_PROM_METRICS):
