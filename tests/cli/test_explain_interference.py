@@ -31,7 +31,7 @@ def reported(*pods: dict[str, Any]) -> dict[str, Any]:
 
 
 def pod(name: str, *findings: dict[str, Any]) -> dict[str, Any]:
-    extensions = {"extensions": {"interference": list(findings)}} if findings else {}
+    extensions = {"extensions": {"Object": {"interference": list(findings)}}} if findings else {}
     return {"namespace": "shop", "name": name, "qos": "LS", **extensions}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import CPU
 from koordinator.cli.data_folder import MANAGER
@@ -199,7 +200,7 @@ async def _interference(name: str, sources: Sources) -> dict[str, Any]:
     victims = [
         {"pod": f"{pod.get('namespace', '')}/{pod.get('name', '')}", "qos": pod.get("qos", ""), **finding}
         for pod in pods
-        for finding in (pod.get("extensions") or {}).get("interference") or ()
+        for finding in ((pod.get("extensions") or {}).get(EXTENSIONS_MEMBER) or {}).get("interference") or ()
     ]
     return {"interference": name, "reported": status.get("updateTime") or "", "pods": len(pods), "victims": victims}
 

@@ -112,7 +112,7 @@ def test_the_node_metric_says_it_as_long_as_it_lasts(node: Node) -> None:
     node.rounds(LEARNED)
     assert node.monitor.extensions() == {}
     node.rounds(ABNORMAL, stall=30.0, job_cores=6.0)
-    (finding,) = node.monitor.extensions()["uid-web"]["interference"]
+    (finding,) = node.monitor.extensions()["uid-web"]["Object"]["interference"]
     assert (finding["indicator"], finding["value"], finding["suspects"][0]["pod"]) == ("cpu-pressure", 30.0, "shop/job")
     node.rounds(10)
     assert node.monitor.extensions() == {}

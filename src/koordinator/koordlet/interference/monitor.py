@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from koordinator.api.meta import ObjectReference
+from koordinator.api.meta import EXTENSIONS_MEMBER, ObjectReference
 from koordinator.api.qos import qos_class_with_default
 from koordinator.api.timestamps import format_time
 from koordinator.base.clock import Clock
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 COMPONENT: Final = "koordlet-interference"
 EXTENSION: Final = "interference"
-"""The key in ``podsMetric[].extensions`` of the NodeMetric."""
+"""The key among the extensions of a pod in the NodeMetric."""
 INTERVAL: Final = 10.0
 """Seconds between rounds: the kernel's averages of pressure are over as many."""
 _PRESSURES: Final = {"cpu": Indicator.CPU, "memory": Indicator.MEMORY, "io": Indicator.IO}
@@ -82,7 +82,7 @@ class InterferenceMonitor:
         found: dict[str, list[dict[str, Any]]] = {}
         for finding in self.findings:
             found.setdefault(finding.uid, []).append(_document(finding))
-        return {uid: {EXTENSION: documents} for uid, documents in found.items()}
+        return {uid: {EXTENSIONS_MEMBER: {EXTENSION: documents}} for uid, documents in found.items()}
 
     def _indicators(self) -> dict[str, dict[Indicator, float]]:
         """By uid of a pod. Cycles are counted once a minute: each count is taken into account once."""
