@@ -68,7 +68,7 @@ Answers = dict[str, Document]
 """By the name of a node or of a quota profile."""
 
 
-class World:
+class ClusterObjects:
     """All objects of one control plane."""
 
     def __init__(self, client: KubeClient) -> None:
