@@ -58,16 +58,17 @@ _READS = ("GET", "HEAD")
 
 
 class InMemoryApi:
-    """``away``: connections are refused, and open watches break. ``requests`` counts what was asked, ``writes`` what
-    clients have changed, by verb and plural."""
+    """``without_groups``: API groups that this server does not know. ``away``: connections are refused, and open
+    watches break. ``requests`` counts what was asked, ``writes`` what clients have changed, by verb and plural."""
 
-    def __init__(self, clock: Clock | None = None) -> None:
+    def __init__(self, clock: Clock | None = None, *, without_groups: frozenset[str] = frozenset()) -> None:
         self.clock = clock or ManualClock()
         self.away = False
         self.requests = 0
         self.writes: Counter[tuple[str, str]] = Counter()
         self._storage = _Storage()
-        registry = Registry((*BUILTIN_RESOURCES, *REVIEW_RESOURCES))
+        builtin = (*BUILTIN_RESOURCES, *REVIEW_RESOURCES)
+        registry = Registry(tuple(each for each in builtin if each.group not in without_groups))
         for resource in _custom_resources():
             registry.add(resource)
         self._environment = Environment(

@@ -11,8 +11,8 @@ from koordinator.scheduler.engine.engine import Engine
 def test_both_engines_place_pods_on_the_same_books() -> None:
     nodes = []
     for engine in (Engine, decision_cost.WithoutRecords):
-        world = decision_cost.make_world(20, engine)
-        nodes.append([world.place(pod).node_name for pod in world.pods(pod_mixes.different(10))])
+        fixture = decision_cost.make_fixture(20, engine)
+        nodes.append([fixture.place(pod).node_name for pod in fixture.pods(pod_mixes.different(10))])
     assert nodes[0] == nodes[1]
 
 

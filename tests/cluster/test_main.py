@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import signal
 import socket
 import ssl
@@ -32,6 +33,22 @@ def _server(folder: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
             yield process
         finally:
             process.kill()
+
+
+@pytest.fixture(scope="module")
+def stopped_server(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data folder of a server that has run and ended; to be copied by whoever changes it."""
+    folder = tmp_path_factory.mktemp("stopped")
+    with _server(folder) as process:
+        process.terminate()
+        process.wait(10)
+    return folder
+
+
+@pytest.fixture
+def data_folder(stopped_server: Path, tmp_path: Path) -> Path:
+    """Of a server that has run and ended."""
+    return Path(shutil.copytree(stopped_server, tmp_path / "data"))
 
 
 def _failure(*arguments: str) -> tuple[int, str]:
@@ -63,12 +80,11 @@ def test_a_port_that_is_taken_is_refused_in_one_line() -> None:
     )
 
 
-def test_the_kubeconfig_is_private_and_survives_a_restart(tmp_path: Path) -> None:
-    with _server(tmp_path):
-        first = yaml.safe_load((tmp_path / "kubeconfig").read_text())
-        mode = (tmp_path / "kubeconfig").stat().st_mode & 0o777
-    with _server(tmp_path):
-        second = yaml.safe_load((tmp_path / "kubeconfig").read_text())
+def test_the_kubeconfig_is_private_and_survives_a_restart(data_folder: Path) -> None:
+    first = yaml.safe_load((data_folder / "kubeconfig").read_text())
+    mode = (data_folder / "kubeconfig").stat().st_mode & 0o777
+    with _server(data_folder):
+        second = yaml.safe_load((data_folder / "kubeconfig").read_text())
     assert (mode, first["users"]) == (0o600, second["users"])
 
 
@@ -120,26 +136,20 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
     assert created.items() <= found.items()
 
 
-def test_a_damaged_database_is_refused_in_one_line_with_the_ways_out(tmp_path: Path) -> None:
-    with _server(tmp_path) as process:
-        process.terminate()
-        process.wait(10)
-    (tmp_path / "cluster.db").write_bytes(b"rubbish" * 1000)
-    status, text = _failure(f"--data={tmp_path}")
+def test_a_damaged_database_is_refused_in_one_line_with_the_ways_out(data_folder: Path) -> None:
+    (data_folder / "cluster.db").write_bytes(b"rubbish" * 1000)
+    status, text = _failure(f"--data={data_folder}")
     assert (status, text.count("\n")) == (1, 1)
-    assert text.startswith(f"koordinator.cluster: {tmp_path}/cluster.db cannot be used as the cluster's store: ")
+    assert text.startswith(f"koordinator.cluster: {data_folder}/cluster.db cannot be used as the cluster's store: ")
     assert ".recover" in text
 
 
 @pytest.mark.parametrize("name", ["token", "pki/ca.key", "pki/server.crt"])
-def test_a_secret_that_cannot_be_read_is_told_in_one_line(tmp_path: Path, name: str) -> None:
-    with _server(tmp_path) as process:
-        process.terminate()
-        process.wait(10)
-    (tmp_path / name).unlink()
-    (tmp_path / name).mkdir()
-    status, text = _failure(f"--data={tmp_path}")
-    assert (status, text.count("\n"), str(tmp_path / name) in text) == (1, 1, True)
+def test_a_secret_that_cannot_be_read_is_told_in_one_line(data_folder: Path, name: str) -> None:
+    (data_folder / name).unlink()
+    (data_folder / name).mkdir()
+    status, text = _failure(f"--data={data_folder}")
+    assert (status, text.count("\n"), str(data_folder / name) in text) == (1, 1, True)
 
 
 def test_a_folder_of_somebody_else_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from koordinator.api.kinds import NODES, PODS
+from koordinator.api.codec import to_document
+from koordinator.api.document import Document
+from koordinator.api.kinds import NODES, PODS, Kind
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import DeleteOptions
 from koordinator.descheduler.cycle import TOO_SMALL, Cycle, CycleReport, is_ready
@@ -28,10 +30,9 @@ from koordinator.descheduler.framework import (
     Step,
 )
 from koordinator.descheduler.runtime import EvictionLimiter, EvictorProxy, Profile
-from koordinator.kube.errors import TransportError
-from koordinator.kube.interface import Client
 from koordinator.model.label_selector import CompiledSelector, parse_selector
 from tests.descheduler.clusters import make_handle, make_node, make_pod, make_snapshot
+from tests.in_memory_api import InMemoryApi
 
 
 class Recorder(EvictPlugin, FilterPlugin):
@@ -75,19 +76,6 @@ class Proposing(DeschedulePlugin, BalancePlugin):
         return self.deschedule(snapshot)
 
 
-class PatchingClient:
-    """Takes patches, or has none of them."""
-
-    def __init__(self, error: Exception | None = None) -> None:
-        self.patches: list[tuple[str, str, Any]] = []
-        self.error = error
-
-    async def patch(self, kind: Any, name: str, body: Any, patch_type: Any, namespace: str = "") -> None:
-        if self.error is not None:
-            raise self.error
-        self.patches.append((kind.plural, name, body))
-
-
 NODES_THERE = [make_node("a", labels={"pool": "x"}), make_node("b")]
 WEB = [make_pod(f"web-{n}", "a" if n % 2 else "b") for n in range(6)]
 
@@ -99,7 +87,7 @@ def run(
     limiter: EvictionLimiter | None = None,
     live: Sequence[Pod] = WEB,
     stage: str = "deschedule",
-    client: PatchingClient | None = None,
+    api: InMemoryApi | None = None,
     selector: CompiledSelector | None = None,
     dry_run: bool = False,
     nodes: int = 2,
@@ -118,9 +106,23 @@ def run(
     )
     pods = {pod.metadata.key: pod for pod in live}
     snapshot = make_snapshot(NODES_THERE[:nodes], WEB)
-    api = cast("Client", client or PatchingClient())
-    cycle = Cycle(api, [profile], limiter, lambda: snapshot, pods.get, dry_run=dry_run)
-    return asyncio.run(cycle.run()), recorder
+    api = api or InMemoryApi()
+
+    async def scenario() -> CycleReport:
+        cycle = Cycle(api.client(), [profile], limiter, lambda: snapshot, pods.get, dry_run=dry_run)
+        return await cycle.run()
+
+    return asyncio.run(scenario()), recorder
+
+
+def stored_cluster() -> InMemoryApi:
+    """The API server of the nodes and pods."""
+    api = InMemoryApi()
+    for node in NODES_THERE:
+        api.put(NODES, to_document(node))
+    for pod in WEB:
+        api.put(PODS, to_document(pod))
+    return api
 
 
 def evictions(**fields: Any) -> list[Step]:
@@ -196,11 +198,11 @@ def test_a_plugin_in_dry_run_evicts_nothing_and_uses_no_limit() -> None:
 
 
 def test_the_whole_program_in_dry_run_counts_towards_the_limits() -> None:
-    client = PatchingClient()
+    api = stored_cluster()
     steps = [*evictions(), Cordon("a", True, "drain"), DeletionCost(WEB[0], 1, "rank")]
     plugin = Proposing(steps)
-    _, recorder = run(plugin, limiter=EvictionLimiter(total=2), dry_run=True, client=client)
-    assert (recorder.evicted, client.patches) == ([], [])
+    _, recorder = run(plugin, limiter=EvictionLimiter(total=2), dry_run=True, api=api)
+    assert (recorder.evicted, api.writes.total()) == ([], 0)
     assert plugin.answers == [True, True, False, False, False, False, True, True]
 
 
@@ -236,21 +238,47 @@ def test_a_profile_sees_the_nodes_that_it_selects() -> None:
     assert [node.metadata.name for node in plugin.seen[0].nodes] == ["a"]
 
 
-def test_nodes_and_pods_are_patched() -> None:
-    client = PatchingClient()
-    plugin = Proposing([Cordon("a", True, "drain"), Cordon("a", False, "undo"), DeletionCost(WEB[0], 7, "rank")])
-    run(plugin, client=client)
-    cost = {"controller.kubernetes.io/pod-deletion-cost": "7"}
-    assert client.patches == [
-        (NODES.plural, "a", {"spec": {"unschedulable": True}}),
-        (NODES.plural, "a", {"spec": {"unschedulable": None}}),
-        (PODS.plural, "web-0", {"metadata": {"uid": "uid-web-0", "annotations": cost}}),
-    ]
+def stored(api: InMemoryApi, kind: Kind[Any], name: str, namespace: str = "") -> Document:
+    document = api.found(kind, name, namespace)
+    assert document is not None
+    return document
+
+
+def test_a_node_is_cordoned() -> None:
+    api = stored_cluster()
+    run(Proposing([Cordon("a", True, "drain")]), api=api)
+    assert stored(api, NODES, "a")["spec"]["unschedulable"] is True
+    assert api.writes == {("patch", "nodes"): 1}
+
+
+def test_a_node_is_uncordoned() -> None:
+    api = stored_cluster()
+    run(Proposing([Cordon("a", True, "drain"), Cordon("a", False, "undo")]), api=api)
+    assert "unschedulable" not in stored(api, NODES, "a")["spec"]
+    assert api.writes == {("patch", "nodes"): 2}
+
+
+def test_a_pod_gets_its_deletion_cost() -> None:
+    api = stored_cluster()
+    run(Proposing([DeletionCost(WEB[0], 7, "rank")]), api=api)
+    annotations = stored(api, PODS, "web-0", "default")["metadata"]["annotations"]
+    assert annotations == {"controller.kubernetes.io/pod-deletion-cost": "7"}
+
+
+def test_a_namesake_of_a_pod_does_not_get_its_deletion_cost() -> None:
+    api = stored_cluster()
+    api.put(PODS, to_document(make_pod("web-0", "b", uid="uid-namesake")))
+    plugin = Proposing([DeletionCost(WEB[0], 7, "rank")])
+    run(plugin, api=api)
+    assert plugin.answers == [False]
+    assert "annotations" not in stored(api, PODS, "web-0", "default")["metadata"]
 
 
 def test_what_cannot_be_patched_is_said_to_the_plugin() -> None:
     plugin = Proposing([Cordon("a", True, "drain"), DeletionCost(WEB[0], 7, "rank"), Remark("done")])
-    run(plugin, client=PatchingClient(TransportError("away")))
+    api = stored_cluster()
+    api.go_away()
+    run(plugin, api=api)
     assert plugin.answers == [False, False, True]
 
 

@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
-from koordinator.api.codec import convert
+from koordinator.api.codec import convert, to_document
+from koordinator.api.document import Document
+from koordinator.api.kinds import POD_DISRUPTION_BUDGETS, PODS
+from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import DeleteOptions
 from koordinator.base.errors import ConfigurationError, KoordinatorError
 from koordinator.descheduler.configuration.arguments import make_arguments
 from koordinator.descheduler.default_evictor import DefaultEvictor, DefaultEvictorArgs
-from koordinator.kube.errors import ApiStatusError
+from koordinator.descheduler.framework import EvictionResult
 from tests.descheduler.clusters import RecordedEvents, make_handle, make_node, make_pod, make_snapshot
-from tests.kube.fake_client import not_found
-
-
-class EvictingClient:
-    """Answers the requests of the plugin."""
-
-    def __init__(self, error: Exception | None = None) -> None:
-        self.error = error
-        self.evictions: list[tuple[str, dict[str, Any]]] = []
-
-    async def create(self, kind: Any, body: Any, namespace: str, *, name: str, subresource: str) -> None:
-        if self.error is not None:
-            raise self.error
-        self.evictions.append((f"{kind.plural}/{namespace}/{name}/{subresource}", body))
-
-    async def raw(self, method: str, path: str) -> bytes:
-        if self.error is not None:
-            raise self.error
-        return b"{}"
+from tests.in_memory_api import InMemoryApi
 
 
 def make_evictor(client: object = None, recorder: object = None, **args: Any) -> DefaultEvictor:
@@ -40,6 +26,16 @@ def make_evictor(client: object = None, recorder: object = None, **args: Any) ->
     return DefaultEvictor(made, make_handle(client=client, recorder=recorder))
 
 
+@dataclass(frozen=True)
+class Evicted:
+    """``left``: the metadata of the pod afterwards."""
+
+    result: EvictionResult
+    left: Document
+    notes: list[tuple[str, str, str]]
+
+
+BUDGET = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": {"matchLabels": {"app": "web"}}}}
 EMPTY_DIR = {"volumes": [{"name": "scratch", "emptyDir": {}}]}
 CLAIM = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
 DAEMON = [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "1"}]
@@ -88,7 +84,7 @@ def test_protected_pods(args: dict[str, Any], pod: dict[str, Any], refused: bool
 
 
 def test_priority_threshold() -> None:
-    evictor = make_evictor(EvictingClient(), priorityThreshold={"value": 100})
+    evictor = make_evictor(InMemoryApi().client(), priorityThreshold={"value": 100})
     asyncio.run(evictor.start())
     refused = [
         priority for priority in (None, 99, 100) if evictor.filter(make_pod("web", "a", spec={"priority": priority}))
@@ -105,46 +101,63 @@ def test_node_fit_is_asked_just_before_the_eviction() -> None:
     assert "does not fit on any other node" in evictor.pre_eviction_filter(large)[0]
 
 
-def test_an_eviction_is_bound_to_the_pod_and_told_in_an_event() -> None:
-    client, events = EvictingClient(), RecordedEvents()
-    result = asyncio.run(make_evictor(client, events).evict(make_pod("web", "a"), "LowNodeLoad", "too hot", None))
-    assert result.evicted
-    ((path, body),) = client.evictions
-    assert path == "pods/default/web/eviction"
-    assert body["deleteOptions"]["preconditions"] == {"uid": "uid-web"}
-    assert events.notes == [("web", "Descheduled", "pod evicted by too hot")]
+def evicting(*stored: Pod, options: DeleteOptions | None = None, allowed: int | None = None) -> Evicted:
+    """The pod ``web`` is evicted where the API server has ``stored``, and a budget that allows so many."""
+    api, events = InMemoryApi(), RecordedEvents()
+    for pod in stored:
+        api.put(PODS, to_document(pod))
+    if allowed is not None:
+        api.put(POD_DISRUPTION_BUDGETS, {**BUDGET, "status": {"disruptionsAllowed": allowed, "observedGeneration": 1}})
+
+    async def scenario() -> EvictionResult:
+        evictor = make_evictor(api.client(), events)
+        return await evictor.evict(make_pod("web", "a"), "LowNodeLoad", "too hot", options)
+
+    result = asyncio.run(scenario())
+    left = api.found(PODS, "web", "default")
+    return Evicted(result, left["metadata"] if left is not None else {}, events.notes)
+
+
+def test_an_eviction_ends_the_pod_and_is_told_in_an_event() -> None:
+    pod = make_pod("web", "a", labels={"app": "web"}, spec={"terminationGracePeriodSeconds": 30})
+    found = evicting(pod, allowed=1)
+    assert found.result.evicted
+    assert found.left["deletionTimestamp"]
+    assert found.notes == [("web", "Descheduled", "pod evicted by too hot")]
+
+
+def test_a_namesake_of_the_pod_is_not_evicted() -> None:
+    found = evicting(make_pod("web", "a", uid="uid-namesake"))
+    assert not found.result.evicted
+    assert "deletionTimestamp" not in found.left
 
 
 def test_options_of_another_pod_do_not_take_the_eviction_there() -> None:
-    client = EvictingClient()
     options = convert({"gracePeriodSeconds": 5, "preconditions": {"uid": "uid-other"}}, DeleteOptions)
-    asyncio.run(make_evictor(client, RecordedEvents()).evict(make_pod("web", "a"), "LowNodeLoad", "too hot", options))
-    ((_, body),) = client.evictions
-    assert (body["deleteOptions"]["preconditions"], body["deleteOptions"]["gracePeriodSeconds"]) == (
-        {"uid": "uid-web"},
-        5,
-    )
+    found = evicting(make_pod("web", "a"), options=options)
+    assert found.result.evicted
+    assert found.left["deletionGracePeriodSeconds"] == 5
 
 
-@pytest.mark.parametrize(
-    ("error", "text"),
-    [
-        (ApiStatusError(429, "TooManyRequests", "budget"), 'error when evicting pod (ignoring) "web": budget'),
-        (not_found("web"), 'pod not found when evicting "web": web not found'),
-    ],
-)
-def test_an_eviction_that_fails_is_no_exception(error: ApiStatusError, text: str) -> None:
-    events = RecordedEvents()
-    evictor = make_evictor(EvictingClient(error), events)
-    result = asyncio.run(evictor.evict(make_pod("web", "a"), "LowNodeLoad", "too hot", None))
-    assert not result.evicted
-    assert result.message.startswith(text)
-    assert not events.notes
+def test_an_eviction_that_a_budget_refuses_is_no_exception() -> None:
+    found = evicting(make_pod("web", "a", labels={"app": "web"}), allowed=0)
+    assert not found.result.evicted
+    refused = "Cannot evict pod as it would violate the pod's disruption budget."
+    assert found.result.message.startswith(f'error when evicting pod (ignoring) "web": {refused}')
+    assert not found.notes
+
+
+def test_an_eviction_of_a_pod_that_has_gone_is_no_exception() -> None:
+    found = evicting()
+    assert not found.result.evicted
+    assert found.result.message.startswith('pod not found when evicting "web": pods "web" not found')
+    assert not found.notes
 
 
 def test_a_server_without_evictions_ends_the_program() -> None:
+    api = InMemoryApi(without_groups=frozenset({"policy"}))
     with pytest.raises(KoordinatorError, match="server does not support eviction policy"):
-        asyncio.run(make_evictor(EvictingClient(not_found())).start())
+        asyncio.run(make_evictor(api.client()).start())
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@ name; and the shell in which their commands are typed."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import shutil
@@ -28,6 +27,7 @@ from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.errors import ApiStatusError
 from tests.docs.pages import ROOT, Command
 from tests.free_ports import free_ports
+from tests.waiting import once
 
 SECONDS: Final = 120
 _PLACEHOLDERS: Final = {
@@ -210,10 +210,7 @@ async def _create(client: KubeClient, kind: Kind[Any], body: Mapping[str, Any], 
 
 async def until(client: KubeClient, namespace: str, name: str, holds: Callable[[Pod], bool]) -> Pod:
     """The pod once ``holds``."""
-    async with asyncio.timeout(SECONDS):
-        while not holds(pod := await client.get(PODS, name, namespace)):
-            await asyncio.sleep(0.05)
-    return pod
+    return await once(client, PODS, lambda pod: pod.metadata.name == name and holds(pod), namespace)
 
 
 def _as_typed(text: str, cluster: DocumentedCluster) -> str:

@@ -16,6 +16,7 @@ from koordinator.api.pod import Pod
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from tests.free_ports import free_ports
+from tests.waiting import once
 
 T = TypeVar("T")
 
@@ -71,17 +72,8 @@ async def _said(process: asyncio.subprocess.Process, output: list[str], text: st
 
 
 async def eventually(client: KubeClient, name: str, holds: Callable[[Pod], bool], what: str) -> Pod:
-    """The pod of namespace default once ``holds``; fails after half a minute."""
-    pod: Pod | None = None
-    try:
-        async with asyncio.timeout(30):
-            while True:
-                pod = await client.get(PODS, name, "default")
-                if holds(pod):
-                    return pod
-                await asyncio.sleep(0.05)
-    except TimeoutError:
-        raise AssertionError(f"{name} was not {what}: {pod}") from None
+    """The pod of namespace default once ``holds``."""
+    return await once(client, PODS, lambda pod: pod.metadata.name == name and holds(pod), "default", what)
 
 
 def plain_pod(name: str, **spec: Any) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from koordinator.api.kinds import PODS
 from koordinator.api.pod import Pod
 from koordinator.kube.event_series import EVENTS_V1
 from tests.e2e.running import Up, eventually, koord_up, plain_pod
+from tests.waiting import once
 
 
 async def koord(*arguments: str) -> tuple[int | None, str, str]:
@@ -38,15 +39,11 @@ def is_rejected(pod: Pod) -> bool:
 async def notes_about(up: Up, name: str) -> list[str]:
     client = await up.client()
     try:
-        for _ in range(100):
-            body = json.loads(await client.raw("GET", EVENTS_V1.path("default")))
-            notes = [item["note"] for item in body["items"] if item["regarding"]["name"] == name]
-            if notes:
-                return notes
-            await asyncio.sleep(0.05)
+        await once(client, EVENTS_V1, lambda event: event.metadata.name.startswith(f"{name}."), "default")
+        body = json.loads(await client.raw("GET", EVENTS_V1.path("default")))
+        return [item["note"] for item in body["items"] if item["regarding"]["name"] == name]
     finally:
         await client.close()
-    return []
 
 
 def test_a_pending_pod_and_a_node_are_explained(tmp_path: Path) -> None:

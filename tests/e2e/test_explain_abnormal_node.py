@@ -14,6 +14,7 @@ from koordinator.kube.client import KubeClient
 from koordinator.kube.interface import PatchType
 from tests.e2e.running import eventually, koord_up
 from tests.e2e.test_explain import is_rejected, koord
+from tests.waiting import once
 
 BATCH_CPU: Final = "kubernetes.io/batch-cpu"
 FAULT: Final = "simulation.koordinator.sh/fault"
@@ -29,16 +30,7 @@ CONFIGURATION: Final = {
 
 
 async def node_once(client: KubeClient, name: str, holds: Callable[[Node], bool]) -> Node:
-    async with asyncio.timeout(40):
-        page = await client.list(NODES)
-        for node in page.items:
-            if node.metadata.name == name and holds(node):
-                return node
-        async for event in client.watch(NODES, resource_version=page.resource_version):
-            found: Any = event.object
-            if isinstance(found, Node) and found.metadata.name == name and holds(found):
-                return found
-    raise AssertionError("the watch ended")
+    return await once(client, NODES, lambda node: node.metadata.name == name and holds(node))
 
 
 def offers(node: Node) -> bool:

@@ -20,6 +20,7 @@ import pytest
 from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES, PODS
 from tests.e2e.running import eventually, koord_up, plain_pod, start_koord_up
 from tests.free_ports import free_ports
+from tests.waiting import once
 
 
 def test_a_pod_is_placed_and_runs_and_survives_a_restart(tmp_path: Path) -> None:
@@ -54,9 +55,8 @@ def test_a_node_with_a_pod_runs_koordlet(tmp_path: Path) -> None:
             try:
                 await client.create(PODS, plain_pod("web"), "default")
                 pod = await eventually(client, "web", lambda pod: pod.status.phase == "Running", "running")
-                async with asyncio.timeout(45):
-                    while not (found := (await client.list(NODE_RESOURCE_TOPOLOGIES)).items):
-                        await asyncio.sleep(0.2)
+                await once(client, NODE_RESOURCE_TOPOLOGIES, lambda _: True)
+                found = (await client.list(NODE_RESOURCE_TOPOLOGIES)).items
             finally:
                 await client.close()
         return pod.spec.node_name, [topology.metadata.name for topology in found]

@@ -15,9 +15,9 @@ from koordinator.api.kinds import CONFIG_MAPS, LEASES, NAMESPACES
 from koordinator.cluster.server import EmbeddedApi, ServerOptions
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connected
-from koordinator.kube.errors import ApiStatusError
 from tests.free_ports import free_ports
 from tests.kube.namespace_greeter import main
+from tests.waiting import once
 
 _CONFIGURATION = """\
 apiVersion: greeter/v1
@@ -47,13 +47,8 @@ async def started(folder: Path, metrics: int, health: int) -> asyncio.subprocess
 
 async def greeting(client: KubeClient, namespace: str) -> str:
     """Once it is there."""
-    while True:
-        try:
-            return (await client.get(CONFIG_MAPS, "greeting", namespace)).data["text"]
-        except ApiStatusError as error:
-            if not error.is_not_found:
-                raise
-        await asyncio.sleep(0.02)
+    found = await once(client, CONFIG_MAPS, lambda each: each.metadata.name == "greeting", namespace)
+    return found.data["text"]
 
 
 async def got(port: int, path: str) -> str:

@@ -18,6 +18,7 @@ from koordinator.kube.informer_set import InformerSet
 from koordinator.manager.controllers import ControllerContext
 from koordinator.manager.options import Options
 from tests.in_memory_api import InMemoryApi
+from tests.waiting import once
 
 T = TypeVar("T", bound=Object)
 SYSTEM = "koordinator-system"
@@ -54,16 +55,7 @@ class ControllerBench:
 
     async def once(self, kind: Kind[T], is_there: Callable[[T], bool], namespace: str = "") -> T:
         """The first object that is so, as soon as there is one."""
-        async with asyncio.timeout(_PATIENCE):
-            page = await self.client.list(kind, namespace)
-            for item in page.items:
-                if is_there(item):
-                    return item
-            async for event in self.client.watch(kind, namespace, resource_version=page.resource_version):
-                found: Any = event.object
-                if isinstance(found, kind.type) and event.type != "DELETED" and is_there(found):
-                    return found
-        raise AssertionError("the watch ended")
+        return await once(self.client, kind, is_there, namespace)
 
     async def until_gone(self, kind: Kind[Any], name: str) -> None:
         async with asyncio.timeout(_PATIENCE):

@@ -39,6 +39,7 @@ from tests.free_ports import free_ports
 from tests.manager.webhook.asking import asking
 from tests.manager.webhook.installed import MUTATING, mutating, validating
 from tests.manager.webhook.reviews import answered, review
+from tests.waiting import once
 
 NAMESPACE = "koordinator-system"
 
@@ -107,8 +108,7 @@ def test_from_start_to_stop(tmp_path: Path) -> None:
                     session.post("/mutate-pod", data=review("v1beta1")) as answer,
                 ):
                     assert answered(await answer.read())["allowed"]
-                while not (await client.get(LEASES, "koordinator-manager", NAMESPACE)).spec.holder_identity:
-                    await asyncio.sleep(0.01)
+                await once(client, LEASES, lambda lease: bool(lease.spec.holder_identity), NAMESPACE)
             lease = await client.get(LEASES, "koordinator-manager", NAMESPACE)
             assert not lease.spec.holder_identity
 
@@ -125,10 +125,9 @@ def test_controllers_write_once_the_webhooks_answer(tmp_path: Path) -> None:
             await client.create(NODES, {"metadata": {"name": "n1"}})
             async with running(make_manager(client, tmp_path / "certificates", "")):
                 configuration = await client.get(MUTATING_WEBHOOK_CONFIGURATIONS, MUTATING)
-                while not (written := (await client.list(NODE_SLOS)).items):
-                    await asyncio.sleep(0.01)
+                written = await once(client, NODE_SLOS, lambda _: True)
             rewritten = int(configuration.metadata.resource_version)
-            assert int(written[0].metadata.resource_version) > rewritten
+            assert int(written.metadata.resource_version) > rewritten
 
     asyncio.run(scenario())
 

@@ -61,7 +61,7 @@ CASES = {
 }
 
 
-class World:
+class BudgetFixture:
     """One namespace with workloads of all kinds, on either server."""
 
     def __init__(self, kubeconfig: Path) -> None:
@@ -130,13 +130,13 @@ class World:
 
 
 @pytest.fixture(scope="module", params=["real", "embedded"])
-def world(
+def fixture(
     request: pytest.FixtureRequest, real_programs: RealPrograms, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[World]:
+) -> Iterator[BudgetFixture]:
     folder = tmp_path_factory.mktemp("budgets")
     if request.param == "embedded":
         with embedded_server(folder) as kubeconfig:
-            yield World(kubeconfig)
+            yield BudgetFixture(kubeconfig)
         return
     plane = ControlPlane(real_programs.kubernetes, folder / "cluster")
     plane.start()
@@ -149,27 +149,27 @@ def world(
     )
     try:
         with program(folder, manager, *options):
-            yield World(plane.kubeconfig)
+            yield BudgetFixture(plane.kubeconfig)
     finally:
         plane.stop()
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_status(world: World, name: str) -> None:
+def test_status(fixture: BudgetFixture, name: str) -> None:
     case = CASES[name]
-    world.play(name, case)
-    _await(world, name, case.expected, case.condition)
+    fixture.play(name, case)
+    _await(fixture, name, case.expected, case.condition)
 
 
-def test_evictions_use_up_the_budget(world: World) -> None:
-    world.play("evicted", Case({"minAvailable": 1}, "- - -", (3, 1, 3, 2), _SUFFICIENT))
-    _await(world, "evicted", (3, 1, 3, 2), _SUFFICIENT)
-    assert [world.evict(f"evicted-{index}") for index in range(3)] == [201, 201, 429]
-    _await(world, "evicted", (1, 1, 3, 0), _INSUFFICIENT)
+def test_evictions_use_up_the_budget(fixture: BudgetFixture) -> None:
+    fixture.play("evicted", Case({"minAvailable": 1}, "- - -", (3, 1, 3, 2), _SUFFICIENT))
+    _await(fixture, "evicted", (3, 1, 3, 2), _SUFFICIENT)
+    assert [fixture.evict(f"evicted-{index}") for index in range(3)] == [201, 201, 429]
+    _await(fixture, "evicted", (1, 1, 3, 0), _INSUFFICIENT)
 
 
-def _await(world: World, name: str, counts: tuple[int, ...], condition: tuple[str, str]) -> None:
+def _await(fixture: BudgetFixture, name: str, counts: tuple[int, ...], condition: tuple[str, str]) -> None:
     end = time.monotonic() + _WAIT_SECONDS
-    while (found := world.status(name)) != (counts, condition) and time.monotonic() < end:
+    while (found := fixture.status(name)) != (counts, condition) and time.monotonic() < end:
         time.sleep(0.1)
     assert found == (counts, condition)

@@ -350,8 +350,10 @@ def test_servers_are_asked_in_the_order_of_their_files_each_with_what_was_change
 
 
 def test_concurrent_calls_get_their_own_answers() -> None:
+    together = asyncio.Barrier(100)
+
     async def wait() -> None:
-        await asyncio.sleep(0.05)
+        await together.wait()
 
     def change(request: Any, answer: Any) -> None:
         answer.container_envs["MINE"] = request.container_meta.name

@@ -27,7 +27,7 @@ from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
 from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import make_node, make_pod, make_profile
-from tests.scheduler.world import World, simulate
+from tests.scheduler.running_scheduler import RunningScheduler, simulate
 
 
 class Recording(ReservePlugin, PermitPlugin, PreBindPlugin, BindPlugin, PostBindPlugin, PodPatcher, FailureHandler):
@@ -101,8 +101,8 @@ def recording(view: ClusterView, *, preempts: bool = False) -> Profile:
     return Profile(base.scheduler_name, plugins, order)
 
 
-def plugin_of(world: World) -> Recording:
-    plugin = world.scheduler.engines["koord-scheduler"].profile.plugins["Recording"]
+def plugin_of(fixture: RunningScheduler) -> Recording:
+    plugin = fixture.scheduler.engines["koord-scheduler"].profile.plugins["Recording"]
     assert isinstance(plugin, Recording)
     return plugin
 
@@ -113,13 +113,13 @@ def one_node() -> FakeApi:
     return api
 
 
-def play(*seconds: float, **labels: str) -> World:
+def play(*seconds: float, **labels: str) -> RunningScheduler:
     """One pod with these labels, and then so many seconds, one after the other."""
 
-    async def story(world: World) -> None:
-        world.api.put(make_pod("p", labels={key.replace("_", "-"): value for key, value in labels.items()}))
-        await world.settle()
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("p", labels={key.replace("_", "-"): value for key, value in labels.items()}))
+        await fixture.settle()
         for each in seconds:
-            await world.settle(each)
+            await fixture.settle(each)
 
     return simulate(story, one_node, recording)

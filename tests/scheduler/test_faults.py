@@ -26,7 +26,13 @@ from koordinator.scheduler.queue.queued_pod import Pool
 from tests.examples import examples
 from tests.scheduler.fake_api import FakeApi, lost, unavailable
 from tests.scheduler.fakes import describe, make_node, make_pod, make_profile
-from tests.scheduler.world import World, check, check_nothing_waits_for_nothing, simulate, two_nodes
+from tests.scheduler.running_scheduler import (
+    RunningScheduler,
+    check,
+    check_nothing_waits_for_nothing,
+    simulate,
+    two_nodes,
+)
 
 
 class Odd(FilterPlugin, EventHandler):
@@ -66,98 +72,98 @@ def _fields(order: Any) -> dict[str, Any]:
     return {name: getattr(order, name) for name in order.__dataclass_fields__}
 
 
-def end(story: Callable[[World], Any], api: Callable[[], FakeApi] = two_nodes) -> World:
+def end(story: Callable[[RunningScheduler], Any], api: Callable[[], FakeApi] = two_nodes) -> RunningScheduler:
     """Play the story and hold its end against everything that must be true then."""
 
-    async def whole(world: World) -> None:
-        await story(world)
-        await world.settle(12)
-        check_nothing_waits_for_nothing(world)
+    async def whole(fixture: RunningScheduler) -> None:
+        await story(fixture)
+        await fixture.settle(12)
+        check_nothing_waits_for_nothing(fixture)
 
     return simulate(whole, api, with_odd)
 
 
 def test_a_plugin_that_raises_costs_its_pod_an_attempt() -> None:
-    async def story(world: World) -> None:
-        world.api.put(make_pod("odd", labels={"odd": "raise"}))
-        world.api.put(make_pod("fine"))
-        await world.settle()
-        assert world.api.placed().keys() == {"fine"}
-        assert world.scheduler.queue.size(Pool.BACKOFF) == 1
-        world.api.put(make_pod("odd", labels={}))
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("odd", labels={"odd": "raise"}))
+        fixture.api.put(make_pod("fine"))
+        await fixture.settle()
+        assert fixture.api.placed().keys() == {"fine"}
+        assert fixture.scheduler.queue.size(Pool.BACKOFF) == 1
+        fixture.api.put(make_pod("odd", labels={}))
 
-    world = end(story)
-    assert ("odd", "SchedulerError", "ZeroDivisionError: division by zero") in world.api.conditions
-    assert world.api.placed().keys() == {"odd", "fine"}
+    fixture = end(story)
+    assert ("odd", "SchedulerError", "ZeroDivisionError: division by zero") in fixture.api.conditions
+    assert fixture.api.placed().keys() == {"odd", "fine"}
 
 
 def test_an_event_handler_that_raises_leaves_the_others_and_the_state_intact() -> None:
-    async def story(world: World) -> None:
-        world.api.put(make_node("c", labels={"odd": "", "rank": "9"}))
-        world.api.put(make_pod("p"))
-        await world.settle()
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_node("c", labels={"odd": "", "rank": "9"}))
+        fixture.api.put(make_pod("p"))
+        await fixture.settle()
         labels = {"plugin": "Odd", "method": "on_node"}
-        assert world.registry.get_sample_value("scheduler_plugin_errors_total", labels) == 1
+        assert fixture.registry.get_sample_value("scheduler_plugin_errors_total", labels) == 1
 
     assert end(story).api.placed() == {"p": "c"}
 
 
 def test_a_decision_that_never_ends_is_ended() -> None:
-    world = World(two_nodes(), with_odd)
-    engine, state = world.scheduler.engines["koord-scheduler"], world.scheduler.state
+    fixture = RunningScheduler(two_nodes(), with_odd)
+    engine, state = fixture.scheduler.engines["koord-scheduler"], fixture.scheduler.state
     state.set_node(make_node("a"))
     limit = DecisionLimit(0.05, packages_of([engine.profile]))
     with pytest.raises(PluginError, match=r"no decision within 0\.05 s; it was in .*Odd\.filter"), limit:
-        engine.decide(describe(make_pod("p", labels={"odd": "loop"})), world.clock.now())
+        engine.decide(describe(make_pod("p", labels={"odd": "loop"})), fixture.clock.now())
     with limit:
-        assert engine.decide(describe(make_pod("q")), world.clock.now()) is not None
+        assert engine.decide(describe(make_pod("q")), fixture.clock.now()) is not None
 
 
 def test_the_wall_clock_may_jump() -> None:
-    async def story(world: World) -> None:
-        world.api.put(make_pod("huge", cpu="9"))
-        await world.settle()
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("huge", cpu="9"))
+        await fixture.settle()
         for days in (-400, 400):
-            world.clock.set_wall(world.clock.now() + timedelta(days=days))
-            world.api.put(make_pod(f"p{days}"))
-            await world.settle()
-            assert f"p{days}" in world.api.placed()
+            fixture.clock.set_wall(fixture.clock.now() + timedelta(days=days))
+            fixture.api.put(make_pod(f"p{days}"))
+            await fixture.settle()
+            assert f"p{days}" in fixture.api.placed()
 
     end(story)
 
 
 def test_thousands_of_pods_that_fit_nowhere_keep_nobody_waiting() -> None:
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         for number in range(10_000):
-            world.api.put(make_pod(f"huge{number}", cpu="9"))
-        await world.settle(30)
-        assert world.scheduler.queue.size(Pool.UNSCHEDULABLE) == 10_000
-        world.api.put(make_pod("small"))
-        await world.settle()
-        assert world.api.placed().keys() == {"small"}
+            fixture.api.put(make_pod(f"huge{number}", cpu="9"))
+        await fixture.settle(30)
+        assert fixture.scheduler.queue.size(Pool.UNSCHEDULABLE) == 10_000
+        fixture.api.put(make_pod("small"))
+        await fixture.settle()
+        assert fixture.api.placed().keys() == {"small"}
 
     end(story)
 
 
 def test_a_node_that_can_take_them_frees_all_who_waited_for_one() -> None:
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         for number in range(50):
-            world.api.put(make_pod(f"huge{number}", cpu="9"))
-        await world.settle()
-        world.api.put(make_node("large", cpu="450", memory="50Gi"))
-        await world.settle(12)
-        assert len(world.api.placed()) == 50
+            fixture.api.put(make_pod(f"huge{number}", cpu="9"))
+        await fixture.settle()
+        fixture.api.put(make_node("large", cpu="450", memory="50Gi"))
+        await fixture.settle(12)
+        assert len(fixture.api.placed()) == 50
 
     end(story)
 
 
 def test_malformed_node_metrics_harm_nobody() -> None:
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         odd = NODE_METRICS.type(metadata=make_node("a").metadata)
-        world.scheduler.event_handlers.set_node_object(NODE_METRICS, "a", None, odd)
-        world.scheduler.event_handlers.set_node_object(NODE_METRICS, "of-nobody", None, odd)
-        world.scheduler.event_handlers.set_node_object(NODE_METRICS, "of-nobody", odd, None)
-        world.api.put(make_pod("p"))
+        fixture.scheduler.event_handlers.set_node_object(NODE_METRICS, "a", None, odd)
+        fixture.scheduler.event_handlers.set_node_object(NODE_METRICS, "of-nobody", None, odd)
+        fixture.scheduler.event_handlers.set_node_object(NODE_METRICS, "of-nobody", odd, None)
+        fixture.api.put(make_pod("p"))
 
     assert end(story).api.placed().keys() == {"p"}
 
@@ -167,7 +173,7 @@ def test_a_leader_that_dies_in_the_middle_of_bindings_leaves_nothing_twice() -> 
 
     async def run() -> None:
         api = two_nodes()
-        first = World(api, with_odd)
+        first = RunningScheduler(api, with_odd)
         late: list[tuple[str, Any]] = []
         bind = api._bind
 
@@ -184,7 +190,7 @@ def test_a_leader_that_dies_in_the_middle_of_bindings_leaves_nothing_twice() -> 
             async with first.running():
                 raise RuntimeError("killed")
         api._bind = bind  # type: ignore[method-assign]
-        second = World(api, with_odd)
+        second = RunningScheduler(api, with_odd)
         async with second.running():
             for name, binding in late:
                 if not api.pod(name).spec.node_name:
@@ -234,14 +240,14 @@ BROKEN_PROMISES: dict[str, Callable[[FakeApi], None]] = {
 
 @pytest.mark.parametrize("case", BROKEN_PROMISES)
 def test_who_waited_for_the_room_that_was_promised_to_a_pod_gets_it_when_that_pod_is(case: str) -> None:
-    async def story(world: World) -> None:
-        await world.settle()
-        world.api.put(make_pod("patient", cpu="2"))
-        await world.settle(2)
-        assert "patient" not in world.api.placed()
-        BROKEN_PROMISES[case](world.api)
-        await world.settle(12)
-        assert world.api.placed()["patient"] == "a"
+    async def story(fixture: RunningScheduler) -> None:
+        await fixture.settle()
+        fixture.api.put(make_pod("patient", cpu="2"))
+        await fixture.settle(2)
+        assert "patient" not in fixture.api.placed()
+        BROKEN_PROMISES[case](fixture.api)
+        await fixture.settle(12)
+        assert fixture.api.placed()["patient"] == "a"
 
     end(story, nominated)
 
@@ -262,7 +268,7 @@ steps = st.lists(
 @settings(max_examples=examples(25))
 @given(steps, st.lists(faults, min_size=1, max_size=8))
 def test_any_mixture_of_faults_ends_well(story: list[tuple[str, Any]], answers: list[str]) -> None:
-    async def play(world: World) -> None:
+    async def play(fixture: RunningScheduler) -> None:
         count = 0
 
         def fault(name: str, done: bool) -> Exception | None:
@@ -273,40 +279,40 @@ def test_any_mixture_of_faults_ends_well(story: list[tuple[str, Any]], answers: 
                 return lost() if answer.startswith("lost") else unavailable()
             return None
 
-        world.api.fault = fault
+        fixture.api.fault = fault
         for what, which in story:
-            await act(world, what, which)
-        world.api.fault = lambda name, done: None
-        await world.settle(30)
+            await act(fixture, what, which)
+        fixture.api.fault = lambda name, done: None
+        await fixture.settle(30)
 
     end(play)
 
 
-async def act(world: World, what: str, which: Any) -> None:
-    pods, nodes = world.api.objects["pods"], world.api.objects["nodes"]
+async def act(fixture: RunningScheduler, what: str, which: Any) -> None:
+    pods, nodes = fixture.api.objects["pods"], fixture.api.objects["nodes"]
     if what == "pod" and f"default/p{which}" not in pods:
-        world.api.put(make_pod(f"p{which}", cpu=str(which % 3 + 1), uid=f"uid-{which}-{world.clock.monotonic()}"))
+        fixture.api.put(make_pod(f"p{which}", cpu=str(which % 3 + 1), uid=f"uid-{which}-{fixture.clock.monotonic()}"))
     elif what == "delete" and f"default/p{which}" in pods:
-        world.api.remove("pods", f"default/p{which}")
+        fixture.api.remove("pods", f"default/p{which}")
     elif what == "node":
-        world.api.put(make_node(which))
-    elif what == "lose node" and which in nodes and which not in world.api.placed().values():
-        world.api.remove("nodes", which)
+        fixture.api.put(make_node(which))
+    elif what == "lose node" and which in nodes and which not in fixture.api.placed().values():
+        fixture.api.remove("nodes", which)
     elif what == "time":
-        await world.settle(float(which))
+        await fixture.settle(float(which))
 
 
 def test_that_pods_may_not_be_bound_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     forbidden = ApiStatusError(403, "Forbidden", 'User "eve" cannot create resource "pods/binding"')
 
-    async def story(world: World) -> None:
-        world.api.fault = lambda name, done: forbidden
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.fault = lambda name, done: forbidden
         for number in range(3):
-            world.api.put(make_pod(f"p{number}"))
-        await world.settle(5)
-        assert world.api.placed() == {}
-        world.api.fault = lambda name, done: None
-        await world.settle(12)
+            fixture.api.put(make_pod(f"p{number}"))
+        await fixture.settle(5)
+        assert fixture.api.placed() == {}
+        fixture.api.fault = lambda name, done: None
+        await fixture.settle(12)
 
     with caplog.at_level("INFO"):
         assert len(end(story).api.placed()) == 3

@@ -13,7 +13,7 @@ from koordinator.scheduler.engine.view import ClusterView
 from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import make_node, make_pod
 from tests.scheduler.ground.clusters import profile_with
-from tests.scheduler.world import World, simulate
+from tests.scheduler.running_scheduler import RunningScheduler, simulate
 
 
 class Census(CyclePreFilterPlugin, EventHandler):
@@ -58,57 +58,57 @@ def one_node() -> FakeApi:
     return api
 
 
-def census_of(world: World) -> Census:
-    plugin = world.scheduler.engines["koord-scheduler"].profile.plugins["Census"]
+def census_of(fixture: RunningScheduler) -> Census:
+    plugin = fixture.scheduler.engines["koord-scheduler"].profile.plugins["Census"]
     assert isinstance(plugin, Census)
     return plugin
 
 
-def run(story: Any) -> World:
+def run(story: Any) -> RunningScheduler:
     return simulate(story, one_node, lambda view: profile_with(view, Census))
 
 
 def test_pods_of_all_schedulers_are_told_with_their_nodes_until_they_are_gone() -> None:
-    async def story(world: World) -> None:
-        census = census_of(world)
-        world.api.put(make_pod("ours"))
-        world.api.put(make_pod("large", cpu="64"))
-        world.api.put(make_pod("foreign", scheduler="other"))
-        world.api.put(make_pod("lost", node="unknown"))
-        await world.settle(2)
+    async def story(fixture: RunningScheduler) -> None:
+        census = census_of(fixture)
+        fixture.api.put(make_pod("ours"))
+        fixture.api.put(make_pod("large", cpu="64"))
+        fixture.api.put(make_pod("foreign", scheduler="other"))
+        fixture.api.put(make_pod("lost", node="unknown"))
+        await fixture.settle(2)
         nodes = {"default/ours": "a", "default/large": "", "default/foreign": "", "default/lost": "unknown"}
         assert census.node_of == nodes
         for name in ("ours", "large", "foreign", "lost"):
-            world.api.remove("pods", f"default/{name}")
-        await world.settle(2)
+            fixture.api.remove("pods", f"default/{name}")
+        await fixture.settle(2)
         assert census.node_of == {}
 
     run(story)
 
 
 def test_a_pod_that_was_missed_is_told_again() -> None:
-    async def story(world: World) -> None:
-        census = census_of(world)
+    async def story(fixture: RunningScheduler) -> None:
+        census = census_of(fixture)
         census.broken = True
-        world.api.put(make_pod("large", cpu="64"))
-        await world.settle(1)
+        fixture.api.put(make_pod("large", cpu="64"))
+        await fixture.settle(1)
         census.broken = False
-        await world.settle(30)
+        await fixture.settle(30)
         assert census.node_of == {"default/large": ""}
 
     run(story)
 
 
 def test_an_event_is_asked_about_once_for_all_that_wait_for_the_same() -> None:
-    async def story(world: World) -> None:
-        census = census_of(world)
-        world.api.put(make_pod("leaver", node="a"))
+    async def story(fixture: RunningScheduler) -> None:
+        census = census_of(fixture)
+        fixture.api.put(make_pod("leaver", node="a"))
         for number in range(5):
-            world.api.put(make_pod(f"p{number}", labels={"rejected": "red"}))
-            world.api.put(make_pod(f"q{number}", labels={"rejected": "blue"}))
-        await world.settle(2)
-        world.api.remove("pods", "default/leaver")
-        await world.settle(2)
+            fixture.api.put(make_pod(f"p{number}", labels={"rejected": "red"}))
+            fixture.api.put(make_pod(f"q{number}", labels={"rejected": "blue"}))
+        await fixture.settle(2)
+        fixture.api.remove("pods", "default/leaver")
+        await fixture.settle(2)
         assert len(census.asked) == 2
 
     run(story)

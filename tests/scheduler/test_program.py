@@ -14,44 +14,44 @@ from koordinator.kube.interface import Malformed
 from koordinator.scheduler.queue.queued_pod import Pool
 from tests.scheduler.fake_api import FakeApi, lost, unavailable
 from tests.scheduler.fakes import make_node, make_pod
-from tests.scheduler.world import World, check, simulate, two_nodes
+from tests.scheduler.running_scheduler import RunningScheduler, check, simulate, two_nodes
 
 
 def test_pending_pods_are_bound_as_far_as_they_fit() -> None:
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         for number in range(10):
-            world.api.put(make_pod(f"p{number}"))
-        await world.settle()
-        assert len(world.api.placed()) == 8
+            fixture.api.put(make_pod(f"p{number}"))
+        await fixture.settle()
+        assert len(fixture.api.placed()) == 8
 
-    world = simulate(story, two_nodes)
-    assert world.scheduler.queue.size(Pool.UNSCHEDULABLE) == 2
+    fixture = simulate(story, two_nodes)
+    assert fixture.scheduler.queue.size(Pool.UNSCHEDULABLE) == 2
     message = "0/2 nodes are available: 2 Insufficient cpu."
-    assert {(reason, text) for _, reason, text in world.api.conditions} == {("Unschedulable", message)}
-    assert sum(reason == "Scheduled" for _, reason, _ in world.events.notes) == 8
+    assert {(reason, text) for _, reason, text in fixture.api.conditions} == {("Unschedulable", message)}
+    assert sum(reason == "Scheduled" for _, reason, _ in fixture.events.notes) == 8
 
 
 def test_the_scheduled_event_names_pod_and_node() -> None:
-    async def story(world: World) -> None:
-        world.api.put(make_node("a"))
-        world.api.put(make_pod("p"))
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_node("a"))
+        fixture.api.put(make_pod("p"))
 
-    world = simulate(story)
-    assert world.events.notes == [("p", "Scheduled", "Successfully assigned default/p to a")]
+    fixture = simulate(story)
+    assert fixture.events.notes == [("p", "Scheduled", "Successfully assigned default/p to a")]
 
 
 def test_it_is_binding_while_an_answer_is_awaited_and_not_afterwards() -> None:
     seen = []
 
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         def look(name: str, is_done: bool) -> Exception | None:
-            seen.append(world.scheduler.is_binding)
+            seen.append(fixture.scheduler.is_binding)
             return None
 
-        world.api.fault = look
-        world.api.put(make_pod("p"))
-        await world.settle()
-        assert not world.scheduler.is_binding
+        fixture.api.fault = look
+        fixture.api.put(make_pod("p"))
+        await fixture.settle()
+        assert not fixture.scheduler.is_binding
 
     simulate(story, two_nodes)
     assert seen
@@ -59,36 +59,36 @@ def test_it_is_binding_while_an_answer_is_awaited_and_not_afterwards() -> None:
 
 
 def test_a_deleted_pod_makes_room_for_a_unschedulable_one() -> None:
-    async def story(world: World) -> None:
-        world.api.put(make_node("a", cpu="1"))
-        world.api.put(make_pod("first"))
-        await world.settle()
-        world.api.put(make_pod("second"))
-        await world.settle()
-        assert world.api.placed() == {"first": "a"}
-        world.api.remove("pods", "default/first")
-        await world.settle(2)
-        assert world.api.placed() == {"second": "a"}
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_node("a", cpu="1"))
+        fixture.api.put(make_pod("first"))
+        await fixture.settle()
+        fixture.api.put(make_pod("second"))
+        await fixture.settle()
+        assert fixture.api.placed() == {"first": "a"}
+        fixture.api.remove("pods", "default/first")
+        await fixture.settle(2)
+        assert fixture.api.placed() == {"second": "a"}
 
     simulate(story)
 
 
 def test_pods_of_other_schedulers_and_deleted_ones_are_left_alone() -> None:
-    async def story(world: World) -> None:
-        world.api.put(make_pod("other", scheduler="default-scheduler"))
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("other", scheduler="default-scheduler"))
         dying = make_pod("dying")
-        metadata = msgspec.structs.replace(dying.metadata, deletion_timestamp=world.clock.now())
-        world.api.put(msgspec.structs.replace(dying, metadata=metadata))
-        await world.settle()
+        metadata = msgspec.structs.replace(dying.metadata, deletion_timestamp=fixture.clock.now())
+        fixture.api.put(msgspec.structs.replace(dying, metadata=metadata))
+        await fixture.settle()
 
-    world = simulate(story, two_nodes)
-    assert world.api.bindings == []
+    fixture = simulate(story, two_nodes)
+    assert fixture.api.bindings == []
 
 
 def test_the_label_overrides_the_scheduler_name() -> None:
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         labels = {"scheduling.koordinator.sh/scheduler-name": "koord-scheduler"}
-        world.api.put(make_pod("p", scheduler="default-scheduler", labels=labels))
+        fixture.api.put(make_pod("p", scheduler="default-scheduler", labels=labels))
 
     assert set(simulate(story, two_nodes).api.placed()) == {"p"}
 
@@ -106,13 +106,13 @@ def once(fault: Callable[[], Exception], *, done: bool) -> Callable[[str, bool],
     return decide
 
 
-def bind_eight_with(fault: Callable[[str, bool], Exception | None]) -> World:
-    async def story(world: World) -> None:
-        world.api.fault = fault
+def bind_eight_with(fault: Callable[[str, bool], Exception | None]) -> RunningScheduler:
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.fault = fault
         for number in range(8):
-            world.api.put(make_pod(f"p{number}"))
-        await world.settle(30)
-        assert len(world.api.placed()) == 8
+            fixture.api.put(make_pod(f"p{number}"))
+        await fixture.settle(30)
+        assert len(fixture.api.placed()) == 8
 
     return simulate(story, two_nodes)
 
@@ -122,8 +122,8 @@ def test_a_lost_request_is_repeated() -> None:
 
 
 def test_a_lost_answer_is_found_to_be_a_success() -> None:
-    world = bind_eight_with(once(lost, done=True))
-    assert sum(reason == "Scheduled" for _, reason, _ in world.events.notes) == 8
+    fixture = bind_eight_with(once(lost, done=True))
+    assert sum(reason == "Scheduled" for _, reason, _ in fixture.events.notes) == 8
 
 
 def test_a_server_that_fails_is_asked_again() -> None:
@@ -135,109 +135,109 @@ def test_a_server_that_fails_after_the_fact_is_found_out() -> None:
 
 
 def test_a_refused_pod_is_tried_again_after_a_back_off() -> None:
-    world = bind_eight_with(once(lambda: ApiStatusError(403, "Forbidden", "not now"), done=False))
-    assert ("SchedulerError", "binding rejected: not now (403 Forbidden)") in {c[1:] for c in world.api.conditions}
+    fixture = bind_eight_with(once(lambda: ApiStatusError(403, "Forbidden", "not now"), done=False))
+    assert ("SchedulerError", "binding rejected: not now (403 Forbidden)") in {c[1:] for c in fixture.api.conditions}
 
 
 def test_a_conflict_with_another_scheduler_is_accepted() -> None:
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         def bind_first(name: str, done: bool) -> Exception | None:
             if not done:
-                pod = world.api.pod(name)
+                pod = fixture.api.pod(name)
                 spec = msgspec.structs.replace(pod.spec, node_name="b")
-                world.api.put(msgspec.structs.replace(pod, spec=spec))
+                fixture.api.put(msgspec.structs.replace(pod, spec=spec))
             return None
 
-        world.api.put(make_node("a", cpu="8", labels={"rank": "9"}))
-        world.api.put(make_node("b", cpu="8"))
-        await world.settle()
-        world.api.fault = bind_first
-        world.api.put(make_pod("p"))
-        await world.settle(5)
-        assert world.api.placed() == {"p": "b"}
-        assert len(world.scheduler.queue) == 0
+        fixture.api.put(make_node("a", cpu="8", labels={"rank": "9"}))
+        fixture.api.put(make_node("b", cpu="8"))
+        await fixture.settle()
+        fixture.api.fault = bind_first
+        fixture.api.put(make_pod("p"))
+        await fixture.settle(5)
+        assert fixture.api.placed() == {"p": "b"}
+        assert len(fixture.scheduler.queue) == 0
 
-    world = simulate(story)
-    assert world.api.bindings == []
+    fixture = simulate(story)
+    assert fixture.api.bindings == []
 
 
 def test_a_pod_deleted_before_its_binding_is_forgotten() -> None:
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         def delete_first(name: str, done: bool) -> Exception | None:
             if not done:
-                world.api.remove("pods", f"default/{name}")
+                fixture.api.remove("pods", f"default/{name}")
             return None
 
-        world.api.fault = delete_first
-        world.api.put(make_pod("p"))
-        await world.settle(5)
-        assert len(world.scheduler.queue) == 0
+        fixture.api.fault = delete_first
+        fixture.api.put(make_pod("p"))
+        await fixture.settle(5)
+        assert len(fixture.scheduler.queue) == 0
 
     simulate(story, two_nodes)
 
 
 def test_a_pod_created_anew_under_its_name_is_bound_once() -> None:
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         replaced: list[str] = []
 
         def replace_first(name: str, done: bool) -> Exception | None:
             if not done and not replaced:
                 replaced.append(name)
-                world.api.remove("pods", f"default/{name}")
-                world.api.put(make_pod(name, uid="another"))
+                fixture.api.remove("pods", f"default/{name}")
+                fixture.api.put(make_pod(name, uid="another"))
             return None
 
-        world.api.fault = replace_first
-        world.api.put(make_pod("p"))
-        await world.settle(5)
-        assert set(world.api.placed()) == {"p"}
+        fixture.api.fault = replace_first
+        fixture.api.put(make_pod("p"))
+        await fixture.settle(5)
+        assert set(fixture.api.placed()) == {"p"}
 
     assert len(simulate(story, two_nodes).api.bindings) == 1
 
 
 def test_a_node_deleted_between_decision_and_binding_gets_no_pod() -> None:
-    async def story(world: World) -> None:
-        world.api.put(make_node("a", labels={"rank": "9"}))
-        world.api.put(make_node("b"))
-        await world.settle()
-        engine = world.scheduler.engines["koord-scheduler"]
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_node("a", labels={"rank": "9"}))
+        fixture.api.put(make_node("b"))
+        await fixture.settle()
+        engine = fixture.scheduler.engines["koord-scheduler"]
         decide = engine.decide
 
         def decide_and_lose_the_node(*arguments: Any) -> Any:
             result = decide(*arguments)
-            world.scheduler.event_handlers.remove_node("a")
+            fixture.scheduler.event_handlers.remove_node("a")
             return result
 
         engine.decide = decide_and_lose_the_node  # type: ignore[method-assign, assignment]
-        world.api.put(make_pod("p"))
-        await world.settle(10)
+        fixture.api.put(make_pod("p"))
+        await fixture.settle(10)
 
-    world = simulate(story)
-    assert world.api.placed() == {"p": "b"}
+    fixture = simulate(story)
+    assert fixture.api.placed() == {"p": "b"}
 
 
 def test_a_restart_continues_from_what_the_api_has() -> None:
     api = two_nodes
 
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         for number in range(12):
-            world.api.put(make_pod(f"p{number}"))
-        await world.settle()
+            fixture.api.put(make_pod(f"p{number}"))
+        await fixture.settle()
 
     first = simulate(story, api)
     kept = first.api
 
-    async def run() -> World:
+    async def run() -> RunningScheduler:
         again = FakeApi()
         for plural in ("nodes", "pods"):
             for obj in kept.objects[plural].values():
                 again.put(obj)
         again.put(make_node("c", cpu="2"))
-        world = World(again)
-        async with world.running():
-            await world.settle()
-        check(world)
-        return world
+        fixture = RunningScheduler(again)
+        async with fixture.running():
+            await fixture.settle()
+        check(fixture)
+        return fixture
 
     second = asyncio.run(run())
     assert sorted(node for _, node in second.api.bindings) == ["c", "c"]
@@ -245,33 +245,33 @@ def test_a_restart_continues_from_what_the_api_has() -> None:
 
 
 def test_a_stop_waits_for_bindings_under_way() -> None:
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         for number in range(8):
-            world.api.put(make_pod(f"p{number}"))
+            fixture.api.put(make_pod(f"p{number}"))
         # No turn of the loop for the bindings before the stop.
-        while world.scheduler.state.assumed_count == 0:
+        while fixture.scheduler.state.assumed_count == 0:
             await asyncio.sleep(0)
 
-    world = simulate(story, two_nodes)
-    assert world.scheduler.state.pod_count == len(world.api.placed())
+    fixture = simulate(story, two_nodes)
+    assert fixture.scheduler.state.pod_count == len(fixture.api.placed())
 
 
 def test_malformed_objects_are_counted() -> None:
-    async def story(world: World) -> None:
-        informer = world.scheduler.informers.informer(
+    async def story(fixture: RunningScheduler) -> None:
+        informer = fixture.scheduler.informers.informer(
             PODS, field_selector="status.phase!=Succeeded,status.phase!=Failed"
         )
         informer.cache.replace_page([], [Malformed(PODS, "default", "odd", "uid-odd", "1", "spec: expected object")])
 
-    world = simulate(story, two_nodes)
-    assert world.registry.get_sample_value("scheduler_malformed_objects_total", {"kind": "Pod"}) == 1
+    fixture = simulate(story, two_nodes)
+    assert fixture.registry.get_sample_value("scheduler_malformed_objects_total", {"kind": "Pod"}) == 1
 
 
 def test_pending_pods_are_told_by_pool() -> None:
-    async def story(world: World) -> None:
-        world.api.put(make_pod("huge", cpu="99"))
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("huge", cpu="99"))
 
-    world = simulate(story, two_nodes)
-    assert world.registry.get_sample_value("scheduler_pending_pods", {"queue": "unschedulable"}) == 1
+    fixture = simulate(story, two_nodes)
+    assert fixture.registry.get_sample_value("scheduler_pending_pods", {"queue": "unschedulable"}) == 1
     labels = {"profile": "koord-scheduler", "result": "unschedulable"}
-    assert world.registry.get_sample_value("scheduler_schedule_attempts_total", labels) == 1
+    assert fixture.registry.get_sample_value("scheduler_schedule_attempts_total", labels) == 1

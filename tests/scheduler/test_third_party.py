@@ -22,7 +22,7 @@ from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.profiles import build_profiles
 from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import make_node, make_pod
-from tests.scheduler.world import World, simulate
+from tests.scheduler.running_scheduler import RunningScheduler, simulate
 
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/plugin-package"
 MODULES = ("tenant_nodes", "vectorised_tenant_nodes")
@@ -72,21 +72,21 @@ def profile_of(plugin: str, view: ClusterView, label: str = TENANT) -> Profile:
     return build_profiles(configuration, BUILT_IN, view)[0]
 
 
-async def big_pod(world: World) -> None:
-    world.api.put(make_pod("big", cpu="8"))
-    await world.settle()
+async def big_pod(fixture: RunningScheduler) -> None:
+    fixture.api.put(make_pod("big", cpu="8"))
+    await fixture.settle()
 
 
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_its_score_and_its_filter_decide(plugin: str) -> None:
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         for name in ("first", "second", "third"):
-            world.api.put(make_pod(name, cpu="2"))
-            await world.settle()
+            fixture.api.put(make_pod(name, cpu="2"))
+            await fixture.settle()
 
-    world = simulate(story, three_nodes, partial(profile_of, plugin))
-    assert world.api.placed() == {"first": "of-default", "second": "of-nobody"}
+    fixture = simulate(story, three_nodes, partial(profile_of, plugin))
+    assert fixture.api.placed() == {"first": "of-default", "second": "of-nobody"}
 
 
 @pytest.mark.usefixtures("installed")
@@ -94,12 +94,12 @@ def test_its_score_and_its_filter_decide(plugin: str) -> None:
 def test_its_reason_is_told_and_explained(plugin: str) -> None:
     explanations: list[dict[str, Any] | None] = []
 
-    async def story(world: World) -> None:
-        await big_pod(world)
-        explanations.append(explain_pod(world.scheduler.sources, "default", "big"))
+    async def story(fixture: RunningScheduler) -> None:
+        await big_pod(fixture)
+        explanations.append(explain_pod(fixture.scheduler.sources, "default", "big"))
 
-    world = simulate(story, three_nodes, partial(profile_of, plugin))
-    ((_, _, message),) = world.api.conditions
+    fixture = simulate(story, three_nodes, partial(profile_of, plugin))
+    ((_, _, message),) = fixture.api.conditions
     assert message.startswith("0/3 nodes are available: 1 node(s) belonged to another tenant, 2 Insufficient cpu.")
     (explanation,) = explanations
     assert explanation is not None
@@ -111,20 +111,20 @@ def test_its_reason_is_told_and_explained(plugin: str) -> None:
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_its_arguments_arrive(plugin: str) -> None:
-    world = simulate(big_pod, three_nodes, partial(profile_of, plugin, label="example.com/owner"))
-    assert world.api.placed() == {"big": "of-other"}
+    fixture = simulate(big_pod, three_nodes, partial(profile_of, plugin, label="example.com/owner"))
+    assert fixture.api.placed() == {"big": "of-other"}
 
 
 @pytest.mark.usefixtures("installed")
 @pytest.mark.parametrize("plugin", PLUGINS)
 def test_a_change_that_it_waits_for_frees_a_pod(plugin: str) -> None:
-    async def story(world: World) -> None:
-        await big_pod(world)
-        world.api.put(make_node("of-other", cpu="64"))
-        await world.settle(2)
+    async def story(fixture: RunningScheduler) -> None:
+        await big_pod(fixture)
+        fixture.api.put(make_node("of-other", cpu="64"))
+        await fixture.settle(2)
 
-    world = simulate(story, three_nodes, partial(profile_of, plugin))
-    assert world.api.placed() == {"big": "of-other"}
+    fixture = simulate(story, three_nodes, partial(profile_of, plugin))
+    assert fixture.api.placed() == {"big": "of-other"}
 
 
 def test_the_program_finds_it(packages: Path) -> None:

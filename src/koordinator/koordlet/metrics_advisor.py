@@ -39,7 +39,7 @@ class ScanErrors:
 
     known: dict[str, FileError] = field(default_factory=dict)
 
-    def told(self, scan: Scan) -> None:
+    def observe(self, scan: Scan) -> None:
         for path, error in scan.errors.items():
             if path not in self.known:
                 logger.debug("not measured: %s", error)
@@ -110,7 +110,7 @@ class MetricsAdvisor:
                 best_effort=self._layout.qos(KubernetesQoS.BEST_EFFORT),
             )
         )
-        self._errors.told(scan)
+        self._errors.observe(scan)
         self.last_scan = scan
         of_pods = self._pods.collect(scan, pods)
         of_gpus = GPUUsage() if self._gpus is None else self._gpus.collect(pods)

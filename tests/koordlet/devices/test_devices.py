@@ -29,8 +29,7 @@ from koordinator.koordlet.states import StatesInformer
 from koordinator.node.nvml import GPU, GPUFailure
 from koordinator.node.pci import PciPlacement
 from koordinator.node.rdma import RDMADevice
-from tests.cluster.nodes.memory_api import MemoryApi
-from tests.kube.fake_client import as_client
+from tests.in_memory_api import InMemoryApi
 from tests.node.machine import FakeMachine
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -260,14 +259,15 @@ def test_without_the_folder_there_are_no_devices(tmp_path: Path) -> None:
 class Bench:
     def __init__(self, root: Path) -> None:
         self.machine = FakeMachine(root)
-        self.api = MemoryApi()
-        self.api.put(NODES, {"metadata": {"name": NODE}})
         self.clock = ManualClock()
+        self.api = InMemoryApi(self.clock)
+        self.api.put(NODES, {"metadata": {"name": NODE}})
+        client = self.api.client()
         self.states = StatesInformer(
-            as_client(self.api), NODE, clock=self.clock, random=Random(1), metrics=Metrics(), follow_device=True
+            client, NODE, clock=self.clock, random=Random(1), metrics=Metrics(), follow_device=True
         )
         sources = DeviceSources(self.machine.host, XPUFiles(str(root / "xpus")), with_rdma=True)
-        self.reporter = DeviceReporter(as_client(self.api), self.states, sources.take, self.clock)
+        self.reporter = DeviceReporter(client, self.states, sources.take, self.clock)
 
     def write(self, *documents: dict[str, Any]) -> None:
         self.machine.write("/xpus/devices.json", json.dumps(documents))
@@ -277,6 +277,12 @@ class Bench:
             await self.reporter.report()
             await self.clock.advance(3)
 
+    @property
+    def document(self) -> dict[str, Any]:
+        found = self.api.found(DEVICES, NODE)
+        assert found is not None
+        return found
+
     async def story(self) -> None:
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(self.states.run())
@@ -284,7 +290,7 @@ class Bench:
             await self.rounds(3)
             self.write(xpu(0, status={"healthy": True}))
             await self.rounds(3)
-            mine = self.api.document(DEVICES, NODE)
+            mine = self.document
             mine["metadata"]["annotations"] = {"theirs": "kept"}
             self.api.put(DEVICES, mine)
             self.write(xpu(0, status={"healthy": True}), xpu(1))
@@ -295,9 +301,8 @@ class Bench:
 def test_the_object_is_made_and_then_written_only_when_something_has_changed(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     asyncio.run(bench.story())
-    verbs = [verb for verb, plural, _ in bench.api.requests if plural == "devices"]
-    assert [verb for verb in verbs if verb not in ("list", "watch")] == ["create", "patch", "patch"]
-    document = bench.api.document(DEVICES, NODE)
+    assert bench.api.writes == {("create", "devices"): 1, ("patch", "devices"): 2}
+    document = bench.document
     assert [entry["minor"] for entry in document["spec"]["devices"]] == [0, 1]
     assert document["metadata"]["annotations"]["theirs"] == "kept"
     assert document["metadata"]["ownerReferences"][0]["kind"] == "Node"

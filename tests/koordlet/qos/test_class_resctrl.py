@@ -16,7 +16,7 @@ MACHINE = Resctrl(0x7FF, (1, 0), "GenuineIntel", {"uid-job": frozenset({7, 8}), 
 LIMITED = {"catRangeStartPercent": 0, "catRangeEndPercent": 30, "mbaPercent": 25}
 
 
-def world(*pods: PodUsage, **best_effort: Any) -> Snapshot:
+def make_snapshot(*pods: PodUsage, **best_effort: Any) -> Snapshot:
     strategy = {"beClass": {"resctrlQOS": {"enable": True, **LIMITED, **best_effort}}}
     return snapshot(policy=policy(resourceQOSStrategy=strategy), pods=pods)
 
@@ -65,14 +65,14 @@ def test_bandwidth(percent: int, vendor: str, expected: int | None) -> None:
 
 
 def test_a_class_gets_its_part_on_every_cache() -> None:
-    found = wishes(world())
+    found = wishes(make_snapshot())
     assert found["BE", "L3"].value == ((0, 0xF), (1, 0xF))
     assert found["BE", "MB"].value == ((0, 30), (1, 30))
     assert found["LS", "L3"].value == ((0, 0x7FF), (1, 0x7FF))
 
 
 def test_the_tasks_of_a_class_are_in_its_group() -> None:
-    decided = decide(world(pod_usage("job", "BE"), pod_usage("web")), MACHINE).wishes
+    decided = decide(make_snapshot(pod_usage("job", "BE"), pod_usage("web")), MACHINE).wishes
     assert decided is not None
     assert {wish.target.folder: wish.value for wish in decided if wish.target.file is RESCTRL_TASKS} == {
         "BE": frozenset({7, 8})
@@ -81,22 +81,22 @@ def test_the_tasks_of_a_class_are_in_its_group() -> None:
 
 def test_a_pod_with_a_group_of_its_own_stays_in_it() -> None:
     pod = pod_usage("job", "BE", annotations={"node.koordinator.sh/resctrl": "{}"})
-    assert all(wish.target.file is not RESCTRL_TASKS for wish in wishes(world(pod)).values())
+    assert all(wish.target.file is not RESCTRL_TASKS for wish in wishes(make_snapshot(pod)).values())
 
 
 def test_a_range_that_is_none_leaves_the_cache_as_it_is() -> None:
-    found = wishes(world(catRangeStartPercent=30, catRangeEndPercent=30))
+    found = wishes(make_snapshot(catRangeStartPercent=30, catRangeEndPercent=30))
     assert ("BE", "L3") not in found
     assert found["BE", "MB"].value == ((0, 30), (1, 30))
 
 
 def test_without_the_gate_no_group_is_made() -> None:
-    assert wishes(world(), is_enabled=False) == {}
+    assert wishes(make_snapshot(), is_enabled=False) == {}
 
 
 def test_without_the_gate_groups_that_are_there_get_everything() -> None:
     machine = Resctrl(0x7FF, (0,), "GenuineIntel", {}, frozenset({"BE"}))
-    found = wishes(world(), machine, is_enabled=False)
+    found = wishes(make_snapshot(), machine, is_enabled=False)
     assert {key: (wish.value, wish.priority) for key, wish in found.items()} == {
         ("BE", "L3"): (((0, 0x7FF),), Priority.RELEASE),
         ("BE", "MB"): (((0, 100),), Priority.RELEASE),
@@ -104,4 +104,4 @@ def test_without_the_gate_groups_that_are_there_get_everything() -> None:
 
 
 def test_a_machine_without_resctrl_is_left_alone() -> None:
-    assert decide(world(), None).wishes is None
+    assert decide(make_snapshot(), None).wishes is None

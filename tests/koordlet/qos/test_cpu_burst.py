@@ -30,7 +30,7 @@ def throttled_pod(**given_: Any) -> PodUsage:
     return pod_usage("web", **(defaults | given_))
 
 
-def world(pod: PodUsage, node_cpu: float = 1.0, **strategy: Any) -> Snapshot:
+def make_snapshot(pod: PodUsage, node_cpu: float = 1.0, **strategy: Any) -> Snapshot:
     return snapshot(policy=policy(cpuBurstStrategy=BURST | strategy), pods=(pod,), node_cpu=node_cpu)
 
 
@@ -46,27 +46,33 @@ def values(decision: Decision, file: KernelFile) -> list[Any]:
 
 
 def test_the_kernel_burst_stays_within_the_quota_as_kernels_demand() -> None:
-    decision, _ = burst(world(throttled_pod()), BurstState(), 0.0, Random(1).uniform)
+    decision, _ = burst(make_snapshot(throttled_pod()), BurstState(), 0.0, Random(1).uniform)
     assert values(decision, CPU_BURST) == [100_000, 100_000]
 
 
 def test_a_throttled_container_gets_a_fifth_more_and_its_pod_as_much() -> None:
-    decision, state = burst(world(throttled_pod()), BurstState(), 0.0, Random(1).uniform)
+    decision, state = burst(make_snapshot(throttled_pod()), BurstState(), 0.0, Random(1).uniform)
     assert values(decision, CPU_QUOTA) == [120_000, 120_000]
-    decision, _ = burst(world(throttled_pod()), state, 1.0, Random(1).uniform)
+    decision, _ = burst(make_snapshot(throttled_pod()), state, 1.0, Random(1).uniform)
     assert values(decision, CPU_QUOTA) == [144_000, 144_000]
 
 
 def test_on_an_overloaded_node_quotas_go_down_to_the_limit() -> None:
     decision, _ = burst(
-        world(throttled_pod(), node_cpu=7.0), BurstState(quotas={"containerd://web": 110_000}), 0.0, Random(1).uniform
+        make_snapshot(throttled_pod(), node_cpu=7.0),
+        BurstState(quotas={"containerd://web": 110_000}),
+        0.0,
+        Random(1).uniform,
     )
     assert values(decision, CPU_QUOTA) == [100_000, 100_000]
 
 
 def test_what_is_switched_off_has_the_limits_of_kubelet() -> None:
     state = BurstState(quotas={"containerd://web": 250_000})
-    for snapshot_, is_enabled in ((world(throttled_pod(), policy="none"), True), (world(throttled_pod()), False)):
+    for snapshot_, is_enabled in (
+        (make_snapshot(throttled_pod(), policy="none"), True),
+        (make_snapshot(throttled_pod()), False),
+    ):
         decision, _ = burst(snapshot_, state, 0.0, Random(1).uniform, is_enabled=is_enabled)
         assert values(decision, CPU_QUOTA) == [100_000, 100_000]
         assert values(decision, CPU_BURST) == [0, 0]
@@ -74,46 +80,50 @@ def test_what_is_switched_off_has_the_limits_of_kubelet() -> None:
 
 def test_the_annotation_of_a_pod_goes_before_the_node() -> None:
     pod = throttled_pod(annotations={"koordinator.sh/cpuBurst": '{"policy":"none"}'})
-    decision, _ = burst(world(pod), BurstState(), 0.0, Random(1).uniform)
+    decision, _ = burst(make_snapshot(pod), BurstState(), 0.0, Random(1).uniform)
     assert values(decision, CPU_QUOTA) == [100_000, 100_000]
 
 
 def test_an_annotation_that_is_no_json_changes_nothing() -> None:
     pod = throttled_pod(annotations={"koordinator.sh/cpuBurst": "{"})
-    decision, _ = burst(world(pod), BurstState(), 0.0, Random(1).uniform)
+    decision, _ = burst(make_snapshot(pod), BurstState(), 0.0, Random(1).uniform)
     assert values(decision, CPU_QUOTA) == [120_000, 120_000]
 
 
 def test_pods_with_cpus_of_their_own_and_best_effort_pods_are_left_alone() -> None:
     for qos in ("LSE", "LSR", "BE"):
-        decision, _ = burst(world(throttled_pod(qos=qos)), BurstState(), 0.0, Random(1).uniform)
+        decision, _ = burst(make_snapshot(throttled_pod(qos=qos)), BurstState(), 0.0, Random(1).uniform)
         assert decision.wishes == ()
 
 
 def test_a_pod_with_allocated_cpus_is_left_alone() -> None:
     allocated = {"scheduling.koordinator.sh/resource-status": '{"cpuset":"0-1"}'}
-    decision, _ = burst(world(throttled_pod(qos="", annotations=allocated)), BurstState(), 0.0, Random(1).uniform)
+    decision, _ = burst(
+        make_snapshot(throttled_pod(qos="", annotations=allocated)), BurstState(), 0.0, Random(1).uniform
+    )
     assert decision.wishes == ()
 
 
 def test_where_a_core_is_worth_two_everything_starts_from_half_the_limit() -> None:
-    decision, _ = burst(world(throttled_pod()), BurstState(), 0.0, Random(1).uniform, normalization_ratio=2.0)
+    decision, _ = burst(make_snapshot(throttled_pod()), BurstState(), 0.0, Random(1).uniform, normalization_ratio=2.0)
     assert values(decision, CPU_QUOTA) == [60_000, 60_000]
     assert values(decision, CPU_BURST) == [50_000, 50_000]
-    system, _ = burst(world(throttled_pod(qos="SYSTEM")), BurstState(), 0.0, Random(1).uniform, normalization_ratio=2.0)
+    system, _ = burst(
+        make_snapshot(throttled_pod(qos="SYSTEM")), BurstState(), 0.0, Random(1).uniform, normalization_ratio=2.0
+    )
     assert values(system, CPU_QUOTA) == [120_000, 120_000]
 
 
 def test_how_busy_the_shared_cpus_are() -> None:
     for cores, load in ((3.0, NodeLoad.IDLE), (3.7, NodeLoad.COOLING), (4.0, NodeLoad.OVERLOAD)):
-        given_ = world(throttled_pod())
+        given_ = make_snapshot(throttled_pod())
         assert given_.policy is not None
         assert given_.policy.cpu_burst_strategy is not None
         assert node_load(given_, cores, given_.policy.cpu_burst_strategy) is load
 
 
 def test_nothing_is_raised_while_nobody_knows_how_busy_the_shared_cpus_are() -> None:
-    decision, _ = decide(world(throttled_pod()), None, BurstState(), 0.0, Random(1).uniform)
+    decision, _ = decide(make_snapshot(throttled_pod()), None, BurstState(), 0.0, Random(1).uniform)
     assert (values(decision, CPU_QUOTA), decision.reason) == ([100_000, 100_000], "the node is unknown")
 
 
@@ -125,7 +135,7 @@ def test_quotas_stay_between_the_limit_and_the_ceiling_whatever_the_load_and_the
     for cpu, throttled, node_cpu, seconds in rounds:
         now += seconds
         pod = throttled_pod(cpu=cpu, throttled=throttled)
-        decision, state = burst(world(pod, node_cpu, cfsQuotaBurstPeriodSeconds=30), state, now, random)
+        decision, state = burst(make_snapshot(pod, node_cpu, cfsQuotaBurstPeriodSeconds=30), state, now, random)
         assert all(100_000 <= quota <= 300_000 for quota in values(decision, CPU_QUOTA))
         assert all(abs(tokens.left) <= tokens.capacity for tokens in state.tokens.values())
 

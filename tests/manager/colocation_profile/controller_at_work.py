@@ -16,6 +16,7 @@ from koordinator.manager.colocation_profile.pod_writer import WAITING
 from koordinator.manager.options import ColocationProfileOptions, Options
 from tests.manager.colocation_profile.profiles import SPEC, document
 from tests.manager.controller_bench import ControllerBench, controller_bench
+from tests.waiting import wait_for
 
 OWN = {"koordinator-colocation-pod": "true"}
 PROFILE = "test-profile"
@@ -65,7 +66,7 @@ async def next_round(made: ControllerBench, seconds: float = ROUND) -> None:
     """Let the time pass and everything that follows from it happen."""
     before = rounds(made)
     await made.clock.advance(seconds)
-    await until(lambda: rounds(made) > before)
+    await wait_for(lambda: rounds(made) > before)
 
 
 async def until_waiting(made: ControllerBench, name: str, **labels: str) -> None:
@@ -76,13 +77,7 @@ async def until_waiting(made: ControllerBench, name: str, **labels: str) -> None
         pod = waiting.get(f"default/{name}")
         return pod is not None and labels.items() <= pod.metadata.labels.items()
 
-    await until(known)
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not is_so():
-            await asyncio.sleep(0.005)
+    await wait_for(known)
 
 
 def rounds(made: ControllerBench) -> float:

@@ -23,12 +23,12 @@ from tests.manager.colocation_profile.controller_at_work import (
     outcome,
     rounds,
     run,
-    until,
     until_waiting,
     working,
 )
 from tests.manager.colocation_profile.profiles import RESULT_ANNOTATIONS, RESULT_LABELS, SPEC, document
 from tests.manager.controller_bench import ControllerBench
+from tests.waiting import wait_for
 
 
 def test_a_pod_that_waits_for_a_node_follows_its_profile() -> None:
@@ -97,7 +97,7 @@ def test_a_pod_that_is_as_it_should_be_is_not_written() -> None:
             await made.client.create(
                 CLUSTER_COLOCATION_PROFILES, document({"selector": SPEC["selector"], "labels": {"a": "b"}})
             )
-            await until(lambda: outcome(made, "unchanged") > 0)
+            await wait_for(lambda: outcome(made, "unchanged") > 0)
             found = await made.client.get(PODS, "waiting", "default")
             assert found.metadata.resource_version == created.metadata.resource_version
 
@@ -114,7 +114,7 @@ def test_profiles_that_leave_existing_pods_alone(labels: dict[str, str] | None, 
         await add_pod(made, "waiting")
         await add_profile(made, labels, **changes)
         async with working(made):
-            await until(lambda: rounds(made) > 0)
+            await wait_for(lambda: rounds(made) > 0)
             assert (await made.client.get(PODS, "waiting", "default")).metadata.labels == OWN
 
     run(scenario)
@@ -151,7 +151,7 @@ def test_more_pods_than_may_be_changed_at_once_come_in_later_rounds() -> None:
         async with working(made):
             await add_profile(made)
             await labelled(made, "b", testLabelA="valueA")
-            await until(lambda: outcome(made, "rate_limited") > 0)
+            await wait_for(lambda: outcome(made, "rate_limited") > 0)
             assert (await made.client.get(PODS, "c", "default")).metadata.labels == OWN
             await next_round(made)
             await labelled(made, "c", testLabelA="valueA")
@@ -253,7 +253,7 @@ def test_a_pod_that_changed_since_it_was_looked_at_is_not_written() -> None:
         async with working(made):
             await add_profile(made)
             await until_waiting(made, "waiting", theirs="x")
-            await until(lambda: outcome(made, "conflict") > 0)
+            await wait_for(lambda: outcome(made, "conflict") > 0)
             await next_round(made, 2)
             await labelled(made, "waiting", testLabelA="valueA", theirs="x")
 
@@ -264,7 +264,7 @@ def test_intervals_can_be_switched_off() -> None:
     async def scenario(made: ControllerBench) -> None:
         async with working(made):
             await add_profile(made)
-            await until(lambda: rounds(made) > 0)
+            await wait_for(lambda: rounds(made) > 0)
             before = rounds(made)
             await made.clock.advance(3600)
             assert rounds(made) == before

@@ -23,6 +23,7 @@ from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.interface import PatchType
 from koordinator.manager.node_policy.installed_extensions import GROUP, installed_extensions
+from tests.waiting import once
 
 EXAMPLE = Path(__file__).parents[3] / "docs/examples/node-slo-extension"
 KEY = "example.com/disk-limits"
@@ -54,11 +55,7 @@ def koord_manager(kubeconfig: Path, packages: Path) -> Iterator[None]:
 
 async def node_slo(client: KubeClient, part: Any) -> NodeSLO:
     """As soon as the extension's part is that."""
-    while True:
-        for found in (await client.list(NODE_SLOS)).items:
-            if (found.spec.extensions or {}).get("Object", {}).get(KEY) == part:
-                return found
-        await asyncio.sleep(0.05)
+    return await once(client, NODE_SLOS, lambda each: (each.spec.extensions or {}).get("Object", {}).get(KEY) == part)
 
 
 def test_a_package_that_is_installed_adds_its_part_to_every_node_slo(packages: Path, tmp_path: Path) -> None:

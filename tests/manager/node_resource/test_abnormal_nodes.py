@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -19,6 +19,7 @@ from koordinator.kube.interface import PatchType
 from koordinator.manager.node_resource.controller import NodeResourceController
 from tests.manager.controller_bench import SYSTEM, ControllerBench, controller_bench
 from tests.manager.node_resource.node_example import add_node, example, make, offers, report, working
+from tests.waiting import wait_for
 
 LONG = timedelta(minutes=15, seconds=2).total_seconds()
 Event = dict[str, Any]
@@ -62,12 +63,6 @@ async def reports(made: ControllerBench, count: int, start: int = 1) -> None:
 
 async def seen(made: ControllerBench, at: datetime) -> None:
     await made.until_known(NODE_METRICS, lambda metric: metric.status.update_time == at)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not holds():
-            await asyncio.sleep(0)
 
 
 async def events(made: ControllerBench, count: int = 1) -> list[Event]:
@@ -151,12 +146,12 @@ def test_abnormal_nodes_are_counted_by_reason() -> None:
         async with working() as (made, _):
             assert (counted(made, "MetricsStopped"), turned(made, "abnormal")) == (0, None)
             await silence(made)
-            await until(lambda: turned(made, "abnormal") == 1)
+            await wait_for(lambda: turned(made, "abnormal") == 1)
             assert counted(made, "MetricsStopped") == 1
             assert counted(made, "AgentMissing") == 0
             await reports(made, 7)
             await made.once(NODES, is_forgiven)
-            await until(lambda: turned(made, "normal") == 1)
+            await wait_for(lambda: turned(made, "normal") == 1)
             assert counted(made, "MetricsStopped") == 0
             assert turned(made, "abnormal") == 1
 

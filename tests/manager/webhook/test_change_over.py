@@ -41,6 +41,7 @@ from tests.manager.webhook.asking import HOST
 from tests.manager.webhook.installed import MUTATING, VALIDATING, mutating, validating
 from tests.manager.webhook.making import NAME, NOW
 from tests.manager.webhook.reviews import Handler, answered, review
+from tests.waiting import InlineExecutor
 
 LAG = 0.9
 """Seconds after which a configuration is in force."""
@@ -191,6 +192,7 @@ def _key(number: int) -> rsa.RSAPrivateKey:
 
 
 async def story(folder: Path, damage: Callable[[dict[str, Any], Cluster], None], authorities: int) -> None:
+    asyncio.get_running_loop().set_default_executor(InlineExecutor())
     cluster = Cluster(folder)
     async with AsyncExitStack() as servers, asyncio.timeout(60), asyncio.TaskGroup() as tasks:
         rounds = []
@@ -199,7 +201,6 @@ async def story(folder: Path, damage: Callable[[dict[str, Any], Cluster], None],
             rounds.append(tasks.create_task(replica.sync.run()))
         while not all(replica.sync.succeeded.is_set() for replica in cluster.replicas):
             await cluster.clock.advance(STEP)
-            await asyncio.sleep(0.001)
         before = [replica.certificate for replica in cluster.replicas]
         assert before[0] == before[1]
         await cluster.clock.advance(300)

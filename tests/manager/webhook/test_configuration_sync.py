@@ -28,6 +28,7 @@ from koordinator.manager.webhook.configuration_sync import ConfigurationSync, Ov
 from tests.kube.fake_client import MemoryClient, ScriptedClient, as_client
 from tests.manager.webhook.installed import MUTATING, VALIDATING, mutating, validating
 from tests.manager.webhook.making import NOW, certificates
+from tests.waiting import InlineExecutor, wait_for
 
 MUTATING_KEY = (MUTATING_WEBHOOK_CONFIGURATIONS.qualified, "", MUTATING)
 VALIDATING_KEY = (VALIDATING_WEBHOOK_CONFIGURATIONS.qualified, "", VALIDATING)
@@ -95,22 +96,16 @@ class Bench:
         running = asyncio.create_task(self.sync.run())
         try:
             await asyncio.wait_for(self.sync.succeeded.wait(), 10)
-            await until(lambda: self.clock.sleepers == 1)
+            await wait_for(lambda: self.clock.sleepers == 1)
             yield
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    """Wait for what other tasks and threads do on the machine's own time."""
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.001)
-
-
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
     async def timed() -> None:
+        asyncio.get_running_loop().set_default_executor(InlineExecutor())
         async with asyncio.timeout(30):
             await scenario()
 
@@ -201,15 +196,14 @@ def test_another_authority_is_trusted_before_it_is_served_under_and_the_old_one_
             await bench.clock.advance(59)
             assert bench.trusted() == [old.authority]
             await bench.clock.advance(2)
-            await until(lambda: len(bench.writes()) == 4)
+            await wait_for(lambda: len(bench.writes()) == 4)
             assert bench.trusted() == [new.authority, old.authority]
             assert read_files(bench.folder) == old
-            await until(lambda: bench.clock.sleepers == 2)
+            await wait_for(lambda: bench.clock.sleepers == 2)
             await bench.clock.advance(1)
-            await until(lambda: bench.served[-1] == new)
+            await wait_for(lambda: bench.served[-1] == new)
             while len(bench.trusted()) == 2:
                 await bench.clock.advance(1)
-                await asyncio.sleep(0.001)
             assert bench.trusted() == [new.authority]
             assert bench.clock.monotonic() >= 61 + 180
 
@@ -268,7 +262,6 @@ def test_a_failed_round_is_tried_again_and_again(tmp_path: Path) -> None:
         while not bench.sync.succeeded.is_set():
             errors.add(bench.sync.last_error)
             await bench.clock.advance(1)
-            await asyncio.sleep(0.001)
         assert "connection refused" in errors
         assert bench.sync.last_error == ""
         running.cancel()
@@ -286,12 +279,11 @@ def test_a_round_that_fails_in_a_way_that_nobody_foresaw_is_tried_again(
         bench = Bench(tmp_path)
         held, bench.writer.held = bench.writer.held, None  # type: ignore[assignment]
         running = asyncio.create_task(bench.sync.run())
-        await until(lambda: bench.sync.last_error != "not tried yet")
+        await wait_for(lambda: bench.sync.last_error != "not tried yet")
         assert "AttributeError" in bench.sync.last_error
         bench.writer.held = held
         while not bench.sync.succeeded.is_set():
             await bench.clock.advance(1)
-            await asyncio.sleep(0.001)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
@@ -314,10 +306,10 @@ def test_what_another_replica_wrote_at_the_same_time_is_looked_at_a_second_later
 
         bench.client.before = forestall
         running = asyncio.create_task(bench.sync.run())
-        await until(lambda: "modified" in bench.sync.last_error)
-        await until(lambda: bench.clock.sleepers == 1)
+        await wait_for(lambda: "modified" in bench.sync.last_error)
+        await wait_for(lambda: bench.clock.sleepers == 1)
         await bench.clock.advance(1)
-        await until(bench.sync.succeeded.is_set)
+        await wait_for(bench.sync.succeeded.is_set)
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
@@ -366,7 +358,7 @@ def test_every_change_starts_a_round_but_no_more_than_one_a_second(tmp_path: Pat
                 _fire(handlers, event)
             assert len(bench.served) == 1
             await bench.clock.advance(1)
-            await until(lambda: len(bench.writes()) == 4)
+            await wait_for(lambda: len(bench.writes()) == 4)
             assert len(bench.served) == 2
 
     run(scenario)

@@ -28,6 +28,7 @@ from tests.kube.fake_client import MemoryClient, ScriptedClient, as_client
 from tests.manager.webhook.asking import HOST
 from tests.manager.webhook.installed import MUTATING, VALIDATING, mutating, validating
 from tests.manager.webhook.making import NOW, certificates
+from tests.waiting import wait_for
 
 
 class Bench:
@@ -129,8 +130,7 @@ def test_without_configurations_it_gives_up_after_twenty_seconds_with_the_reason
         bench = Bench(tmp_path)
         webhooks = bench.webhooks()
         running = asyncio.create_task(webhooks.run())
-        while webhooks.sync.last_error == "not tried yet":
-            await asyncio.sleep(0.001)
+        await wait_for(lambda: webhooks.sync.last_error != "not tried yet")
         await bench.clock.advance(SETUP_SECONDS - 1)
         assert not running.done()
         await bench.clock.advance(1)

@@ -25,6 +25,7 @@ from koordinator.manager.webhook.server import LARGEST_REQUEST, WebhookServer, l
 from tests.manager.webhook.asking import HOST, asking, served_certificate, serving
 from tests.manager.webhook.making import NOW, certificates
 from tests.manager.webhook.reviews import POD, Handler, answered, review
+from tests.waiting import wait_for
 
 FIRST, SECOND = certificates(HOST), certificates(HOST, which=1)
 
@@ -169,8 +170,7 @@ async def half_a_request(
     try:
         writer.write(HEAD.format(len(review())).encode() + review()[:100])
         await writer.drain()
-        while not metrics.registry.get_sample_value(*IN_FLIGHT):
-            await asyncio.sleep(0.001)
+        await wait_for(lambda: bool(metrics.registry.get_sample_value(*IN_FLIGHT)))
         yield reader, writer
     finally:
         writer.close()

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator
 from typing import Any, Final
 
 from koordinator.api.annotations import QUOTA_TOTAL_RESOURCE, QUOTA_UNSCHEDULABLE_RESOURCE
-from koordinator.api.quantity import Quantity, QuantityError, parse_quantity
+from tests.real.overcommit.amounts import amount
 from tests.real.overcommit.differences import CHANCES, INTENDED
 
 _AMOUNTS: Final = frozenset(
@@ -55,15 +55,15 @@ def _leaves(value: Any, place: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...
         for key, part in document.items():
             yield from _leaves(part, (*place, key))
     elif isinstance(value, str) and not _AMOUNTS.isdisjoint(place):
-        yield place, _amount(value)
+        yield place, _written_anyhow(value)
     else:
         yield place, json.dumps(value)
 
 
-def _amount(text: str) -> str:
+def _written_anyhow(text: str) -> str:
     try:
-        return str(Quantity(parse_quantity(text).nanos))
-    except QuantityError:
+        return str(amount(text))
+    except ValueError:
         return text
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
 from typing import Final
-
-from koordinator.api.quantity import QuantityError, parse_quantity
 
 _AMOUNTS: Final = r"(allocatable|capacity) kubernetes\.io/(batch|mid)-(cpu|memory)"
 _ORIGIN: Final = r"annotations node\.koordinator\.sh/originExtendedAllocatable"
@@ -42,26 +42,35 @@ def _is_theirs_zero(_: str, theirs: str) -> bool:
     return theirs.strip('"') in ("0", "absent")
 
 
+def _is_ours_absent(ours: str, _: str) -> bool:
+    return ours == "absent"
+
+
 def _is_theirs_absent(_: str, theirs: str) -> bool:
     return theirs == "absent"
 
 
-def _is_little_less(ours: str, theirs: str) -> bool:
-    """By one for each of two readings."""
-    return 0 < parse_quantity(theirs).value - parse_quantity(ours).value <= 2
+def _by_amounts(is_such: Callable[[Fraction, Fraction], bool]) -> Callable[[str, str], bool]:
+    """A difference between two amounts; one that is absent has none."""
+
+    def compare(ours: str, theirs: str) -> bool:
+        try:
+            return is_such(Fraction(ours), Fraction(theirs))
+        except ValueError:
+            return False
+
+    return compare
 
 
-def _is_within_half(ours: str, theirs: str) -> bool:
-    """The most that a case lets zones differ by before they are written."""
-    stale = parse_quantity(theirs).nanos
-    return abs(parse_quantity(ours).nanos - stale) * 2 <= stale
-
-
-def _is_less_than_one(ours: str, theirs: str) -> bool:
-    try:
-        return abs(parse_quantity(ours).nanos - parse_quantity(theirs).nanos) < 10**9
-    except QuantityError:
-        return False
+_is_ours_less: Final = _by_amounts(lambda ours, theirs: ours < theirs)
+_is_little_less: Final = _by_amounts(lambda ours, theirs: 0 < ceil(theirs) - ceil(ours) <= 2)
+"""By one for each of two readings."""
+_is_within_half: Final = _by_amounts(lambda ours, theirs: abs(ours - theirs) * 2 <= theirs)
+"""The most that a case lets zones differ by before they are written."""
+_is_whole_part: Final = _by_amounts(
+    lambda ours, theirs: ours.denominator == 1 != theirs.denominator and abs(ours - theirs) < 1
+)
+"""Ours is whole, theirs is not."""
 
 
 UNMEASURED_BY_REQUEST: Final = "unmeasured by request"
@@ -94,13 +103,16 @@ INTENDED: Final = {
         "by maxUsageRequest, pods that nobody has measured count by request on the node too, not only in its zones",
         _AMOUNTS,
         _ORIGIN,
+        is_such=_is_ours_less,
     ),
     DEVICES_WITHOUT_COLOCATION: _difference(
         "what devices a node has does not depend on whether batch pods are wanted there",
         _DEVICES,
         r"labels node\.koordinator\.sh/gpu-",
     ),
-    DEVICE_NAMES_REMOVED: _difference("what no card has any more is not offered any more", _DEVICES),
+    DEVICE_NAMES_REMOVED: _difference(
+        "what no card has any more is not offered any more", _DEVICES, is_such=_is_ours_absent
+    ),
     AMPLIFICATION_KEPT: _difference(
         "an error in the configuration does not take away what pods on the node count on",
         r"annotations node\.koordinator\.sh/resource-amplification-ratio",
@@ -141,7 +153,7 @@ INTENDED: Final = {
         "there are no thousandths of a byte or of a milli-CPU",
         _AMOUNTS,
         r"zones \S+ kubernetes\.io/batch-",
-        is_such=_is_less_than_one,
+        is_such=_is_whole_part,
     ),
     ZONES_UP_TO_DATE: _difference(
         "zones that are written for one amount are written with all that has changed",

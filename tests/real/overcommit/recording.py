@@ -16,10 +16,10 @@ from koordinator.kube.connect import ClientOptions, connect
 from tests.real.control_plane import ControlPlane
 from tests.real.manager_cluster import prepare
 from tests.real.manager_process import OURS, manager
+from tests.real.overcommit.cluster_objects import Answers, ClusterObjects
 from tests.real.overcommit.node_case import NodeCase
 from tests.real.overcommit.quota_cases import QuotaCase
 from tests.real.overcommit.steps import STEPS, Step
-from tests.real.overcommit.world import Answers, World
 from tests.real.programs import RealPrograms
 
 FLAGS: Final = (
@@ -85,17 +85,17 @@ async def _record(
 ) -> Recording:
     client = await connect(ClientOptions(kubeconfig=str(plane.kubeconfig), qps=0))
     try:
-        world = World(client)
-        await world.fill(nodes, quotas)
+        fixture = ClusterObjects(client)
+        await fixture.fill(nodes, quotas)
         recording = Recording()
-        await world.enter(steps[0])
+        await fixture.enter(steps[0])
         with manager(command, plane.kubeconfig, folder, arguments=FLAGS) as running:
             for step in steps:
                 if step is not steps[0]:
-                    await world.enter(step)
-                recording.answers[step.name] = await world.settled(running)
+                    await fixture.enter(step)
+                recording.answers[step.name] = await fixture.settled(running)
                 if step.is_steady:
-                    recording.steady_writes = await world.steady_writes(running)
+                    recording.steady_writes = await fixture.steady_writes(running)
         return recording
     finally:
         await client.close()

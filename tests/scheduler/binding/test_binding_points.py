@@ -10,147 +10,147 @@ from msgspec import structs
 from koordinator.scheduler.queue.queued_pod import Pool
 from tests.scheduler.fakes import make_node, make_pod
 from tests.scheduler.recording import one_node, play, plugin_of, recording
-from tests.scheduler.world import World, simulate
+from tests.scheduler.running_scheduler import RunningScheduler, simulate
 
 
 def test_a_pod_that_nobody_holds_back_is_bound() -> None:
-    world = play()
-    assert world.api.placed() == {"p": "a"}
-    assert plugin_of(world).record == ["reserve", "bound"]
+    fixture = play()
+    assert fixture.api.placed() == {"p": "a"}
+    assert plugin_of(fixture).record == ["reserve", "bound"]
 
 
 def test_a_waiting_pod_keeps_its_room_until_it_is_allowed() -> None:
-    async def story(world: World) -> None:
-        world.api.put(make_pod("p", cpu="3", labels={"permit": "wait"}))
-        world.api.put(make_pod("other", cpu="3"))
-        await world.settle()
-        assert world.api.placed() == {}
-        waiting = world.scheduler.state.view.waiting.get("uid-p")
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("p", cpu="3", labels={"permit": "wait"}))
+        fixture.api.put(make_pod("other", cpu="3"))
+        await fixture.settle()
+        assert fixture.api.placed() == {}
+        waiting = fixture.scheduler.state.view.waiting.get("uid-p")
         assert waiting is not None
         waiting.allow("Recording")
-        await world.settle()
-        assert world.api.placed() == {"p": "a"}
+        await fixture.settle()
+        assert fixture.api.placed() == {"p": "a"}
 
     simulate(story, one_node, recording)
 
 
 def test_a_rejected_pod_gives_its_room_back_and_says_why() -> None:
-    async def story(world: World) -> None:
-        world.api.put(make_pod("p", cpu="3", labels={"permit": "wait"}))
-        world.api.put(make_pod("other", cpu="3"))
-        await world.settle()
-        waiting = world.scheduler.state.view.waiting.get("uid-p")
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("p", cpu="3", labels={"permit": "wait"}))
+        fixture.api.put(make_pod("other", cpu="3"))
+        await fixture.settle()
+        waiting = fixture.scheduler.state.view.waiting.get("uid-p")
         assert waiting is not None
         waiting.reject("Recording", "the gang has broken up")
-        await world.settle(2)
-        assert world.api.placed() == {"other": "a"}
+        await fixture.settle(2)
+        assert fixture.api.placed() == {"other": "a"}
 
-    world = simulate(story, one_node, recording)
-    assert ("p", "Unschedulable", "0/1 nodes are available: 1 the gang has broken up.") in world.api.conditions
+    fixture = simulate(story, one_node, recording)
+    assert ("p", "Unschedulable", "0/1 nodes are available: 1 the gang has broken up.") in fixture.api.conditions
 
 
 def test_patience_ends() -> None:
-    world = play(29.0, 1.5, permit="wait")
+    fixture = play(29.0, 1.5, permit="wait")
     assert "failed: 0/1 nodes are available: 1 rejected due to timeout after waiting 30s at plugin Recording." in (
-        plugin_of(world).record
+        plugin_of(fixture).record
     )
 
 
 def test_a_waiting_pod_that_is_deleted_gives_its_room_back() -> None:
-    async def story(world: World) -> None:
-        world.api.put(make_pod("p", labels={"permit": "wait"}))
-        await world.settle()
-        world.api.remove("pods", "default/p")
-        await world.settle()
-        assert len(world.scheduler.state.view.waiting) == 0
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("p", labels={"permit": "wait"}))
+        await fixture.settle()
+        fixture.api.remove("pods", "default/p")
+        await fixture.settle()
+        assert len(fixture.scheduler.state.view.waiting) == 0
 
-    world = simulate(story, one_node, recording)
-    assert "unreserve" in plugin_of(world).record
+    fixture = simulate(story, one_node, recording)
+    assert "unreserve" in plugin_of(fixture).record
 
 
 def test_a_waiting_pod_that_is_being_deleted_gives_its_room_back() -> None:
     """Something holds its end up, so that it stays for a while."""
 
-    async def story(world: World) -> None:
-        world.api.put(make_pod("p", cpu="3", labels={"permit": "wait"}))
-        world.api.put(make_pod("other", cpu="3"))
-        await world.settle()
-        pod = world.api.pod("p")
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("p", cpu="3", labels={"permit": "wait"}))
+        fixture.api.put(make_pod("other", cpu="3"))
+        await fixture.settle()
+        pod = fixture.api.pod("p")
         metadata = structs.replace(pod.metadata, deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC))
-        world.api.put(structs.replace(pod, metadata=metadata))
-        await world.settle(2)
-        assert world.api.placed() == {"other": "a"}
+        fixture.api.put(structs.replace(pod, metadata=metadata))
+        await fixture.settle(2)
+        assert fixture.api.placed() == {"other": "a"}
 
     simulate(story, one_node, recording)
 
 
 def test_a_refused_pod_waits_with_that_as_its_reason() -> None:
-    world = play(permit="refuse")
-    assert world.api.conditions == [("p", "Unschedulable", "0/1 nodes are available: 1 the gate is shut.")]
-    assert world.scheduler.queue.size(Pool.UNSCHEDULABLE) == 1
+    fixture = play(permit="refuse")
+    assert fixture.api.conditions == [("p", "Unschedulable", "0/1 nodes are available: 1 the gate is shut.")]
+    assert fixture.scheduler.queue.size(Pool.UNSCHEDULABLE) == 1
 
 
 def test_what_plugins_decide_is_written_before_the_binding() -> None:
-    world = play(pre_bind="yes")
-    assert plugin_of(world).written["p"].annotations == {"chosen": "a"}
-    assert world.api.placed() == {"p": "a"}
+    fixture = play(pre_bind="yes")
+    assert plugin_of(fixture).written["p"].annotations == {"chosen": "a"}
+    assert fixture.api.placed() == {"p": "a"}
 
 
 def test_a_pod_whose_preparation_fails_is_tried_again() -> None:
-    world = play(pre_bind="raise")
-    assert world.api.placed() == {}
-    assert world.api.conditions[0][1:] == ("SchedulerError", "binding rejected: no such volume")
-    assert "unreserve" in plugin_of(world).record
+    fixture = play(pre_bind="raise")
+    assert fixture.api.placed() == {}
+    assert fixture.api.conditions[0][1:] == ("SchedulerError", "binding rejected: no such volume")
+    assert "unreserve" in plugin_of(fixture).record
 
 
 def test_a_preparation_that_hangs_is_given_up_and_delays_nobody() -> None:
-    async def story(world: World) -> None:
-        world.api.put(make_pod("p", labels={"pre-bind": "hang"}))
-        world.api.put(make_pod("other"))
-        await world.settle()
-        assert world.api.placed() == {"other": "a"}
-        await world.settle(61)
-        world.api.remove("pods", "default/p")
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("p", labels={"pre-bind": "hang"}))
+        fixture.api.put(make_pod("other"))
+        await fixture.settle()
+        assert fixture.api.placed() == {"other": "a"}
+        await fixture.settle(61)
+        fixture.api.remove("pods", "default/p")
 
-    world = simulate(story, one_node, recording)
+    fixture = simulate(story, one_node, recording)
     message = "binding rejected: plugin Recording did not finish within 60 s"
-    assert ("p", "SchedulerError", message) in world.api.conditions
+    assert ("p", "SchedulerError", message) in fixture.api.conditions
 
 
 @pytest.mark.parametrize("opened", [True, False])
 def test_a_preparation_may_wait_for_what_others_do(opened: bool) -> None:
-    async def story(world: World) -> None:
-        world.api.put(make_pod("p", labels={"pre-bind": "until"}))
-        await world.settle(5)
-        plugin_of(world).opened = opened
-        world.api.put(make_node("b"))
-        await world.settle(16)
-        await world.settle()
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("p", labels={"pre-bind": "until"}))
+        await fixture.settle(5)
+        plugin_of(fixture).opened = opened
+        fixture.api.put(make_node("b"))
+        await fixture.settle(16)
+        await fixture.settle()
 
-    world = simulate(story, one_node, recording)
-    assert f"until {opened}" in plugin_of(world).record
+    fixture = simulate(story, one_node, recording)
+    assert f"until {opened}" in plugin_of(fixture).record
 
 
 def test_a_plugin_may_do_the_binding_itself() -> None:
-    async def story(world: World) -> None:
-        world.api.put(make_pod("p", labels={"bind": "mine"}))
-        await world.settle()
-        assert world.api.bindings == []
-        assert plugin_of(world).record == ["reserve", "bound"]
-        world.api.put(make_pod("p", node="a"))
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("p", labels={"bind": "mine"}))
+        await fixture.settle()
+        assert fixture.api.bindings == []
+        assert plugin_of(fixture).record == ["reserve", "bound"]
+        fixture.api.put(make_pod("p", node="a"))
 
     simulate(story, one_node, recording)
 
 
 def test_a_failure_handler_may_take_over() -> None:
-    async def story(world: World) -> None:
-        world.api.put(make_pod("p", cpu="9", labels={"swallow": ""}))
-        await world.settle()
-        assert world.api.conditions == []
-        world.api.remove("pods", "default/p")
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("p", cpu="9", labels={"swallow": ""}))
+        await fixture.settle()
+        assert fixture.api.conditions == []
+        fixture.api.remove("pods", "default/p")
 
-    world = simulate(story, one_node, recording)
-    assert plugin_of(world).record == ["failed: 0/1 nodes are available: 1 Insufficient cpu."]
+    fixture = simulate(story, one_node, recording)
+    assert plugin_of(fixture).record == ["failed: 0/1 nodes are available: 1 Insufficient cpu."]
 
 
 def test_a_failure_handler_hears_of_a_pod_that_waits_again() -> None:

@@ -31,7 +31,7 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind
 from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import make_node, make_pod, make_profile
-from tests.scheduler.world import World, simulate
+from tests.scheduler.running_scheduler import RunningScheduler, simulate
 
 
 class Shared(Plugin):
@@ -117,36 +117,36 @@ def stand_in(uid: str = "uid-room", node: str = "") -> Pod:
     return pod
 
 
-def place(api: ReservationApi, *kinds: type[Plugin], pod: Pod | None = None, bound: bool = False) -> World:
-    async def story(world: World) -> None:
-        world.api.put(pod or stand_in())
-        await world.settle()
+def place(api: ReservationApi, *kinds: type[Plugin], pod: Pod | None = None, bound: bool = False) -> RunningScheduler:
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(pod or stand_in())
+        await fixture.settle()
         if bound:
-            world.api.put(stand_in(node="a"))
+            fixture.api.put(stand_in(node="a"))
 
     return simulate(story, lambda: api, lambda view: profile(view, *kinds))
 
 
 def test_what_plugins_decide_is_written_to_the_reservation_as_one_patch() -> None:
     api = ReservationApi()
-    world = place(api, bound=True)
+    fixture = place(api, bound=True)
     wanted = {"devices": "gpu-0 on a", "cpus": "0-3, and gpu-0 on a"}
     assert api.patches == [("room", {"metadata": {"uid": "uid-room", "annotations": wanted}})]
-    assert ("p", "Scheduled", "Successfully assigned default/p to a") in world.events.notes
+    assert ("p", "Scheduled", "Successfully assigned default/p to a") in fixture.events.notes
 
 
 def test_pre_bind_plugins_are_asked_of_ordinary_pods_alone() -> None:
     api = ReservationApi()
 
-    async def story(world: World) -> None:
-        world.api.put(stand_in())
-        world.api.put(make_pod("ordinary"))
-        await world.settle()
-        world.api.put(stand_in(node="a"))
-        world.api.put(make_pod("ordinary", node="a"))
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(stand_in())
+        fixture.api.put(make_pod("ordinary"))
+        await fixture.settle()
+        fixture.api.put(stand_in(node="a"))
+        fixture.api.put(make_pod("ordinary", node="a"))
 
-    world = simulate(story, lambda: api, profile)
-    devices = world.scheduler.engines["koord-scheduler"].profile.plugins["Devices"]
+    fixture = simulate(story, lambda: api, profile)
+    devices = fixture.scheduler.engines["koord-scheduler"].profile.plugins["Devices"]
     assert isinstance(devices, Devices)
     assert devices.pods == ["ordinary"]
 

@@ -52,7 +52,7 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.queue.queued_pod import Pool
 from tests.scheduler.fakes import make_node, make_pod, make_profile
 from tests.scheduler.recording import one_node
-from tests.scheduler.world import World, check, simulate
+from tests.scheduler.running_scheduler import RunningScheduler, check, simulate
 
 
 class Boom(Exception):
@@ -252,8 +252,8 @@ def breaking(view: ClusterView) -> Profile:
     return Profile(base.scheduler_name, plugins, order)
 
 
-def plugins_of(world: World) -> tuple[Breaking, Second]:
-    plugins = world.scheduler.engines["koord-scheduler"].profile.plugins
+def plugins_of(fixture: RunningScheduler) -> tuple[Breaking, Second]:
+    plugins = fixture.scheduler.engines["koord-scheduler"].profile.plugins
     first, second = plugins["Breaking"], plugins["Second"]
     assert isinstance(first, Breaking)
     assert isinstance(second, Second)
@@ -270,121 +270,121 @@ IS_COUNTED = ("post_bind", "forget_nomination", "next_pod", "on_time", "next_tim
 
 @pytest.mark.parametrize("point", FAILS_THE_ATTEMPT)
 def test_the_attempt_fails_and_is_made_again(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         monkeypatch.setattr(Breaking, "broken", point)
-        world.api.put(make_pod("p"))
-        world.api.put(make_pod("other"))
-        await world.settle()
+        fixture.api.put(make_pod("p"))
+        fixture.api.put(make_pod("other"))
+        await fixture.settle()
         if point.startswith("allowed:"):
-            waiting = world.scheduler.state.view.waiting.get("uid-p")
+            waiting = fixture.scheduler.state.view.waiting.get("uid-p")
             assert waiting is not None
             waiting.allow("Breaking")
-            await world.settle()
-        assert world.api.placed() == {"other": "a"}
-        assert world.scheduler.queue.size(Pool.BACKOFF) == 1
-        assert world.scheduler.state.assumed_count == 0
-        first, second = plugins_of(world)
+            await fixture.settle()
+        assert fixture.api.placed() == {"other": "a"}
+        assert fixture.scheduler.queue.size(Pool.BACKOFF) == 1
+        assert fixture.scheduler.state.assumed_count == 0
+        first, second = plugins_of(fixture)
         assert first.reserved == second.reserved == {"default/other"}
         reached = "default/p" in first.unreserved
         assert second.forgotten.count("default/p") == reached
         monkeypatch.setattr(Breaking, "broken", "")
-        await world.settle(2)
+        await fixture.settle(2)
 
-    world = simulate(story, one_node, breaking)
-    assert world.api.placed() == {"p": "a", "other": "a"}
-    assert [reason for name, reason, _ in world.api.conditions if name == "p"] == ["SchedulerError"]
+    fixture = simulate(story, one_node, breaking)
+    assert fixture.api.placed() == {"p": "a", "other": "a"}
+    assert [reason for name, reason, _ in fixture.api.conditions if name == "p"] == ["SchedulerError"]
 
 
 @pytest.mark.parametrize("point", IS_COUNTED)
 def test_the_error_is_counted_and_the_pod_placed(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         monkeypatch.setattr(Breaking, "broken", point)
-        world.api.put(make_pod("p"))
-        world.api.put(make_pod("other"))
-        await world.settle()
+        fixture.api.put(make_pod("p"))
+        fixture.api.put(make_pod("other"))
+        await fixture.settle()
 
-    world = simulate(story, one_node, breaking)
-    assert world.api.placed() == {"p": "a", "other": "a"}
+    fixture = simulate(story, one_node, breaking)
+    assert fixture.api.placed() == {"p": "a", "other": "a"}
     labels = {"plugin": "Breaking", "method": point}
-    assert (world.registry.get_sample_value("scheduler_plugin_errors_total", labels) or 0) > 0
+    assert (fixture.registry.get_sample_value("scheduler_plugin_errors_total", labels) or 0) > 0
 
 
 @pytest.mark.parametrize("point", ["unreserve", "forget_pod", "before_failure", "after_failure"])
 def test_what_follows_a_refusal_is_done_all_the_same(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         monkeypatch.setattr(Breaking, "broken", point)
-        world.api.put(make_pod("p"))
-        await world.settle()
-        first, second = plugins_of(world)
+        fixture.api.put(make_pod("p"))
+        await fixture.settle()
+        first, second = plugins_of(fixture)
         assert first.raised
         assert first.reserved == second.reserved == set()
         assert first.forgotten == second.forgotten == ["default/p"]
-        assert world.scheduler.queue.size(Pool.UNSCHEDULABLE) == 1
+        assert fixture.scheduler.queue.size(Pool.UNSCHEDULABLE) == 1
         monkeypatch.setattr(Breaking, "broken", "")
-        world.api.put(make_pod("p", labels={"changed": ""}))
-        await world.settle(2)
+        fixture.api.put(make_pod("p", labels={"changed": ""}))
+        await fixture.settle(2)
 
-    world = simulate(story, one_node, breaking)
-    assert world.api.placed() == {"p": "a"}
-    assert world.api.conditions[0] == ("p", "Unschedulable", "0/1 nodes are available: 1 not yet.")
+    fixture = simulate(story, one_node, breaking)
+    assert fixture.api.placed() == {"p": "a"}
+    assert fixture.api.conditions[0] == ("p", "Unschedulable", "0/1 nodes are available: 1 not yet.")
     labels = {"plugin": "Breaking", "method": point}
-    assert world.registry.get_sample_value("scheduler_plugin_errors_total", labels) == 1
+    assert fixture.registry.get_sample_value("scheduler_plugin_errors_total", labels) == 1
 
 
 @pytest.mark.parametrize("point", ["after_post_filter", "events_to_register"])
 def test_a_pod_that_fits_nowhere_is_tried_again(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         monkeypatch.setattr(Breaking, "broken", point)
-        world.api.put(make_pod("p", cpu="9"))
-        await world.settle()
+        fixture.api.put(make_pod("p", cpu="9"))
+        await fixture.settle()
         monkeypatch.setattr(Breaking, "broken", "")
-        world.api.put(make_node("large", cpu="16"))
-        await world.settle(2)
+        fixture.api.put(make_node("large", cpu="16"))
+        await fixture.settle(2)
 
     assert simulate(story, one_node, breaking).api.placed() == {"p": "large"}
 
 
 @pytest.mark.parametrize("nonsense", ["next_pod answers nonsense", "next_time_event answers nonsense"])
 def test_an_answer_that_means_nothing_is_passed_over(nonsense: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         monkeypatch.setattr(Breaking, "broken", nonsense)
-        world.api.put(make_pod("p"))
-        await world.settle()
+        fixture.api.put(make_pod("p"))
+        await fixture.settle()
 
     assert simulate(story, one_node, breaking).api.placed() == {"p": "a"}
 
 
 def test_a_pod_that_cannot_be_let_into_the_queue_says_so_and_is_let_in_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         monkeypatch.setattr(Breaking, "broken", "pre_enqueue")
-        world.api.put(make_pod("p"))
-        world.api.put(make_pod("other"))
-        await world.settle()
-        assert world.api.placed() == {"other": "a"}
-        assert world.scheduler.queue.size(Pool.GATED) == 1
+        fixture.api.put(make_pod("p"))
+        fixture.api.put(make_pod("other"))
+        await fixture.settle()
+        assert fixture.api.placed() == {"other": "a"}
+        assert fixture.scheduler.queue.size(Pool.GATED) == 1
         monkeypatch.setattr(Breaking, "broken", "")
-        await world.settle(2)
+        await fixture.settle(2)
 
-    world = simulate(story, one_node, breaking)
+    fixture = simulate(story, one_node, breaking)
     message = "plugin Breaking failed in pre_enqueue: Boom: pre_enqueue"
-    assert world.api.placed() == {"p": "a", "other": "a"}
-    assert world.api.conditions == [("p", "SchedulerError", message)]
-    assert ("p", "FailedScheduling", message) in world.events.notes
+    assert fixture.api.placed() == {"p": "a", "other": "a"}
+    assert fixture.api.conditions == [("p", "SchedulerError", message)]
+    assert ("p", "FailedScheduling", message) in fixture.events.notes
 
 
 def test_who_waits_to_lead_says_nothing_about_pods(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> World:
+    async def run() -> RunningScheduler:
         monkeypatch.setattr(Breaking, "broken", "pre_enqueue")
-        world = World(one_node(), breaking)
-        watching = asyncio.create_task(world.scheduler.watch())
-        world.api.put(make_pod("p"))
-        await world.settle()
+        fixture = RunningScheduler(one_node(), breaking)
+        watching = asyncio.create_task(fixture.scheduler.watch())
+        fixture.api.put(make_pod("p"))
+        await fixture.settle()
         watching.cancel()
-        return world
+        return fixture
 
-    world = asyncio.run(run())
-    assert world.scheduler.queue.size(Pool.GATED) == 1
-    assert world.events.notes == []
+    fixture = asyncio.run(run())
+    assert fixture.scheduler.queue.size(Pool.GATED) == 1
+    assert fixture.events.notes == []
 
 
 class Restless(ControllerProvider):
@@ -423,40 +423,40 @@ def test_a_controller_that_fails_is_run_again() -> None:
         plugins = {**base.plugins, "Unmade": Unmade(None, view), "Restless": Restless(None, view)}
         return Profile(base.scheduler_name, plugins, base.order)
 
-    async def story(world: World) -> None:
-        world.api.put(make_pod("p"))
-        await world.settle()
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("p"))
+        await fixture.settle()
         for _ in range(4):
-            await world.settle(20)
-        plugin = world.scheduler.engines["koord-scheduler"].profile.plugins["Restless"]
+            await fixture.settle(20)
+        plugin = fixture.scheduler.engines["koord-scheduler"].profile.plugins["Restless"]
         assert isinstance(plugin, Restless)
         assert plugin.runs == 3
 
-    world = simulate(story, one_node, restless)
-    assert world.api.placed() == {"p": "a"}
+    fixture = simulate(story, one_node, restless)
+    assert fixture.api.placed() == {"p": "a"}
     for plugin, method, count in (("Restless", "controller once", 2), ("Unmade", "controllers", 1)):
         labels = {"plugin": plugin, "method": method}
-        assert world.registry.get_sample_value("scheduler_plugin_errors_total", labels) == count
+        assert fixture.registry.get_sample_value("scheduler_plugin_errors_total", labels) == count
 
 
 def test_an_error_of_our_own_costs_an_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def run() -> World:
-        world = World(one_node())
+    async def run() -> RunningScheduler:
+        fixture = RunningScheduler(one_node())
         broken = iter([True])
-        decide = world.scheduler.engines["koord-scheduler"].decide
+        decide = fixture.scheduler.engines["koord-scheduler"].decide
 
         def decide_badly(pod: PodInfo, now: datetime) -> Any:
             if next(broken, False):
                 raise Boom("a defect")
             return decide(pod, now)
 
-        monkeypatch.setattr(world.scheduler.engines["koord-scheduler"], "decide", decide_badly)
-        async with world.running():
-            world.api.put(make_pod("p"))
-            await world.settle(2)
-        check(world)
-        return world
+        monkeypatch.setattr(fixture.scheduler.engines["koord-scheduler"], "decide", decide_badly)
+        async with fixture.running():
+            fixture.api.put(make_pod("p"))
+            await fixture.settle(2)
+        check(fixture)
+        return fixture
 
-    world = asyncio.run(run())
-    assert world.api.placed() == {"p": "a"}
-    assert world.api.conditions == [("p", "SchedulerError", "Boom: a defect")]
+    fixture = asyncio.run(run())
+    assert fixture.api.placed() == {"p": "a"}
+    assert fixture.api.conditions == [("p", "SchedulerError", "Boom: a defect")]

@@ -10,7 +10,7 @@ from koordinator.scheduler.engine.framework_hooks import NextPodPlugin
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
 from tests.scheduler.fakes import make_node, make_pod, make_profile
-from tests.scheduler.world import World, simulate
+from tests.scheduler.running_scheduler import RunningScheduler, simulate
 
 
 class OutOfTurn(NextPodPlugin):
@@ -38,10 +38,10 @@ def out_of_turn(wanted: str | None, *, fails: bool = False) -> list[str]:
         plugin.wanted, plugin.fails = wanted, fails
         return Profile(base.scheduler_name, {**base.plugins, plugin.name: plugin}, base.order)
 
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         for number, name in enumerate("abc"):
-            world.api.put(make_pod(name, priority=9 - number))
-        world.api.put(make_node("n"))
+            fixture.api.put(make_pod(name, priority=9 - number))
+        fixture.api.put(make_node("n"))
 
     return [name for name, _ in simulate(story, profile=profile).api.bindings]
 

@@ -12,7 +12,7 @@ from koordinator.api.kinds import Kind
 from koordinator.kube.errors import ApiStatusError
 from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import make_node, make_pod, make_profile
-from tests.scheduler.world import World, simulate
+from tests.scheduler.running_scheduler import RunningScheduler, simulate
 
 preempting = partial(make_profile, preempts=True)
 
@@ -29,83 +29,83 @@ def full_node(make: type[FakeApi] = FakeApi) -> FakeApi:
 
 
 def test_an_important_pod_gets_its_place() -> None:
-    async def story(world: World) -> None:
-        world.api.put(make_pod("high", priority=10))
-        await world.settle()
-        await world.settle(2)
-        assert world.api.placed()["high"] == "a"
-        assert len(world.api.placed()) == 2
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("high", priority=10))
+        await fixture.settle()
+        await fixture.settle(2)
+        assert fixture.api.placed()["high"] == "a"
+        assert len(fixture.api.placed()) == 2
 
-    world = simulate(story, full_node, preempting)
-    evicted = [note for note in world.events.notes if note[1] == "Preempted"]
+    fixture = simulate(story, full_node, preempting)
+    evicted = [note for note in fixture.events.notes if note[1] == "Preempted"]
     assert [text for _, _, text in evicted] == ["Preempted by pod uid-high on node a"]
 
 
 def test_victims_are_told_why() -> None:
-    async def story(world: World) -> None:
-        world.api.put(make_pod("high", priority=10))
-        await world.settle()
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("high", priority=10))
+        await fixture.settle()
 
-    world = simulate(story, full_node, preempting)
+    fixture = simulate(story, full_node, preempting)
     message = "koord-scheduler: preempting to accommodate a higher priority pod"
-    assert [each[1:] for each in world.api.conditions if each[0] != "high"] == [("PreemptionByScheduler", message)]
+    assert [each[1:] for each in fixture.api.conditions if each[0] != "high"] == [("PreemptionByScheduler", message)]
 
 
 def test_while_the_victim_leaves_the_place_is_kept() -> None:
-    async def story(world: World) -> None:
-        world.api.leaving_takes_time = True
-        world.api.put(make_pod("high", priority=10))
-        await world.settle()
-        assert world.api.pod("high").status.nominated_node_name == "a"
-        world.api.put(make_pod("rival", priority=10))
-        leaving = [name for name in ("low-1", "low-2") if world.api.pod(name).metadata.deletion_timestamp]
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.leaving_takes_time = True
+        fixture.api.put(make_pod("high", priority=10))
+        await fixture.settle()
+        assert fixture.api.pod("high").status.nominated_node_name == "a"
+        fixture.api.put(make_pod("rival", priority=10))
+        leaving = [name for name in ("low-1", "low-2") if fixture.api.pod(name).metadata.deletion_timestamp]
         assert len(leaving) == 1
-        world.api.remove("pods", f"default/{leaving[0]}")
-        await world.settle(2)
-        assert world.api.placed().get("high") == "a"
-        assert "rival" not in world.api.placed()
+        fixture.api.remove("pods", f"default/{leaving[0]}")
+        await fixture.settle(2)
+        assert fixture.api.placed().get("high") == "a"
+        assert "rival" not in fixture.api.placed()
 
-    world = simulate(story, full_node, preempting)
-    assert world.api.pod("rival").status.nominated_node_name == "a"
+    fixture = simulate(story, full_node, preempting)
+    assert fixture.api.pod("rival").status.nominated_node_name == "a"
 
 
 def test_nobody_is_evicted_twice_for_the_same_pod() -> None:
-    async def story(world: World) -> None:
-        world.api.leaving_takes_time = True
-        world.api.put(make_pod("high", priority=10))
-        await world.settle()
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.leaving_takes_time = True
+        fixture.api.put(make_pod("high", priority=10))
+        await fixture.settle()
         for _ in range(3):
-            world.api.put(make_node("b", cpu="0"))
-            await world.settle(11)
-            world.api.remove("nodes", "b")
-        leaving = [name for name in ("low-1", "low-2") if world.api.pod(name).metadata.deletion_timestamp]
+            fixture.api.put(make_node("b", cpu="0"))
+            await fixture.settle(11)
+            fixture.api.remove("nodes", "b")
+        leaving = [name for name in ("low-1", "low-2") if fixture.api.pod(name).metadata.deletion_timestamp]
         assert len(leaving) == 1
 
     simulate(story, full_node, preempting)
 
 
 def test_a_less_important_pod_loses_its_nomination() -> None:
-    async def story(world: World) -> None:
-        world.api.leaving_takes_time = True
-        world.api.put(make_pod("middle", cpu="2", priority=5))
-        await world.settle()
-        assert world.api.pod("middle").status.nominated_node_name == "a"
-        world.api.put(make_pod("high", cpu="2", priority=10))
-        await world.settle()
-        await world.settle(2)
-        assert world.api.pod("middle").status.nominated_node_name == ""
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.leaving_takes_time = True
+        fixture.api.put(make_pod("middle", cpu="2", priority=5))
+        await fixture.settle()
+        assert fixture.api.pod("middle").status.nominated_node_name == "a"
+        fixture.api.put(make_pod("high", cpu="2", priority=10))
+        await fixture.settle()
+        await fixture.settle(2)
+        assert fixture.api.pod("middle").status.nominated_node_name == ""
 
     simulate(story, full_node, preempting)
 
 
 def test_a_pod_that_may_not_preempt_waits() -> None:
-    async def story(world: World) -> None:
-        world.api.put(make_pod("polite", priority=10, preemption_policy="Never"))
-        await world.settle()
-        assert len(world.api.placed()) == 2
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("polite", priority=10, preemption_policy="Never"))
+        await fixture.settle()
+        assert len(fixture.api.placed()) == 2
 
-    world = simulate(story, full_node, preempting)
-    assert world.api.conditions[-1][2].endswith("not eligible due to preemptionPolicy=Never.")
+    fixture = simulate(story, full_node, preempting)
+    assert fixture.api.conditions[-1][2].endswith("not eligible due to preemptionPolicy=Never.")
 
 
 def test_a_nomination_that_cannot_be_kept_any_more_frees_those_who_gave_way_to_it() -> None:
@@ -119,26 +119,26 @@ def test_a_nomination_that_cannot_be_kept_any_more_frees_those_who_gave_way_to_i
         api.put(replace(vip, status=replace(vip.status, nominated_node_name="a")))
         return api
 
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         for _ in range(4):
             # Its pauses get longer than those of who comes later.
-            world.api.put(make_node("b", cpu="0"))
-            await world.settle(6)
-            world.api.remove("nodes", "b")
-        world.api.put(make_pod("larger", cpu="2", priority=20, node="a"))
-        world.api.put(make_pod("patient", cpu="1"))
-        await world.settle()
-        assert world.api.pod("vip").status.nominated_node_name == "a"
-        world.api.remove("pods", "default/leaving")
-        await world.settle(2)
-        await world.settle(20)
-        assert world.api.placed().get("patient") == "a"
+            fixture.api.put(make_node("b", cpu="0"))
+            await fixture.settle(6)
+            fixture.api.remove("nodes", "b")
+        fixture.api.put(make_pod("larger", cpu="2", priority=20, node="a"))
+        fixture.api.put(make_pod("patient", cpu="1"))
+        await fixture.settle()
+        assert fixture.api.pod("vip").status.nominated_node_name == "a"
+        fixture.api.remove("pods", "default/leaving")
+        await fixture.settle(2)
+        await fixture.settle(20)
+        assert fixture.api.placed().get("patient") == "a"
 
     simulate(story, api, preempting)
 
 
-def failures(world: World, name: str) -> int:
-    return sum(1 for note in world.events.notes if note[:2] == (name, "FailedScheduling"))
+def failures(fixture: RunningScheduler, name: str) -> int:
+    return sum(1 for note in fixture.events.notes if note[:2] == (name, "FailedScheduling"))
 
 
 def test_no_attempt_is_made_in_vain_while_victims_are_evicted() -> None:
@@ -150,14 +150,14 @@ def test_no_attempt_is_made_in_vain_while_victims_are_evicted() -> None:
                 api.put(make_pod(f"low-{node}{number}", priority=1, node=node))
         return api
 
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         for number in range(4):
-            world.api.put(make_pod(f"high-{number}", cpu="2", priority=10))
-        await world.settle()
-        assert sorted(world.api.placed()) == [f"high-{number}" for number in range(4)]
+            fixture.api.put(make_pod(f"high-{number}", cpu="2", priority=10))
+        await fixture.settle()
+        assert sorted(fixture.api.placed()) == [f"high-{number}" for number in range(4)]
 
-    world = simulate(story, api, preempting)
-    assert [failures(world, f"high-{number}") for number in range(4)] == [1, 1, 1, 1]
+    fixture = simulate(story, api, preempting)
+    assert [failures(fixture, f"high-{number}") for number in range(4)] == [1, 1, 1, 1]
 
 
 class TwoSteps(FakeApi):
@@ -170,40 +170,40 @@ class TwoSteps(FakeApi):
 
 
 def test_a_victim_that_is_about_to_vanish_is_waited_for() -> None:
-    async def story(world: World) -> None:
-        world.api.put(make_pod("high", priority=10))
-        await world.settle(5)
-        assert failures(world, "high") == 1
-        (leaving,) = [key for key, pod in world.api.objects["pods"].items() if pod.metadata.deletion_timestamp]
-        world.api.remove("pods", leaving)
-        await world.settle()
-        assert world.api.placed()["high"] == "a"
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("high", priority=10))
+        await fixture.settle(5)
+        assert failures(fixture, "high") == 1
+        (leaving,) = [key for key, pod in fixture.api.objects["pods"].items() if pod.metadata.deletion_timestamp]
+        fixture.api.remove("pods", leaving)
+        await fixture.settle()
+        assert fixture.api.placed()["high"] == "a"
 
-    world = simulate(story, partial(full_node, TwoSteps), preempting)
-    assert failures(world, "high") == 1
+    fixture = simulate(story, partial(full_node, TwoSteps), preempting)
+    assert failures(fixture, "high") == 1
 
 
 def test_a_victim_that_never_vanishes_does_not_keep_the_pod_waiting() -> None:
-    async def story(world: World) -> None:
-        world.api.put(make_pod("high", priority=10))
-        await world.settle()
-        world.api.put(make_node("b", cpu="1"))
-        await world.settle(10)
-        assert world.api.placed()["high"] == "b"
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("high", priority=10))
+        await fixture.settle()
+        fixture.api.put(make_node("b", cpu="1"))
+        await fixture.settle(10)
+        assert fixture.api.placed()["high"] == "b"
 
     simulate(story, partial(full_node, TwoSteps), preempting)
 
 
 def test_nobody_else_is_evicted_for_a_pod_whose_victim_never_vanishes() -> None:
-    async def story(world: World) -> None:
-        world.api.put(make_pod("high", priority=10))
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("high", priority=10))
         for _ in range(3):
-            await world.settle(20)
-            world.api.put(make_node("b", cpu="0"))
-            await world.settle(20)
-            world.api.remove("nodes", "b")
-        assert failures(world, "high") > 1
-        assert sum(pod.metadata.deletion_timestamp is not None for pod in world.api.objects["pods"].values()) == 1
+            await fixture.settle(20)
+            fixture.api.put(make_node("b", cpu="0"))
+            await fixture.settle(20)
+            fixture.api.remove("nodes", "b")
+        assert failures(fixture, "high") > 1
+        assert sum(pod.metadata.deletion_timestamp is not None for pod in fixture.api.objects["pods"].values()) == 1
 
     simulate(story, partial(full_node, TwoSteps), preempting)
 
@@ -213,23 +213,23 @@ def test_a_victim_that_cannot_be_evicted_does_not_keep_the_pod_waiting() -> None
         async def delete(self, kind: Kind[Any], name: str, *arguments: Any, **options: Any) -> None:
             raise ApiStatusError(409, "Conflict", "not now")
 
-    async def story(world: World) -> None:
-        world.api.put(make_pod("high", priority=10))
-        await world.settle()
-        world.api.put(make_node("b", cpu="1"))
-        await world.settle(2)
-        assert world.api.placed()["high"] == "b"
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("high", priority=10))
+        await fixture.settle()
+        fixture.api.put(make_node("b", cpu="1"))
+        await fixture.settle(2)
+        assert fixture.api.placed()["high"] == "b"
 
     simulate(story, partial(full_node, Refusing), preempting)
 
 
 def test_a_pod_that_is_deleted_while_its_victims_are_evicted_is_forgotten() -> None:
-    async def story(world: World) -> None:
-        world.api.put(make_pod("high", priority=10))
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("high", priority=10))
         for _ in range(3):
-            await world.clock.advance(0)
-        world.api.remove("pods", "default/high")
-        await world.settle()
-        assert "uid-high" not in world.scheduler.queue
+            await fixture.clock.advance(0)
+        fixture.api.remove("pods", "default/high")
+        await fixture.settle()
+        assert "uid-high" not in fixture.scheduler.queue
 
     simulate(story, full_node, preempting)

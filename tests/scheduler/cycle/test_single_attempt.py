@@ -21,7 +21,7 @@ from koordinator.scheduler.engine.pod_info import make_pod_info
 from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import make_node, make_pod
 from tests.scheduler.plugins.test_nothing_left_waiting import default_profile, pending
-from tests.scheduler.world import World
+from tests.scheduler.running_scheduler import RunningScheduler
 
 HEARTBEAT = NodeCondition(type="Ready", status="True", last_heartbeat_time=datetime(2026, 1, 1, tzinfo=UTC))
 
@@ -50,15 +50,15 @@ def populate(api: FakeApi) -> None:
 
 async def attempts(api: FakeApi, then: Callable[[FakeApi], None]) -> int:
     """How often the pod was tried until the end, ``then`` having happened after the first time."""
-    world = World(api, default_profile, lambda pod, view: make_pod_info(pod, view.columns.resources))
-    async with world.running():
+    fixture = RunningScheduler(api, default_profile, lambda pod, view: make_pod_info(pod, view.columns.resources))
+    async with fixture.running():
         if isinstance(api, Late):
-            assert world.events.notes == []
+            assert fixture.events.notes == []
             api.released.set()
-        await world.settle(15)
+        await fixture.settle(15)
         then(api)
-        await world.settle(15)
-    return sum(reason == "FailedScheduling" for name, reason, _ in world.events.notes if name == "huge")
+        await fixture.settle(15)
+    return sum(reason == "FailedScheduling" for name, reason, _ in fixture.events.notes if name == "huge")
 
 
 @pytest.mark.parametrize("plural", ["namespaces", "nodes", "pods", "csinodes", "poddisruptionbudgets"])

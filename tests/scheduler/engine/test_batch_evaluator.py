@@ -26,7 +26,7 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.metrics import SchedulerMetrics
 from koordinator.scheduler.plugins.node_resources.fit import NodeResourcesFit
 from tests.examples import examples
-from tests.scheduler.plugins.clusters import NOW, World
+from tests.scheduler.plugins.clusters import NOW, ClusterFixture
 from tests.scheduler.plugins.test_following import LOAD, failures, filter_results, make_profile, tick
 
 NODES = [f"n{number}" for number in range(12)]
@@ -84,24 +84,24 @@ class Bench:
     """A cluster, and evaluations that follow it on a batch evaluator."""
 
     def __init__(self, *, far: int, old: int = 64, classes: int = 256) -> None:
-        self.world = World({"LoadAwareScheduling": LOAD})
+        self.fixture = ClusterFixture({"LoadAwareScheduling": LOAD})
         for index, name in enumerate(NODES):
-            self.world.set_node(node(name, zone="ab"[index % 2]))
-        self.profile = make_profile(self.world)
-        tick(self.world, NOW)
-        columns, shared = self.world.view.columns, SharedResults()
+            self.fixture.set_node(node(name, zone="ab"[index % 2]))
+        self.profile = make_profile(self.fixture)
+        tick(self.fixture, NOW)
+        columns, shared = self.fixture.view.columns, SharedResults()
         self.batch = BatchEvaluator(columns, self.profile.score_type, far=far, old=old, classes=classes)
         self.following = [
-            Evaluation(self.profile, columns, self.world.info(each), shared=shared, batch=self.batch)
+            Evaluation(self.profile, columns, self.fixture.info(each), shared=shared, batch=self.batch)
             for each in WAITING
         ]
 
     def check(self, number: int) -> None:
         """What the class is told is what it would be notified again."""
         evaluation = self.following[number]
-        anew = Evaluation(self.profile, self.world.view.columns, self.world.info(WAITING[number]))
-        assert filter_results(evaluation, self.world) == filter_results(anew, self.world)
-        assert failures(evaluation, self.world) == failures(anew, self.world)
+        anew = Evaluation(self.profile, self.fixture.view.columns, self.fixture.info(WAITING[number]))
+        assert filter_results(evaluation, self.fixture) == filter_results(anew, self.fixture)
+        assert failures(evaluation, self.fixture) == failures(anew, self.fixture)
         assert list(evaluation.best()) == list(anew.best())
         assert evaluation.first_rejecting_plugins() == anew.first_rejecting_plugins()
         assert evaluation.feasible_count == anew.feasible_count
@@ -117,23 +117,23 @@ EVENTS = st.one_of(
 )
 
 
-def happen(world: World, event: Sequence[Any]) -> None:
+def happen(fixture: ClusterFixture, event: Sequence[Any]) -> None:
     match event:
         case ("place", name, kind, number):
-            if name in world.machines:
+            if name in fixture.machines:
                 placed = WAITING[kind]
                 metadata = type(placed.metadata)(name=f"p{kind}-{number}", namespace="default", uid=f"p{kind}-{number}")
-                world.place(type(placed)(metadata=metadata, spec=placed.spec), name)
+                fixture.place(type(placed)(metadata=metadata, spec=placed.spec), name)
         case ("take", kind, number):
-            world.take(f"p{kind}-{number}")
+            fixture.take(f"p{kind}-{number}")
         case ("report", name, cpu):
-            if name in world.machines:
-                world.report(report(name, cpu), name)
+            if name in fixture.machines:
+                fixture.report(report(name, cpu), name)
         case ("node", name, cpu, zone, bits):
-            world.set_node(node(name, cpu=cpu, zone=zone, unschedulable=bits == 7, repelling=bool(bits & 1)))
+            fixture.set_node(node(name, cpu=cpu, zone=zone, unschedulable=bits == 7, repelling=bool(bits & 1)))
         case ("remove", name):
-            if name in world.machines:
-                world.remove_node(name)
+            if name in fixture.machines:
+                fixture.remove_node(name)
 
 
 @settings(max_examples=examples(120))
@@ -148,8 +148,8 @@ def test_following_together_equals_looking_anew(
 ) -> None:
     bench = Bench(far=far, old=old, classes=classes)
     for event, asked in [*steps, (("nothing",), set(range(7)))]:
-        happen(bench.world, event)
-        tick(bench.world, NOW)
+        happen(bench.fixture, event)
+        tick(bench.fixture, NOW)
         for number in sorted(asked):
             bench.check(number)
 
@@ -157,8 +157,8 @@ def test_following_together_equals_looking_anew(
 def fill(bench: Bench, name: str) -> None:
     """Nothing large fits the node any more."""
     metadata = ObjectMeta(name=f"on-{name}", namespace="default", uid=f"on-{name}")
-    bench.world.place(type(WAITING[2])(metadata=metadata, spec=WAITING[2].spec), name)
-    tick(bench.world, NOW)
+    bench.fixture.place(type(WAITING[2])(metadata=metadata, spec=WAITING[2].spec), name)
+    tick(bench.fixture, NOW)
 
 
 def test_a_class_that_was_left_behind_sees_which_nodes_have_filled_up() -> None:
@@ -178,16 +178,16 @@ def test_a_node_that_a_class_alone_has_rejected_is_feasible_for_it_again() -> No
     bench = Bench(far=5)
     for _ in range(2):
         for name in NODES[1:]:
-            bench.world.report(report(name, 100), name)
-        tick(bench.world, NOW)
+            bench.fixture.report(report(name, 100), name)
+        tick(bench.fixture, NOW)
         bench.check(2)
     assert bench.following[2].number is not None
     fill(bench, "n0")
     bench.check(2)
-    bench.world.take("on-n0")
+    bench.fixture.take("on-n0")
     for name in NODES[1:]:
-        bench.world.report(report(name, 200), name)
-    tick(bench.world, NOW)
+        bench.fixture.report(report(name, 200), name)
+    tick(bench.fixture, NOW)
     bench.check(2)
 
 
@@ -202,7 +202,7 @@ def test_members_are_evaluated_together() -> None:
     for name in NODES[3:5]:
         fill(bench, name)
     bench.following[0].refresh()
-    assert bench.batch.version == bench.world.view.columns.version > version
+    assert bench.batch.version == bench.fixture.view.columns.version > version
 
 
 def test_a_class_that_is_asked_all_the_time_follows_by_itself() -> None:
@@ -213,7 +213,7 @@ def test_a_class_that_is_asked_all_the_time_follows_by_itself() -> None:
         fill(bench, name)
     for number in (0, 2):
         bench.check(number)
-    begun, columns = bench.batch.version, bench.world.view.columns
+    begun, columns = bench.batch.version, bench.fixture.view.columns
     behind = []
     for name in NODES[3:]:
         fill(bench, name)
@@ -280,11 +280,11 @@ def test_the_cluster_grows_beyond_what_there_was_room_for(far: int) -> None:
             bench.check(number)
     for count in (1, 30, 60, 90):
         for index in range(count):
-            bench.world.set_node(node(f"more-{count}-{index}"))
+            bench.fixture.set_node(node(f"more-{count}-{index}"))
         for number in (0, 1):
             bench.check(number)
         for name in NODES[8:]:
             fill(bench, name)
-            bench.world.take(f"on-{name}")
+            bench.fixture.take(f"on-{name}")
         for number in (1, 2, 3):
             bench.check(number)

@@ -13,14 +13,14 @@ from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
 from tests.scheduler.fakes import make_pod
 from tests.scheduler.recording import one_node, recording
-from tests.scheduler.world import World, simulate
+from tests.scheduler.running_scheduler import RunningScheduler, simulate
 
 
-def points_of(world: World) -> dict[tuple[str, str], float]:
+def points_of(fixture: RunningScheduler) -> dict[tuple[str, str], float]:
     """(extension point, status) -> how many times it was measured."""
     return {
         (sample.labels["extension_point"], sample.labels["status"]): sample.value
-        for family in world.registry.collect()
+        for family in fixture.registry.collect()
         for sample in family.samples
         if sample.name == "scheduler_framework_extension_point_duration_seconds_count"
     }
@@ -28,10 +28,10 @@ def points_of(world: World) -> dict[tuple[str, str], float]:
 
 @pytest.mark.parametrize("bind", ["mine", "by the API"])
 def test_every_point_on_the_way_to_a_node_is_measured(bind: str) -> None:
-    async def story(world: World) -> None:
-        world.api.put(make_pod("p", labels={"bind": bind, "pre-bind": "yes"}))
-        await world.settle()
-        world.api.put(make_pod("p", node="a"))
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("p", labels={"bind": bind, "pre-bind": "yes"}))
+        await fixture.settle()
+        fixture.api.put(make_pod("p", node="a"))
 
     points = points_of(simulate(story, one_node, recording))
     assert points == {
@@ -41,10 +41,10 @@ def test_every_point_on_the_way_to_a_node_is_measured(bind: str) -> None:
 
 @pytest.mark.parametrize(("permit", "status"), [("wait", "Wait"), ("refuse", "Unschedulable")])
 def test_what_permit_said_is_measured_with_it(permit: str, status: str) -> None:
-    async def story(world: World) -> None:
-        world.api.put(make_pod("p", labels={"permit": permit}))
-        await world.settle()
-        world.api.remove("pods", "default/p")
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("p", labels={"permit": permit}))
+        await fixture.settle()
+        fixture.api.remove("pods", "default/p")
 
     assert points_of(simulate(story, one_node, recording))["Permit", status] == 1
 
@@ -74,17 +74,17 @@ def test_a_point_that_raises_is_measured_as_an_error(point: str) -> None:
                 setattr(plugin, method, broken)
         return made
 
-    async def story(world: World) -> None:
-        world.api.put(make_pod("p", cpu="9" if point == "PostFilter" else "1", labels={"pre-bind": "yes"}))
-        await world.settle()
-        world.api.remove("pods", "default/p")
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("p", cpu="9" if point == "PostFilter" else "1", labels={"pre-bind": "yes"}))
+        await fixture.settle()
+        fixture.api.remove("pods", "default/p")
 
     assert points_of(simulate(story, one_node, profile))[point, "Error"] == 1
 
 
 def test_post_filter_is_measured_when_no_node_passes() -> None:
-    async def story(world: World) -> None:
-        world.api.put(make_pod("p", cpu="9"))
-        await world.settle()
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("p", cpu="9"))
+        await fixture.settle()
 
     assert points_of(simulate(story, one_node, recording))["PostFilter", "Unschedulable"] == 1

@@ -9,7 +9,7 @@ from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import describe, make_node, make_pod
 from tests.scheduler.ground.clusters import NOW, Cluster, profile_with
 from tests.scheduler.ground.quotas import Quotas
-from tests.scheduler.world import World, simulate
+from tests.scheduler.running_scheduler import RunningScheduler, simulate
 
 
 def of_quota(name: str, cpu: str = "1", priority: int = 0, quota: str = "q", node: str = "") -> Pod:
@@ -59,20 +59,20 @@ def test_a_plan_is_carried_out_on_all_its_nodes() -> None:
     for name, node in (("p", "a"), ("r", "b")):
         api.put(of_quota(name, node=node))
 
-    async def story(world: World) -> None:
-        plugin = world.scheduler.engines["koord-scheduler"].profile.plugins["Quotas"]
+    async def story(fixture: RunningScheduler) -> None:
+        plugin = fixture.scheduler.engines["koord-scheduler"].profile.plugins["Quotas"]
         assert isinstance(plugin, Quotas)
         plugin.limits["q"] = 2000
-        world.api.put(make_pod("friend", cpu="16"))
-        await world.settle()
-        friend = world.scheduler.queue.get("uid-friend")
+        fixture.api.put(make_pod("friend", cpu="16"))
+        await fixture.settle()
+        friend = fixture.scheduler.queue.get("uid-friend")
         assert friend is not None
         plugin.also = (Nomination(friend.pod, "b"),)
-        world.api.put(of_quota("vip", cpu="2", priority=5))
-        await world.settle()
-        assert world.scheduler.state.view.nominations.node_of("uid-friend") == "b"
-        await world.settle(30)
+        fixture.api.put(of_quota("vip", cpu="2", priority=5))
+        await fixture.settle()
+        assert fixture.scheduler.state.view.nominations.node_of("uid-friend") == "b"
+        await fixture.settle(30)
 
-    world = simulate(story, lambda: api, lambda view: profile_with(view, Quotas))
-    assert world.api.placed() == {"vip": "a"}
-    assert world.api.objects["pods"]["default/friend"].status.nominated_node_name == "b"
+    fixture = simulate(story, lambda: api, lambda view: profile_with(view, Quotas))
+    assert fixture.api.placed() == {"vip": "a"}
+    assert fixture.api.objects["pods"]["default/friend"].status.nominated_node_name == "b"

@@ -22,7 +22,7 @@ from tests.scheduler.fakes import Fit, describe, make_node, make_pod
 from tests.scheduler.ground.clusters import NOW, Cluster, profile_with
 from tests.scheduler.ground.cpu_sets import ANNOTATION, CpuSets
 from tests.scheduler.ground.reservations import Reservations
-from tests.scheduler.world import World, simulate
+from tests.scheduler.running_scheduler import RunningScheduler, simulate
 
 
 def reservation(name: str = "r", cpu: str = "3") -> Pod:
@@ -130,45 +130,45 @@ def one_node() -> FakeApi:
     return api
 
 
-def plugin_of(world: World) -> Reservations:
-    plugin = world.scheduler.engines["koord-scheduler"].profile.plugins["Reservations"]
+def plugin_of(fixture: RunningScheduler) -> Reservations:
+    plugin = fixture.scheduler.engines["koord-scheduler"].profile.plugins["Reservations"]
     assert isinstance(plugin, Reservations)
     return plugin
 
 
-async def _reserve(world: World, pod: Pod) -> None:
-    plugin_of(world).handle.set_pseudo_pod(pod)
-    await world.settle()
+async def _reserve(fixture: RunningScheduler, pod: Pod) -> None:
+    plugin_of(fixture).handle.set_pseudo_pod(pod)
+    await fixture.settle()
 
 
 def test_a_pseudo_pod_is_scheduled_and_counts() -> None:
-    async def story(world: World) -> None:
-        await _reserve(world, reservation())
-        assert plugin_of(world).placed == {"default/r": "a"}
-        assert world.scheduler.state.node_of("uid-r") == "a"
-        assert not world.scheduler.state.is_assumed("uid-r")
-        world.api.put(make_pod("p", cpu="2"))
-        await world.settle()
-        assert world.api.placed() == {}
-        plugin_of(world).handle.remove_pseudo_pod(reservation())
-        await world.settle(30)
+    async def story(fixture: RunningScheduler) -> None:
+        await _reserve(fixture, reservation())
+        assert plugin_of(fixture).placed == {"default/r": "a"}
+        assert fixture.scheduler.state.node_of("uid-r") == "a"
+        assert not fixture.scheduler.state.is_assumed("uid-r")
+        fixture.api.put(make_pod("p", cpu="2"))
+        await fixture.settle()
+        assert fixture.api.placed() == {}
+        plugin_of(fixture).handle.remove_pseudo_pod(reservation())
+        await fixture.settle(30)
 
-    world = simulate(story, one_node, lambda view: profile_with(view, Reservations))
-    assert world.api.placed() == {"p": "a"}
-    assert [note for note in world.events.notes if note[0] == "r"] == []
+    fixture = simulate(story, one_node, lambda view: profile_with(view, Reservations))
+    assert fixture.api.placed() == {"p": "a"}
+    assert [note for note in fixture.events.notes if note[0] == "r"] == []
 
 
 def test_nobody_writes_about_a_pseudo_pod_that_fits_nowhere() -> None:
-    async def story(world: World) -> None:
-        await _reserve(world, reservation(cpu="9"))
-        assert world.scheduler.queue.size(Pool.UNSCHEDULABLE) == 1
-        plugin_of(world).handle.remove_pseudo_pod(reservation(cpu="9"))
+    async def story(fixture: RunningScheduler) -> None:
+        await _reserve(fixture, reservation(cpu="9"))
+        assert fixture.scheduler.queue.size(Pool.UNSCHEDULABLE) == 1
+        plugin_of(fixture).handle.remove_pseudo_pod(reservation(cpu="9"))
 
-    world = simulate(story, one_node, lambda view: profile_with(view, Reservations))
-    assert plugin_of(world).failures == ["0/1 nodes are available: 1 Insufficient cpu."]
-    assert world.events.notes == []
-    assert world.api.conditions == []
-    assert len(world.scheduler.queue) == 0
+    fixture = simulate(story, one_node, lambda view: profile_with(view, Reservations))
+    assert plugin_of(fixture).failures == ["0/1 nodes are available: 1 Insufficient cpu."]
+    assert fixture.events.notes == []
+    assert fixture.api.conditions == []
+    assert len(fixture.scheduler.queue) == 0
 
 
 class Follower(Reservations):
@@ -187,15 +187,15 @@ class Follower(Reservations):
 
 
 def test_pseudo_pods_that_come_within_an_event_wait_for_its_end() -> None:
-    async def story(world: World) -> None:
-        plugin = world.scheduler.engines["koord-scheduler"].profile.plugins["Follower"]
+    async def story(fixture: RunningScheduler) -> None:
+        plugin = fixture.scheduler.engines["koord-scheduler"].profile.plugins["Follower"]
         assert isinstance(plugin, Follower)
         assert plugin.placed == {"default/for-a": "a"}
-        world.api.put(make_node("b"))
-        await world.settle()
+        fixture.api.put(make_node("b"))
+        await fixture.settle()
         assert plugin.placed.keys() == {"default/for-a", "default/for-b"}
         for name in plugin.nodes:
             plugin.handle.remove_pseudo_pod(reservation(f"for-{name}"))
 
-    world = simulate(story, one_node, lambda view: profile_with(view, Follower))
-    assert world.scheduler.state.pod_count == 0
+    fixture = simulate(story, one_node, lambda view: profile_with(view, Follower))
+    assert fixture.scheduler.state.pod_count == 0

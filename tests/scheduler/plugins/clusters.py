@@ -190,7 +190,7 @@ def metrics(draw: st.DrawFn, name: str, pod_names: list[str]) -> NodeMetric:
     )
 
 
-class World:
+class ClusterFixture:
     """A cluster state with plugins on it, and beside it the plain picture that the reference reads."""
 
     def __init__(self, arguments: Mapping[str, Any] | None = None) -> None:
@@ -242,26 +242,26 @@ POD_NAMES = ["p0", "p1", "p2", "p3"]
 
 
 @st.composite
-def worlds(draw: st.DrawFn, arguments: Mapping[str, Any] | None = None) -> World:
+def fixtures(draw: st.DrawFn, arguments: Mapping[str, Any] | None = None) -> ClusterFixture:
     """Up to ten events, rows being freed and used again among them."""
-    world = World(arguments)
+    fixture = ClusterFixture(arguments)
     for name in NODE_NAMES:
-        world.set_node(draw(nodes(name)))
+        fixture.set_node(draw(nodes(name)))
     for _ in range(draw(st.integers(0, 10))):
         name = draw(st.sampled_from(NODE_NAMES))
-        known = name in world.machines
+        known = name in fixture.machines
         event = draw(st.sampled_from(["node", "place", "place", "take", "report", "report", "forget", "remove"]))
         if event == "node" or not known:
-            world.set_node(draw(nodes(name)))
+            fixture.set_node(draw(nodes(name)))
         elif event == "place":
             pod = draw(pods(draw(st.sampled_from(POD_NAMES))))
-            world.place(draw(resizes(pod)) if draw(st.integers(0, 2)) == 2 else pod, name)
+            fixture.place(draw(resizes(pod)) if draw(st.integers(0, 2)) == 2 else pod, name)
         elif event == "take":
-            world.take(draw(st.sampled_from(POD_NAMES)))
+            fixture.take(draw(st.sampled_from(POD_NAMES)))
         elif event == "report":
-            world.report(draw(metrics(name, POD_NAMES)), name)
+            fixture.report(draw(metrics(name, POD_NAMES)), name)
         elif event == "forget":
-            world.report(None, name)
+            fixture.report(None, name)
         else:
-            world.remove_node(name)
-    return world
+            fixture.remove_node(name)
+    return fixture

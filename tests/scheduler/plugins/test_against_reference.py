@@ -25,7 +25,7 @@ from koordinator.scheduler.configuration.arguments import (
 from koordinator.scheduler.engine.framework import EventHandler, FilterPlugin, PreFilterPlugin, ScorePlugin, SkipScore
 from tests.examples import examples
 from tests.scheduler.plugins import reference, reference_load
-from tests.scheduler.plugins.clusters import EXTENDED, NOW, World, pods, worlds
+from tests.scheduler.plugins.clusters import EXTENDED, NOW, ClusterFixture, fixtures, pods
 from tests.scheduler.plugins.placement_rules import node_affinities
 from tests.scheduler.plugins.reference import FilterResult, Machine
 
@@ -49,9 +49,9 @@ RESOURCES = [ResourceSpec(name=name, weight=weight) for name, weight in WEIGHTS.
 SETTINGS = settings(max_examples=examples(30))
 
 
-def filter_results(world: World, name: str, pod: Pod) -> dict[str, FilterResult]:
+def filter_results(fixture: ClusterFixture, name: str, pod: Pod) -> dict[str, FilterResult]:
     """Node -> reasons as the plugin gives them."""
-    plugin, info = world.plugins[name], world.info(pod)
+    plugin, info = fixture.plugins[name], fixture.info(pod)
     assert isinstance(plugin, FilterPlugin)
     if isinstance(plugin, EventHandler):
         plugin.on_time(NOW)
@@ -59,12 +59,12 @@ def filter_results(world: World, name: str, pod: Pod) -> dict[str, FilterResult]
     if isinstance(plugin, PreFilterPlugin):
         prepared = plugin.pre_filter(info)
         if prepared.rejection is not None:
-            return {node: [(prepared.rejection.text, prepared.rejection.unresolvable)] for node in world.machines}
+            return {node: [(prepared.rejection.text, prepared.rejection.unresolvable)] for node in fixture.machines}
         if prepared.skip:
-            return {node: [] for node in world.machines}
+            return {node: [] for node in fixture.machines}
         state = prepared.state
-    names = sorted(world.machines, key=world.view.columns.row_of.__getitem__)
-    rows = np.array([world.view.columns.row_of[node] for node in names], dtype=np.intp)
+    names = sorted(fixture.machines, key=fixture.view.columns.row_of.__getitem__)
+    rows = np.array([fixture.view.columns.row_of[node] for node in names], dtype=np.intp)
     codes = plugin.filter(info, state, rows).tolist()
     found: dict[str, FilterResult] = {}
     for node, row, code in zip(names, rows.tolist(), codes, strict=True):
@@ -74,33 +74,33 @@ def filter_results(world: World, name: str, pod: Pod) -> dict[str, FilterResult]
     return found
 
 
-def scores(world: World, name: str, pod: Pod) -> dict[str, int] | None:
+def scores(fixture: ClusterFixture, name: str, pod: Pod) -> dict[str, int] | None:
     """Node -> raw score; None when the plugin leaves itself out."""
-    plugin, info = world.plugins[name], world.info(pod)
+    plugin, info = fixture.plugins[name], fixture.info(pod)
     assert isinstance(plugin, ScorePlugin)
     if isinstance(plugin, EventHandler):
         plugin.on_time(NOW)
     state = plugin.pre_score(info)
     if isinstance(state, SkipScore):
         return None
-    names = sorted(world.machines, key=world.view.columns.row_of.__getitem__)
-    rows = np.array([world.view.columns.row_of[node] for node in names], dtype=np.intp)
+    names = sorted(fixture.machines, key=fixture.view.columns.row_of.__getitem__)
+    rows = np.array([fixture.view.columns.row_of[node] for node in names], dtype=np.intp)
     values = plugin.score(info, state, rows).tolist()
     assert [plugin.score_one(info, state, row) for row in rows.tolist()] == values
     return dict(zip(names, values, strict=True))
 
 
-def expected(world: World, function: Callable[[Machine], Any]) -> dict[str, Any]:
-    return {name: function(machine) for name, machine in sorted(world.machines.items())}
+def expected(fixture: ClusterFixture, function: Callable[[Machine], Any]) -> dict[str, Any]:
+    return {name: function(machine) for name, machine in sorted(fixture.machines.items())}
 
 
 @pytest.mark.parametrize("name", FILTERS)
 @SETTINGS
-@given(world=worlds(), pod=pods("incoming"))
-def test_filter(name: str, world: World, pod: Pod) -> None:
+@given(fixture=fixtures(), pod=pods("incoming"))
+def test_filter(name: str, fixture: ClusterFixture, pod: Pod) -> None:
     # Upstream names what is missing of several extended resources in no particular order.
-    found = {node: sorted(reasons) for node, reasons in filter_results(world, name, pod).items()}
-    assert found == expected(world, lambda machine: sorted(FILTERS[name](machine, pod)))
+    found = {node: sorted(reasons) for node, reasons in filter_results(fixture, name, pod).items()}
+    assert found == expected(fixture, lambda machine: sorted(FILTERS[name](machine, pod)))
 
 
 IGNORED = {
@@ -116,19 +116,19 @@ IGNORED = {
 @given(data=st.data(), pod=pods("incoming"))
 def test_resources_that_are_ignored(ignored: tuple[list[str], list[str]], data: st.DataObject, pod: Pod) -> None:
     args = NodeResourcesFitArgs(ignored_resources=ignored[0], ignored_resource_groups=ignored[1])
-    world = data.draw(worlds({"NodeResourcesFit": args}))
-    found = {node: sorted(reasons) for node, reasons in filter_results(world, "NodeResourcesFit", pod).items()}
-    assert found == expected(world, lambda machine: sorted(reference.fit(machine, pod, *ignored)))
+    fixture = data.draw(fixtures({"NodeResourcesFit": args}))
+    found = {node: sorted(reasons) for node, reasons in filter_results(fixture, "NodeResourcesFit", pod).items()}
+    assert found == expected(fixture, lambda machine: sorted(reference.fit(machine, pod, *ignored)))
 
 
 @SETTINGS
 @given(data=st.data(), added=node_affinities, pod=pods("incoming"))
 def test_affinity_that_the_profile_adds(data: st.DataObject, added: NodeAffinity, pod: Pod) -> None:
-    world = data.draw(worlds({"NodeAffinity": NodeAffinityArgs(added_affinity=added)}))
-    wanted = expected(world, lambda machine: reference.affinity(machine, pod, added))
-    assert filter_results(world, "NodeAffinity", pod) == wanted
-    points = expected(world, lambda machine: reference.preferred(machine, pod, added))
-    found = scores(world, "NodeAffinity", pod)
+    fixture = data.draw(fixtures({"NodeAffinity": NodeAffinityArgs(added_affinity=added)}))
+    wanted = expected(fixture, lambda machine: reference.affinity(machine, pod, added))
+    assert filter_results(fixture, "NodeAffinity", pod) == wanted
+    points = expected(fixture, lambda machine: reference.preferred(machine, pod, added))
+    found = scores(fixture, "NodeAffinity", pod)
     assert found == points or (found is None and set(points.values()) <= {0})
 
 
@@ -140,17 +140,17 @@ def fit_args(strategy: str, shape: Sequence[tuple[int, int]] = ()) -> dict[str, 
 
 
 @SETTINGS
-@given(world=worlds(fit_args("LeastAllocated")), pod=pods("incoming"))
-def test_least_allocated(world: World, pod: Pod) -> None:
-    wanted = expected(world, lambda machine: reference.least_allocated(machine, pod, WEIGHTS))
-    assert scores(world, "NodeResourcesFit", pod) == wanted
+@given(fixture=fixtures(fit_args("LeastAllocated")), pod=pods("incoming"))
+def test_least_allocated(fixture: ClusterFixture, pod: Pod) -> None:
+    wanted = expected(fixture, lambda machine: reference.least_allocated(machine, pod, WEIGHTS))
+    assert scores(fixture, "NodeResourcesFit", pod) == wanted
 
 
 @SETTINGS
-@given(world=worlds(fit_args("MostAllocated")), pod=pods("incoming"))
-def test_most_allocated(world: World, pod: Pod) -> None:
-    wanted = expected(world, lambda machine: reference.most_allocated(machine, pod, WEIGHTS))
-    assert scores(world, "NodeResourcesFit", pod) == wanted
+@given(fixture=fixtures(fit_args("MostAllocated")), pod=pods("incoming"))
+def test_most_allocated(fixture: ClusterFixture, pod: Pod) -> None:
+    wanted = expected(fixture, lambda machine: reference.most_allocated(machine, pod, WEIGHTS))
+    assert scores(fixture, "NodeResourcesFit", pod) == wanted
 
 
 SHAPES = {
@@ -165,9 +165,9 @@ SHAPES = {
 @SETTINGS
 @given(data=st.data(), pod=pods("incoming"))
 def test_requested_to_capacity_ratio(shape: list[tuple[int, int]], data: st.DataObject, pod: Pod) -> None:
-    world = data.draw(worlds(fit_args("RequestedToCapacityRatio", shape)))
-    wanted = expected(world, lambda machine: reference.requested_to_capacity_ratio(machine, pod, WEIGHTS, shape))
-    assert scores(world, "NodeResourcesFit", pod) == wanted
+    fixture = data.draw(fixtures(fit_args("RequestedToCapacityRatio", shape)))
+    wanted = expected(fixture, lambda machine: reference.requested_to_capacity_ratio(machine, pod, WEIGHTS, shape))
+    assert scores(fixture, "NodeResourcesFit", pod) == wanted
 
 
 BALANCED = {
@@ -183,23 +183,23 @@ BALANCED = {
 @given(data=st.data(), pod=pods("incoming"))
 def test_balanced_allocation(names: list[str], data: st.DataObject, pod: Pod) -> None:
     args = NodeResourcesBalancedAllocationArgs(resources=[ResourceSpec(name=name) for name in names])
-    world = data.draw(worlds({"NodeResourcesBalancedAllocation": args}))
-    wanted = expected(world, lambda machine: reference.balanced(machine, pod, names))
-    found = scores(world, "NodeResourcesBalancedAllocation", pod)
+    fixture = data.draw(fixtures({"NodeResourcesBalancedAllocation": args}))
+    wanted = expected(fixture, lambda machine: reference.balanced(machine, pod, names))
+    found = scores(fixture, "NodeResourcesBalancedAllocation", pod)
     assert found == (None if None in wanted.values() else wanted)
 
 
 @SETTINGS
-@given(world=worlds(), pod=pods("incoming"))
-def test_soft_taints(world: World, pod: Pod) -> None:
-    assert scores(world, "TaintToleration", pod) == expected(world, lambda m: reference.soft_taints(m, pod))
+@given(fixture=fixtures(), pod=pods("incoming"))
+def test_soft_taints(fixture: ClusterFixture, pod: Pod) -> None:
+    assert scores(fixture, "TaintToleration", pod) == expected(fixture, lambda m: reference.soft_taints(m, pod))
 
 
 @SETTINGS
-@given(world=worlds(), pod=pods("incoming"))
-def test_preferred_affinity(world: World, pod: Pod) -> None:
-    found = scores(world, "NodeAffinity", pod)
-    wanted = expected(world, lambda machine: reference.preferred(machine, pod))
+@given(fixture=fixtures(), pod=pods("incoming"))
+def test_preferred_affinity(fixture: ClusterFixture, pod: Pod) -> None:
+    found = scores(fixture, "NodeAffinity", pod)
+    wanted = expected(fixture, lambda machine: reference.preferred(machine, pod))
     assert found == wanted or (found is None and set(wanted.values()) <= {0})
 
 
@@ -221,15 +221,15 @@ LOAD_AWARE = {
 @SETTINGS
 @given(data=st.data(), pod=pods("incoming"))
 def test_load_aware_filter(args: LoadAwareSchedulingArgs, data: st.DataObject, pod: Pod) -> None:
-    world = data.draw(worlds({"LoadAwareScheduling": args}))
-    wanted = expected(world, lambda machine: reference_load.load_aware_filter(machine, pod, args, NOW))
-    assert filter_results(world, "LoadAwareScheduling", pod) == wanted
+    fixture = data.draw(fixtures({"LoadAwareScheduling": args}))
+    wanted = expected(fixture, lambda machine: reference_load.load_aware_filter(machine, pod, args, NOW))
+    assert filter_results(fixture, "LoadAwareScheduling", pod) == wanted
 
 
 @pytest.mark.parametrize("args", LOAD_AWARE.values(), ids=LOAD_AWARE)
 @SETTINGS
 @given(data=st.data(), pod=pods("incoming"))
 def test_load_aware_score(args: LoadAwareSchedulingArgs, data: st.DataObject, pod: Pod) -> None:
-    world = data.draw(worlds({"LoadAwareScheduling": args}))
-    wanted = expected(world, lambda machine: reference_load.load_aware_score(machine, pod, args, NOW))
-    assert scores(world, "LoadAwareScheduling", pod) == wanted
+    fixture = data.draw(fixtures({"LoadAwareScheduling": args}))
+    wanted = expected(fixture, lambda machine: reference_load.load_aware_score(machine, pod, args, NOW))
+    assert scores(fixture, "LoadAwareScheduling", pod) == wanted

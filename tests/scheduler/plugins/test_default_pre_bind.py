@@ -27,7 +27,7 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind, metadata_patch
 from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import make_node, make_pod, make_profile
-from tests.scheduler.world import World, simulate
+from tests.scheduler.running_scheduler import RunningScheduler, simulate
 
 
 def changed_pod() -> Pod:
@@ -123,10 +123,10 @@ def profile(view: ClusterView, *kinds: type[Plugin]) -> Profile:
     return Profile(base.scheduler_name, {**base.plugins, **{plugin.name: plugin for plugin in own}}, order)
 
 
-def play(api: PatchedApi, *kinds: type[Plugin], **labels: str) -> World:
-    async def story(world: World) -> None:
-        world.api.put(make_pod("p", labels=labels))
-        await world.settle()
+def play(api: PatchedApi, *kinds: type[Plugin], **labels: str) -> RunningScheduler:
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("p", labels=labels))
+        await fixture.settle()
 
     return simulate(story, lambda: api, lambda view: profile(view, *kinds))
 

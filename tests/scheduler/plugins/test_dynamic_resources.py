@@ -13,7 +13,7 @@ from koordinator.scheduler.plugins.dynamic_resources import DynamicResources
 from koordinator.scheduler.queue.queued_pod import Pool
 from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import make_node, make_pod, make_profile
-from tests.scheduler.world import World, simulate
+from tests.scheduler.running_scheduler import RunningScheduler, simulate
 
 
 def profile(view: ClusterView) -> Profile:
@@ -23,17 +23,17 @@ def profile(view: ClusterView) -> Profile:
     return Profile(base.scheduler_name, plugins, order)
 
 
-def play(*pods: Pod) -> World:
+def play(*pods: Pod) -> RunningScheduler:
     def api() -> FakeApi:
         found = FakeApi()
         for name in ("a", "b"):
             found.put(make_node(name))
         return found
 
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         for pod in pods:
-            world.api.put(pod)
-        await world.settle()
+            fixture.api.put(pod)
+        await fixture.settle()
 
     return simulate(story, api, profile)
 
@@ -45,10 +45,10 @@ def with_claim(name: str) -> Pod:
 
 
 def test_a_pod_with_resource_claims_waits_with_that_as_its_reason() -> None:
-    world = play(with_claim("p"))
+    fixture = play(with_claim("p"))
     message = "0/2 nodes are available: the pod has resource claims, which this scheduler does not allocate."
-    assert world.api.conditions == [("p", "Unschedulable", message)]
-    assert world.scheduler.queue.size(Pool.UNSCHEDULABLE) == 1
+    assert fixture.api.conditions == [("p", "Unschedulable", message)]
+    assert fixture.scheduler.queue.size(Pool.UNSCHEDULABLE) == 1
 
 
 def test_pods_without_claims_are_placed() -> None:

@@ -28,7 +28,7 @@ from koordinator.scheduler.configuration.arguments import (
 from koordinator.scheduler.engine.columns import EXACT_BELOW
 from tests.examples import examples
 from tests.scheduler.plugins import reference, reference_load
-from tests.scheduler.plugins.clusters import NOW, World
+from tests.scheduler.plugins.clusters import NOW, ClusterFixture
 from tests.scheduler.plugins.test_against_reference import expected, filter_results, load_args, scores
 
 LARGEST = 1 << 50
@@ -117,36 +117,36 @@ def pod_of(name: str, amounts: Sequence[int], **changes: Any) -> Pod:
     )
 
 
-def world_of(given_places: Sequence[Place], arguments: Mapping[str, Any]) -> World:
-    world = World(arguments)
+def fixture_of(given_places: Sequence[Place], arguments: Mapping[str, Any]) -> ClusterFixture:
+    fixture = ClusterFixture(arguments)
     for number, place in enumerate(given_places):
         allocatable = {**resources(place.wholes), "pods": Quantity.from_value(110)}
-        world.set_node(Node(metadata=ObjectMeta(name=f"n{number}"), status=NodeStatus(allocatable=allocatable)))
-    return world
+        fixture.set_node(Node(metadata=ObjectMeta(name=f"n{number}"), status=NodeStatus(allocatable=allocatable)))
+    return fixture
 
 
-def occupied(seed: int, arguments: Mapping[str, Any]) -> tuple[World, Pod]:
+def occupied(seed: int, arguments: Mapping[str, Any]) -> tuple[ClusterFixture, Pod]:
     """Pods take what the others are to use."""
     dice = Dice(seed)
     wish, given_places = dice.wish(), dice.places()
-    world = world_of(given_places, arguments)
+    fixture = fixture_of(given_places, arguments)
     for number, place in enumerate(given_places):
-        world.place(pod_of(f"p{number}", place.used_by_others(wish)), f"n{number}")
-    return world, pod_of("incoming", wish)
+        fixture.place(pod_of(f"p{number}", place.used_by_others(wish)), f"n{number}")
+    return fixture, pod_of("incoming", wish)
 
 
-def measured(seed: int, arguments: Mapping[str, Any]) -> tuple[World, Pod]:
+def measured(seed: int, arguments: Mapping[str, Any]) -> tuple[ClusterFixture, Pod]:
     """Reports say that the others use it."""
     dice = Dice(seed)
     wish, given_places = dice.wish(), dice.places()
-    world = world_of(given_places, arguments)
+    fixture = fixture_of(given_places, arguments)
     # Of nothing requested, something is expected all the same.
     estimate = [*reference_load.estimate(pod_of("incoming", wish), {"cpu": 100, "memory": 100}).values()]
     for number, place in enumerate(given_places):
         usage = ResourceMap(resources=resources(place.used_by_others(estimate)))
         status = NodeMetricStatus(update_time=NOW, node_metric=NodeMetricInfo(node_usage=usage))
-        world.report(NodeMetric(metadata=ObjectMeta(name=f"n{number}"), status=status), f"n{number}")
-    return world, pod_of("incoming", wish)
+        fixture.report(NodeMetric(metadata=ObjectMeta(name=f"n{number}"), status=status), f"n{number}")
+    return fixture, pod_of("incoming", wish)
 
 
 def fit_by(strategy: str, shape: Sequence[tuple[int, int]] = ()) -> Mapping[str, Any]:
@@ -174,8 +174,8 @@ FIT_SCORES: dict[str, tuple[Mapping[str, Any], Any]] = {
 @SETTINGS
 @given(seed=seeds)
 def test_allocation_scores(arguments: Mapping[str, Any], plain: Any, seed: int) -> None:
-    world, pod = occupied(seed, arguments)
-    assert scores(world, "NodeResourcesFit", pod) == expected(world, lambda machine: plain(machine, pod, WEIGHTS))
+    fixture, pod = occupied(seed, arguments)
+    assert scores(fixture, "NodeResourcesFit", pod) == expected(fixture, lambda machine: plain(machine, pod, WEIGHTS))
 
 
 @SETTINGS
@@ -183,9 +183,9 @@ def test_allocation_scores(arguments: Mapping[str, Any], plain: Any, seed: int) 
 def test_balanced_allocation(seed: int) -> None:
     names = ["cpu", "memory"]
     args = NodeResourcesBalancedAllocationArgs(resources=[ResourceSpec(name=name) for name in names])
-    world, pod = occupied(seed, {"NodeResourcesBalancedAllocation": args})
-    wanted = expected(world, lambda machine: reference.balanced(machine, pod, names))
-    found = scores(world, "NodeResourcesBalancedAllocation", pod)
+    fixture, pod = occupied(seed, {"NodeResourcesBalancedAllocation": args})
+    wanted = expected(fixture, lambda machine: reference.balanced(machine, pod, names))
+    found = scores(fixture, "NodeResourcesBalancedAllocation", pod)
     assert found == (None if None in wanted.values() else wanted)
 
 
@@ -199,22 +199,22 @@ LOAD = load_args(
 @SETTINGS
 @given(seed=seeds)
 def test_load_score(seed: int) -> None:
-    world, pod = measured(seed, {"LoadAwareScheduling": LOAD})
-    wanted = expected(world, lambda machine: reference_load.load_aware_score(machine, pod, LOAD, NOW))
-    assert scores(world, "LoadAwareScheduling", pod) == wanted
+    fixture, pod = measured(seed, {"LoadAwareScheduling": LOAD})
+    wanted = expected(fixture, lambda machine: reference_load.load_aware_score(machine, pod, LOAD, NOW))
+    assert scores(fixture, "LoadAwareScheduling", pod) == wanted
 
 
 @SETTINGS
 @given(seed=seeds)
 def test_load_thresholds(seed: int) -> None:
-    world, pod = measured(seed, {"LoadAwareScheduling": LOAD})
-    wanted = expected(world, lambda machine: reference_load.load_aware_filter(machine, pod, LOAD, NOW))
-    assert filter_results(world, "LoadAwareScheduling", pod) == wanted
+    fixture, pod = measured(seed, {"LoadAwareScheduling": LOAD})
+    wanted = expected(fixture, lambda machine: reference_load.load_aware_filter(machine, pod, LOAD, NOW))
+    assert filter_results(fixture, "LoadAwareScheduling", pod) == wanted
 
 
 @SETTINGS
 @given(seed=seeds)
 def test_fit(seed: int) -> None:
-    world, pod = occupied(seed, {})
-    found = {node: sorted(reasons) for node, reasons in filter_results(world, "NodeResourcesFit", pod).items()}
-    assert found == expected(world, lambda machine: sorted(reference.fit(machine, pod)))
+    fixture, pod = occupied(seed, {})
+    found = {node: sorted(reasons) for node, reasons in filter_results(fixture, "NodeResourcesFit", pod).items()}
+    assert found == expected(fixture, lambda machine: sorted(reference.fit(machine, pod)))

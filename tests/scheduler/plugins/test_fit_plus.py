@@ -16,7 +16,7 @@ from koordinator.scheduler.configuration.koordinator_arguments import (
     ScarceResourceAvoidanceArgs,
 )
 from tests.examples import examples
-from tests.scheduler.plugins.clusters import EXTENDED, World, pods, worlds
+from tests.scheduler.plugins.clusters import EXTENDED, ClusterFixture, fixtures, pods
 from tests.scheduler.plugins.reference import Machine
 from tests.scheduler.plugins.reference_requests import allocatable_of, non_zero_of, requests_of, total
 from tests.scheduler.plugins.test_against_reference import expected, scores
@@ -63,16 +63,16 @@ def plain_scarce(machine: Machine, pod: Pod, args: ScarceResourceAvoidanceArgs) 
 @given(data=st.data(), pod=pods("incoming"))
 def test_fit_plus_agrees_with_the_plain_version(data: st.DataObject, pod: Pod) -> None:
     args = NodeResourcesFitPlusArgs(resources=data.draw(strategies))
-    world = data.draw(worlds({FIT_PLUS: args}))
-    assert scores(world, FIT_PLUS, pod) == expected(world, lambda machine: plain_fit_plus(machine, pod, args))
+    fixture = data.draw(fixtures({FIT_PLUS: args}))
+    assert scores(fixture, FIT_PLUS, pod) == expected(fixture, lambda machine: plain_fit_plus(machine, pod, args))
 
 
 @SETTINGS
 @given(data=st.data(), pod=pods("incoming"))
 def test_scarce_resources_agree_with_the_plain_version(data: st.DataObject, pod: Pod) -> None:
     args = ScarceResourceAvoidanceArgs(resources=data.draw(st.lists(st.sampled_from([*NAMES, "pods"]))))
-    world = data.draw(worlds({SCARCE: args}))
-    assert scores(world, SCARCE, pod) == expected(world, lambda machine: plain_scarce(machine, pod, args))
+    fixture = data.draw(fixtures({SCARCE: args}))
+    assert scores(fixture, SCARCE, pod) == expected(fixture, lambda machine: plain_scarce(machine, pod, args))
 
 
 def node(name: str, **allocatable: str) -> Node:
@@ -86,69 +86,70 @@ def pod(requests: dict[str, str], **spec: Any) -> Pod:
     return convert({"metadata": metadata, "spec": {"containers": containers, **spec}}, Pod)
 
 
-def fit_plus(**strategies: tuple[str, int]) -> World:
+def fit_plus(**strategies: tuple[str, int]) -> ClusterFixture:
     """Resource -> (strategy, weight); ``gpu`` is the extended one."""
     chosen = {
         name.replace("gpu", EXTENDED): ResourceStrategy(kind, weight) for name, (kind, weight) in strategies.items()
     }
-    return World({FIT_PLUS: NodeResourcesFitPlusArgs(resources=chosen)})
+    return ClusterFixture({FIT_PLUS: NodeResourcesFitPlusArgs(resources=chosen)})
 
 
-def scarce(*names: str) -> World:
-    return World({SCARCE: ScarceResourceAvoidanceArgs(resources=list(names))})
+def scarce(*names: str) -> ClusterFixture:
+    return ClusterFixture({SCARCE: ScarceResourceAvoidanceArgs(resources=list(names))})
 
 
 def test_a_pod_is_packed_by_one_resource_and_spread_by_another() -> None:
-    world = fit_plus(gpu=("MostAllocated", 2), cpu=("LeastAllocated", 1))
-    world.set_node(node("n", cpu="4", gpu="4"))
+    fixture = fit_plus(gpu=("MostAllocated", 2), cpu=("LeastAllocated", 1))
+    fixture.set_node(node("n", cpu="4", gpu="4"))
     # A quarter of the widgets is used, a quarter of the CPU: (2 * 25 + 75) / 3.
-    assert scores(world, FIT_PLUS, pod({"cpu": "1", EXTENDED: "1"})) == {"n": 41}
+    assert scores(fixture, FIT_PLUS, pod({"cpu": "1", EXTENDED: "1"})) == {"n": 41}
 
 
 def test_a_resource_that_the_node_lacks_counts_with_nothing() -> None:
-    world = fit_plus(gpu=("MostAllocated", 1), cpu=("MostAllocated", 1))
-    world.set_node(node("n", cpu="2"))
-    assert scores(world, FIT_PLUS, pod({"cpu": "1", EXTENDED: "1"})) == {"n": 25}
+    fixture = fit_plus(gpu=("MostAllocated", 1), cpu=("MostAllocated", 1))
+    fixture.set_node(node("n", cpu="2"))
+    assert scores(fixture, FIT_PLUS, pod({"cpu": "1", EXTENDED: "1"})) == {"n": 25}
 
 
 def test_a_pod_that_requests_nothing_of_what_is_named_is_welcome_everywhere() -> None:
-    world = fit_plus(gpu=("MostAllocated", 1))
-    world.set_node(node("n", cpu="2"))
-    assert scores(world, FIT_PLUS, pod({"cpu": "1"})) == {"n": 100}
+    fixture = fit_plus(gpu=("MostAllocated", 1))
+    fixture.set_node(node("n", cpu="2"))
+    assert scores(fixture, FIT_PLUS, pod({"cpu": "1"})) == {"n": 100}
 
 
 def test_overhead_counts() -> None:
-    world = fit_plus(cpu=("LeastAllocated", 1))
-    world.set_node(node("n", cpu="4"))
-    assert scores(world, FIT_PLUS, pod({"cpu": "1"}, overhead={"cpu": "1"})) == {"n": 50}
+    fixture = fit_plus(cpu=("LeastAllocated", 1))
+    fixture.set_node(node("n", cpu="4"))
+    assert scores(fixture, FIT_PLUS, pod({"cpu": "1"}, overhead={"cpu": "1"})) == {"n": 50}
 
 
 def test_pods_are_kept_off_what_they_do_not_use() -> None:
-    world = scarce(EXTENDED)
-    world.set_node(node("plain", cpu="4", memory="1Gi"))
-    world.set_node(node("rich", cpu="4", memory="1Gi", gpu="1"))
+    fixture = scarce(EXTENDED)
+    fixture.set_node(node("plain", cpu="4", memory="1Gi"))
+    fixture.set_node(node("rich", cpu="4", memory="1Gi", gpu="1"))
     # Of memory and widgets, which it does not request, widgets are scarce.
-    assert scores(world, SCARCE, pod({"cpu": "1"})) == {"plain": 100, "rich": 50}
+    assert scores(fixture, SCARCE, pod({"cpu": "1"})) == {"plain": 100, "rich": 50}
 
 
 def test_a_pod_that_uses_what_is_scarce_may_go_there() -> None:
-    world = scarce(EXTENDED)
-    world.set_node(node("rich", cpu="4", memory="1Gi", gpu="1"))
-    assert scores(world, SCARCE, pod({EXTENDED: "1"})) == {"rich": 100}
+    fixture = scarce(EXTENDED)
+    fixture.set_node(node("rich", cpu="4", memory="1Gi", gpu="1"))
+    assert scores(fixture, SCARCE, pod({EXTENDED: "1"})) == {"rich": 100}
 
 
 def test_a_resource_that_comes_to_the_cluster_later_counts() -> None:
-    world = scarce(EXTENDED)
-    world.set_node(node("plain", cpu="4"))
+    fixture = scarce(EXTENDED)
+    fixture.set_node(node("plain", cpu="4"))
     incoming = pod({"cpu": "1"})
-    assert scores(world, SCARCE, incoming) == {"plain": 100}
-    world.set_node(node("rich", cpu="4", gpu="1"))
-    assert scores(world, SCARCE, incoming) == {"plain": 100, "rich": 0}
+    assert scores(fixture, SCARCE, incoming) == {"plain": 100}
+    fixture.set_node(node("rich", cpu="4", gpu="1"))
+    assert scores(fixture, SCARCE, incoming) == {"plain": 100, "rich": 0}
 
 
 def test_pods_that_request_the_same_resources_are_of_one_class() -> None:
-    world = scarce(EXTENDED)
+    fixture = scarce(EXTENDED)
     keys = {
-        world.plugins[SCARCE].class_key(world.info(pod({"cpu": amount, "memory": "1Gi"}))) for amount in ("1", "2", "3")
+        fixture.plugins[SCARCE].class_key(fixture.info(pod({"cpu": amount, "memory": "1Gi"})))
+        for amount in ("1", "2", "3")
     }
     assert len(keys) == 1

@@ -19,7 +19,7 @@ from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.profile import PluginOrder, Profile
 from tests.examples import examples
-from tests.scheduler.plugins.clusters import NODE_NAMES, NOW, POD_NAMES, World, metrics, nodes, pods
+from tests.scheduler.plugins.clusters import NODE_NAMES, NOW, POD_NAMES, ClusterFixture, metrics, nodes, pods
 
 LOAD = complete_load_aware(
     LoadAwareSchedulingArgs(usage_thresholds={"cpu": 60}, prod_usage_thresholds={"memory": 50}), "args"
@@ -32,35 +32,35 @@ SCORES = ("TaintToleration", "NodeAffinity", "NodeResourcesFit", "NodeResourcesB
 STEPS = ("node", "place", "take", "report", "forget", "remove", "later", "look", "look at all", "look at all")
 
 
-def make_profile(world: World) -> Profile:
+def make_profile(fixture: ClusterFixture) -> Profile:
     (configured,) = default_configuration().profiles
     scores = tuple((name, weight) for name, weight in configured.order.score if name in SCORES)
     order = PluginOrder(pre_filter=FILTERS, filter=FILTERS, score=(*scores, ("LoadAwareScheduling", 1)))
-    return Profile("koord-scheduler", {name: world.plugins[name] for name in {*FILTERS, *SCORES}}, order)
+    return Profile("koord-scheduler", {name: fixture.plugins[name] for name in {*FILTERS, *SCORES}}, order)
 
 
-def tick(world: World, now: datetime) -> None:
-    world.view.now = now
-    for plugin in world.plugins.values():
+def tick(fixture: ClusterFixture, now: datetime) -> None:
+    fixture.view.now = now
+    for plugin in fixture.plugins.values():
         if isinstance(plugin, EventHandler):
             plugin.on_time(now)
 
 
-def filter_results(evaluation: Evaluation, world: World) -> dict[str, tuple[int, list[int]]]:
+def filter_results(evaluation: Evaluation, fixture: ClusterFixture) -> dict[str, tuple[int, list[int]]]:
     """Node -> total and its parts; INFEASIBLE and nothing else where the pod cannot go."""
     evaluation.refresh()
     if evaluation.plan.rejection is not None:
         # No node is looked at for such a pod.
         return {}
     found = {}
-    for name, row in world.view.columns.row_of.items():
+    for name, row in fixture.view.columns.row_of.items():
         feasible = bool(evaluation.feasible[row])
         found[name] = int(evaluation.totals[row]), evaluation.scores_of(row) if feasible else []
     return found
 
 
-def failures(evaluation: Evaluation, world: World) -> set[tuple[str, str, tuple[str, ...]]]:
-    names = world.view.columns.names
+def failures(evaluation: Evaluation, fixture: ClusterFixture) -> set[tuple[str, str, tuple[str, ...]]]:
+    names = fixture.view.columns.names
     if evaluation.plan.rejection is not None:
         return set()
     return {
@@ -84,42 +84,42 @@ def mixed(one: Pod, other: Pod) -> Pod:
 @given(st.data(), st.sampled_from([0, 3, 10]), st.sampled_from([2, 256]))
 def test_following_events_equals_looking_anew(data: st.DataObject, far: int, classes: int) -> None:
     arguments: dict[str, Any] = {"LoadAwareScheduling": LOAD}
-    world, now = World(arguments), NOW
+    fixture, now = ClusterFixture(arguments), NOW
     for name in NODE_NAMES:
-        world.set_node(data.draw(nodes(name)))
-    profile = make_profile(world)
+        fixture.set_node(data.draw(nodes(name)))
+    profile = make_profile(fixture)
     incoming: list[Pod] = [data.draw(pods(f"incoming{number}")) for number in range(2)]
     incoming += [mixed(incoming[0], incoming[1])]
-    columns, shared = world.view.columns, SharedResults()
+    columns, shared = fixture.view.columns, SharedResults()
     # The nearer, the more is done together.
     batch = BatchEvaluator(columns, profile.score_type, far=far, classes=classes)
-    following = [Evaluation(profile, columns, world.info(pod), shared=shared, batch=batch) for pod in incoming]
+    following = [Evaluation(profile, columns, fixture.info(pod), shared=shared, batch=batch) for pod in incoming]
     for step in [*data.draw(st.lists(st.sampled_from(STEPS), max_size=16)), "look"]:
         name = data.draw(st.sampled_from(NODE_NAMES))
         if step == "look at all":
-            tick(world, now)
+            tick(fixture, now)
             for evaluation in following:
                 evaluation.refresh()
         elif step == "later":
             now += timedelta(seconds=data.draw(st.integers(1, 120)))
         elif step == "look":
-            tick(world, now)
+            tick(fixture, now)
             # Each looks at moments of its own, so that they find what they share at versions that others left it at.
             who = data.draw(st.sets(st.sampled_from(range(len(incoming))), min_size=1))
             for evaluation, pod in [(following[index], incoming[index]) for index in sorted(who)]:
-                anew = Evaluation(profile, world.view.columns, world.info(pod))
-                assert filter_results(evaluation, world) == filter_results(anew, world)
+                anew = Evaluation(profile, fixture.view.columns, fixture.info(pod))
+                assert filter_results(evaluation, fixture) == filter_results(anew, fixture)
                 assert list(evaluation.best()) == list(anew.best())
                 assert evaluation.first_rejecting_plugins() == anew.first_rejecting_plugins()
                 assert evaluation.feasible_count == anew.feasible_count
-                assert failures(evaluation, world) == failures(anew, world)
-        elif step == "node" or name not in world.machines:
-            world.set_node(data.draw(nodes(name)))
+                assert failures(evaluation, fixture) == failures(anew, fixture)
+        elif step == "node" or name not in fixture.machines:
+            fixture.set_node(data.draw(nodes(name)))
         elif step == "place":
-            world.place(data.draw(pods(data.draw(st.sampled_from(POD_NAMES)))), name)
+            fixture.place(data.draw(pods(data.draw(st.sampled_from(POD_NAMES)))), name)
         elif step == "take":
-            world.take(data.draw(st.sampled_from(POD_NAMES)))
+            fixture.take(data.draw(st.sampled_from(POD_NAMES)))
         elif step in ("report", "forget"):
-            world.report(data.draw(metrics(name, POD_NAMES)) if step == "report" else None, name)
+            fixture.report(data.draw(metrics(name, POD_NAMES)) if step == "report" else None, name)
         else:
-            world.remove_node(name)
+            fixture.remove_node(name)

@@ -26,7 +26,7 @@ from koordinator.scheduler.queue.scheduling_queue import SchedulingQueue
 from koordinator.scheduler.watch.event_handlers import EventHandlers
 from koordinator.scheduler.watch.pod_facts import PodFacts
 from tests.examples import examples
-from tests.scheduler.plugins.clusters import NODE_NAMES, NOW, POD_NAMES, World, metrics, nodes, pods, resizes
+from tests.scheduler.plugins.clusters import NODE_NAMES, NOW, POD_NAMES, ClusterFixture, metrics, nodes, pods, resizes
 
 LOAD = complete_load_aware(LoadAwareSchedulingArgs(usage_thresholds={"cpu": 60}, filter_expired_node_metrics=True), "")
 PLUGINS = (
@@ -39,14 +39,14 @@ class Story:
     """A cluster that hears of everything the way it does from the API, and the events that are made of it."""
 
     def __init__(self, **arguments: Any) -> None:
-        self.world = World({"LoadAwareScheduling": LOAD, **arguments})
+        self.fixture = ClusterFixture({"LoadAwareScheduling": LOAD, **arguments})
         self.events: list[ClusterEvent] = []
         self.pods: dict[str, Pod] = {}
         self.reports: dict[str, NodeMetric] = {}
-        facts = PodFacts(self.world.info, lambda name: False)
+        facts = PodFacts(self.fixture.info, lambda name: False)
         queue = cast("SchedulingQueue", self)
         self.event_handlers = EventHandlers(
-            self.world.state, queue, facts, lambda name: False, lambda: None, lambda: NOW
+            self.fixture.state, queue, facts, lambda name: False, lambda: None, lambda: NOW
         )
 
     # The queue, as the feed sees it.
@@ -82,11 +82,11 @@ class Story:
     # What plugins say.
 
     def passing(self, plugin_name: str, pod: Pod) -> dict[str, bool]:
-        plugin, info = self.world.plugins[plugin_name], self.world.info(pod)
+        plugin, info = self.fixture.plugins[plugin_name], self.fixture.info(pod)
         assert isinstance(plugin, FilterPlugin)
         if isinstance(plugin, EventHandler):
             plugin.on_time(NOW)
-        rows = dict(sorted(self.world.view.columns.row_of.items(), key=itemgetter(1)))
+        rows = dict(sorted(self.fixture.view.columns.row_of.items(), key=itemgetter(1)))
         prepared = plugin.pre_filter(info) if isinstance(plugin, PreFilterPlugin) else None
         if prepared is not None and (prepared.skip or prepared.rejection is not None):
             return dict.fromkeys(rows, prepared.skip)
@@ -95,7 +95,7 @@ class Story:
 
     def wakes(self, plugin_name: str, pod: Pod, events: Iterable[ClusterEvent] | None = None) -> bool:
         """Whether the plugin says of one of the events that it may help."""
-        plugin, info = self.world.plugins[plugin_name], self.world.info(pod)
+        plugin, info = self.fixture.plugins[plugin_name], self.fixture.info(pod)
         heard = [
             event for event in (self.events if events is None else events) if event.kind in plugin.events_to_register()
         ]
@@ -106,7 +106,7 @@ def act(data: st.DataObject, story: Story) -> None:
     """One thing that happens, of those that the API tells of."""
     what = data.draw(st.sampled_from(["node", "node", "place", "resize", "take", "report", "forget", "remove"]))
     name = data.draw(st.sampled_from(NODE_NAMES))
-    if what == "node" or name not in story.world.view.columns.row_of:
+    if what == "node" or name not in story.fixture.view.columns.row_of:
         node = data.draw(nodes(name))
         if data.draw(st.integers(0, 2)) == 2:
             node = replace(node, metadata=replace(node.metadata, labels={"zone": "a"}))

@@ -42,7 +42,7 @@ def make_pod(name: str, *images: str, init: Sequence[str] = ()) -> Pod:
     )
 
 
-class World:
+class ClusterFixture:
     """A cluster with this one plugin on it, and its nodes' images for the plain version."""
 
     def __init__(self, **nodes: Images) -> None:
@@ -117,53 +117,53 @@ def pods(draw: st.DrawFn, name: str) -> Pod:
 @settings(max_examples=examples(60))
 @given(st.data())
 def test_agrees_with_the_plain_version_while_nodes_and_images_come_and_go(data: st.DataObject) -> None:
-    world = World()
+    fixture = ClusterFixture()
     pods_ = [data.draw(pods(f"p{number}")) for number in range(3)]
-    incoming = [world.info(pod) for pod in pods_]
+    incoming = [fixture.info(pod) for pod in pods_]
     classes: dict[Hashable, Evaluation] = {}
-    world.set_node("n0", data.draw(image_lists))
+    fixture.set_node("n0", data.draw(image_lists))
     for _ in range(data.draw(st.integers(1, 8))):
         name = data.draw(st.sampled_from(NODE_NAMES))
         if data.draw(st.integers(0, 3)):
-            world.set_node(name, data.draw(image_lists))
+            fixture.set_node(name, data.draw(image_lists))
         else:
-            world.remove_node(name)
+            fixture.remove_node(name)
         for pod in incoming:
             # Classes that are not looked at now have more to catch up with later.
-            if data.draw(st.booleans()) and world.images:
-                key = world.profile.class_key(pod)
+            if data.draw(st.booleans()) and fixture.images:
+                key = fixture.profile.class_key(pod)
                 if key not in classes:
-                    classes[key] = world.evaluation(pod)
-                assert world.scores(classes[key]) == plain_scores(pod.pod, world.images)
+                    classes[key] = fixture.evaluation(pod)
+                assert fixture.scores(classes[key]) == plain_scores(pod.pod, fixture.images)
 
 
 def test_an_image_counts_by_its_size_and_by_how_many_nodes_have_it() -> None:
-    world = World(a=LARGE, b=[])
-    assert world.scores_of(make_pod("p", "x:1")) == {"a": 48, "b": 0}
-    world.set_node("b", LARGE)
-    assert world.scores_of(make_pod("p", "x:1")) == {"a": 100, "b": 100}
+    fixture = ClusterFixture(a=LARGE, b=[])
+    assert fixture.scores_of(make_pod("p", "x:1")) == {"a": 48, "b": 0}
+    fixture.set_node("b", LARGE)
+    assert fixture.scores_of(make_pod("p", "x:1")) == {"a": 100, "b": 100}
 
 
 def test_small_images_do_not_count() -> None:
-    assert World(a=[(("x:1",), 22 * MEBIBYTE)]).scores_of(make_pod("p", "x:1")) == {"a": 0}
+    assert ClusterFixture(a=[(("x:1",), 22 * MEBIBYTE)]).scores_of(make_pod("p", "x:1")) == {"a": 0}
 
 
 def test_each_container_raises_what_is_needed_for_the_highest_score() -> None:
-    world = World(a=LARGE)
-    assert world.scores_of(make_pod("p", "x:1", "y", init=["z"])) == {"a": 100 * 977 // 2977}
+    fixture = ClusterFixture(a=LARGE)
+    assert fixture.scores_of(make_pod("p", "x:1", "y", init=["z"])) == {"a": 100 * 977 // 2977}
 
 
 def test_a_node_that_comes_makes_an_image_rarer() -> None:
-    world = World(a=LARGE)
-    evaluation = world.evaluation(world.info(make_pod("p", "x:1")))
-    assert world.scores(evaluation) == {"a": 100}
-    world.set_node("b", [])
-    assert world.scores(evaluation) == {"a": 48, "b": 0}
+    fixture = ClusterFixture(a=LARGE)
+    evaluation = fixture.evaluation(fixture.info(make_pod("p", "x:1")))
+    assert fixture.scores(evaluation) == {"a": 100}
+    fixture.set_node("b", [])
+    assert fixture.scores(evaluation) == {"a": 48, "b": 0}
 
 
 def test_the_nodes_own_size_counts() -> None:
-    world = World(a=LARGE, b=[(("x:1",), 500 * MEBIBYTE)])
-    assert world.scores_of(make_pod("p", "x:1")) == {"a": 100, "b": 48}
+    fixture = ClusterFixture(a=LARGE, b=[(("x:1",), 500 * MEBIBYTE)])
+    assert fixture.scores_of(make_pod("p", "x:1")) == {"a": 100, "b": 48}
 
 
 @pytest.mark.parametrize(
@@ -181,30 +181,30 @@ def test_names_get_a_tag(image: str, name: str) -> None:
 
 
 def test_pods_whose_images_no_node_has_are_of_one_class() -> None:
-    world = World(a=LARGE)
-    one, other, at_home = (world.info(make_pod(image, image)) for image in ("y", "z", "x:1"))
-    assert world.profile.class_key(one) == world.profile.class_key(other) != world.profile.class_key(at_home)
+    fixture = ClusterFixture(a=LARGE)
+    one, other, at_home = (fixture.info(make_pod(image, image)) for image in ("y", "z", "x:1"))
+    assert fixture.profile.class_key(one) == fixture.profile.class_key(other) != fixture.profile.class_key(at_home)
 
 
 def test_pods_whose_images_are_too_rare_to_count_are_of_the_same_class() -> None:
-    world = World(a=LARGE, **{f"n{number}": [] for number in range(50)})
-    one, other = (world.info(make_pod(image, image)) for image in ("y", "x:1"))
-    assert world.profile.class_key(one) == world.profile.class_key(other)
+    fixture = ClusterFixture(a=LARGE, **{f"n{number}": [] for number in range(50)})
+    one, other = (fixture.info(make_pod(image, image)) for image in ("y", "x:1"))
+    assert fixture.profile.class_key(one) == fixture.profile.class_key(other)
 
 
 def test_a_pod_changes_its_class_when_a_node_has_pulled_its_image() -> None:
-    world = World(a=[])
-    pod = world.info(make_pod("p", "x:1"))
-    before = world.profile.class_key(pod)
-    world.set_node("a", LARGE)
-    assert world.profile.class_key(pod) != before
+    fixture = ClusterFixture(a=[])
+    pod = fixture.info(make_pod("p", "x:1"))
+    before = fixture.profile.class_key(pod)
+    fixture.set_node("a", LARGE)
+    assert fixture.profile.class_key(pod) != before
 
 
 def test_images_that_stay_the_same_change_no_score() -> None:
-    world = World(a=LARGE, b=[])
-    pod = world.info(make_pod("p", "x:1"))
-    state = world.plugin.pre_score(pod)
+    fixture = ClusterFixture(a=LARGE, b=[])
+    pod = fixture.info(make_pod("p", "x:1"))
+    state = fixture.plugin.pre_score(pod)
     state.scores()
-    world.set_node("a", LARGE)
-    rows = world.view.columns.alive[:2].nonzero()[0]
-    assert not world.plugin.apply_score_delta(pod, state, rows)
+    fixture.set_node("a", LARGE)
+    rows = fixture.view.columns.alive[:2].nonzero()[0]
+    assert not fixture.plugin.apply_score_delta(pod, state, rows)

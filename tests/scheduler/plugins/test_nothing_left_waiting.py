@@ -27,7 +27,7 @@ from tests.scheduler.plugins import reference
 from tests.scheduler.plugins.clusters import NODE_NAMES
 from tests.scheduler.plugins.reference import FilterResult, Machine
 from tests.scheduler.plugins.stories import Dice
-from tests.scheduler.world import World
+from tests.scheduler.running_scheduler import RunningScheduler
 
 FILTERS: tuple[Callable[[Machine, Pod], FilterResult], ...] = (
     *(reference.unschedulable, reference.taints, reference.affinity, reference.ports, reference.fit),
@@ -60,10 +60,10 @@ def check(api: FakeApi) -> None:
             assert fitting == [], f"{pod.metadata.name} waits and fits on {fitting}"
 
 
-def note_what_came_of_it(world: World) -> None:
+def note_what_came_of_it(fixture: RunningScheduler) -> None:
     """For --hypothesis-show-statistics: a story in which nobody waits first and gets a node later shows nothing."""
-    failed = {name for name, reason, _ in world.events.notes if reason == "FailedScheduling"}
-    freed = {name for name, reason, _ in world.events.notes if reason == "Scheduled" and name in failed}
+    failed = {name for name, reason, _ in fixture.events.notes if reason == "FailedScheduling"}
+    freed = {name for name, reason, _ in fixture.events.notes if reason == "Scheduled" and name in failed}
     event("freed" if freed else "unschedulable" if failed else "nobody waited")
 
 
@@ -72,17 +72,19 @@ def note_what_came_of_it(world: World) -> None:
 def test_no_pod_waits_that_fits(seed: int) -> None:
     async def run() -> None:
         dice = Dice(seed)
-        world = World(FakeApi(), default_profile, lambda pod, view: make_pod_info(pod, view.columns.resources))
+        fixture = RunningScheduler(
+            FakeApi(), default_profile, lambda pod, view: make_pod_info(pod, view.columns.resources)
+        )
         for name in NODE_NAMES[:2]:
-            world.api.put(dice.node(name))
-        async with world.running():
+            fixture.api.put(dice.node(name))
+        async with fixture.running():
             for _ in range(dice.random.randint(6, 25)):
-                dice.act(world.api, lambda pod: pending(pod, None))
-                await world.settle(dice.pick([0.0, 0.0, 1.0]))
-            await world.settle(PAUSES)
-            await world.settle(PAUSES)
-            check(world.api)
-        note_what_came_of_it(world)
+                dice.act(fixture.api, lambda pod: pending(pod, None))
+                await fixture.settle(dice.pick([0.0, 0.0, 1.0]))
+            await fixture.settle(PAUSES)
+            await fixture.settle(PAUSES)
+            check(fixture.api)
+        note_what_came_of_it(fixture)
 
     asyncio.run(run())
 
@@ -111,22 +113,24 @@ def let_go(api: FakeApi) -> None:
 def test_no_pod_waits_that_fits_when_others_had_to_leave(seed: int) -> None:
     async def run() -> None:
         dice = Dice(seed)
-        world = World(FakeApi(), default_profile, lambda pod, view: make_pod_info(pod, view.columns.resources))
-        world.api.leaving_takes_time = dice.maybe(0.5)
+        fixture = RunningScheduler(
+            FakeApi(), default_profile, lambda pod, view: make_pod_info(pod, view.columns.resources)
+        )
+        fixture.api.leaving_takes_time = dice.maybe(0.5)
         for name in NODE_NAMES[:2]:
-            world.api.put(make_node(name, cpu="3"))
-        async with world.running():
+            fixture.api.put(make_node(name, cpu="3"))
+        async with fixture.running():
             for _ in range(dice.random.randint(6, 20)):
-                act_by_importance(dice, world.api)
-                await world.settle(dice.pick([0.0, 0.0, 1.0]))
+                act_by_importance(dice, fixture.api)
+                await fixture.settle(dice.pick([0.0, 0.0, 1.0]))
                 if dice.maybe(0.5):
-                    let_go(world.api)
+                    let_go(fixture.api)
             for _ in range(8):
-                await world.settle(PAUSES)
-                let_go(world.api)
-            await world.settle(PAUSES)
-            check(world.api)
-        note_what_came_of_it(world)
+                await fixture.settle(PAUSES)
+                let_go(fixture.api)
+            await fixture.settle(PAUSES)
+            check(fixture.api)
+        note_what_came_of_it(fixture)
 
     asyncio.run(run())
 
@@ -140,18 +144,18 @@ def test_those_who_wait_for_other_nodes_are_not_tried_in_vain() -> None:
             api.put(make_node(name, cpu="1"))
             api.put(make_pod(f"low-{name}", priority=1, node=name))
         api.leaving_takes_time = True
-        world = World(api, default_profile, lambda pod, view: make_pod_info(pod, view.columns.resources))
-        async with world.running():
+        fixture = RunningScheduler(api, default_profile, lambda pod, view: make_pod_info(pod, view.columns.resources))
+        async with fixture.running():
             for name in names:
                 api.put(pending(make_pod(f"high-{name}"), 10))
-            await world.settle(PAUSES)
+            await fixture.settle(PAUSES)
             for _ in names:
                 api.remove(
                     "pods", next(key for key, pod in api.objects["pods"].items() if pod.metadata.deletion_timestamp)
                 )
-                await world.settle(PAUSES)
+                await fixture.settle(PAUSES)
             assert sorted(api.placed()) == [f"high-{name}" for name in names]
-        noted = [name for name, reason, _ in world.events.notes if reason == "FailedScheduling"]
+        noted = [name for name, reason, _ in fixture.events.notes if reason == "FailedScheduling"]
         return [noted.count(f"high-{name}") for name in names]
 
     assert asyncio.run(run()) == [1, 1, 1]

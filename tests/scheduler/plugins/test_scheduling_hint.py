@@ -30,7 +30,7 @@ def hint(*, only: tuple[str, ...] = (), preferred: tuple[str, ...] = ()) -> dict
     return {SCHEDULING_HINT: json.dumps(document)}
 
 
-class World:
+class ClusterFixture:
     """Nodes a (with a pod on it), b (cordoned) and c, which is empty, so that pods go there if nothing is said."""
 
     def __init__(self, most: int = 100) -> None:
@@ -50,32 +50,32 @@ class World:
 
 
 def test_without_a_hint_the_best_node_is_taken() -> None:
-    assert World().decide(hinted({})) == "c"
+    assert ClusterFixture().decide(hinted({})) == "c"
 
 
 def test_only_the_named_nodes_are_looked_at() -> None:
-    assert World().decide(hinted(hint(only=("a", "b", "nowhere")))) == "a"
+    assert ClusterFixture().decide(hinted(hint(only=("a", "b", "nowhere")))) == "a"
 
 
 def test_a_pod_waits_when_none_of_the_named_nodes_is_there() -> None:
-    message = World().decide(hinted(hint(only=("nowhere",))))
+    message = ClusterFixture().decide(hinted(hint(only=("nowhere",))))
     assert message == "0/3 nodes are available: 3 node(s) didn't satisfy plugin(s) [SchedulingHint]."
 
 
 def test_the_first_preferred_node_that_can_take_the_pod_wins_over_better_ones() -> None:
-    assert World().decide(hinted(hint(preferred=("nowhere", "b", "a", "c")))) == "a"
+    assert ClusterFixture().decide(hinted(hint(preferred=("nowhere", "b", "a", "c")))) == "a"
 
 
 def test_when_no_preferred_node_can_take_the_pod_the_best_one_does() -> None:
-    assert World().decide(hinted(hint(preferred=("b",)))) == "c"
+    assert ClusterFixture().decide(hinted(hint(preferred=("b",)))) == "c"
 
 
 def test_a_preferred_node_that_is_not_among_the_named_ones_is_left_out() -> None:
-    assert World().decide(hinted(hint(only=("c",), preferred=("a",)))) == "c"
+    assert ClusterFixture().decide(hinted(hint(only=("c",), preferred=("a",)))) == "c"
 
 
 def test_only_so_many_preferred_nodes_are_tried() -> None:
-    assert World(most=1).decide(hinted(hint(preferred=("b", "a")))) == "c"
+    assert ClusterFixture(most=1).decide(hinted(hint(preferred=("b", "a")))) == "c"
 
 
 @pytest.mark.parametrize(
@@ -88,22 +88,22 @@ def test_only_so_many_preferred_nodes_are_tried() -> None:
     ],
 )
 def test_which_annotation_counts(annotations: dict[str, str], node: str) -> None:
-    assert World().decide(hinted(annotations)) == node
+    assert ClusterFixture().decide(hinted(annotations)) == node
 
 
 def test_a_hint_that_cannot_be_read_fails_the_attempt() -> None:
     with pytest.raises(PluginError, match=r"annotation internal\.scheduling\.koordinator\.sh/scheduling-hint: "):
-        World().decide(hinted({SCHEDULING_HINT: "nodes: a"}))
+        ClusterFixture().decide(hinted({SCHEDULING_HINT: "nodes: a"}))
 
 
 def test_a_hint_that_cannot_be_read_has_a_class_all_the_same() -> None:
-    world = World()
-    assert world.profile.class_key(hinted({SCHEDULING_HINT: "{"})) != world.profile.class_key(hinted({}))
+    fixture = ClusterFixture()
+    assert fixture.profile.class_key(hinted({SCHEDULING_HINT: "{"})) != fixture.profile.class_key(hinted({}))
 
 
 def test_preferences_make_no_class_of_their_own() -> None:
-    world = World()
-    keys = {world.profile.class_key(hinted(hint(preferred=preferred))) for preferred in (("a",), ("b",), ())}
+    fixture = ClusterFixture()
+    keys = {fixture.profile.class_key(hinted(hint(preferred=preferred))) for preferred in (("a",), ("b",), ())}
     assert len(keys) == 1
 
 
@@ -116,4 +116,4 @@ def test_plugins_find_what_the_hint_has_for_them() -> None:
 @pytest.mark.parametrize(("name", "helps"), [("new", True), ("other", False)])
 def test_a_node_that_is_waited_for_wakes_the_pod(name: str, helps: bool) -> None:
     event = ClusterEvent(EventKind.NODE_ADD, None, make_node(name))
-    assert World().plugin.queueing_hint(hinted(hint(only=("new",))), event) is helps
+    assert ClusterFixture().plugin.queueing_hint(hinted(hint(only=("new",))), event) is helps

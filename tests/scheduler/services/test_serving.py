@@ -12,7 +12,7 @@ from koordinator.kube.serving import HealthServer
 from koordinator.scheduler.configuration import default_configuration
 from koordinator.scheduler.services.routes import add_routes
 from tests.scheduler.fake_api import FakeApi
-from tests.scheduler.world import World
+from tests.scheduler.running_scheduler import RunningScheduler
 
 
 @pytest.mark.parametrize("path", ["/debug/flags", "/debug/flags/"])
@@ -20,7 +20,9 @@ from tests.scheduler.world import World
 def test_debugging_is_served_where_the_configuration_allows_it(path: str, profiling: bool, status: int) -> None:
     async def scenario() -> int:
         server = HealthServer(Metrics())
-        add_routes(server, World(FakeApi()).scheduler, lambda: True, default_configuration(profiling=profiling))
+        add_routes(
+            server, RunningScheduler(FakeApi()).scheduler, lambda: True, default_configuration(profiling=profiling)
+        )
         await server.start()
         try:
             url = f"http://127.0.0.1:{server.bound_port}{path}"

@@ -23,7 +23,7 @@ from koordinator.scheduler.plugins.not_built import STAND_INS
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.profiles import build_profiles
 from tests.scheduler.fakes import make_pod
-from tests.scheduler.world import World, two_nodes
+from tests.scheduler.running_scheduler import RunningScheduler, two_nodes
 
 CONFIGURATION = parse_configuration(
     """\
@@ -105,31 +105,33 @@ def odd_metric(name: str, status: dict[str, Any]) -> NodeMetric:
     return convert({"metadata": {"name": name}, "status": status}, NodeMetric)
 
 
-def play(story: Callable[[World], Awaitable[None]]) -> World:
+def play(story: Callable[[RunningScheduler], Awaitable[None]]) -> RunningScheduler:
     """With the real plugins and the real sums."""
 
-    async def run() -> World:
-        world = World(two_nodes(), with_built_in, lambda pod, view: make_pod_info(pod, view.columns.resources))
-        async with world.running():
-            await story(world)
-        return world
+    async def run() -> RunningScheduler:
+        fixture = RunningScheduler(
+            two_nodes(), with_built_in, lambda pod, view: make_pod_info(pod, view.columns.resources)
+        )
+        async with fixture.running():
+            await story(fixture)
+        return fixture
 
-    world = asyncio.run(run())
-    bound = [name for name, _ in world.api.bindings]
+    fixture = asyncio.run(run())
+    bound = [name for name, _ in fixture.api.bindings]
     assert len(bound) == len(set(bound))
-    failures = [sample for metric in world.registry.collect() for sample in metric.samples]
+    failures = [sample for metric in fixture.registry.collect() for sample in metric.samples]
     assert [each for each in failures if each.name == "scheduler_plugin_errors_total" and each.value] == []
-    return world
+    return fixture
 
 
 @pytest.mark.parametrize("case", PODS)
 def test_a_pod_that_waits(case: str) -> None:
-    async def story(world: World) -> None:
-        world.api.put(odd_pod("odd", PODS[case]))
-        await world.settle(2)
-        world.api.put(make_pod("fine", cpu="100m"))
-        await world.settle(12)
-        assert "fine" in world.api.placed()
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(odd_pod("odd", PODS[case]))
+        await fixture.settle(2)
+        fixture.api.put(make_pod("fine", cpu="100m"))
+        await fixture.settle(12)
+        assert "fine" in fixture.api.placed()
 
     play(story)
 
@@ -138,16 +140,16 @@ def test_a_pod_that_waits(case: str) -> None:
 def test_a_pod_that_runs(case: str) -> None:
     """The node that it is on may count as full, the other one not."""
 
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         running = odd_pod("running", PODS[case])
-        world.api.put(replace(running, spec=replace(running.spec, node_name="b")))
-        world.api.put(make_pod("fine"))
-        await world.settle(2)
-        world.api.remove("pods", "default/running")
-        world.api.put(make_pod("later"))
-        await world.settle(2)
-        assert world.api.placed().keys() == {"fine", "later"}
-        columns = world.scheduler.state.view.columns
+        fixture.api.put(replace(running, spec=replace(running.spec, node_name="b")))
+        fixture.api.put(make_pod("fine"))
+        await fixture.settle(2)
+        fixture.api.remove("pods", "default/running")
+        fixture.api.put(make_pod("later"))
+        await fixture.settle(2)
+        assert fixture.api.placed().keys() == {"fine", "later"}
+        columns = fixture.scheduler.state.view.columns
         requested = {name: int(columns.requested[row, CPU]) for name, row in columns.row_of.items()}
         assert sum(requested.values()) == 2000
 
@@ -174,16 +176,16 @@ REPORTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("case", REPORTS)
 def test_reports_of_nodes(case: str) -> None:
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         for name in ("a", "of-nobody"):
             metric = odd_metric(name, REPORTS[case])
-            world.scheduler.event_handlers.set_node_object(NODE_METRICS, name, None, metric)
-            world.scheduler.event_handlers.set_node_object(NODE_METRICS, name, metric, metric)
+            fixture.scheduler.event_handlers.set_node_object(NODE_METRICS, name, None, metric)
+            fixture.scheduler.event_handlers.set_node_object(NODE_METRICS, name, metric, metric)
         for number in range(4):
-            world.api.put(make_pod(f"p{number}"))
-        await world.settle(2)
-        assert len(world.api.placed()) == 4
-        world.scheduler.event_handlers.set_node_object(NODE_METRICS, "of-nobody", odd_metric("of-nobody", {}), None)
+            fixture.api.put(make_pod(f"p{number}"))
+        await fixture.settle(2)
+        assert len(fixture.api.placed()) == 4
+        fixture.scheduler.event_handlers.set_node_object(NODE_METRICS, "of-nobody", odd_metric("of-nobody", {}), None)
 
     play(story)
 
@@ -199,13 +201,13 @@ NODES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("case", NODES)
 def test_nodes(case: str) -> None:
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         node = convert({"metadata": {"name": "odd", "uid": "odd"}, **NODES[case]}, Node)
-        world.api.put(node)
+        fixture.api.put(node)
         for number in range(6):
-            world.api.put(make_pod(f"p{number}", memory="256Mi"))
-        await world.settle(2)
-        assert len(world.api.placed()) == 6
-        world.api.remove("nodes", "odd")
+            fixture.api.put(make_pod(f"p{number}", memory="256Mi"))
+        await fixture.settle(2)
+        assert len(fixture.api.placed()) == 6
+        fixture.api.remove("nodes", "odd")
 
     play(story)

@@ -25,7 +25,7 @@ from koordinator.scheduler.engine.resync import TRIES
 from koordinator.scheduler.engine.view import ClusterView
 from tests.scheduler.fakes import make_node, make_pod, make_profile
 from tests.scheduler.recording import one_node
-from tests.scheduler.world import World, simulate
+from tests.scheduler.running_scheduler import RunningScheduler, simulate
 
 
 class Copy(FilterPlugin, EventHandler):
@@ -101,15 +101,15 @@ def copying(view: ClusterView) -> Profile:
     return Profile(base.scheduler_name, {**base.plugins, "Copy": Copy(None, view)}, order)
 
 
-def copy_of(world: World) -> Copy:
-    plugin = world.scheduler.engines["koord-scheduler"].profile.plugins["Copy"]
+def copy_of(fixture: RunningScheduler) -> Copy:
+    plugin = fixture.scheduler.engines["koord-scheduler"].profile.plugins["Copy"]
     assert isinstance(plugin, Copy)
     return plugin
 
 
-def is_true(world: World) -> bool:
+def is_true(fixture: RunningScheduler) -> bool:
     """Whether the copy shows what is."""
-    copy, view, objects = copy_of(world), world.scheduler.state.view, world.api.objects
+    copy, view, objects = copy_of(fixture), fixture.scheduler.state.view, fixture.api.objects
     rows = {row: name for name, row in view.columns.row_of.items()}
     pods = {row: {pod.key for pod in on.values()} for row, on in view.pods_on.items() if on}
     metrics = {view.columns.row_of[name]: obj.metadata.resource_version for name, obj in objects["nodemetrics"].items()}
@@ -121,44 +121,44 @@ def is_true(world: World) -> bool:
     )
 
 
-def put_metric(world: World) -> None:
-    world.api.put(NodeMetric(metadata=ObjectMeta(name="a", uid="m")), NODE_METRICS)
+def put_metric(fixture: RunningScheduler) -> None:
+    fixture.api.put(NodeMetric(metadata=ObjectMeta(name="a", uid="m")), NODE_METRICS)
 
 
-def put_budget(world: World) -> None:
+def put_budget(fixture: RunningScheduler) -> None:
     metadata = ObjectMeta(name="b", namespace="default", uid="b")
-    world.api.put(PodDisruptionBudget(metadata=metadata), POD_DISRUPTION_BUDGETS)
+    fixture.api.put(PodDisruptionBudget(metadata=metadata), POD_DISRUPTION_BUDGETS)
 
 
-def replace_node(world: World) -> None:
+def replace_node(fixture: RunningScheduler) -> None:
     """Its row is given to the next node."""
-    world.api.remove("pods", "default/there")
-    world.api.remove("nodes", "a")
-    world.api.remove("nodemetrics", "a")
-    world.api.put(make_node("b"))
-    world.api.put(make_pod("new", node="b"))
+    fixture.api.remove("pods", "default/there")
+    fixture.api.remove("nodes", "a")
+    fixture.api.remove("nodemetrics", "a")
+    fixture.api.put(make_node("b"))
+    fixture.api.put(make_pod("new", node="b"))
 
 
-def put_node(world: World) -> None:
-    world.api.put(make_node("c"))
-    world.api.put(make_pod("q", node="c"))
+def put_node(fixture: RunningScheduler) -> None:
+    fixture.api.put(make_node("c"))
+    fixture.api.put(make_pod("q", node="c"))
 
 
-def put_and_remove_budget(world: World) -> None:
-    put_budget(world)
-    world.api.remove("poddisruptionbudgets", "default/b")
+def put_and_remove_budget(fixture: RunningScheduler) -> None:
+    put_budget(fixture)
+    fixture.api.remove("poddisruptionbudgets", "default/b")
 
 
-def put_budget_twice(world: World) -> None:
-    put_budget(world)
-    put_budget(world)
+def put_budget_twice(fixture: RunningScheduler) -> None:
+    put_budget(fixture)
+    put_budget(fixture)
 
 
-STORIES: dict[str, Callable[[World], None]] = {
+STORIES: dict[str, Callable[[RunningScheduler], None]] = {
     "on_node": put_node,
     "on_node_removed": replace_node,
-    "on_pod_assigned": lambda world: world.api.put(make_pod("q", node="a")),
-    "on_pod_removed": lambda world: world.api.remove("pods", "default/there"),
+    "on_pod_assigned": lambda fixture: fixture.api.put(make_pod("q", node="a")),
+    "on_pod_removed": lambda fixture: fixture.api.remove("pods", "default/there"),
     "on_node_object": put_metric,
     "on_object": put_budget,
     "gone again": put_and_remove_budget,
@@ -168,22 +168,22 @@ STORIES: dict[str, Callable[[World], None]] = {
 
 @pytest.mark.parametrize("point", STORIES)
 def test_it_learns_what_it_has_missed(point: str) -> None:
-    async def story(world: World) -> None:
-        world.api.put(make_pod("there", node="a"))
-        put_metric(world)
-        await world.settle()
-        copy = copy_of(world)
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(make_pod("there", node="a"))
+        put_metric(fixture)
+        await fixture.settle()
+        copy = copy_of(fixture)
         copy.broken = frozenset({point if point.startswith("on_") else "on_object"})
-        STORIES[point](world)
-        await world.settle()
-        assert not is_true(world) or point == "gone again"
+        STORIES[point](fixture)
+        await fixture.settle()
+        assert not is_true(fixture) or point == "gone again"
         copy.broken = frozenset()
-        await world.settle(2)
-        await world.settle(2)
-        assert is_true(world)
-        assert world.registry.get_sample_value(RESYNCS, {"plugin": "Copy", "result": "success"}) == 1
+        await fixture.settle(2)
+        await fixture.settle(2)
+        assert is_true(fixture)
+        assert fixture.registry.get_sample_value(RESYNCS, {"plugin": "Copy", "result": "success"}) == 1
         calls = copy.calls
-        await world.settle(600)
+        await fixture.settle(600)
         assert copy.calls == calls
 
     simulate(story, one_node, copying)
@@ -193,18 +193,18 @@ RESYNCS = "scheduler_plugin_resyncs_total"
 
 
 def test_a_pod_that_was_rejected_by_what_was_missed_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         for name in ("one", "two"):
-            world.api.put(make_pod(name, node="a"))
-        world.api.put(make_pod("p"))
-        await world.settle()
-        copy_of(world).broken = frozenset({"on_pod_removed"})
-        world.api.remove("pods", "default/one")
-        await world.settle(3)
-        assert "p" not in world.api.placed()
-        copy_of(world).broken = frozenset()
-        await world.settle(10)
-        assert world.api.placed()["p"] == "a"
+            fixture.api.put(make_pod(name, node="a"))
+        fixture.api.put(make_pod("p"))
+        await fixture.settle()
+        copy_of(fixture).broken = frozenset({"on_pod_removed"})
+        fixture.api.remove("pods", "default/one")
+        await fixture.settle(3)
+        assert "p" not in fixture.api.placed()
+        copy_of(fixture).broken = frozenset()
+        await fixture.settle(10)
+        assert fixture.api.placed()["p"] == "a"
 
     with caplog.at_level(logging.INFO):
         simulate(story, one_node, copying)
@@ -216,20 +216,20 @@ def test_a_pod_that_was_rejected_by_what_was_missed_is_tried_again(caplog: pytes
 
 
 def test_one_that_goes_on_failing_is_told_again_a_limited_number_of_times(caplog: pytest.LogCaptureFixture) -> None:
-    async def story(world: World) -> None:
-        await world.settle()
-        copy_of(world).broken = frozenset({"on_node_object"})
-        put_metric(world)
+    async def story(fixture: RunningScheduler) -> None:
+        await fixture.settle()
+        copy_of(fixture).broken = frozenset({"on_node_object"})
+        put_metric(fixture)
         for _ in range(40):
-            await world.settle(60)
+            await fixture.settle(60)
         labels = {"plugin": "Copy", "method": "on_node_object"}
-        assert world.registry.get_sample_value("scheduler_plugin_errors_total", labels) == 1 + TRIES
-        assert world.registry.get_sample_value(RESYNCS, {"plugin": "Copy", "result": "error"}) == 1
-        assert not world.scheduler.state.stale_handlers
-        copy_of(world).broken = frozenset()
-        put_metric(world)
-        await world.settle()
-        assert is_true(world)
+        assert fixture.registry.get_sample_value("scheduler_plugin_errors_total", labels) == 1 + TRIES
+        assert fixture.registry.get_sample_value(RESYNCS, {"plugin": "Copy", "result": "error"}) == 1
+        assert not fixture.scheduler.state.stale_handlers
+        copy_of(fixture).broken = frozenset()
+        put_metric(fixture)
+        await fixture.settle()
+        assert is_true(fixture)
 
     simulate(story, one_node, copying)
     said = [record.message for record in caplog.records if "Copy" in record.message]
@@ -241,13 +241,13 @@ def test_one_that_goes_on_failing_is_told_again_a_limited_number_of_times(caplog
 
 def test_on_a_standby_too() -> None:
     async def run() -> None:
-        world = World(one_node(), copying)
-        watching = asyncio.create_task(world.scheduler.watch())
-        copy_of(world).broken = frozenset({"on_node"})
-        await world.settle()
-        copy_of(world).broken = frozenset()
-        await world.settle(5)
-        assert is_true(world)
+        fixture = RunningScheduler(one_node(), copying)
+        watching = asyncio.create_task(fixture.scheduler.watch())
+        copy_of(fixture).broken = frozenset({"on_node"})
+        await fixture.settle()
+        copy_of(fixture).broken = frozenset()
+        await fixture.settle(5)
+        assert is_true(fixture)
         watching.cancel()
 
     asyncio.run(run())

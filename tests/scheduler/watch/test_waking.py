@@ -17,7 +17,7 @@ from koordinator.scheduler.plugins.inter_pod_affinity.plugin import InterPodAffi
 from koordinator.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
 from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import Fit, make_node, make_pod
-from tests.scheduler.world import World, simulate
+from tests.scheduler.running_scheduler import RunningScheduler, simulate
 
 HOSTNAME = "kubernetes.io/hostname"
 
@@ -42,13 +42,13 @@ def near(name: str, app: str) -> Pod:
 
 
 def test_a_binding_of_ours_wakes_those_that_wait_for_the_pod() -> None:
-    async def story(world: World) -> None:
-        world.api.put(near("follower", "leader"))
-        await world.settle()
-        assert world.api.placed() == {}
-        world.api.put(make_pod("leader", labels={"app": "leader"}))
-        await world.settle(2)
-        assert world.api.placed() == {"leader": "a", "follower": "a"}
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(near("follower", "leader"))
+        await fixture.settle()
+        assert fixture.api.placed() == {}
+        fixture.api.put(make_pod("leader", labels={"app": "leader"}))
+        await fixture.settle(2)
+        assert fixture.api.placed() == {"leader": "a", "follower": "a"}
 
     simulate(story, one_node, profile)
 
@@ -67,16 +67,16 @@ def placed_after(*seconds: float, expired_nodes_pass: bool) -> list[bool]:
 
     found: list[bool] = []
 
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         usage = ResourceMap(resources={"cpu": Quantity.parse("3900m"), "memory": Quantity.parse("1Gi")})
-        status = NodeMetricStatus(update_time=world.clock.now(), node_metric=NodeMetricInfo(node_usage=usage))
-        world.api.put(NodeMetric(metadata=ObjectMeta(name="a"), status=status), NODE_METRICS)
-        await world.settle()
-        world.api.put(make_pod("p"))
-        await world.settle()
+        status = NodeMetricStatus(update_time=fixture.clock.now(), node_metric=NodeMetricInfo(node_usage=usage))
+        fixture.api.put(NodeMetric(metadata=ObjectMeta(name="a"), status=status), NODE_METRICS)
+        await fixture.settle()
+        fixture.api.put(make_pod("p"))
+        await fixture.settle()
         for each in seconds:
-            await world.settle(each)
-            found.append("p" in world.api.placed())
+            await fixture.settle(each)
+            found.append("p" in fixture.api.placed())
 
     simulate(story, one_node, profile)
     return found

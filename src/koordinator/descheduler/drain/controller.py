@@ -37,7 +37,7 @@ from koordinator.descheduler.drain.plan import (
 )
 from koordinator.descheduler.drain.pod_rules import PodRules, Refuse
 from koordinator.descheduler.migration.job_status import status_patch
-from koordinator.descheduler.migration.known_cluster import MigrationLister
+from koordinator.descheduler.migration.lister import MigrationLister
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.event_series import reference_to
 from koordinator.kube.events import EventRecorder

@@ -17,8 +17,8 @@ from koordinator.base.deadline import unless
 from koordinator.descheduler.migration.arbitration import Verdict, in_order, is_under_way, judge, waits
 from koordinator.descheduler.migration.arguments import ArbitrationArgs
 from koordinator.descheduler.migration.job_writer import JobWriter
-from koordinator.descheduler.migration.known_cluster import MigrationLister
 from koordinator.descheduler.migration.limits import MigrationFilters
+from koordinator.descheduler.migration.lister import MigrationLister
 from koordinator.descheduler.migration.plan import JobEvent
 from koordinator.descheduler.migration.workloads import Workloads
 from koordinator.kube.errors import ApiStatusError, KubeError

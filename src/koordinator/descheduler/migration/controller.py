@@ -30,7 +30,7 @@ from koordinator.descheduler.migration.job_facts import (
 )
 from koordinator.descheduler.migration.job_status import condition_of, is_terminal
 from koordinator.descheduler.migration.job_writer import JobWriter
-from koordinator.descheduler.migration.known_cluster import MigrationLister
+from koordinator.descheduler.migration.lister import MigrationLister
 from koordinator.descheduler.migration.object_limiter import EvictedPod, ObjectLimiter
 from koordinator.descheduler.migration.plan import (
     CreateReservation,

@@ -13,46 +13,46 @@ from koordinator.kube.events import EventRecorder
 from koordinator.kube.interface import Client, PatchType
 
 
-class JobMemory(Protocol):
+class AssumeCache(Protocol):
     """Who has to know at once what a job has become."""
 
-    def remember(self, job: PodMigrationJob) -> None: ...
+    def assume(self, job: PodMigrationJob) -> None: ...
 
 
 class JobWriter:
     """Patches jobs and tells events about them."""
 
-    def __init__(self, client: Client, memory: JobMemory, recorder: EventRecorder) -> None:
+    def __init__(self, client: Client, cache: AssumeCache, recorder: EventRecorder) -> None:
         self._client = client
-        self._memory = memory
+        self._cache = cache
         self._recorder = recorder
 
     async def create(self, document: dict[str, Any]) -> PodMigrationJob:
-        return self._remembered(await self._client.create(POD_MIGRATION_JOBS, document))
+        return self._assumed(await self._client.create(POD_MIGRATION_JOBS, document))
 
     async def patch(self, job: PodMigrationJob, patch: dict[str, Any]) -> PodMigrationJob:
         """Merge ``patch``, which is not about the status. Raises a conflict if the job has changed meanwhile."""
         body = {**patch, "metadata": {**patch.get("metadata", {}), **_version(job)}}
         name = job.metadata.name
-        return self._remembered(await self._client.patch(POD_MIGRATION_JOBS, name, body, PatchType.MERGE))
+        return self._assumed(await self._client.patch(POD_MIGRATION_JOBS, name, body, PatchType.MERGE))
 
     async def write_status(self, job: PodMigrationJob, status: PodMigrationJobStatus) -> PodMigrationJob:
         """Make this the status. Raises a conflict if the job has changed meanwhile."""
         body = {"metadata": _version(job), "status": status_patch(job.status, status)}
         name = job.metadata.name
         written = await self._client.patch(POD_MIGRATION_JOBS, name, body, PatchType.MERGE, subresource="status")
-        return self._remembered(written)
+        return self._assumed(written)
 
     async def read(self, name: str) -> PodMigrationJob:
         """The job as the API server has it now."""
-        return self._remembered(await self._client.get(POD_MIGRATION_JOBS, name))
+        return self._assumed(await self._client.get(POD_MIGRATION_JOBS, name))
 
     def record_event(self, job: PodMigrationJob, event: JobEvent) -> None:
         about = reference_to(POD_MIGRATION_JOBS, job)
         self._recorder.event(about, event.type, event.reason, "Migrating", event.note)
 
-    def _remembered(self, job: PodMigrationJob) -> PodMigrationJob:
-        self._memory.remember(job)
+    def _assumed(self, job: PodMigrationJob) -> PodMigrationJob:
+        self._cache.assume(job)
         return job
 
 

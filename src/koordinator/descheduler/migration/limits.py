@@ -14,7 +14,7 @@ from koordinator.descheduler.migration import arguments as gates
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs, workload_limit
 from koordinator.descheduler.migration.eviction_rules import EvictionRules
 from koordinator.descheduler.migration.job_facts import has_passed_arbitration, is_ready
-from koordinator.descheduler.migration.known_cluster import MigrationLister
+from koordinator.descheduler.migration.lister import MigrationLister
 from koordinator.descheduler.migration.workloads import Workloads, WorkloadUnknownError
 from koordinator.descheduler.pod_predicates import is_evictable_by_annotation
 

@@ -33,8 +33,8 @@ from koordinator.descheduler.migration.controller import JobController
 from koordinator.descheduler.migration.eviction_rules import EvictionRules
 from koordinator.descheduler.migration.evictors import PodEvictor, TokenBucket
 from koordinator.descheduler.migration.job_writer import JobWriter
-from koordinator.descheduler.migration.known_cluster import MigrationLister
 from koordinator.descheduler.migration.limits import MigrationFilters
+from koordinator.descheduler.migration.lister import MigrationLister
 from koordinator.descheduler.migration.object_limiter import ObjectLimiter
 from koordinator.descheduler.migration.scavenger import Scavenger
 from koordinator.descheduler.migration.workloads import FRESH, Workloads

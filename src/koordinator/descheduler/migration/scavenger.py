@@ -12,7 +12,7 @@ from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.base.clock import Clock
 from koordinator.descheduler.migration.job_facts import is_of_drain_node, is_own_reservation
 from koordinator.descheduler.migration.job_status import is_terminal
-from koordinator.descheduler.migration.known_cluster import MigrationLister
+from koordinator.descheduler.migration.lister import MigrationLister
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.interface import Client
 

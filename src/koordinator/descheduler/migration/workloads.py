@@ -16,7 +16,7 @@ from koordinator.api.meta import Object, OwnerReference, WireStruct, controller_
 from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock
 from koordinator.base.errors import KoordinatorError
-from koordinator.descheduler.migration.known_cluster import MigrationLister
+from koordinator.descheduler.migration.lister import MigrationLister
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.interface import Client
 

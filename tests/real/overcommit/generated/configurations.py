@@ -16,7 +16,7 @@ from koordinator.api.resource_qos import ResourceQoSStrategy
 from koordinator.api.resource_threshold import ResourceThresholdStrategy
 from koordinator.api.struct_fields import StructField, struct_fields
 from koordinator.api.system_strategy import SystemStrategy
-from tests.real.overcommit.generated.mistakes import mistaken
+from tests.real.overcommit.generated.mistakes import Mistake, mistaken
 from tests.real.overcommit.node_case import Document
 
 POOLS: Final = ("a", "b", "c", "d", "e", "f")
@@ -25,7 +25,10 @@ MODELS: Final = ("X", "Y", "Z")
 _POLICIES: Final = ("usage", "usage", "request", "maxUsageRequest", "average", "")
 _RATIOS: Final = (1, 1.0, 1.1, 1.337, 1.65, 2.005, 3, 5)
 _TEXTS: Final = ("auto", "none", "other", "")
-_BROKEN: Final = ("{]", "[]", '"text"', "", "null", '{"enable":7}', '{"nodeConfigs":{}}', '{"nodeStrategies":7}')
+_BROKEN: Final = tuple(
+    Mistake(text)
+    for text in ("{]", "[]", '"text"', "", "null", '{"enable":7}', '{"nodeConfigs":{}}', '{"nodeStrategies":7}')
+)
 _PERCENTS: Final = (0, 7, 29, 33, 50, 57, 65, 65, 73, 80, 90, 90, 99, 100, 100)
 
 Strategy = type[msgspec.Struct]

@@ -11,7 +11,13 @@ from tests.real.overcommit.node_case import Document
 _VALUES: Final[tuple[Any, ...]] = (None, 7, 7.0, "7", "", True, [], {}, [7], {"name": 7}, [None], 10**20)
 
 
-def mistaken(chance: Random, document: Document) -> str:
+class Mistake(str):
+    """A text of which only a program can say whether it is taken."""
+
+    __slots__ = ()
+
+
+def mistaken(chance: Random, document: Document) -> Mistake:
     """The text of a document in which one member has another name, or another value, or comes twice."""
     copy = json.loads(json.dumps(document))
     place = chance.choice(_objects(copy))
@@ -22,10 +28,10 @@ def mistaken(chance: Random, document: Document) -> str:
         case 1:
             place[chance.choice(["unknown", f"{name}s", "extensions"])] = chance.choice(_VALUES)
         case 2:
-            return json.dumps(copy) + chance.choice([" ", "\n", "}", "x", "{}"])
+            return Mistake(json.dumps(copy) + chance.choice([" ", "\n", "}", "x", "{}"]))
         case _:
             place[name] = chance.choice(_VALUES)
-    return json.dumps(copy)
+    return Mistake(json.dumps(copy))
 
 
 def _objects(value: Any) -> list[Document]:

@@ -10,7 +10,7 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api import labels as label_keys
 from tests.real.overcommit.generated import quantities, reports, workloads
 from tests.real.overcommit.generated.configurations import MODELS, POOLS, TIERS, colocation_fields
-from tests.real.overcommit.generated.mistakes import mistaken
+from tests.real.overcommit.generated.mistakes import Mistake, mistaken
 from tests.real.overcommit.node_case import Document, NodeCase, NodeWords, node_case
 
 LARGE_DIFFERENCE: Final = 0.5
@@ -126,7 +126,9 @@ def _strategy(chance: Random) -> dict[str, Any] | str | None:
     if drawn < 0.7:
         return None
     if drawn < 0.75:
-        return chance.choice(["", "{]", "null", "[]", "{}", '{"cpuReclaimThresholdPercent":"7"}', '{"ENABLE":true}'])
+        return Mistake(
+            chance.choice(["", "{]", "null", "[]", "{}", '{"cpuReclaimThresholdPercent":"7"}', '{"ENABLE":true}'])
+        )
     fields = colocation_fields(chance, 0.2)
     if drawn < 0.8:
         return mistaken(chance, fields)

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import labels as label_keys
+from tests.real.overcommit.cluster_objects import PRIORITY_CLASSES, RUNTIME_CLASSES
 from tests.real.overcommit.generated import quantities
 from tests.real.overcommit.node_case import POD_NAMESPACE, Document, PodOnNode
-from tests.real.overcommit.world import PRIORITY_CLASSES, RUNTIME_CLASSES
 
 _PRIORITIES: Final = ("", "", *PRIORITY_CLASSES, "system-node-critical")
 _CLASSES: Final = ("koord-prod", "koord-mid", "koord-batch", "koord-free", "")

@@ -21,7 +21,7 @@ from tests.scheduler.fakes import make_pod, make_profile
 from tests.scheduler.ground.clusters import listed
 from tests.scheduler.plugins.coscheduling.gang_fakes import member
 from tests.scheduler.plugins.coscheduling.test_plugin import nodes
-from tests.scheduler.world import World, simulate
+from tests.scheduler.running_scheduler import RunningScheduler, simulate
 
 
 def profile(view: ClusterView) -> Profile:
@@ -43,20 +43,20 @@ def running(name: str, node: int, priority: int = 0, labels: dict[str, str] | No
 def play(on_nodes: list[Pod], pods: list[Pod], *slots: int) -> tuple[set[str], set[str]]:
     """The pods that were evicted, and those of ``pods`` that have a node in the end."""
 
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         for pod in on_nodes:
-            world.api.put(pod)
-        await world.settle()
+            fixture.api.put(pod)
+        await fixture.settle()
         for pod in pods:
-            world.api.put(pod)
-        await world.settle()
-        await world.settle(60)
+            fixture.api.put(pod)
+        await fixture.settle()
+        await fixture.settle(60)
 
-    world = simulate(story, lambda: nodes(*slots), profile)
+    fixture = simulate(story, lambda: nodes(*slots), profile)
     evicted = {pod.metadata.name for pod in on_nodes} - {
-        pod.metadata.name for pod in world.api.objects["pods"].values()
+        pod.metadata.name for pod in fixture.api.objects["pods"].values()
     }
-    return evicted, {name for name, _ in world.api.bindings}
+    return evicted, {name for name, _ in fixture.api.bindings}
 
 
 def gang(count: int, minimum: int | None = None, **others: Any) -> list[Pod]:

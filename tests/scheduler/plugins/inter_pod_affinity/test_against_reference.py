@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from koordinator.scheduler.configuration.upstream_arguments import InterPodAffinityArgs
 from tests.examples import examples
 from tests.scheduler.plugins.inter_pod_affinity import reference
+from tests.scheduler.plugins.inter_pod_affinity.fixtures import ClusterFixture, fixtures, pods
 from tests.scheduler.plugins.inter_pod_affinity.readings import found_results, found_scores, wanted_results
-from tests.scheduler.plugins.inter_pod_affinity.worlds import World, pods, worlds
 
 SETTINGS = settings(max_examples=examples(120))
 
 
 @SETTINGS
-@given(world=worlds(), data=st.data())
-def test_filter(world: World, data: st.DataObject) -> None:
+@given(fixture=fixtures(), data=st.data())
+def test_filter(fixture: ClusterFixture, data: st.DataObject) -> None:
     pod = data.draw(pods("incoming"))
-    assert found_results(world, world.evaluation(pod)) == wanted_results(world, pod)
+    assert found_results(fixture, fixture.evaluation(pod)) == wanted_results(fixture, pod)
 
 
 ARGUMENTS = {
@@ -35,17 +35,17 @@ ARGUMENTS = {
 @settings(max_examples=examples(60))
 @given(data=st.data())
 def test_score(args: InterPodAffinityArgs, data: st.DataObject) -> None:
-    world, pod = data.draw(worlds(args)), data.draw(pods("incoming"))
+    fixture, pod = data.draw(fixtures(args)), data.draw(pods("incoming"))
     ignore = args.ignore_preferred_terms_of_existing_pods
-    wanted = reference.scores(pod, world.picture, args.hard_pod_affinity_weight, ignore=ignore)
-    assert found_scores(world, world.evaluation(pod)) == wanted
+    wanted = reference.scores(pod, fixture.picture, args.hard_pod_affinity_weight, ignore=ignore)
+    assert found_scores(fixture, fixture.evaluation(pod)) == wanted
 
 
 @SETTINGS
-@given(world=worlds(), data=st.data())
-def test_single_rows(world: World, data: st.DataObject) -> None:
-    evaluation = world.evaluation(data.draw(pods("incoming")))
-    rows = sorted(world.view.columns.row_of.values())
+@given(fixture=fixtures(), data=st.data())
+def test_single_rows(fixture: ClusterFixture, data: st.DataObject) -> None:
+    evaluation = fixture.evaluation(data.draw(pods("incoming")))
+    rows = sorted(fixture.view.columns.row_of.values())
     for entry in evaluation.plan.filters:
         codes = entry.plugin.filter(evaluation.pod, entry.state, np.array(rows, dtype=np.intp)).tolist()
         assert [entry.plugin.filter_one(evaluation.pod, entry.state, row) for row in rows] == codes

@@ -13,10 +13,10 @@ from koordinator.scheduler.engine.cluster_state import node_changes
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from tests.examples import examples
 from tests.scheduler.plugins.inter_pod_affinity import reference
-from tests.scheduler.plugins.inter_pod_affinity.worlds import (
+from tests.scheduler.plugins.inter_pod_affinity.fixtures import (
     NODE_NAMES,
     POD_NAMES,
-    World,
+    ClusterFixture,
     make_node,
     make_pod,
     must,
@@ -60,9 +60,9 @@ POD_EVENTS = {
 
 @pytest.mark.parametrize(("pod", "kind", "old", "new", "helps"), POD_EVENTS.values(), ids=POD_EVENTS)
 def test_pods(pod: Pod, kind: str, old: Pod | None, new: Pod | None, helps: bool) -> None:
-    world = World()
-    event = ClusterEvent(kind, world.info(old) if old else None, world.info(new) if new else None)
-    assert world.plugin.queueing_hint(world.info(pod), event) is helps
+    fixture = ClusterFixture()
+    event = ClusterEvent(kind, fixture.info(old) if old else None, fixture.info(new) if new else None)
+    assert fixture.plugin.queueing_hint(fixture.info(pod), event) is helps
 
 
 NODE_EVENTS = {
@@ -82,49 +82,49 @@ NODE_EVENTS = {
 
 @pytest.mark.parametrize(("pod", "old", "new", "helps"), NODE_EVENTS.values(), ids=NODE_EVENTS)
 def test_nodes(pod: Pod, old: dict[str, str] | None, new: dict[str, str], helps: bool) -> None:
-    world = World()
-    world.set_node(make_node("n"))
-    world.place(MINDS_C, "n")
+    fixture = ClusterFixture()
+    fixture.set_node(make_node("n"))
+    fixture.place(MINDS_C, "n")
     before = make_node("n", **old) if old is not None else None
     kind = EventKind.NODE_ADD if before is None else EventKind.NODE_LABEL
-    assert world.plugin.queueing_hint(world.info(pod), ClusterEvent(kind, before, make_node("n", **new))) is helps
+    assert fixture.plugin.queueing_hint(fixture.info(pod), ClusterEvent(kind, before, make_node("n", **new))) is helps
 
 
 def test_a_namespace_that_a_term_selects_now() -> None:
-    world = World()
+    fixture = ClusterFixture()
     selecting = PodAffinityTerm(
         label_selector=LabelSelector(),
         topology_key="zone",
         namespace_selector=LabelSelector(match_labels={"team": "x"}),
     )
-    pod = world.info(make_pod("waiting", near=must(selecting)))
+    pod = fixture.info(make_pod("waiting", near=must(selecting)))
     new = Namespace(metadata=ObjectMeta(name="other", labels={"team": "x"}))
     other = Namespace(metadata=ObjectMeta(name="other", labels={"team": "y"}))
-    assert world.plugin.queueing_hint(pod, ClusterEvent("Namespace/Add", None, new))
-    assert not world.plugin.queueing_hint(pod, ClusterEvent("Namespace/Add", None, other))
+    assert fixture.plugin.queueing_hint(pod, ClusterEvent("Namespace/Add", None, new))
+    assert not fixture.plugin.queueing_hint(pod, ClusterEvent("Namespace/Add", None, other))
 
 
-def event_of(world: World, data: st.DataObject, kinds: st.SearchStrategy[Pod]) -> list[ClusterEvent]:
-    """Change something in the world; what the queue would be notified of it."""
+def event_of(fixture: ClusterFixture, data: st.DataObject, kinds: st.SearchStrategy[Pod]) -> list[ClusterEvent]:
+    """Change something in the cluster; what the queue would be notified of it."""
     name, pod_name = data.draw(st.sampled_from(NODE_NAMES)), data.draw(st.sampled_from(POD_NAMES))
-    known = world.state.pod(pod_name)
+    known = fixture.state.pod(pod_name)
     match data.draw(st.sampled_from(["node", "place", "label", "take", "remove"])):
         case "node":
-            old = world.state.node(name)
-            world.set_node(new := make_node(name, **data.draw(node_labels)))
+            old = fixture.state.node(name)
+            fixture.set_node(new := make_node(name, **data.draw(node_labels)))
             kinds_of_event = node_changes(old, new) if old else {EventKind.NODE_ADD}
             return [ClusterEvent(kind, old, new) for kind in kinds_of_event]
         case "place" if known is None:
-            return [ClusterEvent(EventKind.POD_ADD, None, world.place(renamed(data.draw(kinds), pod_name), name))]
+            return [ClusterEvent(EventKind.POD_ADD, None, fixture.place(renamed(data.draw(kinds), pod_name), name))]
         case "label" if known is not None:
-            world.label(pod_name, data.draw(pod_labels))
-            return [ClusterEvent(EventKind.POD_LABEL, known, world.state.pod(pod_name))]
+            fixture.label(pod_name, data.draw(pod_labels))
+            return [ClusterEvent(EventKind.POD_LABEL, known, fixture.state.pod(pod_name))]
         case "take" if known is not None:
-            world.take(pod_name)
+            fixture.take(pod_name)
             return [ClusterEvent(EventKind.POD_DELETE, known)]
-        case "remove" if world.state.has_node(name):
-            gone = world.state.node(name)
-            world.remove_node(name)
+        case "remove" if fixture.state.has_node(name):
+            gone = fixture.state.node(name)
+            fixture.remove_node(name)
             return [ClusterEvent(EventKind.NODE_DELETE, gone)]
     return []
 
@@ -132,25 +132,25 @@ def event_of(world: World, data: st.DataObject, kinds: st.SearchStrategy[Pod]) -
 @settings(max_examples=examples(150))
 @given(st.data())
 def test_no_event_after_which_a_node_passes_is_missed(data: st.DataObject) -> None:
-    world = World()
+    fixture = ClusterFixture()
     for name in NODE_NAMES[:2]:
-        world.set_node(make_node(name, **data.draw(node_labels)))
+        fixture.set_node(make_node(name, **data.draw(node_labels)))
     kinds = st.sampled_from(
         [data.draw(strict_pods("kind0")), data.draw(strict_pods("kind1")), data.draw(pods("kind2"))]
     )
     for _ in range(data.draw(st.integers(0, 5))):
-        step(world, data.draw, kinds)
+        step(fixture, data.draw, kinds)
     pod = renamed(data.draw(kinds), "incoming")
     passed = {
-        name for name, node in world.picture.nodes.items() if not reference.filter_result(pod, node, world.picture)
+        name for name, node in fixture.picture.nodes.items() if not reference.filter_result(pod, node, fixture.picture)
     }
-    events = event_of(world, data, kinds)
+    events = event_of(fixture, data, kinds)
     passes = {
-        name for name, node in world.picture.nodes.items() if not reference.filter_result(pod, node, world.picture)
+        name for name, node in fixture.picture.nodes.items() if not reference.filter_result(pod, node, fixture.picture)
     }
     if passes - passed:
-        info = world.info(pod)
+        info = fixture.info(pod)
         assert any(
-            event.kind in world.plugin.events_to_register() and world.plugin.queueing_hint(info, event)
+            event.kind in fixture.plugin.events_to_register() and fixture.plugin.queueing_hint(info, event)
             for event in events
         )

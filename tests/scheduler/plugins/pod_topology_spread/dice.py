@@ -24,8 +24,8 @@ from koordinator.api.pod import (
     TopologySpreadConstraint,
 )
 from koordinator.scheduler.configuration.upstream_arguments import PodTopologySpreadArgs
+from tests.scheduler.plugins.pod_topology_spread.fixtures import ClusterFixture
 from tests.scheduler.plugins.pod_topology_spread.reference import HOSTNAME, ZONE
-from tests.scheduler.plugins.pod_topology_spread.worlds import World
 
 NODE_NAMES = [f"n{number}" for number in range(7)]
 POD_NAMES = [f"p{number}" for number in range(25)]
@@ -122,35 +122,35 @@ class Dice:
         ]
         return PodTopologySpreadArgs(default_constraints=plain, defaulting_type="List")
 
-    def world(self) -> World:
+    def fixture(self) -> ClusterFixture:
         """A cluster after some events."""
-        world = World(self.arguments())
+        fixture = ClusterFixture(self.arguments())
         for name in NODE_NAMES:
-            world.set_node(self.node(name))
+            fixture.set_node(self.node(name))
         if self.maybe(0.8):
-            world.set_service("s0", {"app": "a"})
+            fixture.set_service("s0", {"app": "a"})
         for _ in range(self._random.randrange(40)):
-            self.step(world)
-        return world
+            self.step(fixture)
+        return fixture
 
-    def step(self, world: World) -> None:
+    def step(self, fixture: ClusterFixture) -> None:
         """One event."""
         pick = self._random.choice
         event, name = pick(_STEPS), pick(NODE_NAMES)
         if event == "service":
             selector = self.labels() if self.maybe(0.8) else None
-            world.set_service(pick(["s0", "s1"]), selector, "default" if self.maybe(0.8) else "other")
+            fixture.set_service(pick(["s0", "s1"]), selector, "default" if self.maybe(0.8) else "other")
         elif event == "controller":
             kind: Kind[Any] = self._random.choice([REPLICATION_CONTROLLERS, REPLICA_SETS, STATEFUL_SETS])
-            world.set_controller(kind, self.selector(), present=self.maybe(0.8))
-        elif name not in world.machines or (event == "node" and self.maybe()):
-            world.set_node(self.node(name))
+            fixture.set_controller(kind, self.selector(), present=self.maybe(0.8))
+        elif name not in fixture.machines or (event == "node" and self.maybe()):
+            fixture.set_node(self.node(name))
         elif event == "take":
-            world.take(pick(POD_NAMES))
+            fixture.take(pick(POD_NAMES))
         elif event == "remove" and self.maybe(0.3):
-            world.remove_node(name)
+            fixture.remove_node(name)
         else:
-            world.place(self.running_pod(pick(POD_NAMES)), name)
+            fixture.place(self.running_pod(pick(POD_NAMES)), name)
 
     def _affinity(self) -> Affinity:
         terms = [

@@ -12,7 +12,7 @@ from koordinator.scheduler.configuration.upstream_arguments import PodTopologySp
 from koordinator.scheduler.engine.framework import SKIP_SCORE
 from koordinator.scheduler.plugins.pod_topology_spread.default_selector import DefaultSelectors
 from tests.scheduler.plugins.pod_topology_spread.constraints import has, spread
-from tests.scheduler.plugins.pod_topology_spread.worlds import World
+from tests.scheduler.plugins.pod_topology_spread.fixtures import ClusterFixture
 
 
 def owned(kind: str = "", version: str = "apps/v1", *constraints: TopologySpreadConstraint) -> Pod:
@@ -27,25 +27,25 @@ def owned(kind: str = "", version: str = "apps/v1", *constraints: TopologySpread
     return Pod(metadata=metadata, spec=PodSpec(topology_spread_constraints=list(constraints)))
 
 
-def listed(*constraints: TopologySpreadConstraint) -> World:
-    return World(PodTopologySpreadArgs(default_constraints=list(constraints), defaulting_type="List"))
+def listed(*constraints: TopologySpreadConstraint) -> ClusterFixture:
+    return ClusterFixture(PodTopologySpreadArgs(default_constraints=list(constraints), defaulting_type="List"))
 
 
-def selects(world: World, pod: Pod, **labels: str) -> bool:
-    selectors: DefaultSelectors = world.plugin.selectors
-    selector = selectors.selector(world.info(pod))
+def selects(fixture: ClusterFixture, pod: Pod, **labels: str) -> bool:
+    selectors: DefaultSelectors = fixture.plugin.selectors
+    selector = selectors.selector(fixture.info(pod))
     return not selector.empty and selector.matches(labels)
 
 
 def test_services_that_select_the_pod_are_merged() -> None:
-    world = World()
-    world.set_service("one", {"app": "a"})
-    world.set_service("other", {"tier": "b"})
-    world.set_service("unrelated", {"app": "x"})
-    world.set_service("elsewhere", {"app": "a", "tier": "b"}, "other")
-    assert selects(world, owned(), app="a", tier="b")
-    assert not selects(world, owned(), app="a")
-    assert not selects(world, owned(), tier="b")
+    fixture = ClusterFixture()
+    fixture.set_service("one", {"app": "a"})
+    fixture.set_service("other", {"tier": "b"})
+    fixture.set_service("unrelated", {"app": "x"})
+    fixture.set_service("elsewhere", {"app": "a", "tier": "b"}, "other")
+    assert selects(fixture, owned(), app="a", tier="b")
+    assert not selects(fixture, owned(), app="a")
+    assert not selects(fixture, owned(), tier="b")
 
 
 @pytest.mark.parametrize(
@@ -60,72 +60,72 @@ def test_services_that_select_the_pod_are_merged() -> None:
     ],
 )
 def test_controllers(kind: str, version: str, found: bool) -> None:
-    world = World()
+    fixture = ClusterFixture()
     for each in (REPLICA_SETS, STATEFUL_SETS, REPLICATION_CONTROLLERS):
-        world.set_controller(each, LabelSelector(match_labels={"set": each.name}))
-    assert selects(world, owned(kind, version), set=kind) is found
+        fixture.set_controller(each, LabelSelector(match_labels={"set": each.name}))
+    assert selects(fixture, owned(kind, version), set=kind) is found
 
 
 def test_a_controller_narrows_what_services_select() -> None:
-    world = World()
-    world.set_service("one", {"app": "a"})
-    world.set_controller(REPLICA_SETS, has("hash"))
-    assert selects(world, owned("ReplicaSet"), app="a", hash="1")
-    assert not selects(world, owned("ReplicaSet"), app="a")
-    assert not selects(world, owned("ReplicaSet"), hash="1")
+    fixture = ClusterFixture()
+    fixture.set_service("one", {"app": "a"})
+    fixture.set_controller(REPLICA_SETS, has("hash"))
+    assert selects(fixture, owned("ReplicaSet"), app="a", hash="1")
+    assert not selects(fixture, owned("ReplicaSet"), app="a")
+    assert not selects(fixture, owned("ReplicaSet"), hash="1")
 
 
 @pytest.mark.parametrize("selector", [None, LabelSelector(match_expressions=[LabelSelectorRequirement(key="a")])])
 def test_a_controller_without_a_usable_selector_adds_nothing(selector: LabelSelector | None) -> None:
-    world = World()
-    world.set_service("one", {"app": "a"})
-    world.set_controller(STATEFUL_SETS, selector)
-    assert selects(world, owned("StatefulSet"), app="a")
+    fixture = ClusterFixture()
+    fixture.set_service("one", {"app": "a"})
+    fixture.set_controller(STATEFUL_SETS, selector)
+    assert selects(fixture, owned("StatefulSet"), app="a")
 
 
 def test_the_selector_follows_its_objects() -> None:
-    world = World()
-    pod, selectors = world.info(owned()), world.plugin.selectors
+    fixture = ClusterFixture()
+    pod, selectors = fixture.info(owned()), fixture.plugin.selectors
     assert selectors.selector(pod).empty
-    world.set_service("one", {"app": "a"})
+    fixture.set_service("one", {"app": "a"})
     assert selectors.selector(pod).required == {"app": "a"}
-    world.set_service("one", {"tier": "b"})
+    fixture.set_service("one", {"tier": "b"})
     assert selectors.selector(pod).required == {"tier": "b"}
-    world.set_service("one", None)
+    fixture.set_service("one", None)
     assert selectors.selector(pod).empty
 
 
 def test_defaults_are_for_pods_without_constraints_of_their_own() -> None:
-    world = listed(spread("zone"))
-    world.set_service("one", {"app": "a"})
-    (constraint,) = world.plugin.constraints(world.info(owned())).hard
+    fixture = listed(spread("zone"))
+    fixture.set_service("one", {"app": "a"})
+    (constraint,) = fixture.plugin.constraints(fixture.info(owned())).hard
     assert constraint.topology_key == "zone"
-    (constraint,) = world.plugin.constraints(world.info(owned("", "", spread("rack", selector=None)))).hard
+    (constraint,) = fixture.plugin.constraints(fixture.info(owned("", "", spread("rack", selector=None)))).hard
     assert constraint.topology_key == "rack"
 
 
 def test_defaults_are_for_pods_that_belong_to_something() -> None:
-    world = listed(spread("zone"))
-    world.set_service("one", {"baz": "kep"})
-    assert world.plugin.pre_filter(world.info(owned())).skip
+    fixture = listed(spread("zone"))
+    fixture.set_service("one", {"baz": "kep"})
+    assert fixture.plugin.pre_filter(fixture.info(owned())).skip
 
 
 def test_an_empty_list_of_defaults_is_none() -> None:
-    world = listed()
-    world.set_service("one", {"app": "a"})
-    assert world.plugin.pre_filter(world.info(owned())).skip
-    assert world.plugin.pre_score(world.info(owned())) is SKIP_SCORE
+    fixture = listed()
+    fixture.set_service("one", {"app": "a"})
+    assert fixture.plugin.pre_filter(fixture.info(owned())).skip
+    assert fixture.plugin.pre_score(fixture.info(owned())) is SKIP_SCORE
 
 
 def test_the_system_prefers_but_never_forbids() -> None:
-    world = World()
-    world.set_service("one", {"app": "a"})
-    assert world.plugin.pre_filter(world.info(owned())).skip
-    assert world.plugin.pre_score(world.info(owned())) is not SKIP_SCORE
+    fixture = ClusterFixture()
+    fixture.set_service("one", {"app": "a"})
+    assert fixture.plugin.pre_filter(fixture.info(owned())).skip
+    assert fixture.plugin.pre_score(fixture.info(owned())) is not SKIP_SCORE
 
 
 def test_a_selector_that_cannot_be_used_is_an_error() -> None:
-    world = World()
+    fixture = ClusterFixture()
     broken = LabelSelector(match_expressions=[LabelSelectorRequirement(key="a", operator="Like")])
     with pytest.raises(SelectorError):
-        world.plugin.class_key(world.info(owned("", "", spread("zone", selector=broken))))
+        fixture.plugin.class_key(fixture.info(owned("", "", spread("zone", selector=broken))))

@@ -12,8 +12,8 @@ from koordinator.api.meta import ObjectMeta
 from koordinator.api.node import Node, NodeSpec, Taint
 from koordinator.api.pod import Pod, PodSpec, TopologySpreadConstraint
 from tests.scheduler.plugins.pod_topology_spread.constraints import has, spread
+from tests.scheduler.plugins.pod_topology_spread.fixtures import ClusterFixture
 from tests.scheduler.plugins.pod_topology_spread.reference import MISSING, UNEVEN
-from tests.scheduler.plugins.pod_topology_spread.worlds import World
 
 FOUR = {"a": "zone1", "b": "zone1", "x": "zone2", "y": "zone2"}
 """Node -> zone. Each has its name in the label ``node`` as well."""
@@ -211,13 +211,13 @@ EXAMPLES = [
 ]
 
 
-def build(example: Example) -> World:
-    world = World()
+def build(example: Example) -> ClusterFixture:
+    fixture = ClusterFixture()
     for name, zone in FOUR.items():
         labels = {"zone": zone, "node": name} | ({"foo": ""} if name in (example.marked or "") else {})
         labels.pop(example.lacking.get(name, ""), None)
         taints = [Taint(key="taken", effect="NoSchedule")] if name in example.tainted else []
-        world.set_node(Node(metadata=ObjectMeta(name=name, labels=labels), spec=NodeSpec(taints=taints)))
+        fixture.set_node(Node(metadata=ObjectMeta(name=name, labels=labels), spec=NodeSpec(taints=taints)))
         for number, words in enumerate(example.pods.get(name, "").split()):
             keys, _, mark = words.partition("-")
             metadata = ObjectMeta(
@@ -227,8 +227,8 @@ def build(example: Example) -> World:
                 labels=dict.fromkeys(keys.split("+"), ""),
                 deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC) if mark == "deleted" else None,
             )
-            world.place(Pod(metadata=metadata), name)
-    return world
+            fixture.place(Pod(metadata=metadata), name)
+    return fixture
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=[example.name for example in EXAMPLES])

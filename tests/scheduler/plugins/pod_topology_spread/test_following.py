@@ -16,24 +16,24 @@ from koordinator.scheduler.engine.evaluation import Evaluation
 from koordinator.scheduler.plugins.pod_topology_spread import spread as spread_module
 from tests.examples import examples
 from tests.scheduler.plugins.pod_topology_spread.dice import Dice
+from tests.scheduler.plugins.pod_topology_spread.fixtures import ClusterFixture, class_key, spread, spread_pod
 from tests.scheduler.plugins.pod_topology_spread.reference import HOSTNAME, ZONE
-from tests.scheduler.plugins.pod_topology_spread.worlds import World, class_key, spread, spread_pod
 
 
 @settings(max_examples=examples(80))
 @given(st.integers(0, 2**32))
 def test_following_events_equals_looking_anew(seed: int) -> None:
     dice = Dice(seed)
-    world = dice.world()
-    incoming = [world.info(dice.incoming_pod(f"incoming{number}")) for number in range(3)]
-    evaluations = {class_key(world, pod): world.evaluation(pod.pod) for pod in incoming}
+    fixture = dice.fixture()
+    incoming = [fixture.info(dice.incoming_pod(f"incoming{number}")) for number in range(3)]
+    evaluations = {class_key(fixture, pod): fixture.evaluation(pod.pod) for pod in incoming}
     for _ in range(20):
-        dice.step(world)
+        dice.step(fixture)
         if dice.maybe(0.7):
             for pod in incoming:
-                key = class_key(world, pod)
-                evaluation = evaluations.setdefault(key, world.evaluation(pod.pod))
-                assert world.evaluate(evaluation) == world.evaluate_afresh(pod.pod)
+                key = class_key(fixture, pod)
+                evaluation = evaluations.setdefault(key, fixture.evaluation(pod.pod))
+                assert fixture.evaluate(evaluation) == fixture.evaluate_afresh(pod.pod)
 
 
 @pytest.mark.parametrize("one_row_in", [0, 1000])
@@ -42,127 +42,127 @@ def test_following_events_equals_looking_anew(seed: int) -> None:
 def test_classes_that_share_counts_may_look_at_different_times(one_row_in: int, seed: int) -> None:
     """Whether they look at changed rows or, being too many, at all of them."""
     dice = Dice(seed)
-    world = dice.world()
-    pod = world.info(dice.incoming_pod())
+    fixture = dice.fixture()
+    pod = fixture.info(dice.incoming_pod())
     evaluations: dict[Hashable, list[Evaluation]] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(spread_module, "_MANY_ROWS", one_row_in)
         for _ in range(30):
-            dice.step(world)
-            key = class_key(world, pod)
+            dice.step(fixture)
+            key = class_key(fixture, pod)
             if key not in evaluations:
-                evaluations[key] = [world.evaluation(pod.pod) for _ in range(2)]
+                evaluations[key] = [fixture.evaluation(pod.pod) for _ in range(2)]
             for evaluation in evaluations[key]:
                 if dice.maybe(0.3):
-                    assert world.evaluate(evaluation) == world.evaluate_afresh(pod.pod)
+                    assert fixture.evaluate(evaluation) == fixture.evaluate_afresh(pod.pod)
 
 
-def zones(world: World, count: int, nodes_each: int) -> None:
+def zones(fixture: ClusterFixture, count: int, nodes_each: int) -> None:
     for number in range(count * nodes_each):
         labels = {ZONE: f"z{number % count}", HOSTNAME: f"n{number}"}
-        world.set_node(Node(metadata=ObjectMeta(name=f"n{number}", labels=labels)))
+        fixture.set_node(Node(metadata=ObjectMeta(name=f"n{number}", labels=labels)))
 
 
-def reached(world: World, evaluation_pod: Pod, placed: Pod, *nodes: str) -> list[str]:
+def reached(fixture: ClusterFixture, evaluation_pod: Pod, placed: Pod, *nodes: str) -> list[str]:
     """The other nodes that a placement on each of ``nodes`` makes the plugin evaluate again."""
-    info = world.info(evaluation_pod)
-    state = world.plugin.pre_filter(info).state
-    columns = world.view.columns
+    info = fixture.info(evaluation_pod)
+    state = fixture.plugin.pre_filter(info).state
+    columns = fixture.view.columns
     rows = [columns.row_of[name] for name in columns.row_of]
-    world.plugin.filter(info, state, np.array(rows))
+    fixture.plugin.filter(info, state, np.array(rows))
     for node in nodes:
-        world.place(spread_pod(f"{placed.metadata.name}-{node}", placed.metadata.labels), node)
-    found = world.plugin.apply_delta(info, state, np.array([columns.row_of[node] for node in nodes]))
+        fixture.place(spread_pod(f"{placed.metadata.name}-{node}", placed.metadata.labels), node)
+    found = fixture.plugin.apply_delta(info, state, np.array([columns.row_of[node] for node in nodes]))
     return sorted(columns.names[row] for row in found.tolist()) if found is not None else []
 
 
 def test_a_placement_reaches_the_other_nodes_of_its_domain() -> None:
-    world = World()
-    zones(world, 2, 3)
+    fixture = ClusterFixture()
+    zones(fixture, 2, 3)
     pod = spread_pod("p", {"app": "a"}, spread(ZONE))
-    assert reached(world, pod, spread_pod("q", {"app": "a"}), "n0") == ["n2", "n4"]
+    assert reached(fixture, pod, spread_pod("q", {"app": "a"}), "n0") == ["n2", "n4"]
 
 
 @pytest.mark.parametrize("count", [2, 3, 8])
 def test_a_placement_that_lets_the_least_rise_reaches_the_other_domains(count: int) -> None:
-    world = World()
-    zones(world, count, 2)
+    fixture = ClusterFixture()
+    zones(fixture, count, 2)
     for number in range(1, count):
-        world.place(spread_pod(f"in-zone-{number}", {"app": "a"}), f"n{number}")
+        fixture.place(spread_pod(f"in-zone-{number}", {"app": "a"}), f"n{number}")
     pod = spread_pod("p", {"app": "a"}, spread(ZONE))
     others = [number for number in range(2 * count) if number % count]
-    assert reached(world, pod, spread_pod("q", {"app": "a"}), "n0") == sorted(f"n{number}" for number in others)
+    assert reached(fixture, pod, spread_pod("q", {"app": "a"}), "n0") == sorted(f"n{number}" for number in others)
 
 
 def test_placements_that_leave_all_as_even_as_before_reach_nobody() -> None:
-    world = World()
-    zones(world, 2, 2)
+    fixture = ClusterFixture()
+    zones(fixture, 2, 2)
     pod = spread_pod("p", {"app": "a"}, spread(ZONE))
-    assert reached(world, pod, spread_pod("q", {"app": "a"}), "n0", "n1") == []
+    assert reached(fixture, pod, spread_pod("q", {"app": "a"}), "n0", "n1") == []
 
 
 @pytest.mark.parametrize(("labels", "skew"), [({"app": "b"}, 1), ({"app": "a"}, 5)])
 def test_a_placement_that_decides_nothing_reaches_nobody(labels: dict[str, str], skew: int) -> None:
-    world = World()
-    zones(world, 2, 2)
+    fixture = ClusterFixture()
+    zones(fixture, 2, 2)
     pod = spread_pod("p", {"app": "a"}, spread(ZONE, skew=skew))
-    assert reached(world, pod, spread_pod("q", labels), "n0") == []
+    assert reached(fixture, pod, spread_pod("q", labels), "n0") == []
 
 
 @pytest.mark.parametrize("at_once", [1, 5, 100])
 def test_any_number_of_changed_rows_is_followed(at_once: int) -> None:
-    world = World()
-    zones(world, 3, 40)
+    fixture = ClusterFixture()
+    zones(fixture, 3, 40)
     pod = spread_pod("p", {"app": "a"}, spread(ZONE), spread(HOSTNAME, "ScheduleAnyway"))
-    evaluation = world.evaluation(pod)
-    world.evaluate(evaluation)
+    evaluation = fixture.evaluation(pod)
+    fixture.evaluate(evaluation)
     for number in range(100):
-        world.place(spread_pod(f"q{number}", {"app": "a"}), f"n{number * 7 % 120}")
+        fixture.place(spread_pod(f"q{number}", {"app": "a"}), f"n{number * 7 % 120}")
         if number % at_once == at_once - 1:
-            assert world.evaluate(evaluation) == world.evaluate_afresh(pod)
+            assert fixture.evaluate(evaluation) == fixture.evaluate_afresh(pod)
 
 
 def test_nodes_that_come_and_go_do_not_use_up_domains() -> None:
-    world = World()
-    zones(world, 2, 2)
+    fixture = ClusterFixture()
+    zones(fixture, 2, 2)
     pod = spread_pod("p", {"app": "a"}, spread(HOSTNAME), spread(HOSTNAME, "ScheduleAnyway"))
-    evaluation = world.evaluation(pod)
-    world.evaluate(evaluation)
-    topology = world.plugin.topologies.topology(HOSTNAME)
+    evaluation = fixture.evaluation(pod)
+    fixture.evaluate(evaluation)
+    topology = fixture.plugin.topologies.topology(HOSTNAME)
     before = topology.size
     for number in range(300):
         name = f"spot{number}"
-        world.set_node(Node(metadata=ObjectMeta(name=name, labels={ZONE: "z0", HOSTNAME: name})))
-        world.place(spread_pod(f"q{number}", {"app": "a"}), name)
-        assert world.evaluate(evaluation) == world.evaluate_afresh(pod)
-        world.remove_node(name)
+        fixture.set_node(Node(metadata=ObjectMeta(name=name, labels={ZONE: "z0", HOSTNAME: name})))
+        fixture.place(spread_pod(f"q{number}", {"app": "a"}), name)
+        assert fixture.evaluate(evaluation) == fixture.evaluate_afresh(pod)
+        fixture.remove_node(name)
     assert topology.size <= before + 1
 
 
 def test_a_topology_may_grow_while_it_is_followed() -> None:
-    world = World()
-    zones(world, 1, 1)
-    world.set_node(Node(metadata=ObjectMeta(name="keyless")))
+    fixture = ClusterFixture()
+    zones(fixture, 1, 1)
+    fixture.set_node(Node(metadata=ObjectMeta(name="keyless")))
     pod = spread_pod("p", {"app": "a"}, spread(HOSTNAME), spread(HOSTNAME, "ScheduleAnyway"))
-    evaluation = world.evaluation(pod)
+    evaluation = fixture.evaluation(pod)
     for number in range(100):
         name = f"new{number}"
-        world.set_node(Node(metadata=ObjectMeta(name=name, labels={HOSTNAME: name})))
-        world.place(spread_pod(f"q{number}", {"app": "a"}), name)
-        world.place(spread_pod(f"r{number}", {"app": "a"}), "keyless")
-        assert world.evaluate(evaluation) == world.evaluate_afresh(pod)
+        fixture.set_node(Node(metadata=ObjectMeta(name=name, labels={HOSTNAME: name})))
+        fixture.place(spread_pod(f"q{number}", {"app": "a"}), name)
+        fixture.place(spread_pod(f"r{number}", {"app": "a"}), "keyless")
+        assert fixture.evaluate(evaluation) == fixture.evaluate_afresh(pod)
 
 
 def test_a_nameless_zone_is_not_a_missing_one() -> None:
-    world = World()
-    world.set_service("s", {"app": "a"})
+    fixture = ClusterFixture()
+    fixture.set_service("s", {"app": "a"})
     for name, labels in (("n0", {ZONE: "z"}), ("n1", {}), ("n2", {})):
-        world.set_node(Node(metadata=ObjectMeta(name=name, labels=labels)))
-        world.place(spread_pod(f"on-{name}", {"app": "a"}), name)
+        fixture.set_node(Node(metadata=ObjectMeta(name=name, labels=labels)))
+        fixture.place(spread_pod(f"on-{name}", {"app": "a"}), name)
     pod = spread_pod("p", {"app": "a"})
-    evaluation = world.evaluation(pod)
-    before = world.evaluate(evaluation)
-    world.set_node(Node(metadata=ObjectMeta(name="n1", labels={ZONE: ""})))
-    after = world.evaluate(evaluation)
-    assert after == world.evaluate_afresh(pod)
+    evaluation = fixture.evaluation(pod)
+    before = fixture.evaluate(evaluation)
+    fixture.set_node(Node(metadata=ObjectMeta(name="n1", labels={ZONE: ""})))
+    after = fixture.evaluate(evaluation)
+    assert after == fixture.evaluate_afresh(pod)
     assert after != before

@@ -9,7 +9,7 @@ from koordinator.api.node import Node, NodeSpec, Taint
 from koordinator.api.pod import Pod, PodSpec, Toleration, TopologySpreadConstraint
 from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from tests.scheduler.plugins.pod_topology_spread.constraints import has, spread
-from tests.scheduler.plugins.pod_topology_spread.worlds import World
+from tests.scheduler.plugins.pod_topology_spread.fixtures import ClusterFixture
 
 ZONE, BOTH = [spread("zone")], [spread("zone"), spread("node")]
 TWO_SELECTORS = [spread("zone"), spread("node", selector=has("bar"))]
@@ -50,9 +50,9 @@ def node(words: str, taint: str = "") -> Node | None:
     ],
 )
 def test_nodes(constraints: list[TopologySpreadConstraint], old: Node | None, new: Node | None, helps: bool) -> None:
-    world = World()
+    fixture = ClusterFixture()
     kind = EventKind.NODE_ADD if old is None else EventKind.NODE_DELETE if new is None else EventKind.NODE_LABEL
-    assert world.plugin.queueing_hint(world.info(waiting(constraints)), ClusterEvent(kind, old, new)) is helps
+    assert fixture.plugin.queueing_hint(fixture.info(waiting(constraints)), ClusterEvent(kind, old, new)) is helps
 
 
 def running(words: str | None, namespace: str = "default") -> Pod | None:
@@ -82,37 +82,37 @@ def running(words: str | None, namespace: str = "default") -> Pod | None:
     ],
 )
 def test_pods(constraints: list[TopologySpreadConstraint], old: Pod | None, new: Pod | None, helps: bool) -> None:
-    world = World()
+    fixture = ClusterFixture()
     kind = EventKind.POD_ADD if old is None else EventKind.POD_DELETE if new is None else EventKind.POD_LABEL
-    before, after = (world.info(pod) if pod is not None else None for pod in (old, new))
-    assert world.plugin.queueing_hint(world.info(waiting(constraints)), ClusterEvent(kind, before, after)) is helps
+    before, after = (fixture.info(pod) if pod is not None else None for pod in (old, new))
+    assert fixture.plugin.queueing_hint(fixture.info(waiting(constraints)), ClusterEvent(kind, before, after)) is helps
 
 
 @pytest.mark.parametrize(("policy", "helps"), [("Honor", True), ("Ignore", False), (None, False)])
 def test_a_new_toleration_of_the_pod_itself(policy: str | None, helps: bool) -> None:
-    world = World()
+    fixture = ClusterFixture()
     before = waiting(ZONE)
     after = Pod(metadata=before.metadata, spec=PodSpec(tolerations=[Toleration(key="x", operator="Exists")]))
-    pod = world.info(waiting([spread("zone", taints=policy)]))
-    event = ClusterEvent(EventKind.POD_UPDATE, world.info(before), world.info(after))
-    assert world.plugin.queueing_hint(pod, event) is helps
+    pod = fixture.info(waiting([spread("zone", taints=policy)]))
+    event = ClusterEvent(EventKind.POD_UPDATE, fixture.info(before), fixture.info(after))
+    assert fixture.plugin.queueing_hint(pod, event) is helps
 
 
 @pytest.mark.parametrize("kind", [EventKind.POD_ADD, EventKind.NODE_LABEL, "Service/Add"])
 def test_what_says_nothing_helps(kind: str) -> None:
-    world = World()
-    assert world.plugin.queueing_hint(world.info(waiting(ZONE)), ClusterEvent(kind))
+    fixture = ClusterFixture()
+    assert fixture.plugin.queueing_hint(fixture.info(waiting(ZONE)), ClusterEvent(kind))
 
 
 def test_a_pod_whose_constraints_cannot_be_read_is_tried_again() -> None:
-    world = World()
+    fixture = ClusterFixture()
     broken = LabelSelector(match_expressions=[LabelSelectorRequirement(key="foo", operator="Like")])
-    pod = world.info(waiting([spread("zone", selector=broken)]))
-    assert world.plugin.queueing_hint(pod, ClusterEvent(EventKind.NODE_ADD, None, node("foo=1")))
+    pod = fixture.info(waiting([spread("zone", selector=broken)]))
+    assert fixture.plugin.queueing_hint(pod, ClusterEvent(EventKind.NODE_ADD, None, node("foo=1")))
 
 
 def test_all_kinds_of_event_that_hints_evaluate_wake() -> None:
-    assert World().plugin.events_to_register() == {
+    assert ClusterFixture().plugin.events_to_register() == {
         *(EventKind.POD_ADD, EventKind.POD_DELETE, EventKind.POD_LABEL, EventKind.POD_UPDATE),
         *(EventKind.NODE_ADD, EventKind.NODE_DELETE, EventKind.NODE_LABEL, EventKind.NODE_TAINT),
     }

@@ -13,8 +13,8 @@ from koordinator.api.node import Node, NodeSpec, Taint
 from koordinator.api.pod import Pod, PodSpec, TopologySpreadConstraint
 from tests.scheduler.plugins.pod_topology_spread import constraints
 from tests.scheduler.plugins.pod_topology_spread.constraints import has
+from tests.scheduler.plugins.pod_topology_spread.fixtures import ClusterFixture
 from tests.scheduler.plugins.pod_topology_spread.reference import HOSTNAME
-from tests.scheduler.plugins.pod_topology_spread.worlds import World
 
 spread = partial(constraints.spread, action="ScheduleAnyway")
 
@@ -139,22 +139,22 @@ EXAMPLES = [
 ]
 
 
-def build(example: Example) -> World:
-    world = World()
+def build(example: Example) -> ClusterFixture:
+    fixture = ClusterFixture()
     for name in [*example.scores, *example.others]:
         zone = "z1" if name in "ab" else "z2"
         labels = {HOSTNAME: name, "node": name, "zone": zone, "topology.kubernetes.io/zone": zone}
         labels |= {"foo": ""} if name in (example.marked or "") else {}
         labels = {key: value for key, value in labels.items() if key not in example.lacking.get(name, ())}
         taints = [Taint(key="taken", effect="NoSchedule")] if name in example.tainted else []
-        world.set_node(Node(metadata=ObjectMeta(name=name, labels=labels), spec=NodeSpec(taints=taints)))
+        fixture.set_node(Node(metadata=ObjectMeta(name=name, labels=labels), spec=NodeSpec(taints=taints)))
         for number, keys in enumerate(example.pods.get(name, "").split()):
             own = dict.fromkeys(keys.split("+"), "")
             uid = f"{name}{number}"
-            world.place(Pod(metadata=ObjectMeta(name=uid, uid=uid, namespace="default", labels=own)), name)
+            fixture.place(Pod(metadata=ObjectMeta(name=uid, uid=uid, namespace="default", labels=own)), name)
     if example.service is not None:
-        world.set_service("s", example.service)
-    return world
+        fixture.set_service("s", example.service)
+    return fixture
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=[example.name for example in EXAMPLES])

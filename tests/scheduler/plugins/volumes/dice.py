@@ -17,9 +17,9 @@ from koordinator.api.volume import (
     TopologySelectorTerm,
 )
 from tests.scheduler.plugins.volumes import reference, storage
+from tests.scheduler.plugins.volumes.fixtures import ClusterFixture
 from tests.scheduler.plugins.volumes.reference import BETA_ZONE, SELECTED, ZONE
 from tests.scheduler.plugins.volumes.storage import DRIVER
-from tests.scheduler.plugins.volumes.worlds import World
 
 T = TypeVar("T")
 NODES, CLAIMS, VOLUMES = ["a", "b", "c"], ["c0", "c1", "c2", "p0-e"], ["v0", "v1", "v2", "v3"]
@@ -53,13 +53,13 @@ class Dice:
     def rarely(self, one_in: int) -> bool:
         return self._random.randrange(one_in) == 0
 
-    def world(self) -> World:
+    def fixture(self) -> ClusterFixture:
         """Nodes, classes, claims and volumes, but no pods yet."""
-        world = World()
+        fixture = ClusterFixture()
         for name in NODES:
-            world.add(self.node(name), self.csi_node(name))
-        world.add(*_CLASSES, *map(self.volume, VOLUMES), *map(self.claim, CLAIMS))
-        return world
+            fixture.add(self.node(name), self.csi_node(name))
+        fixture.add(*_CLASSES, *map(self.volume, VOLUMES), *map(self.claim, CLAIMS))
+        return fixture
 
     def node(self, name: str) -> Node:
         keys = (ZONE, BETA_ZONE, "topology.ebs.csi.aws.com/zone")
@@ -109,32 +109,32 @@ class Dice:
         disks = [self.pick(_DISKS)] if self.rarely(4) else []
         return storage.pod(name, *wanted, volumes=disks, ephemeral=["e"] if self.rarely(8) else [], on=on)
 
-    def happen(self, world: World) -> None:
+    def happen(self, fixture: ClusterFixture) -> None:
         """One event."""
         kind, name = self.pick(_STEPS), self.pick(NODES)
         if kind == "node":
-            world.add(self.node(name))
+            fixture.add(self.node(name))
         elif kind == "csi":
-            world.add(self.csi_node(name))
+            fixture.add(self.csi_node(name))
         elif kind == "place":
             pod = self.pod(self.pick(_OTHERS), on=name)
-            world.remove(pod)
-            world.add(pod)
+            fixture.remove(pod)
+            fixture.add(pod)
         elif kind == "take":
-            world.remove(storage.pod(self.pick(_OTHERS)))
+            fixture.remove(storage.pod(self.pick(_OTHERS)))
         elif kind == "claim":
-            world.add(self.claim(self.pick(CLAIMS)))
+            fixture.add(self.claim(self.pick(CLAIMS)))
         elif kind == "volume":
-            world.add(self.volume(self.pick(VOLUMES)))
+            fixture.add(self.volume(self.pick(VOLUMES)))
         elif kind == "gone":
-            world.remove(self.pick(_gone(name)))
+            fixture.remove(self.pick(_gone(name)))
         elif kind == "class":
-            world.add(storage.storage_class("wait", allowed=self.pick([[], [_IN_ZONE_1]])))
-            world.add(storage.driver(counts_capacity=self.rarely(2)))
+            fixture.add(storage.storage_class("wait", allowed=self.pick([[], [_IN_ZONE_1]])))
+            fixture.add(storage.driver(counts_capacity=self.rarely(2)))
         elif kind == "room":
-            world.add(storage.capacity("r", name, self.pick(["1Gi", "2Gi"])))
+            fixture.add(storage.capacity("r", name, self.pick(["1Gi", "2Gi"])))
         else:
-            world.add(storage.attachment(self.pick(["x", "y"]), name, self.pick(VOLUMES)))
+            fixture.add(storage.attachment(self.pick(["x", "y"]), name, self.pick(VOLUMES)))
 
     def _class(self) -> str:
         return self.pick(["wait", "wait", "static", "static", "wait", "static", "now"])

@@ -16,33 +16,33 @@ from koordinator.scheduler.engine.framework import PluginError
 from tests.examples import examples
 from tests.scheduler.plugins.volumes import reference
 from tests.scheduler.plugins.volumes.dice import Dice
-from tests.scheduler.plugins.volumes.worlds import World
+from tests.scheduler.plugins.volumes.fixtures import ClusterFixture
 
 
 @settings(max_examples=examples(150))
 @given(st.integers(0, 2**32))
 def test_following_events_agrees_with_the_plain_version(seed: int) -> None:
     dice = Dice(seed)
-    world = dice.world()
+    fixture = dice.fixture()
     incoming = [dice.pod(name) for name in ("p0", "p1", "p2")]
     for _ in range(10):
-        compare(world, incoming, dice)
-        dice.happen(world)
-        dice.happen(world)
-    compare(world, incoming, dice)
+        compare(fixture, incoming, dice)
+        dice.happen(fixture)
+        dice.happen(fixture)
+    compare(fixture, incoming, dice)
 
 
-def compare(world: World, incoming: Sequence[Pod], dice: Dice) -> None:
+def compare(fixture: ClusterFixture, incoming: Sequence[Pod], dice: Dice) -> None:
     for pod in incoming:
         try:
-            found = world.filter_result(pod)
+            found = fixture.filter_result(pod)
         except PluginError:
             # A pod with somebody else's ephemeral claim; upstream ends the attempt, too.
             assert any(volume.ephemeral for volume in pod.spec.volumes)
             continue
-        assert found == reference.filter_result(world.picture, pod)
-        if isinstance(found, list) or pod.metadata.name in world.reserved:
+        assert found == reference.filter_result(fixture.picture, pod)
+        if isinstance(found, list) or pod.metadata.name in fixture.reserved:
             continue
         feasible = [name for name, reasons in found.items() if not reasons]
         if feasible and dice.rarely(4):
-            world.reserve(pod, dice.pick(feasible))
+            fixture.reserve(pod, dice.pick(feasible))

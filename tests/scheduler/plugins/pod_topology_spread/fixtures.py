@@ -43,7 +43,7 @@ class Evaluated:
     """Of the feasible nodes; None when the plugin leaves itself out."""
 
 
-class World:
+class ClusterFixture:
     """Each change reaches the plugin by the cluster state, and the plain picture directly."""
 
     def __init__(self, args: PodTopologySpreadArgs | None = None) -> None:
@@ -151,8 +151,8 @@ class World:
         return dict(zip(names, found[rows].tolist(), strict=True))
 
 
-def class_key(world: World, pod: PodInfo) -> Hashable:
-    return world.plugin.class_key(pod), world.plugin.context_key(pod)
+def class_key(fixture: ClusterFixture, pod: PodInfo) -> Hashable:
+    return fixture.plugin.class_key(pod), fixture.plugin.context_key(pod)
 
 
 def _profile(plugin: PodTopologySpread) -> Profile:

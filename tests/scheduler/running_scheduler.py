@@ -41,7 +41,7 @@ class EventList:
         self.notes.append((obj.metadata.name, reason, note))
 
 
-class World:
+class RunningScheduler:
     """A running scheduler, its API and its clock."""
 
     def __init__(
@@ -94,26 +94,26 @@ class World:
 
 
 def simulate(
-    story: Callable[[World], Awaitable[None]],
+    story: Callable[[RunningScheduler], Awaitable[None]],
     api: Callable[[], FakeApi] = FakeApi,
     profile: MakeProfile = make_profile,
-) -> World:
-    """Run a story on a scheduler, and check at its end that the world is as it must always be."""
+) -> RunningScheduler:
+    """Run a story on a scheduler, and check at its end that it is as it must always be."""
 
-    async def run() -> World:
-        world = World(api(), profile)
-        async with world.running():
-            await story(world)
-            await world.settle()
-        check(world)
-        return world
+    async def run() -> RunningScheduler:
+        fixture = RunningScheduler(api(), profile)
+        async with fixture.running():
+            await story(fixture)
+            await fixture.settle()
+        check(fixture)
+        return fixture
 
     return asyncio.run(run())
 
 
-def check(world: World) -> None:
+def check(fixture: RunningScheduler) -> None:
     """No pod bound twice, no node over its allocatable, and our books equal those of the API."""
-    api, columns = world.api, world.scheduler.state.view.columns
+    api, columns = fixture.api, fixture.scheduler.state.view.columns
     pods = [name for name, _ in api.bindings]
     assert len(pods) == len(set(pods))
     requested = dict.fromkeys(columns.row_of, 0)
@@ -122,12 +122,12 @@ def check(world: World) -> None:
             requested[pod.spec.node_name] += describe(pod).request.amounts.get(CPU, 0)
     for name, row in columns.row_of.items():
         assert columns.requested[row, CPU] == requested[name] <= columns.allocatable[row, CPU]
-    assert world.scheduler.state.assumed_count == 0
+    assert fixture.scheduler.state.assumed_count == 0
 
 
-def check_nothing_waits_for_nothing(world: World) -> None:
+def check_nothing_waits_for_nothing(fixture: RunningScheduler) -> None:
     """No pod is pending that some node could take, by its CPU and cordons alone."""
-    columns, placed = world.scheduler.state.view.columns, world.api.placed()
+    columns, placed = fixture.scheduler.state.view.columns, fixture.api.placed()
     free = max(
         (
             int(columns.allocatable[row, CPU] - columns.requested[row, CPU])
@@ -136,7 +136,7 @@ def check_nothing_waits_for_nothing(world: World) -> None:
         ),
         default=-1,
     )
-    waiting = [pod for pod in world.api.objects["pods"].values() if pod.metadata.name not in placed]
+    waiting = [pod for pod in fixture.api.objects["pods"].values() if pod.metadata.name not in placed]
     assert [pod.metadata.name for pod in waiting if describe(pod).request.amounts.get(CPU, 0) <= free] == []
 
 

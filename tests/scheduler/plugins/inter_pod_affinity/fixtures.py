@@ -127,7 +127,7 @@ def strict_pods(draw: st.DrawFn, name: str) -> Pod:
     )
 
 
-class World:
+class ClusterFixture:
     """A cluster state with the plugin on it, and beside it the plain picture that the reference reads."""
 
     def __init__(self, args: InterPodAffinityArgs | None = None) -> None:
@@ -196,33 +196,33 @@ def renamed(pod: Pod, name: str) -> Pod:
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, name=name, uid=name))
 
 
-def step(world: World, draw: Any, placed: st.SearchStrategy[Pod] = pods("placed")) -> None:  # noqa: B008
+def step(fixture: ClusterFixture, draw: Any, placed: st.SearchStrategy[Pod] = pods("placed")) -> None:  # noqa: B008
     """One event; ``placed``: what pods on nodes look like."""
     kind = draw(st.sampled_from(STEPS))
     name, pod_name = draw(st.sampled_from(NODE_NAMES)), draw(st.sampled_from(POD_NAMES))
-    if kind in ("label", "take") and pod_name not in world.picture.pods:
+    if kind in ("label", "take") and pod_name not in fixture.picture.pods:
         kind = "place"
     if kind == "node":
-        world.set_node(make_node(name, **draw(node_labels)))
+        fixture.set_node(make_node(name, **draw(node_labels)))
     elif kind == "place":
-        world.place(renamed(draw(placed), pod_name), name)
+        fixture.place(renamed(draw(placed), pod_name), name)
     elif kind == "label":
-        world.label(pod_name, draw(pod_labels))
+        fixture.label(pod_name, draw(pod_labels))
     elif kind == "take":
-        world.take(pod_name)
+        fixture.take(pod_name)
     elif kind == "remove":
-        world.remove_node(name)
+        fixture.remove_node(name)
     else:
-        world.set_namespace(draw(st.sampled_from(NAMESPACE_NAMES[:2])), draw(st.none() | namespace_labels))
+        fixture.set_namespace(draw(st.sampled_from(NAMESPACE_NAMES[:2])), draw(st.none() | namespace_labels))
 
 
 @st.composite
-def worlds(draw: st.DrawFn, args: InterPodAffinityArgs | None = None) -> World:
-    world = World(args)
+def fixtures(draw: st.DrawFn, args: InterPodAffinityArgs | None = None) -> ClusterFixture:
+    fixture = ClusterFixture(args)
     for name in NODE_NAMES[:3]:
-        world.set_node(make_node(name, **draw(node_labels)))
+        fixture.set_node(make_node(name, **draw(node_labels)))
     for name in NAMESPACE_NAMES[:2]:
-        world.set_namespace(name, draw(namespace_labels))
+        fixture.set_namespace(name, draw(namespace_labels))
     for _ in range(draw(st.integers(0, 10))):
-        step(world, draw)
-    return world
+        step(fixture, draw)
+    return fixture

@@ -26,7 +26,7 @@ from tests.scheduler.plugins.volumes.reference import SELECTED, FilterResult, Pi
 from tests.scheduler.plugins.volumes.storage import Storage
 
 
-class World:
+class ClusterFixture:
     """The plugins and the plain picture, told the same."""
 
     def __init__(self) -> None:

@@ -71,7 +71,7 @@ class MigrationLister:
             on_delete=lambda job: self.forget(job.metadata.name),
         )
 
-    def remember(self, job: PodMigrationJob) -> None:
+    def assume(self, job: PodMigrationJob) -> None:
         """The job as the API server has answered it to a write."""
         oldest = self._clock.monotonic() - _LONGEST_LAG
         gone = [name for name, (_, at) in self._written.items() if at <= oldest and self.job_informer.get(name) is None]
