@@ -59,7 +59,7 @@ class WithoutRecords(Engine):
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class ClusterFixture:
     """A cluster in memory, an engine that decides on it, and how pods get into it."""
 
     engine: Engine
@@ -76,7 +76,7 @@ class World:
         return result
 
 
-def make_world(nodes: int, engine: type[Engine] = Engine) -> World:
+def make_fixture(nodes: int, engine: type[Engine] = Engine) -> ClusterFixture:
     view, now = ClusterView(NodeColumns()), datetime.now(UTC)
     view.now = now
     state = ClusterState(view)
@@ -91,19 +91,19 @@ def make_world(nodes: int, engine: type[Engine] = Engine) -> World:
         state.set_node_object(NODE_METRICS.name, name, convert(metric, NodeMetric))
     resources = view.columns.resources
     facts = PodFacts(lambda pod: make_pod_info(pod, resources), lambda _: profile.treats_equals_alike)
-    return World(engine(profile, state, Random(1)), facts, now)
+    return ClusterFixture(engine(profile, state, Random(1)), facts, now)
 
 
 def cost_of(nodes: int, documents: Sequence[Document]) -> float:
     """CPU microseconds of a decision with its assumption."""
-    world = make_world(nodes)
-    pods = world.pods(documents)
-    return median_cost([_timed(world.place, turn) for turn in _turns(pods)])
+    fixture = make_fixture(nodes)
+    pods = fixture.pods(documents)
+    return median_cost([_timed(fixture.place, turn) for turn in _turns(pods)])
 
 
 def cost_of_records(nodes: int, documents: Sequence[Document]) -> tuple[float, float]:
     """CPU microseconds of a decision with and without its record; both take turns, so that moods hit both."""
-    recorded, bare = make_world(nodes), make_world(nodes, WithoutRecords)
+    recorded, bare = make_fixture(nodes), make_fixture(nodes, WithoutRecords)
     log = DecisionLog()
 
     def decide_and_record(pod: PodInfo) -> None:

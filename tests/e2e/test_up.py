@@ -11,6 +11,7 @@ import socket
 import stat
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import psutil
 import pytest
 
 from koordinator.api.kinds import NODE_RESOURCE_TOPOLOGIES, PODS
-from tests.e2e.running import eventually, koord_up, plain_pod, start_koord_up
+from tests.e2e.running import Up, eventually, koord_up, plain_pod, start_koord_up
 from tests.free_ports import free_ports
 from tests.waiting import once
 
@@ -65,23 +66,27 @@ def test_a_node_with_a_pod_runs_koordlet(tmp_path: Path) -> None:
     assert reported == [node]
 
 
-def test_the_kubeconfig_is_for_its_owner_only(tmp_path: Path) -> None:
-    async def scenario() -> int:
-        async with koord_up(tmp_path, "--only=apiserver") as up:
-            return stat.S_IMODE(up.kubeconfig.stat().st_mode)
+@pytest.fixture(scope="module")
+def running_up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[asyncio.Runner, Up]]:
+    """One that tests share which leave it as it is, and the event loop that it belongs to."""
+    with asyncio.Runner() as runner:
+        up = koord_up(tmp_path_factory.mktemp("up"), "--only=apiserver")
+        yield runner, runner.run(up.__aenter__())
+        runner.run(up.__aexit__(None, None, None))
 
-    assert asyncio.run(scenario()) == 0o600
+
+def test_the_kubeconfig_is_for_its_owner_only(running_up: tuple[asyncio.Runner, Up]) -> None:
+    _, up = running_up
+    assert stat.S_IMODE(up.kubeconfig.stat().st_mode) == 0o600
 
 
-def test_a_second_one_on_the_same_folder_is_refused(tmp_path: Path) -> None:
-    async def scenario() -> tuple[int, tuple[int | None, str]]:
-        async with koord_up(tmp_path, "--only=apiserver") as up:
-            return up.process.pid, await _koord_up_fails(f"--data={tmp_path}")
-
-    first, (status, error) = asyncio.run(scenario())
+def test_a_second_one_on_the_same_folder_is_refused(running_up: tuple[asyncio.Runner, Up]) -> None:
+    runner, up = running_up
+    status, error = runner.run(_koord_up_fails(f"--data={up.data}"))
+    first = up.process.pid
     assert status == 1
     assert error == (
-        f"koord: a koord up runs already on {tmp_path} (process {first}): stop it with Ctrl-C where it runs or with "
+        f"koord: a koord up runs already on {up.data} (process {first}): stop it with Ctrl-C where it runs or with "
         f"kill {first}, or choose another folder with --data\n"
     )
 
