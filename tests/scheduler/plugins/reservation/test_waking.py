@@ -21,7 +21,7 @@ from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import Fit, make_node, make_pod, make_profile
 from tests.scheduler.ground.clusters import listed
 from tests.scheduler.plugins.reservation.test_room import available, noted, owner
-from tests.scheduler.world import World, simulate
+from tests.scheduler.running_scheduler import RunningScheduler, simulate
 
 
 class LookingFit(Fit):
@@ -60,52 +60,52 @@ def bound(pod: Pod, reservation: str = "") -> Pod:
 
 
 def test_an_owner_is_woken_when_another_owner_leaves_the_reservation() -> None:
-    async def story(world: World) -> None:
-        world.api.put(available(once=False), RESERVATIONS)
-        world.api.put(bound(owner("first"), "r"))
-        await world.settle()
-        world.api.put(owner("second"))
-        await world.settle()
-        assert "second" not in world.api.placed()
-        world.api.remove("pods", "default/first")
-        await world.settle(2)
-        assert world.api.placed() == {"second": "a"}
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(available(once=False), RESERVATIONS)
+        fixture.api.put(bound(owner("first"), "r"))
+        await fixture.settle()
+        fixture.api.put(owner("second"))
+        await fixture.settle()
+        assert "second" not in fixture.api.placed()
+        fixture.api.remove("pods", "default/first")
+        await fixture.settle(2)
+        assert fixture.api.placed() == {"second": "a"}
 
     simulate(story, one_node, profile)
 
 
 def test_a_pod_is_woken_when_it_becomes_an_owner() -> None:
-    async def story(world: World) -> None:
+    async def story(fixture: RunningScheduler) -> None:
         nobodys = available(once=False)
         others = [ReservationOwner(label_selector=LabelSelector(match_labels={"app": "other"}))]
-        world.api.put(replace(nobodys, spec=replace(nobodys.spec, owners=others)), RESERVATIONS)
-        await world.settle()
-        world.api.put(owner("p"))
-        await world.settle()
-        assert "p" not in world.api.placed()
-        world.api.put(nobodys, RESERVATIONS)
-        await world.settle(2)
-        assert world.api.placed() == {"p": "a"}
+        fixture.api.put(replace(nobodys, spec=replace(nobodys.spec, owners=others)), RESERVATIONS)
+        await fixture.settle()
+        fixture.api.put(owner("p"))
+        await fixture.settle()
+        assert "p" not in fixture.api.placed()
+        fixture.api.put(nobodys, RESERVATIONS)
+        await fixture.settle(2)
+        assert fixture.api.placed() == {"p": "a"}
 
     simulate(story, one_node, profile)
 
 
-def attempts(world: World, name: str) -> int:
-    return sum(pod == name for pod, _, _ in world.events.notes)
+def attempts(fixture: RunningScheduler, name: str) -> int:
+    return sum(pod == name for pod, _, _ in fixture.events.notes)
 
 
 def test_a_pod_that_owns_nothing_sleeps_on() -> None:
-    async def story(world: World) -> None:
-        world.api.put(available(once=False), RESERVATIONS)
-        world.api.put(bound(owner("first"), "r"))
-        await world.settle()
-        world.api.put(make_pod("stranger", cpu="3"))
-        await world.settle()
-        world.api.remove("pods", "default/first")
-        await world.settle(2)
-        assert attempts(world, "stranger") == 1
-        world.api.remove("reservations", "r")
-        await world.settle(2)
-        assert world.api.placed() == {"stranger": "a"}
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.put(available(once=False), RESERVATIONS)
+        fixture.api.put(bound(owner("first"), "r"))
+        await fixture.settle()
+        fixture.api.put(make_pod("stranger", cpu="3"))
+        await fixture.settle()
+        fixture.api.remove("pods", "default/first")
+        await fixture.settle(2)
+        assert attempts(fixture, "stranger") == 1
+        fixture.api.remove("reservations", "r")
+        await fixture.settle(2)
+        assert fixture.api.placed() == {"stranger": "a"}
 
     simulate(story, one_node, profile)
