@@ -206,7 +206,7 @@ def test_json_is_all_that_is_known(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         (["deployment", "web"], "deployment web is not scheduled itself"),
         (
             ["secret", "web"],
-            "'secret' cannot be explained, pods, nodes, quotas, gangs, reservations and interference can",
+            "'secret' cannot be explained, pods, nodes, quotas, gangs, reservations, migrations and interference can",
         ),
         (["pod", "a", "b"], "one object at a time, not 'pod a b'"),
         (["pod", "Web"], "'Web' is not the name of a pod: lower-case letters"),

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from koordinator.cli.explain_failure import EXPLAINED
 from koordinator.cli.explain_object import parse_target
 from koordinator.cli.explain_reservation import print_reservation
+from koordinator.cli.explain_source import ProgramEndpoint
+from koordinator.cli.main import main
 
 DOCUMENT: dict[str, Any] = {
     "reservation": "web-release",
@@ -63,3 +66,15 @@ def test_reservations_are_named_in_every_usual_way() -> None:
     for words in (["reservation", "web-release"], ["reservations/web-release"]):
         target = parse_target(words, None)
         assert (target.kind, target.name) == ("reservation", "web-release")
+
+
+def test_the_command_shows_a_placed_one(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its document names a node, too."""
+
+    async def answer(endpoint: ProgramEndpoint, path: str) -> Any:
+        assert path == "/apis/v1/plugins/Reservation/reservations/web-release/explanation"
+        return DOCUMENT
+
+    monkeypatch.setattr("koordinator.cli.explanation.fetch", answer)
+    assert main(["explain", "reservation", "web-release", "--scheduler=http://127.0.0.1:1"]) == EXPLAINED
+    assert "web-release  Available on node-1" in capsys.readouterr().out

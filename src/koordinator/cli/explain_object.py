@@ -7,11 +7,11 @@ import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 from urllib.parse import quote, urlencode
 
 from koordinator.api.codec import DecodeError, decode_any
-from koordinator.api.kinds import EVENTS, NAMESPACES, NODE_METRICS, NODES, PODS, Kind
+from koordinator.api.kinds import EVENTS, NAMESPACES, NODE_METRICS, NODES, POD_MIGRATION_JOBS, PODS, RESERVATIONS, Kind
 from koordinator.cli.explain_cluster import Cluster
 from koordinator.cli.explain_failure import ExplainError, UsageError, explain_error
 from koordinator.cli.explain_state import PodFacts, scheduler_of
@@ -19,11 +19,11 @@ from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import connect
 from koordinator.kube.errors import ApiStatusError, KubeError
 
-# What is asked about: a pod, a node, a quota, a gang, a Reservation or the interference on a node, in each of the forms
-# that kubectl takes.
+# What is asked about: a pod, a node, a quota, a gang, a Reservation, a migration or the interference on a node, in each
+# of the forms that kubectl takes.
 
 
-TargetKind = Literal["pod", "node", "quota", "gang", "reservation", "interference"]
+TargetKind = Literal["pod", "node", "quota", "gang", "reservation", "interference", "migration"]
 
 _KINDS: Final[dict[str, TargetKind]] = {
     "pod": "pod",
@@ -47,6 +47,10 @@ _KINDS: Final[dict[str, TargetKind]] = {
     "reservation": "reservation",
     "reservations": "reservation",
     "interference": "interference",
+    "migration": "migration",
+    "podmigrationjob": "migration",
+    "podmigrationjobs": "migration",
+    "pmj": "migration",
 }
 _OF_PODS: Final = frozenset(
     {"deployment", "deploy", "replicaset", "rs", "statefulset", "sts", "daemonset", "ds", "job", "cronjob", "cj"}
@@ -56,7 +60,8 @@ _OF_PODS: Final = frozenset(
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _FORMS: Final = (
     "koord explain pod NAME, koord explain pod/NAME -n NAMESPACE, koord explain node NAME, koord explain quota NAME, "
-    "koord explain gang NAME, koord explain reservation NAME, koord explain interference NODE"
+    "koord explain gang NAME, koord explain reservation NAME, koord explain interference NODE, "
+    "koord explain migration NAME"
 )
 
 
@@ -77,7 +82,7 @@ def parse_target(words: Sequence[str], namespace: str | None) -> Target:
     if len(words) > 2:
         raise UsageError(f"one object at a time, not {' '.join(words)!r}: {_FORMS}")
     kind, name, guessed = _split(words)
-    if kind in ("node", "quota", "reservation", "interference"):
+    if kind in ("node", "quota", "reservation", "interference", "migration"):
         # As with kubectl, a namespace says nothing about a node or a Reservation; and names of quotas are global.
         return Target(kind, _checked(kind, name))
     within, slash, short = name.rpartition("/")
@@ -117,7 +122,8 @@ def _unknown(kind: str, name: str) -> UsageError:
             "pod NAME"
         )
     return UsageError(
-        f"{kind!r} cannot be explained, pods, nodes, quotas, gangs, reservations and interference can: {_FORMS}"
+        f"{kind!r} cannot be explained, pods, nodes, quotas, gangs, reservations, migrations and interference can: "
+        f"{_FORMS}"
     )
 
 
@@ -136,6 +142,14 @@ def _checked(what: str, name: str) -> str:
 
 _LISTED: Final = 500
 """Objects of which names are compared: enough for a hint, and no load on the server."""
+
+
+class Migration(NamedTuple):
+    """``reservation`` and ``pod`` are None where they are not there."""
+
+    job: Mapping[str, Any]
+    reservation: Mapping[str, Any] | None
+    pod: Mapping[str, Any] | None
 
 
 class ObjectReader:
@@ -172,6 +186,20 @@ class ObjectReader:
     async def node_metric(self, name: str) -> Mapping[str, Any] | None:
         """The last report of a node; None if there is none of that name."""
         return await self._get(NODE_METRICS, name)
+
+    async def migration(self, name: str) -> Migration | None:
+        """A PodMigrationJob with its Reservation and its pod; None if there is no job of that name."""
+        job = await self._get(POD_MIGRATION_JOBS, name)
+        if job is None:
+            return None
+        spec = job.get("spec") or {}
+        named = ((spec.get("reservationOptions") or {}).get("reservationRef") or {}).get("name") or ""
+        pod = spec.get("podRef") or {}
+        return Migration(
+            job,
+            await self._get(RESERVATIONS, named) if named else None,
+            await self._get(PODS, pod["name"], pod.get("namespace", "")) if pod.get("name") else None,
+        )
 
     async def _absent(self, namespace: str, name: str) -> PodFacts:
         elsewhere: Sequence[str] = ()

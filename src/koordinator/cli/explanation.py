@@ -12,7 +12,8 @@ from koordinator.api.resource_names import CPU
 from koordinator.cli.data_folder import MANAGER
 from koordinator.cli.explain_cluster import Cluster
 from koordinator.cli.explain_failure import ExplainError, NotFoundError, UnknownToProgramError
-from koordinator.cli.explain_object import Target, read_from
+from koordinator.cli.explain_migration import migration_document
+from koordinator.cli.explain_object import Target, TargetKind, read_from
 from koordinator.cli.explain_source import ProgramEndpoint, fetch
 from koordinator.cli.explain_state import PodFacts, condition_message, node_state, pod_state, scheduler_of
 
@@ -21,10 +22,12 @@ _EVENTS_KEPT: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """``document`` is what there is to say; ``incomplete`` says why the scheduler's part of it is missing."""
+    """``document`` is what there is to say about an object of ``kind``; ``incomplete`` says why the scheduler's part of
+    it is missing."""
 
     document: dict[str, Any]
     incomplete: ExplainError | None = None
+    kind: TargetKind = "pod"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +46,18 @@ async def explain(target: Target, sources: Sources) -> Explanation:
     if target.kind == "node":
         return await _node(target.name, sources)
     if target.kind == "interference":
-        return Explanation(await _interference(target.name, sources))
-    if target.kind == "quota":
-        path = f"/apis/v1/plugins/ElasticQuota/quotas/{target.name}/explanation"
-        return Explanation(_checked(await fetch(sources.scheduler, path), "quota", sources))
-    if target.kind == "reservation":
-        path = f"/apis/v1/plugins/Reservation/reservations/{target.name}/explanation"
-        return Explanation(_checked(await fetch(sources.scheduler, path), "reservation", sources))
+        return Explanation(await _interference(target.name, sources), kind=target.kind)
+    if target.kind == "migration":
+        return Explanation(await _migration(target.name, sources), kind=target.kind)
     namespace = target.namespace or (sources.cluster.namespace if sources.cluster is not None else "default")
-    if target.kind == "gang":
-        path = f"/apis/v1/plugins/Coscheduling/gang/{namespace}/{target.name}/explanation"
-        return Explanation(_checked(await fetch(sources.scheduler, path), "gang", sources))
+    paths: dict[TargetKind, str] = {
+        "quota": f"ElasticQuota/quotas/{target.name}",
+        "reservation": f"Reservation/reservations/{target.name}",
+        "gang": f"Coscheduling/gang/{namespace}/{target.name}",
+    }
+    if target.kind in paths:
+        document = await fetch(sources.scheduler, f"/apis/v1/plugins/{paths[target.kind]}/explanation")
+        return Explanation(_checked(document, target.kind, sources), kind=target.kind)
     try:
         answer = await _pod(namespace, target.name, sources)
     except NotFoundError as error:
@@ -164,13 +168,13 @@ async def _node(name: str, sources: Sources) -> Explanation:
     except UnknownToProgramError:
         if cluster is None or cluster.client is None:
             raise
-        return Explanation(await _node_of_api(name, cluster, known_to_scheduler=False))
+        return Explanation(await _node_of_api(name, cluster, known_to_scheduler=False), kind="node")
     except ExplainError as error:
         if cluster is None or cluster.client is None:
             raise
-        return Explanation(await _node_of_api(name, cluster, known_to_scheduler=None), error)
+        return Explanation(await _node_of_api(name, cluster, known_to_scheduler=None), error, "node")
     document["offer"] = await _offer(name, sources.manager)
-    return Explanation(document)
+    return Explanation(document, kind="node")
 
 
 async def _offer(name: str, manager: ProgramEndpoint) -> dict[str, Any]:
@@ -203,6 +207,18 @@ async def _interference(name: str, sources: Sources) -> dict[str, Any]:
         for finding in ((pod.get("extensions") or {}).get(EXTENSIONS_MEMBER) or {}).get("interference") or ()
     ]
     return {"interference": name, "reported": status.get("updateTime") or "", "pods": len(pods), "victims": victims}
+
+
+async def _migration(name: str, sources: Sources) -> dict[str, Any]:
+    """What koord-descheduler has written into the PodMigrationJob, and what it waits for."""
+    cluster = sources.cluster
+    if cluster is None:
+        raise ExplainError("a migration is read from its PodMigrationJob: name a cluster with --kubeconfig or --data")
+    async with read_from(cluster) as reader:
+        found = await reader.migration(name)
+    if found is None:
+        raise NotFoundError(f"{cluster.name} has no PodMigrationJob {name}; jobs are deleted minutes after their end")
+    return migration_document(*found)
 
 
 async def _node_of_api(name: str, cluster: Cluster, *, known_to_scheduler: bool | None) -> dict[str, Any]:
