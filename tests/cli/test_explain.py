@@ -204,8 +204,11 @@ def test_json_is_all_that_is_known(monkeypatch: pytest.MonkeyPatch, capsys: pyte
         (["no"], "which no? koord explain no NAME"),
         (["deploy/web"], "deploy web is not scheduled itself, its pods are: find one with kubectl get pods"),
         (["deployment", "web"], "deployment web is not scheduled itself"),
-        (["secret", "web"], "'secret' cannot be explained, pods, nodes, quotas, gangs and reservations can"),
-        (["pod", "a", "b"], "one pod, node, quota, gang or reservation at a time, not 'pod a b'"),
+        (
+            ["secret", "web"],
+            "'secret' cannot be explained, pods, nodes, quotas, gangs, reservations and interference can",
+        ),
+        (["pod", "a", "b"], "one object at a time, not 'pod a b'"),
         (["pod", "Web"], "'Web' is not the name of a pod: lower-case letters"),
         (["pod", "web", "-n", "A_b"], "'A_b' is not the name of a namespace"),
         (["node", "a/b"], "'a/b' is not the name of a node"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 import os
@@ -338,6 +339,27 @@ def test_pressure_with_its_gate_on(node: NodeUnderTest) -> None:
     text = asyncio.run(exported(node, 3))
     assert text.count("koordlet_pod_psi{") == 9
     assert text.count("koordlet_container_psi{") == 9
+
+
+def test_a_pod_that_suffers_is_told_in_the_node_metric(node: NodeUnderTest) -> None:
+    node.gates = ("PSICollector", "InterferenceDetection")
+
+    def show(avg10: float) -> None:
+        for folder, resource in itertools.product(
+            ("kubepods", POD_FOLDER, f"{POD_FOLDER}/c0"), ("cpu", "memory", "io")
+        ):
+            stall = f"some avg10={avg10 if resource == 'cpu' else 0.0:.2f} avg60=0.00 avg300=0.00 total=0\n"
+            node.machine.write(f"/sys/fs/cgroup/{folder}/{resource}.pressure", stall)
+
+    async def suffer(node: NodeUnderTest) -> None:
+        show(1.0)
+        await node.pass_seconds(400)
+        show(40.0)
+        await node.pass_seconds(120)
+
+    (report,) = play(node, suffer)["podsMetric"]
+    (finding,) = report["extensions"]["Object"]["interference"]
+    assert (finding["indicator"], finding["value"], finding["suspects"]) == ("cpu-pressure", 40.0, [])
 
 
 def test_caches_and_bandwidth_until_resctrl_is_unmounted(node: NodeUnderTest) -> None:

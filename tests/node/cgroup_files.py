@@ -47,6 +47,7 @@ V1_FILES = {
         "hierarchical_anon=4 N0=2 N1=2\nhierarchical_unevictable=1 N0=1 N1=0\n"
     ),
     "cpuacct/{}/cpu.pressure": "some avg10=1.50 avg60=0.10 avg300=0.00 total=9\n",
+    "blkio/{}/blkio.throttle.io_service_bytes": "8:0 Read 4096\n8:0 Write 512\n8:0 Total 4608\nTotal 4608\n",
     "net_cls/{}/net_cls.classid": "1048577\n",
 }
 V2_FILES = {
@@ -60,6 +61,7 @@ V2_FILES = {
     "{}/memory.max": "max\n",
     "{}/memory.stat": V2_STAT,
     "{}/memory.numa_stat": "anon N0=8192 N1=8192\nfile N0=9 N1=9\nunevictable N0=4096 N1=0\n",
+    "{}/io.stat": "8:0 rbytes=4096 wbytes=256 rios=1 wios=1 dbytes=7 dios=0\n8:16 rbytes=0 wbytes=256 rios=0 wios=1\n",
     "{}/cpu.pressure": (
         "some avg10=1.50 avg60=0.10 avg300=0.00 total=9\nfull avg10=0.50 avg60=0.00 avg300=0.00 total=2\n"
     ),

@@ -52,6 +52,10 @@ def test_usage_is_in_nanoseconds(v1: Readings, v2: Readings, tmp_path: Path) -> 
     assert v2.reader.cpu_usage(POD) == 123456000
 
 
+def test_bytes_on_all_devices(readings: Readings) -> None:
+    assert readings.reader.io_bytes(POD) == 4608
+
+
 def test_throttled_periods(readings: Readings) -> None:
     assert readings.reader.cpu_stat(POD) == CPUStat(periods=10, throttled_periods=4, throttled_time=5000)
 
@@ -120,6 +124,7 @@ READINGS: list[Callable[[CgroupReader, str], object]] = [
     CgroupReader.memory_limit,
     CgroupReader.memory_stat,
     CgroupReader.numa_memory,
+    CgroupReader.io_bytes,
     lambda reader, relative: reader.pressure(relative, "cpu"),
 ]
 

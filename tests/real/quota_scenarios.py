@@ -50,6 +50,7 @@ SCENARIOS: Final = (
             child("a", "0", "10", weight='{"cpu":"1","memory":"1"}'),
             child("b", "0", "10", weight='{"cpu":"3","memory":"3"}'),
             *pods("a", 10),
+            *(Await(f"a-{number}") for number in range(10)),
             *pods("b", 10),
         ),
     ),

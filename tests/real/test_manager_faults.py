@@ -60,9 +60,10 @@ def leads(replica: ManagerProcess) -> bool:
 
 
 def ready_nodes(cluster: Cluster, replica: ManagerProcess) -> None:
-    """The first reports are in, and what they make free is offered."""
+    """The objects of the nodes are there, the first reports are in, and what they make free is offered."""
     for name in ("a", "b"):
-        replica.wait(lambda name=name: cluster.exists(f"{METRICS}/{name}"), "NodeMetric")  # type: ignore[misc]
+        for path in (METRICS, SLOS):
+            replica.wait(lambda path=path, name=name: cluster.exists(f"{path}/{name}"), path)  # type: ignore[misc]
         cluster.report(name, 40)
     replica.wait(lambda: cluster.offered("a") == cluster.offered("b") == "25k", "batch CPU")
 

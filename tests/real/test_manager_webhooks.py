@@ -106,9 +106,9 @@ def batch_pod() -> dict[str, Any]:
 
 
 def authority(cluster: ControlPlane) -> bytes:
+    """The one that all configurations name; b"" while they differ, since they are written one after the other."""
     bundles = {entry["clientConfig"]["caBundle"] for entry in served(configurations(cluster))}
-    assert len(bundles) == 1
-    return base64.b64decode(bundles.pop())
+    return base64.b64decode(bundles.pop()) if len(bundles) == 1 else b""
 
 
 def test_either_program_takes_over_the_certificates_of_the_other(

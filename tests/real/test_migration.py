@@ -46,13 +46,13 @@ class Case:
 CASES: Final = (
     Case("reservation-first"),
     Case("directly", mode="EvictDirectly"),
-    Case("unschedulable", one_node=True, ttl="12s"),
-    Case("budget", budget=True, ttl="12s"),
+    Case("unschedulable", one_node=True, ttl="24s"),
+    Case("budget", budget=True, ttl="24s"),
     Case("single", replicas=1),
     Case("missing", pod="no-such-pod"),
     Case("invalid", spec={"podRef": {"name": "web"}}),
     Case(
-        "lost-reservation", spec={"reservationOptions": {"reservationRef": {"name": "no-such-reservation"}}}, ttl="12s"
+        "lost-reservation", spec={"reservationOptions": {"reservationRef": {"name": "no-such-reservation"}}}, ttl="24s"
     ),
 )
 

@@ -107,6 +107,12 @@ def give_it_work(books: Audited) -> None:
     spec = {"template": template, "owners": [{"labelSelector": {"matchLabels": {"a": "b"}}}], "ttl": "2s"}
     kind = {"apiVersion": "scheduling.koordinator.sh/v1alpha1", "kind": "Reservation"}
     create(RESERVATIONS, {**kind, "metadata": {"name": "expires"}, "spec": spec})
+    # A manifest that was saved from a pod that was bound: the record of a Reservation that it did not take is removed.
+    saved = pod("saved", "50m")
+    saved["metadata"]["annotations"] = {
+        "scheduling.koordinator.sh/reservation-allocated": '{"name": "gone", "uid": "6b3f2c1d"}'
+    }
+    create(PODS, saved)
     for name in ("found", "made"):
         claim = {"name": "data", "persistentVolumeClaim": {"claimName": name}}
         create(PODS, pod(f"with-{name}", "100m", volumes=[claim]))

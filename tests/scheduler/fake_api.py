@@ -10,11 +10,12 @@ from typing import Any, cast
 
 import msgspec
 
-from koordinator.api.codec import decode_any
+from koordinator.api.codec import convert, decode_any, to_document
 from koordinator.api.kinds import PODS, Kind
 from koordinator.api.meta import Object
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod, PodCondition
+from koordinator.cluster.patch import apply_merge_patch
 from koordinator.kube.errors import ApiStatusError, TransportError
 from koordinator.kube.interface import Client, ListPage, WatchEvent
 
@@ -23,7 +24,7 @@ Fault = Callable[[str, bool], Exception | None]
 
 
 class FakeApi:
-    """Pods and nodes; ``as_client`` is what the scheduler gets."""
+    """Pods, nodes and cluster-scoped objects of other kinds; ``as_client`` is what the scheduler gets."""
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = defaultdict(dict)
@@ -104,6 +105,10 @@ class FakeApi:
 
     async def patch(self, kind: Kind[Any], name: str, body: Any, *arguments: Any, **options: Any) -> Any:
         await asyncio.sleep(0)
+        if kind is not PODS:
+            known = to_document(self.objects[kind.plural][name])
+            self.put(convert(apply_merge_patch(known, {**body, "metadata": {}}), kind.type), kind)
+            return None
         pod = self.objects["pods"].get(f"default/{name}")
         if pod is None:
             raise ApiStatusError(404, "NotFound", f"pods {name!r} not found")

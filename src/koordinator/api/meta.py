@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, Any, ClassVar, dataclass_transform
+from typing import Annotated, Any, ClassVar, Final, dataclass_transform
 
 import msgspec
 
@@ -186,3 +186,6 @@ class Status(WireStruct):
 
 FreeForm = dict[str, Any]
 """A part of an object whose shape is not ours to know."""
+
+EXTENSIONS_MEMBER: Final = "Object"
+"""Extensions stand one level deeper than meant, below this: the original's Go tag does not inline them."""

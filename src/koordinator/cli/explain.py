@@ -1,5 +1,5 @@
 """``koord explain``: why a pod is pending or where it is, why a node takes pods or not, what a quota may use, what a
-gang waits for, and who may use a Reservation."""
+gang waits for, who may use a Reservation, and which pods of a node suffer from others."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from koordinator.cli.explain_failure import (
     UsageError,
 )
 from koordinator.cli.explain_gang import print_gang
+from koordinator.cli.explain_interference import print_interference
 from koordinator.cli.explain_node import print_node
 from koordinator.cli.explain_object import parse_target
 from koordinator.cli.explain_pod import print_pod
@@ -79,8 +80,9 @@ def print_api(api: Mapping[str, Any], console: Console) -> None:
 _DESCRIPTION = """\
 Ask a running koord-scheduler why a pod is pending, why it is on its node, why a node takes pods or does not, what an
 elastic quota may use, what a gang waits for, or who uses a Reservation. Ask koord-manager how the batch and mid
-capacity of a node is computed. Without options, the cluster is that of kubectl (KUBECONFIG, else ~/.kube/config), else
-that of the `koord up` that runs on this machine. Objects that the scheduler does not know are looked up in the API.
+capacity of a node is computed. Read what koordlet has reported of pods that suffer from others. Without options, the
+cluster is that of kubectl (KUBECONFIG, else ~/.kube/config), else that of the `koord up` that runs on this machine.
+Objects that the scheduler does not know are looked up in the API.
 """
 _EPILOG = """\
 examples:
@@ -91,6 +93,7 @@ examples:
   koord explain quota team-a                   what the quota may use now and why, who lends to whom, who is next
   koord explain gang team-a/training           which members have a node, and who waits for what (also: pg training)
   koord explain reservation web-release        whose it is, who uses it, what is left, and which owners wait and why
+  koord explain interference node-3            which pods of the node suffer from others, and from whom
   koord explain pod web --context production   in another cluster of the kubeconfig
   koord explain pod web -o json | jq .closestNodes
   koord explain pod web --scheduler http://127.0.0.1:10251
@@ -115,7 +118,7 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "what",
         nargs="*",
-        metavar="pod NAME | node NAME | quota NAME | gang NAME | reservation NAME",
+        metavar="pod NAME | node NAME | quota NAME | gang NAME | reservation NAME | interference NODE",
         help="what to explain; also pod/NAME, po NAME, no NAME",
     )
     parser.add_argument(
@@ -244,7 +247,7 @@ def _json(answer: Explanation, cluster: Cluster | None, terminal: Terminal) -> s
 def _text(answer: Explanation, cluster: Cluster | None, terminal: Terminal) -> str:
     console = terminal.console()
     document: Mapping[str, Any] = terminal.readable(answer.document)
-    kind = next(kind for kind in ("pod", "node", "quota", "gang", "reservation") if kind in document)
+    kind = next(kind for kind in ("pod", "node", "quota", "gang", "reservation", "interference") if kind in document)
     if "api" in document and "attempts" not in document:
         print_api(document["api"], console)
     elif kind == "node":
@@ -255,6 +258,8 @@ def _text(answer: Explanation, cluster: Cluster | None, terminal: Terminal) -> s
         print_gang(document, console)
     elif kind == "reservation":
         print_reservation(document, console)
+    elif kind == "interference":
+        print_interference(document, console)
     else:
         if "api" in document:
             print_state(document["api"], console)

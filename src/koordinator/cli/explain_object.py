@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from urllib.parse import quote, urlencode
 
 from koordinator.api.codec import DecodeError, decode_any
-from koordinator.api.kinds import EVENTS, NAMESPACES, NODES, PODS, Kind
+from koordinator.api.kinds import EVENTS, NAMESPACES, NODE_METRICS, NODES, PODS, Kind
 from koordinator.cli.explain_cluster import Cluster
 from koordinator.cli.explain_failure import ExplainError, UsageError, explain_error
 from koordinator.cli.explain_state import PodFacts, scheduler_of
@@ -19,10 +19,11 @@ from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import connect
 from koordinator.kube.errors import ApiStatusError, KubeError
 
-# What is asked about: a pod, a node, a quota, a gang or a Reservation, in each of the forms that kubectl takes.
+# What is asked about: a pod, a node, a quota, a gang, a Reservation or the interference on a node, in each of the forms
+# that kubectl takes.
 
 
-TargetKind = Literal["pod", "node", "quota", "gang", "reservation"]
+TargetKind = Literal["pod", "node", "quota", "gang", "reservation", "interference"]
 
 _KINDS: Final[dict[str, TargetKind]] = {
     "pod": "pod",
@@ -45,6 +46,7 @@ _KINDS: Final[dict[str, TargetKind]] = {
     "pgs": "gang",
     "reservation": "reservation",
     "reservations": "reservation",
+    "interference": "interference",
 }
 _OF_PODS: Final = frozenset(
     {"deployment", "deploy", "replicaset", "rs", "statefulset", "sts", "daemonset", "ds", "job", "cronjob", "cj"}
@@ -54,7 +56,7 @@ _OF_PODS: Final = frozenset(
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _FORMS: Final = (
     "koord explain pod NAME, koord explain pod/NAME -n NAMESPACE, koord explain node NAME, koord explain quota NAME, "
-    "koord explain gang NAME, koord explain reservation NAME"
+    "koord explain gang NAME, koord explain reservation NAME, koord explain interference NODE"
 )
 
 
@@ -73,9 +75,9 @@ def parse_target(words: Sequence[str], namespace: str | None) -> Target:
     if not words:
         raise UsageError(f"what is to be explained? {_FORMS}")
     if len(words) > 2:
-        raise UsageError(f"one pod, node, quota, gang or reservation at a time, not {' '.join(words)!r}: {_FORMS}")
+        raise UsageError(f"one object at a time, not {' '.join(words)!r}: {_FORMS}")
     kind, name, guessed = _split(words)
-    if kind in ("node", "quota", "reservation"):
+    if kind in ("node", "quota", "reservation", "interference"):
         # As with kubectl, a namespace says nothing about a node or a Reservation; and names of quotas are global.
         return Target(kind, _checked(kind, name))
     within, slash, short = name.rpartition("/")
@@ -114,7 +116,9 @@ def _unknown(kind: str, name: str) -> UsageError:
             f"{kind} {name} is not scheduled itself, its pods are: find one with kubectl get pods, then koord explain "
             "pod NAME"
         )
-    return UsageError(f"{kind!r} cannot be explained, pods, nodes, quotas, gangs and reservations can: {_FORMS}")
+    return UsageError(
+        f"{kind!r} cannot be explained, pods, nodes, quotas, gangs, reservations and interference can: {_FORMS}"
+    )
 
 
 def _has_pods(kind: str) -> bool:
@@ -164,6 +168,10 @@ class ObjectReader:
         """The node, and the names that are like it when there is none. Raises KubeError."""
         found = await self._get(NODES, name)
         return found, () if found is not None else _like(name, await self._names(NODES))
+
+    async def node_metric(self, name: str) -> Mapping[str, Any] | None:
+        """The last report of a node; None if there is none of that name."""
+        return await self._get(NODE_METRICS, name)
 
     async def _absent(self, namespace: str, name: str) -> PodFacts:
         elsewhere: Sequence[str] = ()

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import CPU
 from koordinator.cli.data_folder import MANAGER
@@ -41,6 +42,8 @@ async def explain(target: Target, sources: Sources) -> Explanation:
     """Everything about the target. Raises ExplainError when nothing at all is to be had."""
     if target.kind == "node":
         return await _node(target.name, sources)
+    if target.kind == "interference":
+        return Explanation(await _interference(target.name, sources))
     if target.kind == "quota":
         path = f"/apis/v1/plugins/ElasticQuota/quotas/{target.name}/explanation"
         return Explanation(_checked(await fetch(sources.scheduler, path), "quota", sources))
@@ -177,6 +180,29 @@ async def _offer(name: str, manager: ProgramEndpoint) -> dict[str, Any]:
     except ExplainError as error:
         return {"error": str(error)}
     return offer
+
+
+async def _interference(name: str, sources: Sources) -> dict[str, Any]:
+    """What koordlet has written into the NodeMetric."""
+    cluster = sources.cluster
+    if cluster is None:
+        raise ExplainError("interference is read from the NodeMetric: name a cluster with --kubeconfig or --data")
+    async with read_from(cluster) as reader:
+        metric = await reader.node_metric(name)
+        if metric is None:
+            node, similar = await reader.node(name)
+            if node is None:
+                state = node_state(name, cluster.name, node, similar)
+                raise NotFoundError(f"{state.sentence}. {state.next}".rstrip("."))
+            raise NotFoundError(f"node {name} has no NodeMetric: koord-manager makes it, and koordlet reports to it")
+    status = metric.get("status") or {}
+    pods = status.get("podsMetric") or ()
+    victims = [
+        {"pod": f"{pod.get('namespace', '')}/{pod.get('name', '')}", "qos": pod.get("qos", ""), **finding}
+        for pod in pods
+        for finding in ((pod.get("extensions") or {}).get(EXTENSIONS_MEMBER) or {}).get("interference") or ()
+    ]
+    return {"interference": name, "reported": status.get("updateTime") or "", "pods": len(pods), "victims": victims}
 
 
 async def _node_of_api(name: str, cluster: Cluster, *, known_to_scheduler: bool | None) -> dict[str, Any]:

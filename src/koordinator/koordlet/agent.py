@@ -37,6 +37,8 @@ from koordinator.koordlet.executor.executor import Executor
 from koordinator.koordlet.executor.explanation_page import handler as explanation_handler
 from koordinator.koordlet.hooks import runtime_hooks
 from koordinator.koordlet.hooks.runtime_hooks import HookSources, NormalizationRatio, RuntimeHooks
+from koordinator.koordlet.interference import monitor as interference
+from koordinator.koordlet.interference.monitor import InterferenceMonitor, InterferenceSources
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
 from koordinator.koordlet.metric_cache.sqlite import SQLiteMetricCache
@@ -270,7 +272,8 @@ class Agent:
             self._loops.add(Loop("audit", self._keep_audit, _AUDIT_SECONDS, 30.0))
         if isinstance(self._cache, SQLiteMetricCache):
             self._loops.add(Loop("metric cache", self._keep_samples, _CACHE_SECONDS, 30.0))
-        for loop in self._enforce(layout, observing.info):
+        monitor = self._detect_interference(layout, observing.periodic)
+        for loop in self._enforce(layout, observing.info, monitor):
             self._loops.add(loop)
         if self._options.topology_interval > 0:
             self._report_topology_and_devices(kubelet, observing.info, nvml)
@@ -279,7 +282,7 @@ class Agent:
         for loop in prediction.loops():
             self._loops.add(loop)
         if self._options.report:
-            self._report_node_metric(observing, prediction)
+            self._report_node_metric(observing, prediction, monitor)
 
     def _observe(self, kubelet: Kubelet, layout: CgroupLayout, meter: CgroupMeter, nvml: NVML | None) -> _Observing:
         """Kubelet's pods, then what they use."""
@@ -341,12 +344,37 @@ class Agent:
             devices = DeviceReporter(given.client, self.states, sources.take, given.clock)
             self._loops.add(Loop("devices", devices.report, options.topology_interval, 30.0))
 
-    def _report_node_metric(self, observing: _Observing, prediction: PredictionServer) -> None:
+    def _detect_interference(self, layout: CgroupLayout, periodic: PeriodicCollectors) -> InterferenceMonitor | None:
+        """What looks for it; None unless the gate is on."""
+        gates = self._options.features
+        if not gates.enabled(features.INTERFERENCE_DETECTION):
+            return None
+        if not gates.enabled(features.PSI_COLLECTOR) and not gates.enabled(features.CPI_COLLECTOR):
+            logger.warning("%s finds nothing without PSICollector or CPICollector", features.INTERFERENCE_DETECTION)
+        sources = InterferenceSources(
+            pods=lambda: self.states.pods,
+            pressure=lambda: periodic.pressure,
+            cycles=lambda: periodic.cycles,
+            usage=RecentUsage(self._cache, self._given.clock, self._options.collect_interval),
+            reader=CgroupReader(layout, os.sysconf("SC_PAGESIZE")),
+        )
+        recorder = self._events.recorder(interference.COMPONENT)
+        monitor = InterferenceMonitor(sources, recorder, self._given.clock, self.metrics)
+        self._loops.add(Loop("interference", monitor.observe, interference.INTERVAL, 30.0))
+        return monitor
+
+    def _report_node_metric(
+        self,
+        observing: _Observing,
+        prediction: PredictionServer,
+        monitor: InterferenceMonitor | None,
+    ) -> None:
         measured = Measured(
             numa_nodes=lambda: [node.number for node in observing.info.numa_memory or ()],
             gpus=observing.gpus,
             has_cold_pages=lambda: observing.periodic.has_cold_pages,
             forecast=prediction.forecast_prod,
+            extensions=monitor.extensions if monitor is not None else dict,
         )
         reporter = NodeMetricReporter(self._given.client, self.states, self._cache, self._given.clock, measured)
         if self._options.features.enabled(features.NODE_METRIC_PROM_METRICS):
@@ -357,7 +385,7 @@ class Agent:
         if isinstance(self._cache, SQLiteMetricCache):
             self._cache.flush()
 
-    def _enforce(self, layout: CgroupLayout, info: NodeInfo) -> list[Loop]:
+    def _enforce(self, layout: CgroupLayout, info: NodeInfo, monitor: InterferenceMonitor | None) -> list[Loop]:
         """The strategies and the hooks, which share the executor and the policy."""
         options, given = self._options, self._given
         self.executor = Executor(
@@ -384,7 +412,7 @@ class Agent:
             EvictorDependencies(given.client, given.clock, recorder, self.audit, on_evicted=count),
             observe_only=options.enforcement.observe_only,
         )
-        manager = QoSManager(options, sources, evictor, self.metrics, recorder, given.clock, given.random)
+        manager = QoSManager(options, sources, evictor, self.metrics, recorder, given.clock, given.random, monitor)
         hooks = HookSources(
             states=self.states,
             policy=sources.policy,

@@ -1,4 +1,4 @@
-"""The feature gates of koordlet, with the original's defaults."""
+"""The feature gates of koordlet: the original's with its defaults, and one of ours."""
 
 from __future__ import annotations
 
@@ -51,6 +51,8 @@ GPU_ENV_INJECT: Final = "GPUEnvInject"
 RDMA_DEVICE_INJECT: Final = "RDMADeviceInject"
 OOM_SCORE_ADJ: Final = "OOMScoreAdj"
 PER_CPU_METRIC: Final = "PerCPUMetric"
+INTERFERENCE_DETECTION: Final = "InterferenceDetection"
+"""Not one of the original's."""
 
 _ENFORCING: Final = {
     BE_CPU_SUPPRESS: True,
@@ -89,6 +91,7 @@ _OBSERVING: Final = (
     AUDIT_EVENTS,
     AUDIT_EVENTS_HTTP_HANDLER,
     PER_CPU_METRIC,
+    INTERFERENCE_DETECTION,
 )
 """Gates of what is measured and told; off unless they are switched on."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -52,6 +52,8 @@ class NodeMetricInput:
     """Whether the machine measures cold pages, so that the hot-page policy has something to go by."""
     prod_reclaimable: Document = field(default_factory=lambda: {"resource": {}})
     prod_peak: Document | None = None
+    extensions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """By uid of a pod, what its entry says beside usage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,15 +254,16 @@ def _pods(window: _Window, given: NodeMetricInput, memory: MetricKind) -> list[D
         if not usage:
             continue
         pod = node_pod.pod
-        reports.append(
-            {
-                "name": pod.metadata.name,
-                "namespace": pod.metadata.namespace,
-                "podUsage": _with_gpus(usage, window, given.gpus, _POD_GPU, pod_uid=node_pod.uid),
-                "priority": priority_class_with_default(pod).value,
-                "qos": qos_class_with_default(pod).value,
-            }
-        )
+        report = {
+            "name": pod.metadata.name,
+            "namespace": pod.metadata.namespace,
+            "podUsage": _with_gpus(usage, window, given.gpus, _POD_GPU, pod_uid=node_pod.uid),
+            "priority": priority_class_with_default(pod).value,
+            "qos": qos_class_with_default(pod).value,
+        }
+        if node_pod.uid in given.extensions:
+            report["extensions"] = dict(given.extensions[node_pod.uid])
+        reports.append(report)
     return reports
 
 

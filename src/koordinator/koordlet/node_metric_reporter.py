@@ -37,6 +37,8 @@ class Measured:
     numa_nodes: Callable[[], Sequence[int]] = tuple
     gpus: Sequence[GPU] = ()
     has_cold_pages: Callable[[], bool] = bool
+    extensions: Callable[[], Mapping[str, Mapping[str, Any]]] = dict
+    """By uid of a pod."""
 
 
 class NodeMetricReporter:
@@ -100,6 +102,7 @@ class NodeMetricReporter:
             numa_nodes=self._measured.numa_nodes(),
             gpus=self._measured.gpus,
             has_cold_pages=self._measured.has_cold_pages(),
+            extensions=self._measured.extensions(),
         )
         now = self._clock.now()
         given = with_forecast(given, self._measured.forecast(measured_pods(self._cache, given, now)))

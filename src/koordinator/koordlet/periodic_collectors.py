@@ -17,7 +17,7 @@ from koordinator.base.loops import Loop
 from koordinator.koordlet import features
 from koordinator.koordlet.agent_metrics import AgentMetrics
 from koordinator.koordlet.collectors.cold_pages import ColdPagesCollector
-from koordinator.koordlet.collectors.cycles import CyclesCollector
+from koordinator.koordlet.collectors.cycles import CyclesCollector, CyclesRound
 from koordinator.koordlet.collectors.host_applications import HostApplication
 from koordinator.koordlet.collectors.node_info import NodeInfo
 from koordinator.koordlet.collectors.pressure import PressureCollector, PressureRound
@@ -93,6 +93,16 @@ class PeriodicCollectors:
         if gates.enabled(features.BLOCK_IO_RECONCILE):
             loops.append(Loop("storage info", self._refresh_storage, wanted.storage_interval, _DEADLINE))
         return loops
+
+    @property
+    def pressure(self) -> PressureRound:
+        """What the last round has found."""
+        return self._pressure.latest
+
+    @property
+    def cycles(self) -> CyclesRound:
+        """What was counted last."""
+        return self._cycles.latest
 
     async def _collect_pressure(self) -> None:
         self._pressure.latest = PressureRound()

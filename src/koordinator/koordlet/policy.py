@@ -8,10 +8,12 @@ values are named in an event of the NodeSLO.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
+from koordinator.api.codec import DecodeError, convert
+from koordinator.api.meta import EXTENSIONS_MEMBER, WireStruct
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.model.slo_configuration.complete_node_slo import complete_node_slo_spec
 from koordinator.model.slo_configuration.field_ranges import range_errors
@@ -22,6 +24,24 @@ _SECTIONS: Final = {
     "cpu_burst_strategy": "cpuBurstStrategy",
     "system_strategy": "systemStrategy",
 }
+
+
+INTERFERENCE: Final = "interference"
+"""The key among the extensions of the NodeSLO."""
+_Percent = Annotated[int, msgspec.Meta(ge=1, le=100)]
+
+
+class InterferenceStrategy(WireStruct):
+    """What is done about pods that disturb others; nothing unless ``suppress`` says so."""
+
+    suppress: bool = False
+    """Whether best-effort pods that disturb others are held down."""
+    cap_percent: _Percent = 50
+    """What is left to one of the CPU usage that it had."""
+    cap_seconds: Annotated[int, msgspec.Meta(ge=10, le=86_400)] = 300
+    """For how long, after it was blamed last."""
+    confidence_percent: _Percent = 50
+    """From which confidence on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +63,8 @@ class EnforcedPolicy:
         self._defaults = complete_node_slo_spec(NodeSLOSpec())
         self.spec: NodeSLOSpec | None = None
         """What is in force; None until there was a NodeSLO."""
+        self.interference = InterferenceStrategy()
+        """The part of the extensions that is koordlet's own."""
 
     def accept(self, spec: NodeSLOSpec) -> tuple[InvalidSection, ...]:
         """Take what is valid of it. The result says what is not."""
@@ -56,4 +78,10 @@ class EnforcedPolicy:
                 invalid.append(InvalidSection(wire_name, errors))
                 kept[name] = getattr(last_good, name)
         self.spec = msgspec.structs.replace(spec, **kept)
+        try:
+            members = (spec.extensions or {}).get(EXTENSIONS_MEMBER) or {}
+            self.interference = convert(members.get(INTERFERENCE) or {}, InterferenceStrategy)
+        except DecodeError as error:
+            path = f"extensions.{EXTENSIONS_MEMBER}.{INTERFERENCE}"
+            invalid.append(InvalidSection(path, {path: str(error)}))
         return tuple(invalid)

@@ -23,6 +23,8 @@ from koordinator.koordlet.command_line import Options
 from koordinator.koordlet.evictor import Evictor
 from koordinator.koordlet.executor.executor import Round
 from koordinator.koordlet.executor.wishes import Outcome
+from koordinator.koordlet.interference.monitor import INTERVAL as INTERFERENCE_INTERVAL
+from koordinator.koordlet.interference.monitor import InterferenceMonitor
 from koordinator.koordlet.node_snapshot import (
     SnapshotSources,
     best_effort_cpu,
@@ -31,8 +33,17 @@ from koordinator.koordlet.node_snapshot import (
     shared_cpu_average,
     take_snapshot,
 )
-from koordinator.koordlet.qos import class_resctrl, cpu_burst, cpu_suppress, eviction, memory_qos, system_config
+from koordinator.koordlet.qos import (
+    class_resctrl,
+    cpu_burst,
+    cpu_suppress,
+    eviction,
+    interference_cap,
+    memory_qos,
+    system_config,
+)
 from koordinator.koordlet.qos.cpu_burst import BurstState
+from koordinator.koordlet.qos.interference_cap import CapState
 from koordinator.koordlet.qos.snapshot import Decision, Snapshot
 from koordinator.kube.events import EventRecorder
 from koordinator.node.kernel_files import CPU_BURST, CPU_QUOTA, KernelFile, Target
@@ -68,7 +79,11 @@ class QoSManager:
         events: EventRecorder,
         clock: Clock,
         random: Random,
+        interference: InterferenceMonitor | None = None,
     ) -> None:
+        """``interference`` where it is looked for."""
+        self._interference = interference
+        self._caps = CapState()
         self._options = options
         self._sources = sources
         self._evictor = evictor
@@ -125,6 +140,8 @@ class QoSManager:
             strategies.append(
                 Strategy(memory_qos.OWNER, interval, lambda snapshot: memory_qos.decide(snapshot, layout))
             )
+        if self._interference is not None:
+            strategies.append(Strategy(interference_cap.OWNER, INTERFERENCE_INTERVAL, self._decide_caps))
         if gates.enabled(features.SYSTEM_CONFIG):
             strategies.append(Strategy(system_config.OWNER, interval, system_config.decide))
         return strategies
@@ -141,6 +158,12 @@ class QoSManager:
             is_enabled=is_enabled,
             normalization_ratio=self._sources.normalization_ratio(),
         )
+        return decision
+
+    def _decide_caps(self, snapshot: Snapshot) -> Decision:
+        findings = self._interference.findings if self._interference is not None else ()
+        strategy, now = self._sources.policy.interference, self._clock.monotonic()
+        decision, self._caps = interference_cap.decide(snapshot, findings, strategy, self._caps, now)
         return decision
 
     def _eviction_loop(self, resource: str, enabled: list[eviction.Feature], interval: float, cool_down: float) -> Loop:

@@ -152,6 +152,15 @@ class CgroupReader:
         path, content = self._content("cpuacct", relative, f"{resource}.pressure")
         return parse_pressure(path, content)
 
+    def io_bytes(self, relative: str) -> int:
+        """Bytes that the cgroup has read from and written to block devices since it was made; in version 1 without
+        those of the cgroups below."""
+        if self._v1:
+            path, content = self._content("blkio", relative, "blkio.throttle.io_service_bytes")
+            return parse_keys(path, content, (b"Total",))[0]
+        path, content = self._content("io", relative, "io.stat")
+        return parse_io_bytes(path, content)
+
     def net_class(self, relative: str) -> int:
         """The class of the network packets that the cgroup sends (version 1)."""
         return self._integer("net_cls", relative, "net_cls.classid")
@@ -222,6 +231,18 @@ def parse_numa_memory(path: str, content: bytes, version: CgroupVersion, page_si
     if len(anon) != len(unevictable):
         raise MalformedFileError(path, f"anon has {len(anon)} NUMA nodes, unevictable has {len(unevictable)}")
     return tuple(map(sum, zip(anon, unevictable, strict=True)))
+
+
+def parse_io_bytes(path: str, content: bytes) -> int:
+    """Bytes read and written on all devices in version 2's ``io.stat``: lines ``8:0 rbytes=1 wbytes=2 rios=3 …``."""
+    total = 0
+    for line in content.splitlines():
+        device, *fields = line.split() or [b""]
+        if not device.replace(b":", b"", 1).isdigit():
+            raise MalformedFileError(path, f"{line[:40]!r} does not begin with the number of a device")
+        named = (field.partition(b"=") for field in fields)
+        total += sum(parse_integer(path, value) for name, _, value in named if name in (b"rbytes", b"wbytes"))
+    return total
 
 
 def parse_keys(path: str, content: bytes, keys: tuple[bytes, ...]) -> tuple[int, ...]:

@@ -12,7 +12,7 @@ import msgspec
 from koordinator.api.annotations import NETWORK_BANDWIDTH
 from koordinator.api.codec import decode_any, encode
 from koordinator.api.defaults import with_defaults
-from koordinator.api.meta import FreeForm
+from koordinator.api.meta import EXTENSIONS_MEMBER, FreeForm
 from koordinator.api.node import Node
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.api.quantity import QuantityError, parse_quantity
@@ -30,9 +30,7 @@ HOST_APPLICATION_PART: Final = "getHostApplicationConfig"
 EXTENSION_PART: Final = "getNodeSLOExtension"
 """How the metric of parsed parts names them."""
 
-_EXTENSIONS_MEMBER: Final = "Object"
-"""Extensions stand one level deeper than meant: the original's Go tag does not inline them."""
-_NO_EXTENSIONS: Final[FreeForm] = {_EXTENSIONS_MEMBER: {}}
+_NO_EXTENSIONS: Final[FreeForm] = {EXTENSIONS_MEMBER: {}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +99,9 @@ def _with_bandwidth(strategy: SystemStrategy, node: Node, problems: list[NodePro
 def _extensions(
     configuration: SLOConfiguration, node: Node, current: NodeSLOSpec | None, problems: list[NodeProblem]
 ) -> FreeForm:
-    present = current.extensions.get(_EXTENSIONS_MEMBER) if current is not None and current.extensions else None
+    present = current.extensions.get(EXTENSIONS_MEMBER) if current is not None and current.extensions else None
     if not configuration.extensions:
-        return {_EXTENSIONS_MEMBER: present} if present else _NO_EXTENSIONS
+        return {EXTENSIONS_MEMBER: present} if present else _NO_EXTENSIONS
     members: dict[str, Any] = dict(present or {})
     for configured in configuration.extensions:
         key = configured.extension.key
@@ -117,4 +115,4 @@ def _extensions(
             members.pop(key, None)
         else:
             members[key] = part
-    return {_EXTENSIONS_MEMBER: members}
+    return {EXTENSIONS_MEMBER: members}

@@ -37,7 +37,10 @@ class PreFilterTransformer(Plugin):
 
 class FilterTransformer(Plugin):
     """Lets some classes of pods see some nodes otherwise than they are. All other classes, and all other nodes, are
-    evaluated as if there were no such plugin."""
+    evaluated as if there were no such plugin.
+
+    Other plugins' ``queueing_hint`` looks at nodes as they are, so this one is asked for its own about every pod that
+    waits, whoever has rejected the nodes: whether the pod may see a node otherwise now."""
 
     def transforms(self, pod: PodInfo) -> bool:
         """Whether it may have anything to say for pods of this class, for which ``class_key`` and ``context_key`` hold

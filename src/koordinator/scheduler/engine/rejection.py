@@ -101,7 +101,9 @@ def _rejection(
     plugins: set[str] | None = None,
 ) -> Rejection:
     names = plugins if plugins is not None else {entry.plugin for entry in rejected}
-    events_to_register = frozenset[str]().union(*(profile.plugins[name].events_to_register() for name in names))
+    # Beside what those who rejected nodes wait for: what may change how the pod sees nodes.
+    telling = [*(profile.plugins[name] for name in names), *profile.filter_transformers]
+    events_to_register = frozenset[str]().union(*(plugin.events_to_register() for plugin in telling))
     return Rejection(message, evaluated, tuple(rejected), frozenset(names), events_to_register, after=after)
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from koordinator.scheduler.engine.adjustment import Adjustment, checked
 from koordinator.scheduler.engine.cached_results import CachedFilterResults, CachedScores
 from koordinator.scheduler.engine.columns import Rows
@@ -72,16 +74,27 @@ class RowOverlays:
         scores: Sequence[CachedScores],
     ) -> OverlaidNode:
         first = (*self._before_filter, *self._before_score)[0]
-        with first.view.simulate() as journal:
-            for adjustment in for_filters:
-                journal.adjust(row, adjustment)
-            codes = tuple([entry.plugin.filter_one(entry.pod, entry.state, row) for entry in filters])
-            for adjustment in for_scores:
-                journal.adjust(row, adjustment)
-            return OverlaidNode(codes, tuple([score.score_of(row) for score in scores]))
+        cross_node = [entry for entry in filters if entry.is_cross_node]
+        try:
+            with first.view.simulate() as journal:
+                for adjustment in for_filters:
+                    journal.adjust(row, adjustment)
+                _inform(cross_node, row)
+                codes = tuple([entry.plugin.filter_one(entry.pod, entry.state, row) for entry in filters])
+                for adjustment in for_scores:
+                    journal.adjust(row, adjustment)
+                return OverlaidNode(codes, tuple([score.score_of(row) for score in scores]))
+        finally:
+            _inform(cross_node, row)
 
     def _of_filter(self, transformer: FilterTransformer, rows: Rows) -> Mapping[int, Adjustment]:
         return checked(transformer.view.columns, transformer.before_filter(self._pod, rows), transformer.name)
 
     def _of_score(self, transformer: ScoreTransformer, rows: Rows) -> Mapping[int, Adjustment]:
         return checked(transformer.view.columns, transformer.before_score(self._pod, rows), transformer.name)
+
+
+def _inform(cross_node: Iterable[CachedFilterResults], row: int) -> None:
+    """Tell filters of which the result for a node depends on others that something has changed on ``row``."""
+    for entry in cross_node:
+        entry.plugin.apply_delta(entry.pod, entry.state, np.array((row,), dtype=np.intp))

@@ -31,20 +31,21 @@ class QueueingHints:
         self._errors = errors
 
     def queueing_hint(self, entry: QueuedPod, event: ClusterEvent) -> bool:
-        """Ask the plugins that rejected the pod's nodes; one that cannot say counts as a yes."""
-        plugins = self._profile_of(entry.pod.pod.spec.scheduler_name).plugins
+        """Ask the plugins that rejected the pod's nodes, and those by which it sees nodes otherwise than they are; one
+        that cannot say counts as a yes."""
+        profile = self._profile_of(entry.pod.pod.spec.scheduler_name)
+        if not entry.plugins or not all(name in profile.plugins for name in entry.plugins):
+            return True
+        transformers = [each.name for each in profile.filter_transformers if each.name not in entry.plugins]
         with self._with_nominated(entry.pod, event):
-            for name in entry.plugins:
-                plugin = plugins.get(name)
-                if plugin is None:
-                    return True
-                try:
-                    if event.kind in plugin.events_to_register() and plugin.queueing_hint(entry.pod, event):
-                        return True
-                except Exception as error:
-                    self._errors.of_plugin(name, "queueing_hint", error)
-                    return True
-        return not entry.plugins
+            return any(self._hint(profile.plugins[name], entry.pod, event) for name in (*entry.plugins, *transformers))
+
+    def _hint(self, plugin: Plugin, pod: PodInfo, event: ClusterEvent) -> bool:
+        try:
+            return event.kind in plugin.events_to_register() and plugin.queueing_hint(pod, event)
+        except Exception as error:
+            self._errors.of_plugin(plugin.name, "queueing_hint", error)
+            return True
 
     def nominated_to(self, event: ClusterEvent) -> Collection[str]:
         """The uids of the pods that are nominated to the node that the event is about."""

@@ -74,6 +74,14 @@ def test_pods_that_need_not_leave_stay() -> None:
     assert plan(engine, cpu="2") == ("a", {"p2", "p3"})
 
 
+def test_what_stands_for_a_reservation_is_no_victim() -> None:
+    engine, state = make_engine([make_node("a", cpu="2")])
+    state.set_pod(running("reserve-pod", priority=1), "a")
+    state.set_pod(running("pod", priority=5), "a")
+    state.view.pseudo_pods.add("uid-reserve-pod")
+    assert plan(engine) == ("a", {"pod"})
+
+
 def test_pods_of_the_same_priority_are_no_victims() -> None:
     engine, state = make_engine([make_node("a", cpu="1")])
     state.set_pod(running("equal", priority=10), "a")

@@ -82,7 +82,8 @@ class JobPreemption:
 
     def _potential(self, job: Job, row: int) -> list[PodInfo]:
         """Who might have to leave, in the order in which they are let back."""
-        victims = [other for other in self._view.pods_on[row].values() if _may_go(other, job)]
+        on_node, pseudo_pods = self._view.pods_on[row].values(), self._view.pseudo_pods
+        victims = [other for other in on_node if _may_go(other, job) and other.uid not in pseudo_pods]
         return sorted(victims, key=lambda pod: (-pod.priority, _job_of(pod), pod.key))
 
     def _by_cost(self, rows: Sequence[int], potential: Mapping[int, Sequence[PodInfo]]) -> list[int]:

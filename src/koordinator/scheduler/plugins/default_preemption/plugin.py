@@ -206,8 +206,10 @@ class DefaultPreemption(PostFilterPlugin):
         return tuple(reason.text for reason in attempt.reasons(row, potential))
 
     def _potential(self, pod: PodInfo, row: int) -> list[PodInfo]:
-        """Who might have to go."""
-        return [other for other in self.view.pods_on[row].values() if other.priority < pod.priority]
+        """Who might have to go; what stands for a Reservation cannot be evicted, however unimportant it is."""
+        pseudo_pods = self.view.pseudo_pods
+        on_node = self.view.pods_on[row].values()
+        return [other for other in on_node if other.priority < pod.priority and other.uid not in pseudo_pods]
 
     def _wanted(self, nodes: int) -> int:
         share: int = nodes * self.args.min_candidate_nodes_percentage // 100

@@ -81,7 +81,7 @@ class QuotaPreemption:
         return found
 
     def _may_be_victim(self, other: PodInfo, pod: PodInfo, quota: str) -> bool:
-        if other.priority >= pod.priority or is_non_preemptible(other.pod):
+        if other.priority >= pod.priority or is_non_preemptible(other.pod) or other.uid in self._view.pseudo_pods:
             return False
         return self._quota_of(other) == quota
 

@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.kinds import RESERVATIONS
+from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import FAILED, Reservation
 from koordinator.base.services import Service, ServiceError
@@ -32,7 +33,7 @@ from koordinator.scheduler.engine.binding_points import (
 )
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeReference, Rows
 from koordinator.scheduler.engine.cycle_state import CycleState
-from koordinator.scheduler.engine.events import EventKind, object_events
+from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
 from koordinator.scheduler.engine.framework import (
     FEASIBLE,
     SKIP_SCORE,
@@ -171,6 +172,17 @@ class ReservationPlugin(
             EventKind.POD_DELETE,
             EventKind.POD_SCALE_DOWN,
         }
+
+    def queueing_hint(self, pod: PodInfo, event: ClusterEvent) -> bool:
+        """Whether it is about a Reservation that the pod may take from, or about the node of one: other plugins see
+        that node as if the Reservation were somebody else's."""
+        if stands_for_a_reservation(pod.pod):
+            return True
+        about, uids = event.new if event.new is not None else event.old, self._cache.match(pod).uids
+        if isinstance(about, Reservation):
+            return about.metadata.uid in uids
+        name = about.metadata.name if isinstance(about, Node) else about.pod.spec.node_name if about is not None else ""
+        return any(self._cache.bookings[uid].node_name == name for uid in uids)
 
     # PreFilter and Filter.
 

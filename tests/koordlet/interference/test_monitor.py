@@ -1,0 +1,161 @@
+"""From what is measured to events, metrics and the NodeMetric."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from koordinator.api.labels import QOS_CLASS
+from koordinator.api.meta import ObjectMeta, OwnerReference
+from koordinator.api.pod import Pod
+from koordinator.base.clock import ManualClock
+from koordinator.base.metrics import Metrics
+from koordinator.koordlet.agent_metrics import AgentMetrics
+from koordinator.koordlet.collectors.cycles import ContainerCycles, CyclesRound
+from koordinator.koordlet.collectors.pressure import PodPressure, PressureRound
+from koordinator.koordlet.interference.monitor import INTERVAL, InterferenceMonitor, InterferenceSources
+from koordinator.koordlet.metric_cache import kinds
+from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
+from koordinator.koordlet.node_snapshot import RecentUsage
+from koordinator.koordlet.pods import NodePod, PodContainer
+from koordinator.kube.events import EventRecorder
+from koordinator.node.cgroup_layout import CgroupVersion
+from koordinator.node.cgroup_reader import CgroupReader
+from koordinator.node.pressure import Pressure, Stall
+from tests.node.machine import FakeMachine
+
+LEARNED, ABNORMAL = 40, 12
+
+
+def node_pod(name: str, qos: str, owner: str = "") -> NodePod:
+    owners = [OwnerReference(kind="ReplicaSet", name=owner, controller=True)] if owner else []
+    metadata = ObjectMeta(
+        name=name, namespace="shop", uid=f"uid-{name}", labels={QOS_CLASS: qos}, owner_references=owners
+    )
+    containers = (PodContainer("main", f"containerd://{name}", f"{name}/c"),)
+    return NodePod(Pod(metadata=metadata), metadata.uid, name, containers)
+
+
+@dataclass
+class Recorded:
+    events: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def event(self, regarding: Any, type_: str, reason: str, action: str, note: str) -> None:
+        self.events.append((regarding.name, reason, note))
+
+
+class Node:
+    """A latency-sensitive pod ``web`` and a batch pod ``job``, which are measured as the test says."""
+
+    def __init__(self, root: Path) -> None:
+        self.machine, self.clock, self.recorded = FakeMachine(root), ManualClock(), Recorded()
+        self.pods = [node_pod("web", "LS", "web-5d8"), node_pod("job", "BE")]
+        self.pressure, self.cycles = PressureRound(), CyclesRound()
+        retentions = {name: Retention(400, 1) for name in (kinds.PODS, kinds.THROTTLED)}
+        self.cache = RingMetricCache(retentions, 10_000_000)
+        self.metrics = AgentMetrics(Metrics(), "node-1")
+        layout = self.machine.layout(CgroupVersion.V2)
+        sources = InterferenceSources(
+            lambda: self.pods,
+            lambda: self.pressure,
+            lambda: self.cycles,
+            RecentUsage(self.cache, self.clock, 1.0),
+            CgroupReader(layout, 4096),
+        )
+        events = cast("EventRecorder", self.recorded)
+        self.monitor = InterferenceMonitor(sources, events, self.clock, self.metrics)
+
+    def rounds(self, count: int, *, stall: float = 1.0, job_cores: float = 0.5) -> None:
+        for _ in range(count):
+            asyncio.run(self.clock.advance(INTERVAL))
+            at = round(self.clock.now().timestamp() * 1000)
+            cores = {pod.series(kinds.POD_CPU_USAGE): 1.0 for pod in self.pods}
+            cores[self.pods[-1].series(kinds.POD_CPU_USAGE)] = job_cores
+            self.cache.append(at, cores)
+            values = {"cpu": stall, "memory": 0.0, "io": 0.0}
+            pressures = {name: Pressure(Stall(avg10=value), None) for name, value in values.items()}
+            self.pressure = PressureRound([PodPressure(self.pods[0], None, pressures)])
+            asyncio.run(self.monitor.observe())
+
+    @property
+    def reasons(self) -> list[tuple[str, str]]:
+        return [(name, reason) for name, reason, _ in self.recorded.events]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    return Node(tmp_path)
+
+
+def test_the_pod_gets_one_event_when_it_begins_and_one_when_it_is_over(node: Node) -> None:
+    node.rounds(LEARNED)
+    node.rounds(ABNORMAL, stall=30.0, job_cores=6.0)
+    assert node.reasons == [("web", "InterferenceDetected")]
+    node.rounds(10)
+    assert node.reasons == [("web", "InterferenceDetected"), ("web", "InterferenceEnded")]
+
+
+def test_the_event_names_the_figures_and_the_suspect(node: Node) -> None:
+    node.rounds(LEARNED)
+    node.rounds(ABNORMAL, stall=30.0, job_cores=6.0)
+    note = node.recorded.events[0][2]
+    assert note.startswith("cpu-pressure is 30.0 %, normally 1.")
+    assert "suspect: BE pod shop/job (correlation 0.8" in note
+    assert note.endswith("advice: suppress it")
+
+
+def test_the_node_metric_says_it_as_long_as_it_lasts(node: Node) -> None:
+    node.rounds(LEARNED)
+    assert node.monitor.extensions() == {}
+    node.rounds(ABNORMAL, stall=30.0, job_cores=6.0)
+    (finding,) = node.monitor.extensions()["uid-web"]["Object"]["interference"]
+    assert (finding["indicator"], finding["value"], finding["suspects"][0]["pod"]) == ("cpu-pressure", 30.0, "shop/job")
+    node.rounds(10)
+    assert node.monitor.extensions() == {}
+
+
+def test_the_metric_has_a_series_for_each_suspect(node: Node) -> None:
+    node.rounds(LEARNED)
+    node.rounds(ABNORMAL, stall=30.0, job_cores=6.0)
+    body, _ = node.metrics.internal.exposition()
+    (line,) = [line for line in body.decode().splitlines() if line.startswith("koordlet_pod_interference_correlation{")]
+    assert 'indicator="cpu-pressure"' in line
+    assert 'suspect_name="job"' in line
+
+
+def test_a_pod_that_is_gone_gets_no_event(node: Node) -> None:
+    node.rounds(LEARNED)
+    node.rounds(ABNORMAL, stall=30.0, job_cores=6.0)
+    node.pods = node.pods[1:]
+    asyncio.run(node.monitor.observe())
+    assert node.reasons == [("web", "InterferenceDetected")]
+
+
+def test_another_pod_of_the_workload_knows_what_is_normal(node: Node) -> None:
+    node.rounds(LEARNED)
+    node.pods[0] = node_pod("web-2", "LS", "web-5d8")
+    node.rounds(ABNORMAL, stall=30.0, job_cores=6.0)
+    assert node.reasons == [("web-2", "InterferenceDetected")]
+
+
+def test_one_count_of_cycles_is_one_reading(node: Node) -> None:
+    web = node.pods[0]
+    for number in range(2 * LEARNED):
+        busy = number >= LEARNED + 30
+        if number % 6 == 0:
+            node.cycles = CyclesRound([ContainerCycles(web, web.containers[0], 3000 if busy else 1000, 1000)])
+        node.rounds(1)
+    assert node.reasons == [], "fewer than thirty counts"
+
+
+def test_bytes_are_a_rate_since_the_last_round(node: Node) -> None:
+    job, seen = node.pods[1], []
+    for total in (1000, 6000, 2000, 2000):
+        node.machine.write("/sys/fs/cgroup/job/c/io.stat", f"8:0 rbytes={total} wbytes=0\n")
+        asyncio.run(node.clock.advance(INTERVAL))
+        seen.append(node.monitor._io_rate(job))
+    assert seen == [None, 500.0, None, 0.0], "not for the first, nor after a restart of the container"
