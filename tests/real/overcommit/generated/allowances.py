@@ -86,7 +86,8 @@ def _of_words(labels: Mapping[str, str], configurations: PossibleConfigurations)
 
 
 def _numbers(ratios: Document) -> Iterator[float]:
-    return (value for value in ratios.values() if isinstance(value, int | float))
+    """Go reads a null among the values of a map as 0."""
+    return (value or 0 for value in ratios.values() if value is None or isinstance(value, int | float))
 
 
 def _is_cut(text: str) -> bool:

@@ -129,13 +129,13 @@ def _selects(selector: Document, labels: Mapping[str, str]) -> bool:
 
 def _meets(requirement: Any, labels: Mapping[str, str]) -> bool:
     match requirement:
-        case {"key": key, "operator": "In", "values": [*values]}:
+        case {"key": str(key), "operator": "In", "values": [*values]}:
             return labels.get(key) in values
-        case {"key": key, "operator": "NotIn", "values": [*values]}:
+        case {"key": str(key), "operator": "NotIn", "values": [*values]}:
             return labels.get(key) not in values
-        case {"key": key, "operator": "Exists"}:
+        case {"key": str(key), "operator": "Exists"}:
             return key in labels
-        case {"key": key, "operator": "DoesNotExist"}:
+        case {"key": str(key), "operator": "DoesNotExist"}:
             return key not in labels
         case _:
             return False
