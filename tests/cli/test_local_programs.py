@@ -2,29 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from koordinator.cli.local_cluster.programs import LocalClusterOptions, simulated_nodes
+from koordinator.cli.main import main
+
+_HERE = Path("here")
+_OPTIONS = LocalClusterOptions(
+    data=_HERE,
+    kubeconfig=_HERE / "kubeconfig",
+    port=0,
+    nodes=1,
+    scheduler_port=1,
+    manager_port=2,
+    manager_health_port=3,
+    webhook_port=4,
+    scenario=_HERE / "scenario.yaml",
+)
+
+
+def _flags_of_nodes(flag: str, options: LocalClusterOptions) -> list[str]:
+    return [each for each in simulated_nodes(options).arguments if each.startswith(flag)]
 
 
 @pytest.mark.parametrize(("speed", "said"), [(None, []), (60.0, ["--speed=60.0"])])
 def test_a_scenario_keeps_its_speed_unless_another_is_asked_for(speed: float | None, said: list[str]) -> None:
-    here = Path("here")
-    options = LocalClusterOptions(
-        data=here,
-        kubeconfig=here / "kubeconfig",
-        port=0,
-        nodes=1,
-        scheduler_port=1,
-        manager_port=2,
-        manager_health_port=3,
-        webhook_port=4,
-        scenario=here / "scenario.yaml",
-        speed=speed,
-    )
+    assert _flags_of_nodes("--speed", replace(_OPTIONS, speed=speed)) == said
 
-    command = simulated_nodes(options).arguments
 
-    assert [each for each in command if each.startswith("--speed")] == said
+@pytest.mark.parametrize(("koordlets", "said"), [(None, []), (0, ["--koordlets=0"]), (3, ["--koordlets=3"])])
+def test_as_many_nodes_run_koordlet_as_were_asked_for(koordlets: int | None, said: list[str]) -> None:
+    assert _flags_of_nodes("--koordlets", replace(_OPTIONS, koordlets=koordlets)) == said
+
+
+@pytest.mark.parametrize("text", ["-1", "some", "1.5"])
+def test_a_number_of_koordlets_that_is_none_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["up", f"--koordlets={text}"])
+
+    assert f"--koordlets: {text!r}: a whole number of at least 0 is needed" in capsys.readouterr().err

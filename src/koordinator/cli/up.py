@@ -118,6 +118,12 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument("--nodes", type=_positive, default=10, metavar="N", help="simulated nodes (default: 10)")
     parser.add_argument("--scenario", type=Path, metavar="FILE", help="sizes, zones, labels and usage of the nodes")
     parser.add_argument(
+        "--koordlets",
+        type=_count,
+        metavar="N",
+        help="nodes that run koordlet itself; a model reports for the others (default: 10)",
+    )
+    parser.add_argument(
         "--port", type=_port, metavar="PORT", default=6443, help="port of the API on 127.0.0.1 (default: 6443)"
     )
     parser.add_argument(
@@ -183,6 +189,7 @@ def run(options: argparse.Namespace) -> int:
         kubeconfig=kubeconfig,
         port=options.port,
         nodes=options.nodes,
+        koordlets=options.koordlets,
         scheduler_port=options.scheduler_port,
         manager_port=options.manager_port,
         manager_health_port=options.manager_health_port,
@@ -275,6 +282,12 @@ def _program_names(text: str) -> tuple[str, ...]:
 def _positive(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}: a whole number of at least 1 is needed")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"{text!r}: a whole number of at least 0 is needed")
     return int(text)
 
 

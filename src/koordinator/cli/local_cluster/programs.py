@@ -40,6 +40,8 @@ class LocalClusterOptions:
     seed: int = 0
     speed: float | None = None
     """None: as the scenario says."""
+    koordlets: int | None = None
+    """Simulated nodes that run koordlet itself; None: as many as the program of the nodes has by default."""
     verbosity: int = 1
 
 
@@ -106,6 +108,8 @@ def simulated_nodes(options: LocalClusterOptions) -> Program:
     ]
     if options.speed is not None:
         arguments.append(f"--speed={options.speed}")
+    if options.koordlets is not None:
+        arguments.append(f"--koordlets={options.koordlets}")
     if options.scenario is not None:
         arguments.append(f"--scenario={options.scenario}")
     return Program("nodes", arguments, _nodes_are_there(options.kubeconfig, options.nodes))
