@@ -35,6 +35,8 @@ class Case:
     """What is in the cluster before; the profile has ElasticQuota then."""
     pod_groups: Callable[[], list[Document]] | None = None
     """What is in the cluster before; the profile has Coscheduling then."""
+    reservations: Callable[[], list[Document]] | None = None
+    """What is in the cluster before, with its status; the profile has Reservation then."""
 
 
 def _table(rate: float, cpu: float) -> Requirement:
@@ -78,6 +80,14 @@ CASES: Final = {
             lambda: pod_mixes.in_gangs(100, 20),
             _table(5, 1 / 6),
             pod_groups=lambda: pod_mixes.pod_groups(100, 20),
+        ),
+        Case(
+            "1000-reservations",
+            "1,000 nodes, 500 Reservations, 2,000 pods of which half consume them",
+            1000,
+            lambda: pod_mixes.with_consumers(2000),
+            _table(4, 1 / 4),
+            reservations=lambda: pod_mixes.reservations(500),
         ),
     )
 }

@@ -74,6 +74,10 @@ def _configuration(case: Case, kubeconfig: Path) -> str:
     for name, points in _plugins_of(case).items():
         for point in points:
             plugins.setdefault(point, {"enabled": []})["enabled"].append({"name": name})
+    if case.reservations is not None:
+        # It binds reserve pods and leaves the others to the next plugin; its nominated nodes outweigh other scores.
+        plugins["bind"] = {"disabled": [{"name": "*"}], "enabled": [{"name": "Reservation"}, {"name": "DefaultBinder"}]}
+        plugins["score"]["enabled"].append({"name": "Reservation", "weight": 5000})
     return yaml.safe_dump(document)
 
 
@@ -84,6 +88,9 @@ def _plugins_of(case: Case) -> dict[str, tuple[str, ...]]:
         found["ElasticQuota"] = ("preFilter", "postFilter", "reserve")
     if case.pod_groups is not None:
         found["Coscheduling"] = ("preEnqueue", "preFilter", "postFilter", "reserve", "permit", "preBind", "postBind")
+    if case.reservations is not None:
+        found["Reservation"] = ("preFilter", "filter", "postFilter", "preScore", "reserve", "preBind")
+    if case.pod_groups is not None or case.reservations is not None:
         found["DefaultPreBind"] = ("preBind",)
     return found
 

@@ -17,6 +17,8 @@ HOSTNAME: Final = "kubernetes.io/hostname"
 _MILLI_CPU: Final = (100, 250, 500, 1000, 2000)
 _MEMORY_MI: Final = (128, 256, 512, 1024, 2048)
 _SEED: Final = 20
+_TEAMS: Final = 50
+_TIME: Final = "2026-01-01T00:00:00Z"
 
 Document = dict[str, Any]
 
@@ -91,6 +93,44 @@ def in_gangs(gangs: int, members: int) -> list[Document]:
 def pod_groups(gangs: int, members: int) -> list[Document]:
     """Of gangs that need all their members."""
     return [{"metadata": {"name": f"gang-{number:03d}"}, "spec": {"minMember": members}} for number in range(gangs)]
+
+
+def with_consumers(count: int) -> list[Document]:
+    """Replicas of which every second one owns the ``reservations`` of its team."""
+    documents = equal(count)
+    for number, document in enumerate(documents[::2]):
+        document["metadata"]["labels"] = {"app": "consumer", "team": f"team-{number % _TEAMS:02d}"}
+    return documents
+
+
+def reservations(count: int) -> list[Document]:
+    """Each on a node of its own and with room for two replicas, for one of 50 teams in turn, Available already."""
+    documents = []
+    for number in range(count):
+        room = {"cpu": "1", "memory": "1Gi"}
+        container = {"name": "main", "image": "pause", "resources": {"requests": room}}
+        owner = {"labelSelector": {"matchLabels": {"team": f"team-{number % _TEAMS:02d}"}}}
+        conditions = [
+            {"type": kind, "status": "True", "reason": reason, "lastProbeTime": _TIME, "lastTransitionTime": _TIME}
+            for kind, reason in (("Scheduled", "Scheduled"), ("Ready", "Available"))
+        ]
+        documents.append(
+            {
+                "metadata": {"name": f"reservation-{number:03d}"},
+                "spec": {
+                    "template": {"spec": {"schedulerName": SCHEDULER, "containers": [container]}},
+                    "owners": [owner],
+                    "allocateOnce": False,
+                },
+                "status": {
+                    "phase": "Available",
+                    "nodeName": workload.node(number)["metadata"]["name"],
+                    "allocatable": room,
+                    "conditions": conditions,
+                },
+            }
+        )
+    return documents
 
 
 def running(count: int, nodes: int) -> list[Document]:

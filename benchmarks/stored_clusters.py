@@ -17,9 +17,9 @@ from benchmarks import pod_mixes, workload
 from benchmarks.cases import Case
 from benchmarks.control_planes import started
 from benchmarks.pod_mixes import Document
-from koordinator.api.kinds import ELASTIC_QUOTAS, NODE_METRICS, POD_GROUPS, Kind
+from koordinator.api.kinds import ELASTIC_QUOTAS, NODE_METRICS, POD_GROUPS, RESERVATIONS, Kind
 from koordinator.api.priority import PriorityClass
-from koordinator.kube.interface import Client
+from koordinator.kube.interface import Client, PatchType
 from tests.real.control_plane import ControlPlane
 
 RUNNING_NAMESPACE = "running"
@@ -56,6 +56,11 @@ class StoredClusters:
         if pod_groups is not None:
             nodes = await self._stored(
                 f"{case.name}-groups", nodes, lambda client: _set(client, POD_GROUPS, pod_groups())
+            )
+        reservations = case.reservations
+        if reservations is not None:
+            nodes = await self._stored(
+                f"{case.name}-reservations", nodes, lambda client: _reserve(client, reservations())
             )
         if not case.running:
             return nodes
@@ -99,3 +104,16 @@ async def _run(client: Client, pods: int, nodes: int) -> None:
 async def _set(client: Client, kind: Kind[Any], documents: Sequence[Document]) -> None:
     for document in documents:
         await workload.create(client, kind, document, "default")
+
+
+async def _reserve(client: Client, documents: Sequence[Document]) -> None:
+    for document in documents:
+        created = {key: value for key, value in document.items() if key != "status"}
+        await workload.create(client, RESERVATIONS, created)
+        await client.patch(
+            RESERVATIONS,
+            document["metadata"]["name"],
+            {"status": document["status"]},
+            PatchType.MERGE,
+            subresource="status",
+        )

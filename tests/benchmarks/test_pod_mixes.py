@@ -62,3 +62,16 @@ def test_different_pods_differ_in_requests_and_labels_also_from_running_ones() -
 def test_running_pods_are_evenly_on_nodes_that_exist() -> None:
     names = {workload.node(number)["metadata"]["name"] for number in range(10)}
     assert Counter(pod["spec"]["nodeName"] for pod in pod_mixes.running(50, 10)) == dict.fromkeys(names, 5)
+
+
+def test_consumers_are_half_of_the_pods_and_fill_the_reservations_of_their_teams() -> None:
+    teams = Counter(
+        pod["metadata"]["labels"]["team"]
+        for pod in pod_mixes.with_consumers(2000)
+        if "team" in pod["metadata"]["labels"]
+    )
+    room: Counter[str] = Counter()
+    for reservation in pod_mixes.reservations(500):
+        room[reservation["spec"]["owners"][0]["labelSelector"]["matchLabels"]["team"]] += 2
+    assert teams.total() == 1000
+    assert teams == room
