@@ -23,10 +23,11 @@ from tests.runtime_proxy.proxied import proxied, run
 
 _CALLS = examples(160)
 _AT_ONCE = 8
-_METHODS = (
+_NAMES = (
     "Version Status RunPodSandbox StopPodSandbox RemovePodSandbox PodSandboxStatus ListPodSandbox "
     "CreateContainer StartContainer StopContainer RemoveContainer UpdateContainerResources ExecSync"
-).split()
+)
+_METHODS = _NAMES.split()
 _SERVICES = ("runtime.v1.RuntimeService", "runtime.v1alpha2.RuntimeService", "runtime.v1.ImageService", "not.there.S")
 _LENGTHS = (0, 1, 4, 5, 100, 16_379, 16_384, 65_530, 65_536, 200_000)
 _CODES = [code for code in grpc.StatusCode if code is not grpc.StatusCode.OK]

@@ -1,7 +1,8 @@
-"""A bound for what the proxy keeps of requests: 16 MiB may be fine for one call, and the end of a node for a thousand."""
+"""A bound for what the proxy keeps of requests: 16 MiB are fine for one call, and the end of a node for a thousand."""
 
 from __future__ import annotations
 
+from types import TracebackType
 from typing import Final
 
 MOST_BUFFERED: Final = 64 << 20
@@ -26,3 +27,24 @@ class BufferBudget:
     def give_back(self, length: int) -> None:
         """Bytes that are kept no more."""
         self.used -= length
+
+
+class BufferLease:
+    """What one request takes of a budget, until the end of a ``with`` block."""
+
+    def __init__(self, budget: BufferBudget) -> None:
+        self._budget = budget
+        self._held = 0
+
+    def take(self, length: int) -> bool:
+        """As ``BufferBudget.take``."""
+        is_free = self._budget.take(length)
+        self._held += length if is_free else 0
+        return is_free
+
+    def __enter__(self) -> BufferLease:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._budget.give_back(self._held)
+        self._held = 0
