@@ -111,6 +111,24 @@ def test_it_looks_again_reads_its_configuration_anew_and_takes_the_file_away(hos
     assert list((host / "out").iterdir()) == []
 
 
+def test_a_hangup_puts_a_new_interval_in_force(host: Path) -> None:
+    config = host / "config"
+    config.write_text("flags: {kdd: {sleepInterval: 1h}}")
+    process = start(host, f"--config-file={config}")
+    wait_for(host, ["npu-1-0", "npu-2-1"])
+    config.write_text("flags: {kdd: {sleepInterval: 10ms}}")
+    process.send_signal(signal.SIGHUP)
+    for _ in range(3):
+        # One look may be that of the signal; the others are the interval's.
+        (host / "dev/davinci1").unlink()
+        wait_for(host, ["npu-1-0"])
+        (host / "dev/davinci1").touch()
+        wait_for(host, ["npu-1-0", "npu-2-1"])
+    process.send_signal(signal.SIGTERM)
+    _, log = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0, log
+
+
 def test_it_ends_at_once_although_a_tool_hangs(host: Path) -> None:
     (host / "bin/npu-smi").write_text('#!/bin/sh\ntouch "$0.started"\nsleep 1000\n')
     process = start(host)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from koordinator.api.xpu_device_info import XPUDeviceInfo, XPUStatus, XPUTopology
+from koordinator.api.xpu_device_info import XPUDeviceInfo, XPUStatus, XPUTopology, decode_devices, encode_devices
 from koordinator.device_daemon.cambricon import Cambricon
 from koordinator.device_daemon.huawei import Huawei
 from koordinator.device_daemon.kunlun import Kunlun
 from koordinator.device_daemon.machine import DiscoveryError, Found, Machine, ToolError, Vendor
 from koordinator.device_daemon.metax import MetaX
+from koordinator.koordlet.devices.description import Inventory, describe_devices
 from tests.device_daemon.machines import (
     add_pci_device,
     machine,
@@ -63,6 +65,16 @@ class TestHuawei:
         sick = {"npu-smi info -t board -i 1": npu_board("0000:C1:00.0", 2)}
         first, _ = devices(Huawei(), npu_machine(tmp_path, sick))
         assert first.status == XPUStatus(False, "ChipError", "NPU index 1 has 2 chip faults")
+
+    def test_koordlet_reports_a_fault_as_a_condition_that_an_api_server_takes(self, tmp_path: Path) -> None:
+        sick = {"npu-smi info -t board -i 1": npu_board("0000:C1:00.0", 2)}
+        written = encode_devices(devices(Huawei(), npu_machine(tmp_path, sick)))
+        report = describe_devices(Inventory(xpus=decode_devices(written)), datetime(2026, 1, 1, tzinfo=UTC))
+        first, second = report.devices
+        (condition,) = first.conditions
+        assert (first.health, condition.status, condition.reason) == (False, "False", "ChipError")
+        assert condition.message == "NPU index 1 has 2 chip faults"
+        assert second.health
 
     def test_device_files_pair_by_number_where_the_driver_maps_nothing(self, tmp_path: Path) -> None:
         cards = range(12)

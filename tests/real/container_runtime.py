@@ -133,7 +133,8 @@ def write_image(path: Path) -> None:
 class ProxyProcess:
     """koord-runtime-proxy as a process of its own; ``hooks`` is the folder in which hook servers register."""
 
-    def __init__(self, folder: Path, runtime: Path) -> None:
+    def __init__(self, folder: Path, runtime: Path, *flags: str) -> None:
+        """``flags`` come after those that name its sockets and folders."""
         self.socket = folder / "run/proxy.sock"
         self.hooks = folder / "hooks"
         self.hooks.mkdir(exist_ok=True)
@@ -141,6 +142,7 @@ class ProxyProcess:
         self._command = [
             *(sys.executable, "-m", "koordinator.runtime_proxy", f"--koord-runtimeproxy-endpoint={self.socket}"),
             *(f"--remote-runtime-service-endpoint={runtime}", f"--hook-server-dir={self.hooks}"),
+            *flags,
         ]
         self._process: subprocess.Popen[bytes] | None = None
 

@@ -19,6 +19,7 @@ import pytest
 from tests.real.container_runtime import HOW_TO_GET, IMAGE, NEEDED, ContainerRuntime, CriClient, ProxyProcess, until
 from tests.real.hook_server_process import SHARES, VARIABLE
 from tests.real.programs import RealPrograms
+from tests.runtime_proxy.proxied import ALL_HOOKS
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
 _FOCUS = "runtime should support basic operations on container"
@@ -217,6 +218,22 @@ def test_critest_passes_what_it_passes_without_the_proxy(node: Node) -> None:
     direct, through = (_critest(node, socket) for socket in (node.runtime.socket, node.proxy.socket))
     assert direct == through
     assert sum(passed for passed in direct.values()) >= 10
+
+
+def test_critest_passes_the_same_with_all_hooks(node: Node) -> None:
+    socket, log = node.folder / "all-hooks.sock", node.folder / "all-hooks.log"
+    log.write_text("")
+    direct = _critest(node, node.runtime.socket)
+    command = [sys.executable, "-m", "tests.real.hook_server_process", str(socket), str(log)]
+    with subprocess.Popen(command, cwd=_REPOSITORY) as process:
+        until(socket.exists, 30, "the hook server serves")
+        node.proxy.register("all.json", socket, ALL_HOOKS)
+        until(lambda: _logged(node, "hook server all.json:") > 0, 10, "it is registered")
+        hooked = _critest(node, node.proxy.socket)
+        (node.proxy.hooks / "all.json").unlink()
+        process.terminate()
+    assert hooked == direct
+    assert log.read_text().count("ContainerResourceHookRequest") >= 10
 
 
 def _critest(node: Node, socket: Path) -> dict[str, bool]:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from koordinator.runtime_proxy import http_streams
+from koordinator.runtime_proxy.buffer_budget import BufferBudget, BufferLease
 from koordinator.runtime_proxy.docker_interceptor import DockerCall, DockerInterceptor
 from koordinator.runtime_proxy.errors import ListenError
 from koordinator.runtime_proxy.hook_dispatcher import HookError
@@ -36,6 +37,7 @@ class DockerServer:
         self._interceptor = interceptor
         self._runtime = runtime
         self._tasks = tasks
+        self._budget = BufferBudget()
         self._server: asyncio.Server | None = None
         self._connections: dict[asyncio.Task[None], _Connection] = {}
 
@@ -67,7 +69,7 @@ class DockerServer:
         return _ClientProtocol(asyncio.StreamReader(limit=http_streams.LONGEST_HEAD), self._accepted)
 
     def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gone: asyncio.Event) -> None:
-        connection = _Connection(reader, writer, gone, self._interceptor, self._runtime)
+        connection = _Connection(reader, writer, gone, self._interceptor, self._runtime, self._budget)
         task = self._tasks.create_task(connection.serve(), name="connection of a docker client")
         self._connections[task] = connection
         task.add_done_callback(lambda done: self._connections.pop(done, None))
@@ -99,11 +101,13 @@ class _Connection:
         gone: asyncio.Event,
         interceptor: DockerInterceptor,
         runtime: Path,
+        budget: BufferBudget,
     ) -> None:
         self._reader, self._writer = reader, writer
         self._gone = gone
         self._interceptor = interceptor
         self._runtime = runtime
+        self._budget = budget
         self.is_busy = False
         self.is_last = False
         """Whether the request in hand is the last one."""
@@ -126,6 +130,10 @@ class _Connection:
 
     async def _exchange(self, head: Head) -> bool:
         """One request and its answer; whether the connection can be used for another."""
+        try:
+            head.check_length()
+        except HttpError as error:
+            return self._refuse(f"koord-runtime-proxy: {error}", "400 Bad Request")
         method, target, *_ = head.words()
         call = self._interceptor.handler(method, target)
         try:
@@ -133,29 +141,20 @@ class _Connection:
         except OSError as error:
             return self._refuse(f"koord-runtime-proxy: docker at {self._runtime}: {error.strerror or error}")
         try:
-            if call is not None:
-                return await self._intercepted(head, call, docker, to_docker)
-            async with asyncio.TaskGroup() as tasks:
-                watch = tasks.create_task(self._close_when_gone(to_docker))
-                try:
-                    return await self._passed(head, docker, to_docker, watch)
-                finally:
-                    watch.cancel()
+            if call is None:
+                return await self._passed(head, docker, to_docker)
+            with BufferLease(self._budget) as lease:
+                return await self._intercepted(head, call, docker, to_docker, lease)
         except* (HttpError, OSError) as errors:
             raise HttpError(str(errors.exceptions[0])) from errors.exceptions[0]
         finally:
             to_docker.close()
 
-    async def _passed(
-        self,
-        head: Head,
-        docker: asyncio.StreamReader,
-        to_docker: asyncio.StreamWriter,
-        watch: asyncio.Task[None],
-    ) -> bool:
+    async def _passed(self, head: Head, docker: asyncio.StreamReader, to_docker: asyncio.StreamWriter) -> bool:
         to_docker.write(head.encode())
         async with asyncio.TaskGroup() as tasks:
             body = tasks.create_task(_send_body(head, self._reader, to_docker))
+            watch = tasks.create_task(self._end_when_gone(body, to_docker))
             answer, status = await _answer_head(docker, self._writer)
             self._writer.write(answer.encode())
             if status == _SWITCHING or _is_hijacked(answer):
@@ -169,13 +168,21 @@ class _Connection:
             # An answer before the end of its request: what is left of it is of no use to anybody.
             is_over = body.done()
             body.cancel()
+            watch.cancel()
         return is_over and not self._closes(head, answer)
 
     async def _intercepted(
-        self, head: Head, call: DockerCall, docker: asyncio.StreamReader, to_docker: asyncio.StreamWriter
+        self,
+        head: Head,
+        call: DockerCall,
+        docker: asyncio.StreamReader,
+        to_docker: asyncio.StreamWriter,
+        lease: BufferLease,
     ) -> bool:
         """The answer waits for the hooks after the call."""
-        body = await http_streams.read_body(head, self._reader, _LONGEST_BODY)
+        if head.get("expect").lower() == "100-continue":
+            self._writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        body = await http_streams.read_body(head, self._reader, _LONGEST_BODY, lease)
         try:
             changed = await call.before(body if call.takes_body else b"")
         except HookError as error:
@@ -199,14 +206,19 @@ class _Connection:
             await http_streams.copy_all(docker, self._writer)
             upstream.cancel()
 
-    async def _close_when_gone(self, to_docker: asyncio.StreamWriter) -> None:
-        """Have docker end what nobody reads any more, such as its events."""
-        await self._gone.wait()
-        to_docker.close()
+    async def _end_when_gone(self, body: asyncio.Task[None], to_docker: asyncio.StreamWriter) -> None:
+        """Tell docker that the client has said all, so that it ends what nobody reads any more, such as its events.
 
-    def _refuse(self, text: str) -> bool:
+        The client may still read: an answer that docker gives nevertheless is passed on.
+        """
+        await self._gone.wait()
+        await asyncio.wait((body,))
+        if not to_docker.is_closing():
+            to_docker.write_eof()
+
+    def _refuse(self, text: str, status: str = "500 Internal Server Error") -> bool:
         content = f"{text}\n".encode()
-        head = Head("HTTP/1.1 500 Internal Server Error", (("Content-Type", "text/plain; charset=utf-8"),))
+        head = Head(f"HTTP/1.1 {status}", (("Content-Type", "text/plain; charset=utf-8"),))
         self._writer.write(head.with_body(len(content)).encode() + content)
         return False
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from koordinator.runtime_proxy.buffer_budget import BufferLease
 from koordinator.runtime_proxy.errors import RuntimeProxyError
 
 LONGEST_HEAD: Final = 64 << 10
 _PIECE: Final = 64 << 10
+_MOST_DIGITS: Final = 18
+_CHUNK_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(;.*)?\r\n", re.DOTALL)
 _END: Final = b"\r\n\r\n"
 _BODYLESS: Final = (204, 304)
 
@@ -41,6 +45,18 @@ class Head:
         """Those of the first line: method and target, or version and status."""
         return self.line.split(" ")
 
+    def check_length(self) -> None:
+        """HttpError if the length of the body can be read in two ways (RFC 9112, 6.3): where it ends is then unsure."""
+        if any(name != name.strip() for name, _ in self.headers):
+            raise HttpError("the name of a header has white space")
+        lengths = [value for name, value in self.headers if name.lower() == "content-length"]
+        codings = [value for name, value in self.headers if name.lower() == "transfer-encoding"]
+        if len(lengths) + len(codings) > 1:
+            raise HttpError("more than one Content-Length or Transfer-Encoding")
+        if codings and codings[0].lower() != "chunked":
+            raise HttpError(f"Transfer-Encoding {codings[0][:20]!r}: only chunked is allowed")
+        _ = self.length
+
     @property
     def is_chunked(self) -> bool:
         return "chunked" in self.get("transfer-encoding").lower()
@@ -51,8 +67,8 @@ class Head:
         text = self.get("content-length")
         if not text:
             return None
-        if not text.isascii() or not text.isdigit():
-            raise HttpError(f"Content-Length {text!r} is not a number")
+        if not text.isascii() or not text.isdigit() or len(text) > _MOST_DIGITS:
+            raise HttpError(f"Content-Length {text[:20]!r} is not a number of at most {_MOST_DIGITS} digits")
         return int(text)
 
     def with_body(self, length: int) -> Head:
@@ -106,9 +122,9 @@ async def copy_all(reader: asyncio.StreamReader, sink: Sink) -> None:
         await sink.drain()
 
 
-async def read_body(head: Head, reader: asyncio.StreamReader, longest: int) -> bytes:
-    """All of a body, decoded. HttpError if it is longer than allowed."""
-    collected = _Collected(longest)
+async def read_body(head: Head, reader: asyncio.StreamReader, longest: int, lease: BufferLease | None = None) -> bytes:
+    """All of a body, decoded. HttpError if it is longer than allowed, or than ``lease`` has room for."""
+    collected = _Collected(longest, lease)
     if head.is_chunked:
         await _copy_chunks(reader, collected, decoded=True)
     else:
@@ -117,11 +133,14 @@ async def read_body(head: Head, reader: asyncio.StreamReader, longest: int) -> b
 
 
 class _Collected:
-    def __init__(self, longest: int) -> None:
+    def __init__(self, longest: int, lease: BufferLease | None) -> None:
         self.content = bytearray()
         self._longest = longest
+        self._lease = lease
 
     def write(self, data: bytes) -> None:
+        if self._lease is not None and not self._lease.take(len(data)):
+            raise HttpError("the requests in hand are too large together")
         self.content += data
         if len(self.content) > self._longest:
             raise HttpError(f"a body of more than {self._longest} bytes")
@@ -143,22 +162,24 @@ async def _copy_bytes(reader: asyncio.StreamReader, sink: Sink, length: int) -> 
 async def _copy_chunks(reader: asyncio.StreamReader, sink: Sink, *, decoded: bool = False) -> None:
     while True:
         line = await _line(reader)
-        try:
-            size = int(line.partition(b";")[0].strip(), 16)
-        except ValueError as error:
-            raise HttpError(f"{line[:20]!r} is not the size of a chunk") from error
-        if size < 0:
-            raise HttpError("the size of a chunk is below 0")
+        match = _CHUNK_SIZE.fullmatch(line)
+        if match is None:
+            raise HttpError(f"{line[:20]!r} is not the size of a chunk")
+        size = int(match[1], 16)
         if not decoded:
             sink.write(line)
         await _copy_bytes(reader, sink, size)
         if size:
             end = await _line(reader)
+            if end != b"\r\n":
+                raise HttpError("a chunk is longer than its size")
         else:
             # Headers may follow the last chunk; an empty line ends them.
             end = b""
             while (trailer := await _line(reader)) != b"\r\n":
                 end += trailer
+                if len(end) > LONGEST_HEAD:
+                    raise HttpError(f"trailers of more than {LONGEST_HEAD} bytes")
             end += trailer
         if not decoded:
             sink.write(end)

@@ -71,6 +71,8 @@ class InterceptedCall:
         self._task: asyncio.Task[None] | None = None
         self.held: list[bytes] = []
         """The frames that end the answer, once they have arrived."""
+        self.buffered = 0
+        """Bytes of the request that the relay counts as kept, until the call is over."""
         self.is_forwarded = False
         """Whether the request is on its way to the runtime."""
 
@@ -87,6 +89,11 @@ class InterceptedCall:
     def start(self, tasks: asyncio.TaskGroup) -> None:
         """The request is complete."""
         self._task = tasks.create_task(self.run(), name=f"intercepted call {self._stream}")
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the whole request has arrived."""
+        return self._task is not None
 
     def answered(self, *, success: bool) -> None:
         """The answer is complete."""

@@ -20,6 +20,7 @@ from hpack import Decoder
 from hpack.exceptions import HPACKError
 
 from koordinator.node import grpc_messages, http2
+from koordinator.runtime_proxy.buffer_budget import BufferBudget
 from koordinator.runtime_proxy.flow_control import RuntimeWindows
 from koordinator.runtime_proxy.intercepted_call import LONGEST_MESSAGE, CallHandler, InterceptedCall
 
@@ -27,6 +28,10 @@ logger = logging.getLogger(__name__)
 
 _REMEMBERED_REJECTIONS: Final = 1000
 _DROP: Final = b""
+_MOST_UNREAD: Final = 1 << 20
+"""Bytes that may wait for a client that does not read. The runtime is not read for it above a quarter of that, so only
+what the relay itself answers to the client's frames can get there."""
+_TOO_MUCH: Final = "koord-runtime-proxy: the requests in hand are too large together; try again"
 _TOO_LONG: Final = f"koord-runtime-proxy: received message larger than max ({LONGEST_MESSAGE} bytes)"
 
 
@@ -48,13 +53,15 @@ class Relay:
         interceptor: Interceptor,
         tasks: asyncio.TaskGroup,
         on_idle: Callable[[], None],
+        budget: BufferBudget,
     ) -> None:
         """``tasks`` outlives the relay: hooks after a call run on when its connection is gone. ``on_idle`` is called
-        after ``drain`` when no stream is open any more."""
+        after ``drain`` when no stream is open any more. ``budget`` bounds the requests that wait in all relays."""
         self._client, self._runtime = client, runtime
         self._interceptor = interceptor
         self._tasks = tasks
         self._on_idle = on_idle
+        self._budget = budget
         self._client_frames = http2.FrameSplitter(preface=True)
         self._runtime_frames = http2.FrameSplitter(preface=False)
         self._windows = RuntimeWindows()
@@ -95,6 +102,7 @@ class Relay:
         self._runtime.close()
         for call in self._calls.values():
             call.abandoned()
+            self._give_back(call)
         self._calls.clear()
         self._open.clear()
 
@@ -107,8 +115,10 @@ class Relay:
             self._give_credit(all_of_it=True)
 
     def reject(self, stream: int, code: int, text: str) -> None:
-        if self._calls.pop(stream, None) is None:
+        call = self._calls.pop(stream, None)
+        if call is None:
             return
+        self._give_back(call)
         block = http2.literal_headers(
             (
                 (b":status", b"200"),
@@ -127,6 +137,7 @@ class Relay:
     def release(self, stream: int) -> None:
         call = self._calls.pop(stream, None)
         if call is not None:
+            self._give_back(call)
             self._client.write(b"".join(call.held))
             self._forget(stream)
 
@@ -152,6 +163,9 @@ class Relay:
         except (http2.Http2Error, HPACKError) as error:
             self._break(error)
             return
+        if self._client.get_write_buffer_size() > _MOST_UNREAD:
+            self._break(http2.Http2Error("the client sends, but does not read what it is answered"))
+            return
         rest = data[passed:] if passed else data
         to.write(b"".join((*parts, rest)) if parts else rest)
 
@@ -165,6 +179,9 @@ class Relay:
             return self._reset_by_client(frame.stream)
         if kind == http2.SETTINGS and not frame.flags & http2.ACK:
             return self._client_settings(data, frame)
+        if kind == http2.WINDOW_UPDATE and frame.stream > self._last_stream:
+            # The runtime would end the connection: to it, the stream that was dropped is idle.
+            return _DROP
         return None
 
     def _request_headers(self, data: bytes, frame: http2.Frame) -> bytes | None:
@@ -201,7 +218,15 @@ class Relay:
         return _DROP
 
     def _collect(self, call: InterceptedCall, data: bytes, frame: http2.Frame) -> None:
-        if not call.add_request(http2.payload(data, frame)):
+        if call.is_complete:
+            raise http2.Http2Error("DATA after the end of its stream")
+        content = http2.payload(data, frame)
+        if not self._budget.take(len(content)):
+            logger.warning("a call is refused: the requests in hand have %d bytes", self._budget.used)
+            self.reject(frame.stream, grpc_messages.RESOURCE_EXHAUSTED, _TOO_MUCH)
+            return
+        call.buffered += len(content)
+        if not call.add_request(content):
             self.reject(frame.stream, grpc_messages.RESOURCE_EXHAUSTED, _TOO_LONG)
         elif frame.flags & http2.END_STREAM:
             call.start(self._tasks)
@@ -219,6 +244,7 @@ class Relay:
         self._forget(stream)
         if call is not None:
             call.abandoned()
+            self._give_back(call)
         return _DROP if stream in self._rejected or stream > self._last_stream else None
 
     def _client_settings(self, data: bytes, frame: http2.Frame) -> bytes:
@@ -258,6 +284,7 @@ class Relay:
             if is_end:
                 self._calls.pop(frame.stream)
                 call.abandoned()
+                self._give_back(call)
                 self._forget(frame.stream)
             return None
         if frame.kind == http2.DATA:
@@ -316,6 +343,10 @@ class Relay:
         self._give_credit(all_of_it=True)
         if self._draining and self.is_idle:
             self._on_idle()
+
+    def _give_back(self, call: InterceptedCall) -> None:
+        self._budget.give_back(call.buffered)
+        call.buffered = 0
 
     def _break(self, error: Exception) -> None:
         logger.warning("a connection is closed: %s", error)

@@ -15,6 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, cast
 
+from koordinator.runtime_proxy.buffer_budget import BufferBudget
 from koordinator.runtime_proxy.errors import ListenError
 from koordinator.runtime_proxy.relay import Interceptor, Relay
 
@@ -43,6 +44,7 @@ class RelayServer:
         self._interceptor = interceptor
         self._runtime = runtime
         self._tasks = tasks
+        self._budget = BufferBudget()
         self._pairs: set[_Pair] = set()
         self._changed = asyncio.Event()
         self._server: asyncio.Server | None = None
@@ -75,7 +77,7 @@ class RelayServer:
             pair.close()
 
     def _accept(self) -> asyncio.Protocol:
-        pair = _Pair(self._interceptor, self._tasks, self._forget)
+        pair = _Pair(self._interceptor, self._tasks, self._forget, self._budget)
         self._pairs.add(pair)
         self._tasks.create_task(pair.connect(self._runtime), name="connect to the runtime")
         return pair.client
@@ -124,8 +126,15 @@ class _End(asyncio.Protocol):
 class _Pair:
     """The connection of a client and the one to the runtime."""
 
-    def __init__(self, interceptor: Interceptor, tasks: asyncio.TaskGroup, forget: Callable[[_Pair], None]) -> None:
+    def __init__(
+        self,
+        interceptor: Interceptor,
+        tasks: asyncio.TaskGroup,
+        forget: Callable[[_Pair], None],
+        budget: BufferBudget,
+    ) -> None:
         self._interceptor = interceptor
+        self._budget = budget
         self._tasks = tasks
         self._forget = forget
         self._relay: Relay | None = None
@@ -148,7 +157,7 @@ class _Pair:
             if runtime is not None:
                 runtime.close()
             return
-        relay = self._relay = Relay(client, runtime, self._interceptor, self._tasks, self.close)
+        relay = self._relay = Relay(client, runtime, self._interceptor, self._tasks, self.close, self._budget)
         self._start(self._runtime, relay.from_runtime)
         self._start(self.client, relay.from_client)
 
