@@ -24,9 +24,10 @@ from benchmarks import pod_mixes, workload
 from benchmarks.cases import Case
 from benchmarks.contenders import ROOT, Contender
 from benchmarks.figures import Figures, rate
-from benchmarks.placements import Faults, broken_rules, over_allocatable
+from benchmarks.placements import Faults, broken_rules, over_allocatable, without_reservation
 from benchmarks.process_usage import OtherLoad, Usage, until_quiet, usage_of
 from benchmarks.stored_clusters import StoredClusters
+from koordinator.api.annotations import RESERVATION_ALLOCATED
 from koordinator.api.kinds import EVENTS, LEASES, PODS
 from koordinator.api.timestamps import format_micro_time
 from koordinator.base.errors import KoordinatorError
@@ -217,16 +218,19 @@ async def _scheduled_events(client: Client) -> int:
 
 async def _faults(contender: Contender, case: Case, client: Client, bindings: Bindings, events: int) -> Faults:
     """Compares what the watcher has seen with what the API server has now."""
-    now = {pod.metadata.name: pod.spec.node_name for pod in (await client.list(PODS, _NAMESPACE)).items}
+    found = (await client.list(PODS, _NAMESPACE)).items
+    now = {pod.metadata.name: pod.spec.node_name for pod in found}
+    using = {pod.metadata.name for pod in found if RESERVATION_ALLOCATED in pod.metadata.annotations}
     moved = {name for name, target in bindings.targets.items() if now.get(name) != target} | bindings.moved
     nodes = [workload.node(number) for number in range(case.nodes)]
     pods = case.pods()
     zones = {node["metadata"]["name"]: node["metadata"]["labels"][pod_mixes.ZONE] for node in nodes}
     everything = [*pods, *pod_mixes.running(case.running, case.nodes)]
+    broken = broken_rules(pods, bindings.targets, zones) + without_reservation(pods, using)
     return Faults(
         not_bound=sum(not now.get(pod["metadata"]["name"]) for pod in pods),
         bound_elsewhere_later=len(moved),
         nodes_over_allocatable=len(over_allocatable(nodes, everything, bindings.targets)),
-        rules_broken=len(broken_rules(pods, bindings.targets, zones)) if contender.keeps_rules else 0,
+        rules_broken=len(broken) if contender.keeps_rules else 0,
         events_missing=len(pods) - events,
     )

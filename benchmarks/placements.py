@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.pod_mixes import HOSTNAME, ZONE, Document
@@ -19,7 +19,7 @@ class Faults:
     """Pods that were seen on a second node."""
     nodes_over_allocatable: int
     rules_broken: int
-    """Zone affinity, hostname anti-affinity and topology spread; 0 for one who does not look at them."""
+    """Zone affinity, hostname anti-affinity, topology spread and Reservations; 0 for one who does not look at them."""
     events_missing: int
 
     @property
@@ -52,6 +52,12 @@ def broken_rules(pods: Sequence[Document], targets: Mapping[str, str], zones: Ma
     """What pods ask for and have not got, for the rules that ``pod_mixes`` writes. ``zones``: node -> zone."""
     placed = [(pod, targets[pod["metadata"]["name"]]) for pod in pods if pod["metadata"]["name"] in targets]
     return [*_wrong_zones(placed, zones), *_shared_nodes(placed), *_uneven_spread(placed, zones)]
+
+
+def without_reservation(pods: Iterable[Document], using: Collection[str]) -> list[str]:
+    """Pods that own Reservations, which have room for all of them, and are not in ``using``: took from none."""
+    owners = [pod["metadata"]["name"] for pod in pods if "team" in pod["metadata"].get("labels", {})]
+    return [f"{name} uses no Reservation" for name in owners if name not in using]
 
 
 def _wrong_zones(placed: Iterable[tuple[Document, str]], zones: Mapping[str, str]) -> list[str]:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from benchmarks import pod_mixes, workload
-from benchmarks.placements import Faults, broken_rules, over_allocatable
+from benchmarks.placements import Faults, broken_rules, over_allocatable, without_reservation
 from benchmarks.pod_mixes import Document
 
 NODES = [workload.node(number) for number in range(6)]
@@ -80,3 +80,10 @@ def test_a_pod_that_was_not_bound_breaks_no_rule() -> None:
 def test_any_count_is_a_fault() -> None:
     assert not Faults(0, 0, 0, 0, 0).any
     assert all(Faults(*(int(place == one) for place in range(5))).any for one in range(5))
+
+
+def test_an_owner_that_uses_no_reservation_is_found() -> None:
+    pods = pod_mixes.with_consumers(6)
+    owners = {pod["metadata"]["name"] for pod in pods[::2]}
+    assert without_reservation(pods, owners) == []
+    assert len(without_reservation(pods, set(sorted(owners)[1:]))) == 1
