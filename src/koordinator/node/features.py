@@ -176,7 +176,7 @@ def _machine_features(host: Host) -> list[_Row]:
         ("CPU performance counters", ("CPICollector",), lambda: perf_events.probe(host) or Works()),
         ("cold pages (kidled)", ("ColdPageCollector",), lambda: _kidled(host)),
         ("inotify", ("pods noticed at once",), _inotify),
-        ("containerd", ("CPUBurst and eviction through the runtime",), lambda: _containerd(host)),
+        ("containerd", ("koord-runtime-proxy",), lambda: _containerd(host)),
         (
             "NRI of containerd",
             ("runtime hooks in NRI mode",),
