@@ -15,6 +15,7 @@ from koordinator.cluster.data_folder import claim_folder
 
 SCHEDULER: Final = "scheduler"
 MANAGER: Final = "manager"
+DESCHEDULER: Final = "descheduler"
 """The programs that others ask."""
 
 

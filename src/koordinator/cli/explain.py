@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from koordinator.base.errors import ConfigurationError, KoordinatorError
-from koordinator.cli.data_folder import default_data_folder
+from koordinator.cli.data_folder import DESCHEDULER, MANAGER, default_data_folder
 from koordinator.cli.explain_cluster import Cluster, ClusterOptions, find_cluster
 from koordinator.cli.explain_failure import (
     API_ALONE,
@@ -37,6 +37,7 @@ from koordinator.cli.explain_node import print_node
 from koordinator.cli.explain_object import parse_target
 from koordinator.cli.explain_pod import print_pod
 from koordinator.cli.explain_quota import print_quota
+from koordinator.cli.explain_rebalance import print_rebalance
 from koordinator.cli.explain_reservation import print_reservation
 from koordinator.cli.explain_source import SECONDS, ProgramEndpoint
 from koordinator.cli.explain_terminal import (
@@ -49,7 +50,7 @@ from koordinator.cli.explain_terminal import (
     text_of,
     write,
 )
-from koordinator.cli.explanation import Explanation, Sources, explain, manager_endpoint
+from koordinator.cli.explanation import Explanation, Sources, endpoint_of, explain
 
 # What the API says of a pod or a node, on a terminal: its state, the scheduler's last word on it, its events.
 
@@ -82,9 +83,9 @@ _DESCRIPTION = """\
 Ask a running koord-scheduler why a pod is pending, why it is on its node, why a node takes pods or does not, what an
 elastic quota may use, what a gang waits for, or who uses a Reservation. Ask koord-manager how the batch and mid
 capacity of a node is computed. Read what koordlet has reported of pods that suffer from others, and how far
-koord-descheduler is with a migration. Without options, the cluster is that of kubectl (KUBECONFIG, else
-~/.kube/config), else that of the `koord up` that runs on this machine. Objects that the scheduler does not know are
-looked up in the API.
+koord-descheduler is with a migration. Ask koord-descheduler what it would do now. Without options, the cluster is
+that of kubectl (KUBECONFIG, else ~/.kube/config), else that of the `koord up` that runs on this machine. Objects that
+the scheduler does not know are looked up in the API.
 """
 _EPILOG = """\
 examples:
@@ -97,6 +98,7 @@ examples:
   koord explain reservation web-release        whose it is, who uses it, what is left, and which owners wait and why
   koord explain interference node-3            which pods of the node suffer from others, and from whom
   koord explain migration move-web             how far a PodMigrationJob is, and what it waits for (also: pmj move-web)
+  koord explain rebalance                      whom koord-descheduler would evict now and why, and why all others stay
   koord explain pod web --context production   in another cluster of the kubeconfig
   koord explain pod web -o json | jq .closestNodes
   koord explain pod web --scheduler http://127.0.0.1:10251
@@ -121,8 +123,8 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     parser.add_argument(
         "what",
         nargs="*",
-        metavar="pod NAME | node NAME | quota NAME | gang NAME | reservation NAME | interference NODE | migration NAME",
-        help="what to explain; also pod/NAME, po NAME, no NAME",
+        metavar="pod NAME | node NAME | KIND NAME | interference NODE | rebalance",
+        help="what to explain; KIND is quota, gang, reservation or migration; also pod/NAME, po NAME, no NAME",
     )
     parser.add_argument(
         "-n", "--namespace", metavar="NAME", help="that of the pod or gang (default: that of the context, else default)"
@@ -175,6 +177,17 @@ def _add_programs(parser: argparse.ArgumentParser) -> None:
     manager.add_argument(
         "--manager-port", type=_port, default=8080, help="the port of its metrics (default: %(default)s)"
     )
+    descheduler = parser.add_argument_group("which descheduler to ask (default: the one that holds the Lease)")
+    descheduler.add_argument("--descheduler", metavar="URL", help="where it serves /metrics: http://HOST:PORT")
+    descheduler.add_argument(
+        "--descheduler-lease",
+        default="koordinator-system/koord-descheduler",
+        metavar="NAMESPACE/NAME",
+        help="the Lease of the descheduler (default: %(default)s)",
+    )
+    descheduler.add_argument(
+        "--descheduler-port", type=_port, default=10251, help="the port that it serves on (default: %(default)s)"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -213,10 +226,11 @@ def _explain_target(options: argparse.Namespace) -> tuple[Explanation, Cluster |
 
 def _sources(options: argparse.Namespace) -> Sources:
     lease, manager_lease = _lease("--lease", options.lease), _lease("--manager-lease", options.manager_lease)
+    descheduler_lease = _lease("--descheduler-lease", options.descheduler_lease)
     cluster = find_cluster(
         ClusterOptions(options.kubeconfig, options.context, options.data, options.request_timeout, os.environ)
     )
-    if cluster is None and options.scheduler is None:
+    if cluster is None and options.scheduler is None and options.descheduler is None:
         raise ExplainError(
             "no scheduler found: there is no kubeconfig (KUBECONFIG, ~/.kube/config), and "
             f"{default_data_folder()} is not the folder of a running koord up; name its folder with --data, a "
@@ -234,8 +248,9 @@ def _sources(options: argparse.Namespace) -> Sources:
         seconds=options.request_timeout,
     )
     sure = options.scheduler is None or bool(options.kubeconfig or options.context or options.data)
-    manager = manager_endpoint(endpoint, options.manager, manager_lease, options.manager_port)
-    return Sources(endpoint, manager, cluster, cluster_is_sure=sure)
+    manager = endpoint_of(MANAGER, endpoint, options.manager, manager_lease, options.manager_port)
+    descheduler = endpoint_of(DESCHEDULER, endpoint, options.descheduler, descheduler_lease, options.descheduler_port)
+    return Sources(endpoint, manager, descheduler, cluster, cluster_is_sure=sure)
 
 
 def _json(answer: Explanation, cluster: Cluster | None, terminal: Terminal) -> str:
@@ -265,6 +280,8 @@ def _text(answer: Explanation, cluster: Cluster | None, terminal: Terminal) -> s
         print_interference(document, console)
     elif kind == "migration":
         print_migration(document, console)
+    elif kind == "rebalance":
+        print_rebalance(document, console)
     else:
         if "api" in document:
             print_state(document["api"], console)

@@ -20,10 +20,10 @@ from koordinator.kube.connect import connect
 from koordinator.kube.errors import ApiStatusError, KubeError
 
 # What is asked about: a pod, a node, a quota, a gang, a Reservation, a migration or the interference on a node, in each
-# of the forms that kubectl takes.
+# of the forms that kubectl takes; or the next cycle of koord-descheduler.
 
 
-TargetKind = Literal["pod", "node", "quota", "gang", "reservation", "interference", "migration"]
+TargetKind = Literal["pod", "node", "quota", "gang", "reservation", "interference", "migration", "rebalance"]
 
 _KINDS: Final[dict[str, TargetKind]] = {
     "pod": "pod",
@@ -57,11 +57,12 @@ _OF_PODS: Final = frozenset(
     | {"service", "svc"}
 )
 """Kinds that a user may well name, because their pods are what is pending."""
+_REBALANCE: Final = "rebalance"
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _FORMS: Final = (
     "koord explain pod NAME, koord explain pod/NAME -n NAMESPACE, koord explain node NAME, koord explain quota NAME, "
     "koord explain gang NAME, koord explain reservation NAME, koord explain interference NODE, "
-    "koord explain migration NAME"
+    "koord explain migration NAME, koord explain rebalance"
 )
 
 
@@ -81,6 +82,8 @@ def parse_target(words: Sequence[str], namespace: str | None) -> Target:
         raise UsageError(f"what is to be explained? {_FORMS}")
     if len(words) > 2:
         raise UsageError(f"one object at a time, not {' '.join(words)!r}: {_FORMS}")
+    if list(words) == [_REBALANCE]:
+        return Target(_REBALANCE, "")
     kind, name, guessed = _split(words)
     if kind in ("node", "quota", "reservation", "interference", "migration"):
         # As with kubectl, a namespace says nothing about a node or a Reservation; and names of quotas are global.

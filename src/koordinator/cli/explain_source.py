@@ -13,14 +13,14 @@ import aiohttp
 from koordinator.api.codec import DecodeError, decode_any
 from koordinator.api.kinds import LEASES
 from koordinator.base.errors import ConfigurationError
-from koordinator.cli.data_folder import MANAGER, SCHEDULER, address_of
+from koordinator.cli.data_folder import DESCHEDULER, MANAGER, SCHEDULER, address_of
 from koordinator.cli.explain_failure import ExplainError, UnknownToProgramError, connection_reason, explain_error
 from koordinator.kube.client import KubeClient
 from koordinator.kube.connect import ClientOptions, connect
 from koordinator.kube.errors import ApiStatusError, KubeError
 
 SECONDS: Final = 15.0
-_LEASE_FLAGS: Final = {SCHEDULER: "lease", MANAGER: "manager-lease"}
+_LEASE_FLAGS: Final = {SCHEDULER: "lease", MANAGER: "manager-lease", DESCHEDULER: "descheduler-lease"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ProgramEndpoint:
     port: int
     data: Path
     program: str = SCHEDULER
-    """``scheduler`` or ``manager``: also the flag that takes its URL."""
+    """``scheduler``, ``manager`` or ``descheduler``: also the flag that takes its URL."""
     flags: str = "--address=0.0.0.0 on port {port}"
     """What it has to be told for the API server to reach it."""
     cluster: str = "the cluster"

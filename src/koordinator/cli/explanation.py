@@ -9,7 +9,7 @@ from typing import Any, Final
 from koordinator.api.meta import EXTENSIONS_MEMBER
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import CPU
-from koordinator.cli.data_folder import MANAGER
+from koordinator.cli.data_folder import DESCHEDULER, MANAGER
 from koordinator.cli.explain_cluster import Cluster
 from koordinator.cli.explain_failure import ExplainError, NotFoundError, UnknownToProgramError
 from koordinator.cli.explain_migration import migration_document
@@ -18,6 +18,11 @@ from koordinator.cli.explain_source import ProgramEndpoint, fetch
 from koordinator.cli.explain_state import PodFacts, condition_message, node_state, pod_state, scheduler_of
 
 _EVENTS_KEPT: Final = 20
+_SERVING: Final = {
+    MANAGER: "--metrics-addr=:{port}",
+    DESCHEDULER: "metricsBindAddress 0.0.0.0:{port} in its configuration",
+}
+"""What a program has to be told for the API server to reach it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,7 @@ class Sources:
 
     scheduler: ProgramEndpoint
     manager: ProgramEndpoint
+    descheduler: ProgramEndpoint
     cluster: Cluster | None
     cluster_is_sure: bool = True
 
@@ -47,6 +53,9 @@ async def explain(target: Target, sources: Sources) -> Explanation:
         return await _node(target.name, sources)
     if target.kind == "interference":
         return Explanation(await _interference(target.name, sources), kind=target.kind)
+    if target.kind == "rebalance":
+        document = await fetch(sources.descheduler, "/explain/rebalance")
+        return Explanation(_checked(document, target.kind, sources), kind=target.kind)
     if target.kind == "migration":
         return Explanation(await _migration(target.name, sources), kind=target.kind)
     namespace = target.namespace or (sources.cluster.namespace if sources.cluster is not None else "default")
@@ -108,8 +117,10 @@ async def _pod(namespace: str, name: str, sources: Sources) -> Explanation:
 def _checked(document: Any, kind: str, sources: Sources) -> dict[str, Any]:
     """Whatever serves on that port may answer with JSON."""
     if not isinstance(document, dict) or kind not in document:
-        where = sources.scheduler.url or "what was asked"
-        raise ExplainError(f"{where} does not explain a {kind}; is that a koord-scheduler?")
+        asked = sources.descheduler if kind == "rebalance" else sources.scheduler
+        raise ExplainError(
+            f"{asked.url or 'what was asked'} does not explain a {kind}; is that a koord-{asked.program}?"
+        )
     return document
 
 
@@ -260,14 +271,16 @@ def _taint(taint: Mapping[str, Any]) -> str:
     return f"{taint.get('key', '')}{value}:{taint.get('effect', '')}"
 
 
-def manager_endpoint(scheduler: ProgramEndpoint, url: str | None, lease: tuple[str, str], port: int) -> ProgramEndpoint:
-    """Where the manager is looked for: as the scheduler is, unless its URL is given."""
+def endpoint_of(
+    program: str, scheduler: ProgramEndpoint, url: str | None, lease: tuple[str, str], port: int
+) -> ProgramEndpoint:
+    """Where another program is looked for: as the scheduler is, unless its URL is given."""
     return replace(
         scheduler,
         url=url,
         client=None if url else scheduler.client,
         lease=lease,
         port=port,
-        program=MANAGER,
-        flags="--metrics-addr=:{port}",
+        program=program,
+        flags=_SERVING[program],
     )

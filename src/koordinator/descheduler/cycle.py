@@ -80,13 +80,13 @@ class Cycle:
                 await self._guarded(plugin, report, plugin.prepare(snapshot))
         for profile in self._profiles:
             for deschedule in profile.deschedule:
-                begin = partial(deschedule.deschedule, _of_profile(snapshot, profile))
+                begin = partial(deschedule.deschedule, of_profile(snapshot, profile))
                 await self._guarded(deschedule, report, self._run(profile, deschedule, begin, report))
         if report.evicted:
-            snapshot = _without(snapshot, report.evicted)
+            snapshot = without(snapshot, report.evicted)
         for profile in self._profiles:
             for balance in profile.balance:
-                begin = partial(balance.balance, _of_profile(snapshot, profile))
+                begin = partial(balance.balance, of_profile(snapshot, profile))
                 await self._guarded(balance, report, self._run(profile, balance, begin, report))
         return report
 
@@ -189,14 +189,14 @@ def is_ready(node: Node) -> bool:
     return all(condition.type != "Ready" or condition.status == "True" for condition in node.status.conditions)
 
 
-def _of_profile(snapshot: Snapshot, profile: Profile) -> Snapshot:
-    selector = profile.selector
-    if selector is None:
+def of_profile(snapshot: Snapshot, profile: Profile) -> Snapshot:
+    """With the nodes alone that the profile looks at."""
+    if profile.selector is None:
         return snapshot
-    return replace(snapshot, nodes=[node for node in snapshot.nodes if selector.matches(node.metadata.labels)])
+    return replace(snapshot, nodes=[node for node in snapshot.nodes if profile.looks_at(node)])
 
 
-def _without(snapshot: Snapshot, evicted: Container[str]) -> Snapshot:
+def without(snapshot: Snapshot, evicted: Container[str]) -> Snapshot:
     """What has been evicted is not there to be balanced."""
     return replace(
         snapshot,

@@ -18,7 +18,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from random import Random
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 from koordinator.api.meta import LabelSelector
 from koordinator.api.node import Node
@@ -162,6 +162,11 @@ class Plugin:
     def __init__(self, args: Any, handle: Handle) -> None:
         self.args = args
         self.handle = handle
+
+    def rehearsing(self) -> Self:
+        """The plugin for a plan that is not carried out. One that remembers something from cycle to cycle gives a copy
+        of itself, so that the plan leaves no trace."""
+        return self
 
     async def start(self) -> None:
         """Called once, when all informers are in sync; what it raises ends the program."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from koordinator.api.kinds import NODE_METRICS, NODES, PODS
@@ -16,6 +17,7 @@ from koordinator.descheduler.configuration import Configuration, ProfileConfigur
 from koordinator.descheduler.configuration.arguments import checked_selector
 from koordinator.descheduler.cycle import Cycle, CycleReport, is_ready
 from koordinator.descheduler.framework import Evictor, Handle, Snapshot
+from koordinator.descheduler.rehearsal import Rehearsal
 from koordinator.descheduler.runtime import EvictionLimiter, build_profile
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
@@ -67,15 +69,19 @@ class Descheduler:
                 gates=gates,
             )
 
-        limiter = EvictionLimiter(
+        make_limiter = partial(
+            EvictionLimiter,
             document.max_no_of_pods_to_evict_per_node,
             document.max_no_of_pods_to_evict_per_namespace,
             document.max_no_of_pods_to_evict_total,
         )
+        limiter = make_limiter()
         self._profiles = [
             build_profile(profile, limiter, make_handle, dry_run=document.dry_run) for profile in configuration.profiles
         ]
         self._cycle = Cycle(client, self._profiles, limiter, self._snapshot, self._pods.get, dry_run=document.dry_run)
+        self.rehearsal = Rehearsal(self._profiles, make_limiter, self._snapshot)
+        """What the next cycle would do."""
         self.cycles = 0
         """Since the start."""
 

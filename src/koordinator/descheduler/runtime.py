@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
+from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import DeleteOptions
 from koordinator.base.errors import ConfigurationError
@@ -128,6 +129,10 @@ class Profile:
     plugins: Mapping[str, Plugin]
     deschedule: Sequence[DeschedulePlugin]
     balance: Sequence[BalancePlugin]
+
+    def looks_at(self, node: Node) -> bool:
+        """Whether the node is one of those that the profile is for."""
+        return self.selector is None or self.selector.matches(node.metadata.labels)
 
 
 def build_profile(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Self
 
 from koordinator.api.node import Node
 from koordinator.descheduler.configuration.arguments import PodSelection, checked_selector
@@ -34,6 +36,12 @@ class LowNodeLoad(BalancePlugin):
         timeout = args.detector_cache_timeout.total_seconds()
         self._detectors = [(Detectors(timeout), Detectors(timeout)) for _ in args.pools]
         """Of each pool: of the load of nodes, and of their pods of class prod."""
+
+    def rehearsing(self) -> Self:
+        """With copies of the detectors, which count cycles."""
+        copied = copy.copy(self)
+        copied._detectors = copy.deepcopy(self._detectors)
+        return copied
 
     def balance(self, snapshot: Snapshot) -> Plan:
         if self._args.paused:

@@ -1,0 +1,36 @@
+"""What koord-descheduler would do now, on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from rich.console import Console
+from rich.table import Table
+
+from koordinator.cli.explain_terminal import escape, print_list, print_table, print_text
+
+_SHOWN: Final = 50
+
+
+def print_rebalance(document: Mapping[str, Any], console: Console) -> None:
+    """Write it, the result first."""
+    evictions, profiles = document["evictions"], escape(document["rebalance"])
+    count = f"{len(evictions)} pod{'' if len(evictions) == 1 else 's'}"
+    where = f"{document['pods']} pods on {document['nodes']} nodes"
+    print_text(console, f"[bold]{profiles}[/bold]  a cycle that began now would evict {count} of {where}")
+    print_list(console, "What went wrong:", document["errors"])
+    if evictions:
+        table = Table("pod", "node", "plugin", "why")
+        for each in evictions[:_SHOWN]:
+            table.add_row(*(escape(each[key]) for key in ("pod", "node", "plugin", "reason")))
+        print_table(console, "Who would leave", table)
+        if len(evictions) > _SHOWN:
+            print_text(console, f"and {len(evictions) - _SHOWN} more; -o json has all of them", indent=2)
+    print_list(console, "What else it would do:", [f"{each['what']}: {each['reason']}" for each in document["others"]])
+    print_list(console, "What the plugins say:", [f"{each['plugin']}: {each['text']}" for each in document["remarks"]])
+    if document["stays"]:
+        table = Table("pods", "why they stay", "for example")
+        for each in document["stays"]:
+            table.add_row(str(each["pods"]), escape(each["why"]), escape(", ".join(each["examples"])))
+        print_table(console, "Who would stay", table)

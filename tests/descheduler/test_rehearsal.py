@@ -1,0 +1,143 @@
+"""What the next cycle would do, without doing it: the plan, who stays and why, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from koordinator.api.pod import Pod
+from koordinator.descheduler.framework import BalancePlugin, Cordon, DeletionCost, Eviction, Remark, Snapshot, Step
+from koordinator.descheduler.plugins.low_node_load.plugin import LowNodeLoad
+from koordinator.descheduler.rehearsal import NOT_CHOSEN, Rehearsal
+from koordinator.descheduler.runtime import EvictionLimiter, EvictorProxy, Profile
+from koordinator.model.label_selector import CompiledSelector, parse_selector
+from tests.descheduler.clusters import make_handle, make_metric, make_node, make_pod, make_snapshot
+from tests.descheduler.test_cycle import NODES_THERE, WEB, Proposing, Recorder
+
+
+def rehearse(
+    *plugins: BalancePlugin,
+    refused: Sequence[str] = (),
+    limits: Sequence[int | None] = (),
+    snapshot: Snapshot | None = None,
+    selector: CompiledSelector | None = None,
+) -> dict[str, Any]:
+    recorder = Recorder(refused)
+    evictor = EvictorProxy(EvictionLimiter(), dry_run=False)
+    evictor.connect([recorder], recorder)
+    profile = Profile("test", selector, evictor, {each.name: each for each in plugins}, [], plugins)
+    taken = snapshot or make_snapshot(NODES_THERE, WEB)
+    rehearsal = Rehearsal([profile], lambda: EvictionLimiter(*limits), lambda: taken)
+    document = asyncio.run(rehearsal.run())
+    assert recorder.evicted == [], "nothing is carried out"
+    return document
+
+
+def evict(*pods: Pod) -> list[Step]:
+    return [Eviction(pod, "too many") for pod in pods]
+
+
+def names(entries: Sequence[dict[str, Any]]) -> list[str]:
+    return [each["pod"].removeprefix("default/") for each in entries]
+
+
+def test_who_would_leave_and_why() -> None:
+    document = rehearse(Proposing(evict(*WEB[:2])))
+    assert document["evictions"][0] == {
+        "uid": "uid-web-0",
+        "pod": "default/web-0",
+        "node": "b",
+        "plugin": "Proposing",
+        "profile": "test",
+        "reason": "too many",
+    }
+    assert (document["nodes"], document["pods"], names(document["evictions"])) == (2, 6, ["web-0", "web-1"])
+
+
+def test_who_would_stay_and_why() -> None:
+    document = rehearse(Proposing(evict(WEB[0])), refused=("web-1", "web-2"))
+    assert [(each["why"], each["pods"]) for each in document["stays"]] == [(NOT_CHOSEN, 3), ("protected", 2)]
+    assert document["stays"][1]["examples"] == ["default/web-1", "default/web-2"]
+
+
+def test_limits_hold_and_say_so() -> None:
+    plugin = Proposing(evict(*WEB))
+    document = rehearse(plugin, limits=(None, None, 2))
+    assert names(document["evictions"]) == ["web-0", "web-1"]
+    assert document["refused"][0]["why"] == "maximum number of evicted pods total reached"
+    assert plugin.answers == [True, True, False, False, False, False], "what comes next depends on it"
+    assert document["stays"] == [
+        {
+            "why": "maximum number of evicted pods total reached",
+            "pods": 4,
+            "examples": ["default/web-3", "default/web-5", "default/web-2"],
+        }
+    ]
+
+
+def test_what_is_proposed_twice_leaves_once() -> None:
+    document = rehearse(Proposing(evict(WEB[0], WEB[0])))
+    assert names(document["evictions"]) == ["web-0"]
+    assert document["refused"][0]["why"] == "it would have been evicted already"
+
+
+def test_a_pod_that_is_terminating_is_refused() -> None:
+    leaving = make_pod("web-0", "b", deletionTimestamp="2026-01-01T12:00:00Z")
+    assert rehearse(Proposing(evict(leaving)))["refused"][0]["why"] == "the pod is terminating"
+
+
+def test_other_steps_and_remarks() -> None:
+    steps: list[Step] = [Remark("two nodes are hot"), Cordon("a", True, "hot"), DeletionCost(WEB[0], 5, "goes first")]
+    document = rehearse(Proposing(steps))
+    assert document["remarks"] == [{"profile": "test", "plugin": "Proposing", "text": "two nodes are hot"}]
+    assert [each["what"] for each in document["others"]] == [
+        "cordon node a",
+        "set the deletion cost of pod default/web-0 to 5",
+    ]
+
+
+def test_a_plugin_that_fails_ends_neither_the_others_nor_the_answer() -> None:
+    document = rehearse(Proposing(error=ValueError("odd")), Proposing(evict(WEB[0])))
+    assert document["errors"] == ["Proposing: ValueError: odd"]
+    assert names(document["evictions"]) == ["web-0"]
+
+
+def test_pods_on_nodes_of_no_profile_say_so() -> None:
+    selector = parse_selector("pool=x")
+    document = rehearse(Proposing(), selector=selector)
+    assert {each["why"]: each["pods"] for each in document["stays"]} == {
+        NOT_CHOSEN: 3,
+        "no profile looks at its node": 3,
+    }
+
+
+def test_a_cluster_of_one_node_is_left_alone() -> None:
+    document = rehearse(Proposing(evict(*WEB)), snapshot=make_snapshot(NODES_THERE[:1], WEB))
+    assert (document["evictions"], len(document["errors"])) == ([], 1)
+
+
+def test_asking_does_not_count_as_a_hot_cycle() -> None:
+    """A node has to be hot in more than two cycles; however often somebody asks in between, the third does it."""
+    args = LowNodeLoad.args_type(
+        high_thresholds={"cpu": 60}, low_thresholds={"cpu": 30}, anomaly_condition=condition(), node_fit=False
+    ).completed("")
+    plugin = LowNodeLoad(args, make_handle())
+    pods = [make_pod(f"p{number}", "hot") for number in range(4)]
+    nodes = [make_node("hot"), make_node("cold")]
+    metrics = [make_metric("hot", {f"p{number}": "900m" for number in range(4)}), make_metric("cold", {})]
+    snapshot = make_snapshot(nodes, pods, metrics)
+
+    def cycle() -> list[Eviction]:
+        return [step for step in plugin.balance(snapshot) if isinstance(step, Eviction)]
+
+    assert [bool(cycle()) for _ in range(2)] == [False, False]
+    asked = [bool(rehearse(plugin, snapshot=snapshot)["evictions"]) for _ in range(3)]
+    assert asked == [True, True, True], "each says what the third cycle would do"
+    assert cycle()
+
+
+def condition() -> Any:
+    from koordinator.descheduler.plugins.low_node_load.arguments import AnomalyCondition
+
+    return AnomalyCondition(consecutive_abnormalities=2)
