@@ -80,12 +80,11 @@ def test_a_tenth_of_a_cpu_is_left_to_everybody() -> None:
 @pytest.mark.parametrize(
     ("finding", "strategy"),
     [
-        (blamed(), InterferenceStrategy()),
         (blamed(confidence=0.49), ON),
         (blamed(advice="migrate"), ON),
         (blamed(uid="uid-gone"), ON),
     ],
-    ids=["not switched on", "not sure enough", "another advice", "a pod that is gone"],
+    ids=["not sure enough", "another advice", "a pod that is gone"],
 )
 def test_nobody_is_held_down(finding: Finding, strategy: InterferenceStrategy) -> None:
     assert set(quotas(CapState(), 0.0, finding, strategy=strategy)[0].values()) == {(-1, Priority.RELEASE)}
@@ -98,6 +97,23 @@ def test_a_pod_that_was_not_measured_is_held_down_later() -> None:
 def test_latency_sensitive_pods_are_left_alone() -> None:
     web = pod_usage("web", cpu=4.0)
     assert quotas(CapState(), 0.0, blamed(uid=web.pod.uid), present=node(web))[0] == {}
+
+
+def test_a_pod_with_limits_gets_those_back_and_no_more() -> None:
+    limited = pod_usage("job", "BE", cpu=4.0, limits={"cpu": "1500m"})
+    released, _ = quotas(CapState(), 0.0, present=node(limited))
+    assert set(released.values()) == {(150_000, Priority.RELEASE)}
+
+
+def test_containers_with_limits_stay_within_the_cap_of_their_pod() -> None:
+    limited = pod_usage("job", "BE", cpu=1.0, limits={"cpu": "1500m"})
+    capped, _ = quotas(CapState(), 0.0, blamed(), present=node(limited))
+    assert len(capped) == 2
+    assert set(capped.values()) == {(50_000, Priority.POD)}
+
+
+def test_where_it_is_not_switched_on_nothing_is_touched() -> None:
+    assert quotas(CapState(), 0.0, blamed(), strategy=InterferenceStrategy())[0] == {}
 
 
 def test_switching_it_off_lets_go_at_once() -> None:

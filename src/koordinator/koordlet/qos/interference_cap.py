@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from koordinator.api.pod import Container, Pod
 from koordinator.koordlet.executor.wishes import Priority, Wish
 from koordinator.koordlet.interference.detection import Finding
 from koordinator.koordlet.policy import InterferenceStrategy
 from koordinator.koordlet.qos.snapshot import Decision, PodUsage, Snapshot
+from koordinator.model.pod_requests import pod_limits
 from koordinator.node.cgroup_reader import NO_LIMIT
-from koordinator.node.kernel_files import CPU_QUOTA, Target
+from koordinator.node.kernel_files import CPU_QUOTA, Target, quota_of_milli
 
 OWNER: Final = "interference-cap"
 _PERIOD: Final = 100_000
@@ -31,16 +33,18 @@ class Cap:
 
 @dataclass(frozen=True, slots=True)
 class CapState:
-    """The caps in force, by uid of a pod."""
+    """The caps in force, by uid of a pod; ``touched`` are all that had one since the start."""
 
     caps: Mapping[str, Cap] = field(default_factory=dict)
+    touched: frozenset[str] = frozenset()
 
 
 def decide(
     snapshot: Snapshot, findings: Iterable[Finding], strategy: InterferenceStrategy, state: CapState, now: float
 ) -> tuple[Decision, CapState]:
-    """Caps for the pods that are blamed with enough confidence; all other best-effort pods get no quota from here, so
-    that nothing stays behind, whatever had capped them before a restart.
+    """Caps for the pods that are blamed with enough confidence. All other best-effort pods get the quota that kubelet
+    gives them, so that nothing stays behind, whatever had capped them before a restart; where the NodeSLO does not
+    switch it on, those alone that had a cap.
 
     A cap is a percentage of what the pod used when it was blamed first. It holds for so many seconds after the pod was
     blamed last, and is not lowered meanwhile.
@@ -55,9 +59,11 @@ def decide(
         cap = _cap(usage, finding, strategy, caps.get(first.uid), now) if usage is not None else None
         if cap is not None:
             caps[first.uid] = cap
-    wishes = [_wish(usage, caps.get(uid)) for uid, usage in pods.items()]
+    touched = (state.touched & pods.keys()) | caps.keys()
+    meant = pods if strategy.suppress else {uid: pods[uid] for uid in touched}
+    wishes = [wish for uid, usage in meant.items() for wish in _wishes(usage, caps.get(uid))]
     reason = f"{len(caps)} pods are held down" if strategy.suppress else "the NodeSLO does not switch it on"
-    return Decision(tuple(wishes), reason), CapState(caps)
+    return Decision(tuple(wishes), reason), CapState(caps, frozenset(touched))
 
 
 def _cap(
@@ -74,9 +80,31 @@ def _cap(
     return Cap(quota, until, f"{reason}: {strategy.cap_percent} percent of {usage.cpu:.2f} cores")
 
 
-def _wish(usage: PodUsage, cap: Cap | None) -> Wish:
-    target = Target(CPU_QUOTA, usage.pod.cgroup)
-    if cap is None:
-        return Wish(OWNER, target, NO_LIMIT, "it disturbs nobody", Priority.RELEASE)
-    # Joined with what the pod's own limits come to: the lower one holds.
-    return Wish(OWNER, target, cap.quota, cap.reason, Priority.POD)
+def _wishes(usage: PodUsage, cap: Cap | None) -> Iterator[Wish]:
+    """For the pod, and for its containers with limits: version 1 takes no child with more than its parent."""
+    quotas = {usage.pod.cgroup: kubelet_quota(usage.pod.pod)}
+    limits = {container.name: _milli(container) for container in usage.pod.pod.spec.containers}
+    for container in usage.pod.containers:
+        if limits.get(container.name):
+            quotas[container.cgroup] = quota_of_milli(limits[container.name])
+    for folder, quota in quotas.items():
+        target = Target(CPU_QUOTA, folder)
+        if cap is None:
+            yield Wish(OWNER, target, quota, "it disturbs nobody", Priority.RELEASE)
+        else:
+            # Joined with what the pod's own limits come to: the lower one holds.
+            capped = cap.quota if quota == NO_LIMIT else min(quota, cap.quota)
+            yield Wish(OWNER, target, capped, cap.reason, Priority.POD)
+
+
+def kubelet_quota(pod: Pod) -> int:
+    """Microseconds in each period that kubelet gives the cgroup of a pod; NO_LIMIT unless each container is limited."""
+    if not all(_milli(each) for each in (*pod.spec.init_containers, *pod.spec.containers)):
+        return NO_LIMIT
+    return quota_of_milli(-(-pod_limits(pod)["cpu"] // 10**6))
+
+
+def _milli(container: Container) -> int:
+    """The CPU limit, rounded up; 0 for none."""
+    limit = container.resources.limits.get("cpu")
+    return 0 if limit is None else -(-limit.nanos // 10**6)
