@@ -20,6 +20,7 @@ from koordinator.base.metrics import Metrics
 from koordinator.koordlet.agent import Agent, Dependencies, KubeletConnection
 from koordinator.koordlet.command_line import AuditOptions, CollectorOptions, KubeletOptions, Options
 from koordinator.koordlet.features import make_features
+from koordinator.koordlet.hooks.options import HookOptions
 from koordinator.koordlet.prediction.options import PredictionOptions
 from koordinator.kube.errors import TransportError
 from koordinator.kube.interface import ListPage, WatchEvent
@@ -80,6 +81,7 @@ class NodeUnderTest:
         self.gates: tuple[str, ...] = ()
         """Feature gates that are switched on."""
         self.collectors = CollectorOptions()
+        self.hooks = HookOptions()
         self.profiles = NOWHERE
         self.cards: tuple[FakeCard, ...] = ()
         self.write_files()
@@ -121,6 +123,7 @@ class NodeUnderTest:
             node_name=NODE,
             features=features,
             collectors=self.collectors,
+            hooks=self.hooks,
             audit=AuditOptions(folder=str(self.machine.root / "audit")),
             host=self.machine.host,
             listen=NOWHERE,

@@ -27,8 +27,10 @@ from koordinator.node.grpc_client import GrpcClient
 from koordinator.node.grpc_messages import GrpcError
 from koordinator.node.grpc_server import GrpcServer
 from tests.koordlet.hooks.hooked_node import HookedNode
+from tests.koordlet.node_under_test import NodeUnderTest
 from tests.runtime_proxy.fake_servers import channel
 from tests.runtime_proxy.proxied import proxied, run
+from tests.waiting import wait_for
 
 SPEC = "node.koordinator.sh/extended-resource-spec"
 AMOUNTS = {"kubernetes.io/batch-cpu": "500", "kubernetes.io/batch-memory": "1Gi"}
@@ -170,3 +172,25 @@ def test_no_file_but_a_socket_makes_way_for_the_socket(tmp_path: Path) -> None:
     with pytest.raises(RegistrationError, match="not a socket"):
         clear_socket(path)
     assert path.read_text() == "mine"
+
+
+@pytest.mark.parametrize("knows_its_cpus", [True, False])
+def test_proxies_are_told_of_the_server_once_it_is_known_which_cpus_pods_share(
+    tmp_path: Path, knows_its_cpus: bool
+) -> None:
+    async def scenario() -> None:
+        node = NodeUnderTest(tmp_path)
+        node.kubelet_is_up = False
+        node.machine.write_numa_memory(0, 16 << 20)
+        with tempfile.TemporaryDirectory(prefix="kh") as folder:
+            registration = Path(folder, "koordlet.json")
+            node.hooks = HookOptions(socket=f"{folder}/hooks.sock", registration_folder=folder)
+            async with node.running():
+                await node.pass_seconds(12)
+                assert not registration.exists()
+                node.kubelet_is_up = knows_its_cpus
+                # Kubelet is asked each ten seconds; the longest wait is thirty.
+                await node.pass_seconds(14 if knows_its_cpus else 19)
+                await wait_for(registration.exists)
+
+    run(scenario())

@@ -43,6 +43,7 @@ async def group_comes_late(stage: Stage) -> None:
     await stage.nodes(3)
     await stage.pods_of("g", 2)
     await stage.group("g", 2)
+    await stage.bound("g", 2)
 
 
 async def room_comes_late(stage: Stage) -> None:
@@ -51,6 +52,7 @@ async def room_comes_late(stage: Stage) -> None:
     await stage.pods_of("g", 2)
     await stage.quiet()
     await stage.add_node("later", 1)
+    await stage.bound("g", 2)
 
 
 async def group_of_gangs_fits(stage: Stage) -> None:
@@ -160,6 +162,7 @@ async def second_gang_after_the_first(stage: Stage) -> None:
     await stage.quiet()
     for number in range(2):
         await stage.delete_pod(f"a-{number}")
+    await stage.bound("b", 2)
 
 
 async def single_pod_beside_a_gang_that_does_not_fit(stage: Stage) -> None:
@@ -198,6 +201,7 @@ async def last_gang_of_the_group_comes_late(stage: Stage) -> None:
     await stage.quiet()
     await stage.group("b", 1, **together)
     await stage.pod("b", 0)
+    await stage.bound("a", 2)
 
 
 async def only_waiting_fits(stage: Stage) -> None:
@@ -230,6 +234,7 @@ async def room_after_a_pod_is_deleted(stage: Stage) -> None:
     await stage.pods_of("g", 2)
     await stage.quiet()
     await stage.delete_pod("single-0")
+    await stage.bound("g", 2)
 
 
 async def one_member_is_too_large(stage: Stage) -> None:
@@ -281,7 +286,6 @@ SAME: Final[Mapping[str, Scenario]] = MappingProxyType(
             is_incomplete,
             has_no_pod_group,
             group_comes_late,
-            room_comes_late,
             group_of_gangs_fits,
             group_of_gangs_does_not_fit,
             group_names_a_missing_gang,
@@ -304,7 +308,6 @@ CHANGED: Final[Mapping[str, Scenario]] = MappingProxyType(
             group_deleted_while_incomplete,
             member_deleted_while_waiting,
             second_gang_waits_for_the_first,
-            second_gang_after_the_first,
             single_pod_beside_a_gang_that_does_not_fit,
             non_strict_fits,
             group_of_annotation_gangs_fits,
@@ -314,7 +317,6 @@ CHANGED: Final[Mapping[str, Scenario]] = MappingProxyType(
             waiting_time_is_no_duration,
             groups_are_no_list,
             total_number_says_nothing,
-            room_after_a_pod_is_deleted,
             one_member_is_too_large,
             members_of_two_sizes_fit,
         )
@@ -322,6 +324,17 @@ CHANGED: Final[Mapping[str, Scenario]] = MappingProxyType(
 )
 """Objects change or go in use, and declarations of every kind."""
 BETTER: Final[Mapping[str, Scenario]] = MappingProxyType(
-    {each.__name__: each for each in (minimum_lowered, group_recreated, one_member_is_gated)}
+    {
+        each.__name__: each
+        for each in (
+            minimum_lowered,
+            group_recreated,
+            one_member_is_gated,
+            room_comes_late,
+            room_after_a_pod_is_deleted,
+            second_gang_after_the_first,
+        )
+    }
 )
-"""Here the original keeps pods out of its queue for long, or binds a gang in part."""
+"""The original keeps pods out of its queue for long or binds a gang in part; where room comes, it leaves the gang
+pending in some runs (three of eight for ``room_comes_late``)."""

@@ -24,6 +24,8 @@ _QUIET_SECONDS: Final = 2.5
 """No pod has changed for so long: everybody has said what he has to say. Longer than the first back-off."""
 _LONGEST: Final = 15.0
 """The original tries a gang that does not fit over and over: it is never quiet."""
+_LONGEST_BACK_OFF: Final = 40.0
+"""The queue's longest is ten seconds, and a gang may need several attempts."""
 _MEMBER: Final = re.compile(r'(member Pod ")[^"]+(")|(due to Pod ")[^"]+(")')
 _COUNT: Final = re.compile(r"alreadyWaitForBound: \d+")
 
@@ -116,6 +118,19 @@ class Stage:
             if found != before:
                 before, since = found, loop.time()
             elif loop.time() - since > _QUIET_SECONDS:
+                return
+            await asyncio.sleep(0.1)
+
+    async def bound(self, gang: str, count: int) -> None:
+        """Wait until so many pods of the gang have a node. The outcome shows whether they got one.
+
+        Back-off may be longer than what ``quiet`` waits for.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + _LONGEST_BACK_OFF
+        while loop.time() < end:
+            pods = (await self.client.list(PODS, NAMESPACE)).items
+            if sum(bool(pod.spec.node_name) for pod in pods if self.pods.get(pod.metadata.name) == gang) >= count:
                 return
             await asyncio.sleep(0.1)
 

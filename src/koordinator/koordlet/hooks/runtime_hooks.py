@@ -48,6 +48,9 @@ COMPONENT: Final = "koordlet-runtimehook"
 _DEADLINE: Final = 30.0
 _RETRY: Final = 10.0
 """Seconds until it is tried again to serve at a socket."""
+_PATIENCE: Final = 30.0
+"""Seconds that proxies are not served because it is not known which CPUs pods share."""
+_LOOK_AGAIN: Final = 0.2
 _BUCKETS: Final = exponential_buckets(0.01, 4, 8)
 """Milliseconds."""
 
@@ -164,6 +167,8 @@ class RuntimeHooks:
 
     async def _serve_proxies(self) -> None:
         """What keeps it from that is said, and tried again."""
+        if self._options.hooks.socket:
+            await self._until_pools_are_known()
         while self._options.hooks.socket:
             try:
                 await self._serve_once(self._options.hooks.socket)
@@ -173,6 +178,18 @@ class RuntimeHooks:
                     logger.warning("runtime proxies are not served: %s", text)
                 self._unserved = text
             await self._sources.clock.sleep(_RETRY)
+
+    async def _until_pools_are_known(self) -> None:
+        """Until then a container would be told nothing about its CPUs, and could start on those of others.
+
+        A node of which they cannot be found out is served after a while all the same.
+        """
+        clock, states = self._sources.clock, self._sources.states
+        end = clock.monotonic() + _PATIENCE
+        while states.topology is None and clock.monotonic() < end:
+            await clock.sleep(_LOOK_AGAIN)
+        if states.topology is None:
+            logger.warning("runtime proxies are served although it is not known yet which CPUs pods share")
 
     async def _serve_once(self, path: str) -> None:
         clear_socket(Path(path))
