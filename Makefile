@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-TEST_JOBS ?= 2
+# For two cores: the tests wait a fifth of their time for programs that they start.
+TEST_JOBS ?= 3
 # They wait most of the time, but some measure.
 REAL_JOBS ?= 2
 # The seed of `make test-long`: a new one each time, unless a failure is to be seen again.

@@ -6,6 +6,10 @@ many more where a test does not say how many it needs, and a failure prints what
 
 from __future__ import annotations
 
+import gc
+import logging
+
+import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -26,3 +30,17 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("deterministic")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown() -> None:
+    """A program that a test ran in this process has set up logging, which would go to a closed file from now on."""
+    root = logging.getLogger()
+    root.handlers[:] = [handler for handler in root.handlers if type(handler) is not logging.StreamHandler]
+    root.setLevel(logging.WARNING)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of collected tests live until the end; the garbage collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()

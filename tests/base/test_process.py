@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
+import selectors
 import signal
 import subprocess
 import sys
@@ -10,7 +12,7 @@ import sys
 import pytest
 
 from koordinator.base.errors import ConfigurationError, KoordinatorError
-from koordinator.base.process import allow_many_open_files, exit_status
+from koordinator.base.process import allow_many_open_files, exit_status, stop_on_signals
 
 _STOPPING = """
 import asyncio, uvloop
@@ -27,13 +29,14 @@ async def work():
 {run}(work())
 """
 _STUCK = """
-import asyncio, signal, uvloop
+import asyncio, os, signal, uvloop
 from koordinator.base.process import stop_on_signals
 
 async def work():
     stop_on_signals(asyncio.Event())
     first = signal.getsignal(signal.SIGINT)
-    signal.signal(signal.SIGINT, lambda *arguments: (first(*arguments), print("stopping", flush=True)))
+    # Not print: the second signal may come while it writes, and it must not be called within itself.
+    signal.signal(signal.SIGINT, lambda *arguments: (first(*arguments), os.write(1, b"stopping\\n")))
     print("working", flush=True)
     while True:
         pass
@@ -60,6 +63,32 @@ def test_the_second_signal_ends_what_gives_the_event_loop_no_turn_any_more(run: 
     status, told = _signalled(_STUCK.format(run=run), signal.SIGINT, signal.SIGINT)
     assert status == 1
     assert told == b"SIGINT for the second time: ending at once\n"
+
+
+def test_the_event_loop_never_sleeps_so_long_that_a_signal_is_missed() -> None:
+    class Sleeps(selectors.DefaultSelector):
+        longest: float | None = None
+
+        def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+            if timeout != 0:
+                Sleeps.longest = timeout
+                stop.set()
+            return super().select(0)
+
+    stop, handlers = asyncio.Event(), [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)]
+
+    async def work() -> None:
+        stop_on_signals(stop)
+        await stop.wait()
+
+    try:
+        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(Sleeps())) as runner:
+            runner.run(work())
+    finally:
+        for number, handler in zip((signal.SIGTERM, signal.SIGINT), handlers, strict=True):
+            signal.signal(number, handler)
+    assert Sleeps.longest is not None
+    assert Sleeps.longest <= 1
 
 
 def test_a_terminal_and_a_supervisor_may_both_ask_to_stop() -> None:

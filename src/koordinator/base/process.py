@@ -15,6 +15,8 @@ from koordinator.base.errors import KoordinatorError
 
 _FORESEEN: Final = (KoordinatorError, OSError)
 _MOST_OPEN_FILES: Final = 1 << 16
+_LONGEST_SLEEP: Final = 1.0
+"""Seconds that an event loop waits without looking for signals."""
 
 
 def end_process() -> NoReturn:
@@ -38,6 +40,12 @@ def stop_on_signals(stop: asyncio.Event) -> None:
         if not loop.is_closed():
             loop.call_soon_threadsafe(stop.set)
 
+    def wake_up() -> None:
+        # Python handles a signal that comes just before the loop goes to sleep when the loop has woken up.
+        if not stop.is_set():
+            loop.call_later(_LONGEST_SLEEP, wake_up)
+
+    wake_up()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
 
