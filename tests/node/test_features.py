@@ -83,11 +83,10 @@ def test_a_file_that_is_not_in_its_format_is_one_unknown_line(machine: FakeMachi
 
 def test_devices_and_sockets_by_their_files(machine: FakeMachine) -> None:
     machine.write("/sys/class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE\n")
-    machine.write("/var/run/containerd/containerd.sock", "")
+    machine.write("/var/run/nri/nri.sock", "")
     now = states(machine)
     assert now["RDMA devices"] == Works("mlx5_0")
-    assert isinstance(now["containerd"], Works)
-    assert isinstance(now["NRI of containerd"], Unavailable)
+    assert now["NRI of containerd"] == Works(f"{machine.root}/var/run/nri/nri.sock")
 
 
 def test_this_machine() -> None:

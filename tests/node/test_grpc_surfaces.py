@@ -13,13 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koordinator.node.container_runtime import (
-    ContainerResources,
-    ContainerRuntime,
-    RuntimeCallError,
-    RuntimeVersion,
-    runtime_socket,
-)
+from koordinator.node.container_runtime import RuntimeVersion, runtime_socket, runtime_version
 from koordinator.node.errors import NodeError, Unavailable
 from koordinator.node.pod_resources import (
     ContainerAllocation,
@@ -53,40 +47,9 @@ class FakeCalls:
         return self.answer
 
 
-def test_an_update_of_limits() -> None:
-    calls = FakeCalls()
-    resources = ContainerResources(cpu_quota=-1, cpu_shares=1024, oom_score_adj=-998, cpuset_cpus="0-3")
-    asyncio.run(ContainerRuntime(calls).update_container_resources("4b3c", resources))
-    assert calls.last == (
-        "/runtime.v1.RuntimeService/UpdateContainerResources",
-        bytes.fromhex(
-            "0a0434623363"  # container_id
-            "121e"  # linux, 30 bytes
-            "10ffffffffffffffffff01"  # cpu_quota -1
-            "188008"  # cpu_shares 1024
-            "289af8ffffffffffffff01"  # oom_score_adj -998
-            "3203302d33"  # cpuset_cpus
-        ),
-        5.0,
-    )
-
-
-def test_a_stop_waits_for_the_grace() -> None:
-    calls = FakeCalls()
-    asyncio.run(ContainerRuntime(calls).stop_container("a", 30))
-    assert calls.last == ("/runtime.v1.RuntimeService/StopContainer", bytes.fromhex("0a0161101e"), 35.0)
-
-
-def test_an_empty_container_id_is_refused_before_anything_is_sent() -> None:
-    calls = FakeCalls()
-    with pytest.raises(RuntimeCallError, match="containerID cannot be empty"):
-        asyncio.run(ContainerRuntime(calls).stop_container("", 1))
-    assert calls.last[0] == ""
-
-
 def test_the_version_of_a_runtime() -> None:
     answer = bytes.fromhex("0a05302e312e30120a636f6e7461696e6572641a05312e372e3222027631")
-    version = asyncio.run(ContainerRuntime(FakeCalls(answer)).version())
+    version = asyncio.run(runtime_version(FakeCalls(answer)))
     assert version == RuntimeVersion("containerd", "1.7.2", "v1")
 
 
@@ -146,23 +109,14 @@ def test_what_is_written_is_read(number: int, text: str, field: int) -> None:
 
 def test_the_socket_of_a_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machine = FakeMachine(tmp_path)
-    missing = runtime_socket(machine.host, "containerd")
+    missing = runtime_socket(machine.host)
     assert isinstance(missing, Unavailable)
-    assert missing.reason == "containerd endpoint does not exist"
+    assert "containerd/containerd.sock" in missing.reason
     # A path of a socket may not be long, and temporary folders are.
-    folder = tmp_path / "var/run/containerd"
+    folder = tmp_path / "var/run/crio"
     folder.mkdir(parents=True)
     monkeypatch.chdir(folder)
     with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind("containerd.sock")
-        assert runtime_socket(machine.host, "containerd") == str(folder / "containerd.sock")
-        endpoint = f"unix://{folder / 'containerd.sock'}"
-        assert runtime_socket(machine.host, "cri-o", endpoint) == str(folder / "containerd.sock")
-
-
-def test_runtimes_that_have_no_such_interface(tmp_path: Path) -> None:
-    machine = FakeMachine(tmp_path)
-    unsupported = runtime_socket(machine.host, "docker")
-    assert isinstance(unsupported, Unavailable)
-    assert unsupported.reason == "runtime type docker is not supported"
+        listening.bind("crio.sock")
+        assert runtime_socket(machine.host) == str(folder / "crio.sock")
     assert pod_resources_socket(machine.host).endswith("/var/lib/kubelet/pod-resources/kubelet.sock")

@@ -1,13 +1,16 @@
-"""``koord doctor``: which kernel features this machine has for koordlet, and what is switched off without them."""
+"""``koord doctor``: what this machine has for koordlet, of its kernel and of the programs beside it, and what is off
+without that."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import shutil
 import textwrap
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,11 +18,13 @@ from koordinator.node.cgroup_layout import CgroupVersion
 from koordinator.node.errors import Unavailable
 from koordinator.node.features import Feature, FeatureState, Machine, Undetermined, Works, probe_machine
 from koordinator.node.host import Host
+from koordinator.node.node_programs import HOOK_SERVERS, probe_node_programs
 
 _DESCRIPTION = """\
-Check the kernel features of this machine that koordlet uses. For each feature, say whether it works; if not, say what
-is missing, what would provide it, and which part of koordlet is off without it. The command changes nothing, and it
-needs neither a cluster nor root. A feature that only root can check is shown as unknown.
+Check the kernel features of this machine that koordlet uses, and the programs that it works with: the container
+runtime, kubelet, and its own hook server. For each, say whether it works; if not, say what is missing, what would
+provide it, and which part of koordlet is off without it. The command changes nothing, and it needs neither a cluster
+nor root. What only root can check is shown as unknown.
 """
 _EPILOG = """\
 examples:
@@ -50,8 +55,11 @@ def add_parser(commands: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 def run(options: argparse.Namespace) -> int:
     """Print the report; 0, whatever is missing: a machine without a feature is not a broken one."""
+    root = options.root or ""
     host = Host() if options.root is None else Host.below(options.root)
+    programs = asyncio.run(probe_node_programs(host, f"{root}{HOOK_SERVERS}"))
     machine = probe_machine(host)
+    machine = replace(machine, features=(*machine.features, *programs))
     if options.output == "json":
         print(json.dumps(as_json(machine), indent=2))
     else:

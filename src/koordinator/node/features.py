@@ -176,7 +176,6 @@ def _machine_features(host: Host) -> list[_Row]:
         ("CPU performance counters", ("CPICollector",), lambda: perf_events.probe(host) or Works()),
         ("cold pages (kidled)", ("ColdPageCollector",), lambda: _kidled(host)),
         ("inotify", ("pods noticed at once",), _inotify),
-        ("containerd", ("koord-runtime-proxy",), lambda: _containerd(host)),
         (
             "NRI of containerd",
             ("runtime hooks in NRI mode",),
@@ -285,14 +284,6 @@ def _inotify() -> FeatureState:
     except InotifyError as error:
         return Unavailable(str(error), "CONFIG_INOTIFY_USER=y, and a limit that is not reached")
     return Works()
-
-
-def _containerd(host: Host) -> FeatureState:
-    states = [
-        _socket(host, path, "containerd, running")
-        for path in (f"{host.var_run}/containerd/containerd.sock", f"{host.var_run}/containerd.sock")
-    ]
-    return next((state for state in states if isinstance(state, Works)), states[0])
 
 
 def _socket(host: Host, path: str, needs: str) -> FeatureState:

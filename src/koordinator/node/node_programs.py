@@ -1,0 +1,100 @@
+"""The programs of a node that koordlet works with, as far as they answer: the container runtime, kubelet, and
+koordlet's own hook server, by which runtime proxies ask before a container starts.
+
+Each is asked, since a socket alone may be what a program has left that is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+from koordinator.node.container_runtime import runtime_socket, runtime_version
+from koordinator.node.errors import FileError, NodeError, Unavailable, file_error
+from koordinator.node.features import Feature, FeatureState, Undetermined, Works
+from koordinator.node.grpc_client import GrpcClient
+from koordinator.node.host import Host, read_text
+from koordinator.node.pod_resources import list_pod_resources, pod_resources_socket
+
+HOOK_SERVERS: Final = "/etc/runtime/hookserver.d"
+"""Where hook servers register."""
+_SECONDS: Final = 5.0
+
+
+async def probe_node_programs(host: Host, hook_servers: str) -> tuple[Feature, ...]:
+    """Ask all at once; what cannot be asked says so in its line. ``hook_servers`` is the folder of registrations."""
+    rows: tuple[tuple[str, tuple[str, ...], Awaitable[FeatureState]], ...] = (
+        ("container runtime (CRI)", ("koord-runtime-proxy",), _runtime(host)),
+        ("pod-resources API of kubelet", ("PodResourcesProxy",), _pod_resources(host)),
+        ("hook server of koordlet", ("runtime hooks in proxy mode",), _hook_server(f"{hook_servers}/koordlet.json")),
+    )
+    states = await asyncio.gather(*(state for _, _, state in rows))
+    return tuple(Feature(name, used_by, state) for (name, used_by, _), state in zip(rows, states, strict=True))
+
+
+async def _runtime(host: Host) -> FeatureState:
+    path = runtime_socket(host)
+    if isinstance(path, Unavailable):
+        return path
+
+    async def ask(client: GrpcClient) -> str:
+        version = await runtime_version(client)
+        return f"{version.name} {version.version}, {version.api_version}, at {path}"
+
+    return await _answer(path, ask, "a container runtime that answers")
+
+
+async def _pod_resources(host: Host) -> FeatureState:
+    async def ask(client: GrpcClient) -> str:
+        pods = await list_pod_resources(client)
+        with_devices = sum(any(container.devices for container in pod.containers) for pod in pods)
+        return f"pods: {len(pods)}, with devices: {with_devices}"
+
+    return await _answer(pod_resources_socket(host), ask, "kubelet, running")
+
+
+async def _answer(path: str, ask: Callable[[GrpcClient], Awaitable[str]], needs: str) -> FeatureState:
+    if (closed := _closed(path, needs)) is not None:
+        return closed
+    client = GrpcClient(Path(path))
+    try:
+        return Works(await ask(client))
+    except NodeError as error:
+        return Unavailable(f"{path}: {error}", needs)
+    finally:
+        client.close()
+
+
+def _closed(path: str, needs: str) -> FeatureState | None:
+    try:
+        os.stat(path)
+    except PermissionError as error:
+        return Undetermined(str(file_error(path, error)), "root")
+    except OSError as error:
+        return Unavailable(str(file_error(path, error)), needs)
+    return (
+        None if os.access(path, os.R_OK | os.W_OK) else Undetermined(f"{path} may not be written by this user", "root")
+    )
+
+
+async def _hook_server(registration: str) -> FeatureState:
+    needs = "koordlet with --runtime-hooks-addr, running"
+    try:
+        socket = str(json.loads(read_text(registration))["remote-endpoint"])
+    except FileError as error:
+        return Unavailable(str(error), needs)
+    except (ValueError, KeyError, TypeError):
+        return Unavailable(f"{registration} is not JSON with a remote-endpoint", needs)
+    try:
+        async with asyncio.timeout(_SECONDS):
+            _, writer = await asyncio.open_unix_connection(socket)
+    except PermissionError:
+        return Undetermined(f"{socket} may not be written by this user", "root")
+    except OSError as error:
+        return Unavailable(f"{registration} names {socket}: {error.strerror or 'it does not answer in time'}", needs)
+    writer.close()
+    return Works(f"registered at {registration}")

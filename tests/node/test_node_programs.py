@@ -1,0 +1,114 @@
+"""What koord doctor says of the programs of a node: those that answer, those that have left a socket, and none."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from koordinator.node.errors import Unavailable
+from koordinator.node.features import FeatureState, Works
+from koordinator.node.grpc_server import GrpcServer, Handler
+from koordinator.node.host import Host
+from koordinator.node.node_programs import probe_node_programs
+from koordinator.node.protobuf_wire import encode_message, encode_text
+
+RUNTIME, PODS, HOOKS = "container runtime (CRI)", "pod-resources API of kubelet", "hook server of koordlet"
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """Of a machine; short, since the path of a socket may not be long."""
+    with tempfile.TemporaryDirectory(prefix="np") as folder:
+        yield Path(folder)
+
+
+@asynccontextmanager
+async def serving(path: Path, method: str, answer: bytes) -> AsyncIterator[None]:
+    async def handle(_: bytes) -> bytes:
+        return answer
+
+    handlers: dict[str, Handler] = {method: handle}
+    path.parent.mkdir(parents=True)
+    listening = asyncio.Event()
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(GrpcServer(handlers).run(str(path), listening.set))
+        await listening.wait()
+        yield
+        task.cancel()
+
+
+async def states(root: Path) -> dict[str, FeatureState]:
+    features = await probe_node_programs(Host.below(root), f"{root}/etc/runtime/hookserver.d")
+    return {feature.name: feature.state for feature in features}
+
+
+def register(root: Path, content: str) -> None:
+    folder = root / "etc/runtime/hookserver.d"
+    folder.mkdir(parents=True)
+    (folder / "koordlet.json").write_text(content)
+
+
+def test_a_runtime_says_what_it_is(root: Path) -> None:
+    path = root / "var/run/containerd/containerd.sock"
+    answer = encode_text(1, "0.1.0") + encode_text(2, "containerd") + encode_text(3, "1.7.2") + encode_text(4, "v1")
+
+    async def ask() -> dict[str, FeatureState]:
+        async with serving(path, "/runtime.v1.RuntimeService/Version", answer):
+            return await states(root)
+
+    assert asyncio.run(ask())[RUNTIME] == Works(f"containerd 1.7.2, v1, at {path}")
+
+
+def test_kubelet_says_how_many_pods_have_devices(root: Path) -> None:
+    path = root / "var/lib/kubelet/pod-resources/kubelet.sock"
+    with_device = encode_text(1, "a") + encode_message(3, encode_message(2, encode_text(1, "nvidia.com/gpu")))
+    answer = encode_message(1, with_device) + encode_message(1, encode_text(1, "b"))
+
+    async def ask() -> dict[str, FeatureState]:
+        async with serving(path, "/v1.PodResourcesLister/List", answer):
+            return await states(root)
+
+    assert asyncio.run(ask())[PODS] == Works("pods: 2, with devices: 1")
+
+
+def test_a_runtime_that_speaks_another_protocol_is_missing(root: Path) -> None:
+    async def ask() -> dict[str, FeatureState]:
+        async with serving(root / "var/run/crio/crio.sock", "/another.Service/Call", b""):
+            return await states(root)
+
+    state = asyncio.run(ask())[RUNTIME]
+    assert isinstance(state, Unavailable)
+    assert "crio.sock" in state.reason
+
+
+def test_the_hook_server_works_when_somebody_listens(root: Path) -> None:
+    socket = root / "run/koordlet.sock"
+    register(root, json.dumps({"remote-endpoint": str(socket)}))
+
+    async def ask() -> list[FeatureState]:
+        before = await states(root)
+        async with serving(socket, "/any/Method", b""):
+            return [before[HOOKS], (await states(root))[HOOKS]]
+
+    before, now = asyncio.run(ask())
+    assert isinstance(before, Unavailable)
+    assert str(socket) in before.reason
+    assert now == Works(f"registered at {root}/etc/runtime/hookserver.d/koordlet.json")
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '"text"'])
+def test_a_registration_that_cannot_be_read_is_named(root: Path, content: str) -> None:
+    register(root, content)
+    state = asyncio.run(states(root))[HOOKS]
+    assert isinstance(state, Unavailable)
+    assert state.reason.endswith("koordlet.json is not JSON with a remote-endpoint")
+
+
+def test_a_machine_without_any(root: Path) -> None:
+    assert {type(state) for state in asyncio.run(states(root)).values()} == {Unavailable}
