@@ -97,7 +97,12 @@ class Relay:
         return not self._open and not self._calls
 
     def lost(self) -> None:
-        """One of the connections is gone, so the other is closed when it has got what was written to it."""
+        """One of the connections is gone, so the other is closed when it has got what was written to it.
+
+        What the runtime has answered belongs to the client, although the hooks after the call are not yet done.
+        """
+        for call in self._calls.values():
+            self._client.write(b"".join(call.held))
         self._client.close()
         self._runtime.close()
         for call in self._calls.values():
