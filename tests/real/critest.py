@@ -21,6 +21,7 @@ from xml.etree import ElementTree
 from tests.real.container_images import File, Image, busybox_layer, compiled, layer_of, set_user_id
 from tests.real.container_runtime import ProxiedRuntime, proxied_runtime, until
 from tests.real.programs import HOW_TO_GET, RealPrograms, find_real_programs
+from tests.real.real_node import only_node
 from tests.runtime_proxy.proxied import ALL_HOOKS
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
@@ -43,7 +44,7 @@ _PASSED, _SKIPPED = "passed", "skipped"
 _WAYS = ("directly", "through the proxy", "with a hook server that answers all hooks")
 
 
-def images(folder: Path) -> list[Image]:
+def _images(folder: Path) -> list[Image]:
     """All that critest wants; ``folder`` is for what has to be compiled."""
     base = busybox_layer()
     web = layer_of(
@@ -105,6 +106,13 @@ def critest(programs: RealPrograms, socket: Path, focus: str = "") -> dict[str, 
 
 
 @contextmanager
+def critest_node(programs: RealPrograms) -> Iterator[ProxiedRuntime]:
+    """A node that can pull what critest wants. Its streams use a port of kubelet, so there is no other node meanwhile."""
+    with only_node(), proxied_runtime(programs, _images) as node:
+        yield node
+
+
+@contextmanager
 def all_hooks(node: ProxiedRuntime) -> Iterator[Path]:
     """A hook server that changes containers and answers all hooks is registered; the log of what it is asked."""
     socket, log = node.folder / "all-hooks.sock", node.folder / "all-hooks.log"
@@ -128,7 +136,7 @@ def main() -> int:
     if programs is None:
         sys.stderr.write(f"{HOW_TO_GET}\n")
         return 2
-    with proxied_runtime(programs, images) as node:
+    with critest_node(programs) as node:
         results = [critest(programs, socket, focus) for socket in (node.runtime.socket, node.proxy.socket)]
         with all_hooks(node):
             results.append(critest(programs, node.proxy.socket, focus))

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.container_runtime import ProxiedRuntime, proxied_runtime
-from tests.real.critest import all_hooks, critest, images
+from tests.real.container_runtime import ProxiedRuntime
+from tests.real.critest import all_hooks, critest, critest_node
 from tests.real.programs import RealPrograms
 
 _QUICK = "Image Manager|Streaming|Networking|basic operations on (container|PodSandbox)|Multiple Containers|NoNewPrivs"
@@ -23,7 +23,7 @@ _FOCUSES = [
 def node(real_programs: RealPrograms) -> Iterator[ProxiedRuntime]:
     if shutil.which("gcc") is None:
         pytest.skip("apt-get install gcc libc6-dev: critest wants an image with a program that runs as root")
-    with proxied_runtime(real_programs, images) as started:
+    with critest_node(real_programs) as started:
         yield started
 
 
