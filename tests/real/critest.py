@@ -107,7 +107,7 @@ def critest(programs: RealPrograms, socket: Path, focus: str = "") -> dict[str, 
 
 @contextmanager
 def critest_node(programs: RealPrograms) -> Iterator[ProxiedRuntime]:
-    """A node that can pull what critest wants. Its streams use a port of kubelet, so there is no other node meanwhile."""
+    """A node that can pull what critest wants. It is the only one, since its streams use a port of kubelet."""
     with only_node(), proxied_runtime(programs, _images) as node:
         yield node
 
