@@ -154,7 +154,8 @@ class Call:
     makes: str = ""
 
     def request(self, side: Side) -> bytes:
-        """The damage comes first: what it does to an identifier is then the same on both sides."""
+        """The damage comes first: what it does to an identifier is then the same on both sides, as only an identifier
+        that is still in the first field is replaced."""
         if isinstance(self.content, bytes):
             return self.content
         message = encode(self.content)
@@ -162,9 +163,9 @@ class Call:
             message = _damaged(Random(self.damage), message)
         message = message.replace(_SIDE.encode(), side.name.encode())
         if self.pod is not None:
-            message = message.replace(_POD.encode(), side.pods[self.pod].encode())
+            message = message.replace(encode({1: _POD}), encode({1: side.pods[self.pod]}))
         if self.container is not None:
-            message = message.replace(_CONTAINER.encode(), side.containers[self.container].encode())
+            message = message.replace(encode({1: _CONTAINER}), encode({1: side.containers[self.container]}))
         return message
 
 
