@@ -201,8 +201,8 @@ def proxied_runtime(programs: RealPrograms, images: Callable[[Path], Sequence[Im
             try:
                 yield ProxiedRuntime(folder, runtime, proxy, CriClient(crictl, proxy.socket), programs)
             finally:
-                CriClient(crictl, runtime.socket)("rmp", "--all", "--force")
                 proxy.stop()
+                CriClient(crictl, runtime.socket)("rmp", "--all", "--force")
 
 
 class CriClient:

@@ -160,7 +160,7 @@ class Call:
             return self.content
         message = encode(self.content)
         if self.damage is not None:
-            message = _damaged(Random(self.damage), message)
+            message = _damaged(Random(self.damage), message, makes=bool(self.makes))
         message = message.replace(_SIDE.encode(), side.name.encode())
         if self.pod is not None:
             message = message.replace(encode({1: _POD}), encode({1: side.pods[self.pod]}))
@@ -169,10 +169,11 @@ class Call:
         return message
 
 
-def _damaged(random: Random, message: bytes) -> bytes:
-    kind = random.randrange(3)
+def _damaged(random: Random, message: bytes, *, makes: bool) -> bytes:
+    # containerd 1.6 panics at a request for a container that lacks one of its parts: only the last one is damaged.
+    kind = random.randrange(2 if makes else 3)
     if kind == 0:
-        return message[: random.randrange(len(message) + 1)]
+        return message[: -random.randrange(1, 20)] if makes else message[: random.randrange(len(message) + 1)]
     if kind == 1:
         # A field that no version of the interface has.
         return message + encode({9999: "new"})

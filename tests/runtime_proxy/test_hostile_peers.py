@@ -191,6 +191,27 @@ def test_an_answer_that_waits_for_a_hook_is_not_lost_with_the_runtime() -> None:
     _with_peers(scenario)
 
 
+def test_a_call_that_the_leaving_runtime_did_not_process_is_dropped() -> None:
+    """Its client makes it again on another connection, where its hooks are called."""
+    budget = BufferBudget()
+
+    async def scenario(peers: _Peers) -> None:
+        peers.request(1, b"/passes")
+        peers.request(3)
+        peers.data(3, encode_message(b"x"), http2.END_STREAM)
+        peers.runtime.written.clear()
+        peers.relay.from_runtime(http2.go_away(1, http2.NO_ERROR))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert (peers.interceptor.made.asked, budget.used, peers.runtime.frames()) == ([], 0, [])
+        assert (http2.GOAWAY, 0) in peers.client.frames()
+        assert not peers.relay.is_idle
+        peers.relay.from_runtime(_success(1))
+        assert peers.relay.is_idle
+
+    _with_peers(scenario, budget)
+
+
 def test_what_waits_for_the_runtimes_window_counts_until_it_is_sent() -> None:
     budget = BufferBudget(200_000)
 
