@@ -287,8 +287,18 @@ class Fuzzer:
         return self.random.randrange(1 << 30) if self.random.random() < 0.3 else None
 
 
-async def outcome(side: Side, call: Call) -> Any:
-    """Make a call on one side; its answer, status, text, and metadata, as can be compared."""
+@dataclass(frozen=True)
+class Outcome:
+    """What came back, in a form that can be compared."""
+
+    message: Any
+    code: grpc.StatusCode
+    text: str
+    metadata: tuple[tuple[str, str | bytes], ...]
+
+
+async def outcome(side: Side, call: Call) -> Outcome:
+    """Make a call on one side."""
     made = side.channel.unary_unary(call.method)(call.request(side), timeout=_SECONDS)
     try:
         answer = bytes(await made)
@@ -297,7 +307,6 @@ async def outcome(side: Side, call: Call) -> Any:
     code = await made.code()
     if code is grpc.StatusCode.OK:
         side.note(call, answer)
-    first, last = await made.initial_metadata(), await made.trailing_metadata()
-    text = comparable_text(await made.details() or "")
+    metadata = (*(await made.initial_metadata() or ()), *(await made.trailing_metadata() or ()))
     message = comparable(answer, measured=bool(_MEASURING.search(call.method)))
-    return message, code, text, sorted(first or ()), sorted(last or ())
+    return Outcome(message, code, comparable_text(await made.details() or ""), tuple(sorted(metadata)))
