@@ -1,14 +1,14 @@
 """What koord-runtime-proxy adds to calls of the container runtime, beside the Go original before the same runtime.
 
-The runtime is a fake one, made with grpcio, so that its own work does not hide the proxies'. Calls go in turn straight
-to it, through ours and through the original; ``added`` is a percentile of a proxy's times minus the same percentile
-without a proxy. Creating a container asks a hook server, which is the same one for both proxies. Memory is the largest
-resident size of each.
+The runtime is a fake one, made with grpcio, so that its own work hides nothing; with ``--containerd`` it is
+a real one. Calls go in turn straight to it, through ours and through the original; ``added`` is a percentile of a
+proxy's times minus the same percentile without a proxy. Creating a container asks a hook server, which is the same one
+for both proxies. Memory is the largest resident size of each.
 
 The original looks for hook servers in one fixed folder, so each run gives it a mount namespace of its own: that needs
 root, and without it the original is left out.
 
-usage: python -m benchmarks.runtime_proxy_latency [--calls 2000] [--containers 200]
+usage: python -m benchmarks.runtime_proxy_latency [--calls 2000] [--containers 200] [--containerd]
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,7 +33,9 @@ import uvloop
 from benchmarks.process_usage import OtherLoad, usage_of
 from koordinator.api.protobuf import cri_pb2 as cri
 from koordinator.node.grpc_client import GrpcClient
-from tests.real.programs import RealPrograms, find_real_programs
+from tests.real.container_runtime import IMAGE, ContainerRuntime, CriClient
+from tests.real.cri_fuzz import Content, encode
+from tests.real.programs import HOW_TO_GET, RealPrograms, find_real_programs
 from tests.runtime_proxy.fake_servers import FakeHookServer, FakeRuntime, serving
 
 _SERVICE: Final = "/runtime.v1.RuntimeService"
@@ -40,6 +43,8 @@ _HOOKS: Final = ("PreRunPodSandbox", "PreCreateContainer", "PreUpdateContainerRe
 _START_SECONDS: Final = 15.0
 _WARM_UP: Final = 100
 _SEVERAL: Final = 8
+_MOST_CREATED: Final = 150
+"""Real containers, each way."""
 _BIND: Final = "mkdir -p /etc/runtime/hookserver.d && mount --bind {folder} /etc/runtime/hookserver.d && exec {command}"
 
 
@@ -48,13 +53,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=2000, help="of each kind, each way")
     parser.add_argument("--containers", type=int, default=200, help="in the answer to ListContainers")
+    parser.add_argument("--containerd", action="store_true", help="a real containerd; needs root")
     parser.add_argument("--serve", nargs=2, metavar=("WHAT", "SOCKET"), help=argparse.SUPPRESS)
     given = parser.parse_args(arguments)
     if given.serve:
         uvloop.run(_serve(given.serve[0], Path(given.serve[1]), given.containers))
         return 0
     with tempfile.TemporaryDirectory(prefix="krp") as name:
-        print(json.dumps(_measure(Path(name), given.calls, given.containers)))
+        print(json.dumps(_measure(Path(name), given.calls, given.containers, given.containerd)))
     return 0
 
 
@@ -99,11 +105,14 @@ class _Way:
         return 1000 * ordered[min(len(ordered) - 1, int(len(ordered) * share))]
 
 
-def _measure(folder: Path, calls: int, containers: int) -> dict[str, Any]:
+def _measure(folder: Path, calls: int, containers: int, is_real: bool) -> dict[str, Any]:
     programs = find_real_programs()
     with ExitStack() as stack:
         this = [sys.executable, "-m", "benchmarks.runtime_proxy_latency", f"--containers={containers}", "--serve"]
-        stack.enter_context(_running([*this, "runtime", str(folder / "direct")], folder / "direct"))
+        if is_real:
+            stack.enter_context(_containerd(folder, containers))
+        else:
+            stack.enter_context(_running([*this, "runtime", str(folder / "direct")], folder / "direct"))
         stack.enter_context(_running([*this, "hooks", str(folder / "hook")], folder / "hook"))
         (folder / "hooks").mkdir()
         document = {"remote-endpoint": str(folder / "hook"), "failure-policy": "Fail", "runtime-hooks": _HOOKS}
@@ -113,10 +122,11 @@ def _measure(folder: Path, calls: int, containers: int) -> dict[str, Any]:
             for name, command in _proxies(folder, programs).items()
         }
         other_load = OtherLoad()
-        figures = uvloop.run(_cases(folder, ["direct", *processes], calls))
+        figures = uvloop.run(_cases(folder, ["direct", *processes], calls, _MOST_CREATED if is_real else calls))
         memory = {f"{name}_peak_mib": usage_of(process.pid).peak_bytes >> 20 for name, process in processes.items()}
         return {
             "benchmark": "runtime_proxy_latency",
+            "runtime": "containerd" if is_real else "fake",
             "calls": calls,
             "cases": figures,
             **memory,
@@ -159,13 +169,52 @@ def _running(command: list[str], socket: Path) -> Iterator[subprocess.Popen[byte
             process.terminate()
 
 
-async def _cases(folder: Path, names: list[str], calls: int) -> dict[str, Any]:
+@contextmanager
+def _containerd(folder: Path, containers: int) -> Iterator[None]:
+    """A real one that has some containers; they are removed in the end."""
+    programs = find_real_programs()
+    if programs is None:
+        raise RuntimeError(HOW_TO_GET)
+    (folder / "containerd").mkdir()
+    runtime = ContainerRuntime(folder / "containerd")
+    with runtime.serving(()):
+        (folder / "direct").symlink_to(runtime.socket)
+        try:
+            uvloop.run(_fill(folder / "direct", containers))
+            yield
+        finally:
+            CriClient(programs.kubernetes / "crictl", runtime.socket)("rmp", "--all", "--force")
+
+
+async def _fill(socket: Path, containers: int) -> None:
+    client = GrpcClient(socket)
+    sandbox = await _sandbox(client, "filled")
+    for number in range(containers):
+        await client.unary(f"{_SERVICE}/CreateContainer", _creation(sandbox, "filled", number), 30)
+    client.close()
+
+
+def _pod(name: str) -> Content:
+    """A pod in the node's network."""
+    return {1: {1: name, 2: name, 3: "bench"}, 8: {1: f"/koord-bench/{name}", 2: {1: {1: 2}}}}
+
+
+def _creation(sandbox: str, pod: str, number: int) -> bytes:
+    """A request for a container that has a small environment."""
+    environment = [{1: f"KEY_{each}", 2: "x" * 20} for each in range(20)]
+    container = {1: {1: f"c{number}"}, 2: {1: IMAGE}, 3: ["sleep", "1000"], 6: environment, 15: {1: {3: 100}}}
+    return encode({1: sandbox, 2: container, 3: _pod(pod)})
+
+
+async def _sandbox(client: GrpcClient, name: str) -> str:
+    answer = await client.unary(f"{_SERVICE}/RunPodSandbox", encode({1: _pod(name)}), 30)
+    return cri.RunPodSandboxResponse.FromString(answer).pod_sandbox_id
+
+
+async def _cases(folder: Path, names: list[str], calls: int, creations: int) -> dict[str, Any]:
     ways = {name: _Way(GrpcClient(folder / name)) for name in names}
-    sandboxes = {}
-    for name, way in ways.items():
-        request = cri.RunPodSandboxRequest(config={"metadata": {"name": "pod", "uid": "1"}})
-        answer = await way.client.unary(f"{_SERVICE}/RunPodSandbox", request.SerializeToString(), 10)
-        sandboxes[name] = cri.RunPodSandboxResponse.FromString(answer).pod_sandbox_id
+    sandboxes = {name: await _sandbox(way.client, name) for name, way in ways.items()}
+    numbers = count()
 
     async def status(name: str) -> None:
         await ways[name].client.unary(f"{_SERVICE}/Status", b"", 10)
@@ -174,12 +223,8 @@ async def _cases(folder: Path, names: list[str], calls: int) -> dict[str, Any]:
         await ways[name].client.unary(f"{_SERVICE}/ListContainers", b"", 10)
 
     async def create(name: str) -> None:
-        request = cri.CreateContainerRequest(pod_sandbox_id=sandboxes[name])
-        request.config.metadata.name = "main"
-        request.config.linux.resources.cpu_shares = 100
-        request.sandbox_config.linux.cgroup_parent = "/kubepods/pod"
-        request.config.envs.extend([cri.KeyValue(key=f"KEY_{number}", value=b"x" * 20) for number in range(20)])
-        await ways[name].client.unary(f"{_SERVICE}/CreateContainer", request.SerializeToString(), 10)
+        request = _creation(sandboxes[name], name, next(numbers))
+        await ways[name].client.unary(f"{_SERVICE}/CreateContainer", request, 30)
 
     async def several(name: str) -> None:
         await asyncio.gather(*(status(name) for _ in range(_SEVERAL)))
@@ -188,19 +233,22 @@ async def _cases(folder: Path, names: list[str], calls: int) -> dict[str, Any]:
         "Status": await _case(ways, status, calls),
         f"{_SEVERAL} Status at once": await _case(ways, several, calls // _SEVERAL),
         "ListContainers": await _case(ways, list_containers, calls),
-        "CreateContainer with a hook": await _case(ways, create, calls),
+        "CreateContainer with a hook": await _case(ways, create, creations),
     }
 
 
 async def _case(ways: dict[str, _Way], call: Callable[[str], Awaitable[None]], calls: int) -> dict[str, float]:
     for way in ways.values():
         way.seconds.clear()
-    for number in range(calls + _WARM_UP):
-        for name, way in ways.items():
+    names = list(ways)
+    warm_up = min(_WARM_UP, calls // 5)
+    for number in range(calls + warm_up):
+        # What one call leaves to do is felt by the next, so each way has each place equally often.
+        for name in (*names[number % len(names) :], *names[: number % len(names)]):
             started = time.perf_counter()
             await call(name)
-            if number >= _WARM_UP:
-                way.seconds.append(time.perf_counter() - started)
+            if number >= warm_up:
+                ways[name].seconds.append(time.perf_counter() - started)
     direct = ways["direct"]
     figures = {f"direct_p{share}_ms": round(direct.percentile(share / 100), 3) for share in (50, 99)}
     for name, way in ways.items():

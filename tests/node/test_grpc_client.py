@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
-from koordinator.node import grpc_messages
+from koordinator.node import grpc_messages, http2
 from koordinator.node.grpc_client import GrpcClient
 from koordinator.node.grpc_messages import GrpcError
 from tests.runtime_proxy.fake_servers import CallHandler, FakeRuntime, never, serving
@@ -141,6 +141,91 @@ def test_calls_in_flight_fail_when_the_server_goes() -> None:
             client.close()
             with pytest.raises(GrpcError, match="Unavailable"):
                 await task
+
+    run(scenario())
+
+
+class _LeavingServer:
+    """Answers the first call of a connection; the first connection leaves the others to the next one."""
+
+    def __init__(self, goodbye: Callable[[int], bytes]) -> None:
+        self._goodbye = goodbye
+        self.connections = 0
+        self.first_is_over = asyncio.Event()
+        self.all_are_over = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        is_first = self.connections == 1
+        splitter = http2.FrameSplitter(preface=True)
+        writer.write(http2.settings(()))
+        answered = False
+        while arrived := await reader.read(65_536):
+            _, frames = splitter.split(arrived)
+            for stream in [each.stream for each in frames if each.kind == http2.DATA]:
+                writer.write(self._goodbye(stream) if is_first and answered else self._answer(stream))
+                answered = True
+        writer.close()
+        await writer.wait_closed()
+        (self.first_is_over if is_first else self.all_are_over).set()
+
+    @staticmethod
+    def _answer(stream: int) -> bytes:
+        head = http2.literal_headers(((b":status", b"200"),))
+        tail = http2.literal_headers(((b"grpc-status", b"0"),))
+        return (
+            http2.frame(http2.HEADERS, http2.END_HEADERS, stream, head)
+            + http2.frame(http2.DATA, 0, stream, grpc_messages.encode_message(b"answer"))
+            + http2.frame(http2.HEADERS, http2.END_HEADERS | http2.END_STREAM, stream, tail)
+        )
+
+
+@pytest.mark.parametrize(
+    "goodbye",
+    [
+        lambda stream: http2.go_away(stream - 2, http2.NO_ERROR),
+        lambda stream: http2.go_away(stream - 2, http2.NO_ERROR) + http2.reset(stream, http2.REFUSED_STREAM),
+    ],
+    ids=["GOAWAY", "GOAWAY and a reset"],
+)
+def test_a_call_that_the_server_did_not_process_is_made_again(tmp_path: Path, goodbye: Callable[[int], bytes]) -> None:
+    async def scenario() -> None:
+        leaving = _LeavingServer(goodbye)
+        server = await asyncio.start_unix_server(leaving.serve, str(tmp_path / "socket"))
+        client = GrpcClient(tmp_path / "socket")
+        answers = await asyncio.gather(*(client.unary("/test/Call", b"x", 10.0) for _ in range(3)))
+        assert answers == [b"answer"] * 3
+        assert leaving.connections == 2
+        # The client has left the first connection by itself.
+        await leaving.first_is_over.wait()
+        client.close()
+        await leaving.all_are_over.wait()
+        server.close()
+
+    run(scenario())
+
+
+def test_a_call_is_made_again_only_once(tmp_path: Path) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(65_536)
+        writer.write(http2.settings(()) + http2.go_away(0, http2.NO_ERROR))
+        # Up to the end of the connection.
+        await reader.read()
+        writer.close()
+        await writer.wait_closed()
+        left.release()
+
+    left = asyncio.Semaphore(0)
+
+    async def scenario() -> None:
+        server = await asyncio.start_unix_server(refuse, str(tmp_path / "socket"))
+        client = GrpcClient(tmp_path / "socket")
+        with pytest.raises(GrpcError, match="did not process") as failed:
+            await client.unary("/test/Call", b"x", 10.0)
+        assert failed.value.code == grpc_messages.UNAVAILABLE
+        for _ in range(2):
+            await left.acquire()
+        server.close()
 
     run(scenario())
 

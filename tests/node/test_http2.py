@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hpack import Decoder
 from hypothesis import given
@@ -53,6 +55,20 @@ def test_a_header_block_in_many_frames_is_one(block: bytes, size: int) -> None:
     splitter = http2.FrameSplitter(preface=False)
     found = [(data, frame) for each in frames for data, of in [splitter.split(each)] for frame in of]
     assert [http2.header_block(data, frame) for data, frame in found] == [block]
+
+
+def test_a_header_block_in_very_many_frames_is_looked_at_once() -> None:
+    """Who sends a megabyte in frames of a byte causes no more work than a megabyte is worth: a second, not an hour."""
+    count = 100_000
+    frame = http2.frame(http2.CONTINUATION, 0, 1, b"x")
+    splitter = http2.FrameSplitter(preface=False)
+    started = time.process_time()
+    splitter.split(http2.frame(http2.HEADERS, 0, 1))
+    for _ in range(count):
+        assert splitter.split(frame) == (b"", [])
+        assert time.process_time() - started < 10
+    data, (found,) = splitter.split(http2.frame(http2.CONTINUATION, http2.END_HEADERS, 1))
+    assert http2.header_block(data, found) == b"x" * count
 
 
 def test_padding_and_priority_are_not_part_of_a_header_block() -> None:

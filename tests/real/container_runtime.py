@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import tarfile
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from tests.real.container_images import Image, busybox_layer, registry, write_archive
+from tests.real.programs import RealPrograms
+
 IMAGE = "docker.io/library/busybox:latest"
+_SANDBOX_IMAGE = "registry.k8s.io/pause:3.10"
 NEEDED = ("containerd", "runc", "ctr", "busybox")
+_PORTS = {"type": "portmap", "capabilities": {"portMappings": True}}
 HOW_TO_GET = "apt-get install containerd runc containernetworking-plugins busybox-static: {} is absent"
 
 
@@ -29,6 +36,11 @@ def until(is_so: Callable[[], bool], seconds: float, what: str) -> None:
         time.sleep(0.05)
 
 
+def busybox_image() -> Image:
+    """busybox, under its own name and that of the sandboxes' image."""
+    return Image((_SANDBOX_IMAGE, "docker.io/library/pause:latest", IMAGE), (busybox_layer(),))
+
+
 class ContainerRuntime:
     """containerd with folders of its own; ``socket`` is where it is served."""
 
@@ -37,14 +49,29 @@ class ContainerRuntime:
         self.socket = folder / "containerd.sock"
         self._process: subprocess.Popen[bytes] | None = None
 
+    @contextmanager
+    def serving(self, images: Sequence[Image]) -> Iterator[None]:
+        """Start it, and stop it at the end; it can pull ``images``."""
+        with registry(images) as port:
+            mirror = self._folder / "registries/_default"
+            mirror.mkdir(parents=True)
+            (mirror / "hosts.toml").write_text(
+                f'[host."http://127.0.0.1:{port}"]\ncapabilities = ["pull", "resolve"]\n'
+            )
+            self.start()
+            try:
+                yield
+            finally:
+                self.stop()
+
     def start(self) -> None:
         """Start it, and give it the image."""
         (self._folder / "cni").mkdir()
         ipam = {"type": "host-local", "subnet": "10.231.0.0/24", "dataDir": str(self._folder / "ipam")}
-        network = {"cniVersion": "0.4.0", "name": "proxy-test", "plugins": [{"type": "ptp", "ipam": ipam}]}
+        network = {"cniVersion": "0.4.0", "name": "proxy-test", "plugins": [{"type": "ptp", "ipam": ipam}, _PORTS]}
         (self._folder / "cni/10.conflist").write_text(json.dumps(network))
         (self._folder / "containerd.toml").write_text(self._configuration())
-        write_image(self._folder / "image.tar")
+        write_archive(self._folder / "image.tar", [busybox_image()])
         self._run()
         subprocess.run(
             ["ctr", "-a", str(self.socket), "-n", "k8s.io", "images", "import", str(self._folder / "image.tar")],
@@ -72,7 +99,8 @@ class ContainerRuntime:
     def _run(self) -> None:
         with (self._folder / "containerd.log").open("ab") as log:
             command = ["containerd", "-c", str(self._folder / "containerd.toml")]
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
+            # Relative paths in requests are below its folder.
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd=self._folder)
         until(self._answers, 30, "containerd answers")
 
     def _answers(self) -> bool:
@@ -88,46 +116,16 @@ state = "{self._folder}/state"
 [grpc]
   address = "{self.socket}"
 [plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "registry.k8s.io/pause:3.10"
+  sandbox_image = "{_SANDBOX_IMAGE}"
   disable_tcp_service = true
   stream_server_port = "0"
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/usr/lib/cni"
     conf_dir = "{self._folder}/cni"
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "{self._folder}/registries"
 """
-
-
-def write_image(path: Path) -> None:
-    """An image with busybox and all its applets, under the names of busybox and of the sandboxes' image."""
-    busybox = shutil.which("busybox")
-    assert busybox is not None
-    applets = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split()
-    layer = io.BytesIO()
-    with tarfile.open(fileobj=layer, mode="w") as files:
-        files.add(os.path.realpath(busybox), "bin/busybox")
-        for applet in applets:
-            if applet != "busybox":
-                link = tarfile.TarInfo(f"bin/{applet}")
-                link.type, link.linkname = tarfile.SYMTYPE, "busybox"
-                files.addfile(link)
-    digest = hashlib.sha256(layer.getvalue()).hexdigest()
-    configuration = json.dumps(
-        {
-            "architecture": "amd64",
-            "os": "linux",
-            "config": {"Cmd": ["/bin/sleep", "1000000"], "Env": ["PATH=/bin"]},
-            "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}"]},
-        }
-    ).encode()
-    name = f"{hashlib.sha256(configuration).hexdigest()}.json"
-    tags = ["registry.k8s.io/pause:3.10", "docker.io/library/pause:latest", IMAGE]
-    manifest = json.dumps([{"Config": name, "RepoTags": tags, "Layers": ["layer.tar"]}]).encode()
-    with tarfile.open(path, "w") as out:
-        for member, content in ((name, configuration), ("layer.tar", layer.getvalue()), ("manifest.json", manifest)):
-            entry = tarfile.TarInfo(member)
-            entry.size = len(content)
-            out.addfile(entry, io.BytesIO(content))
 
 
 class ProxyProcess:
@@ -173,6 +171,38 @@ class ProxyProcess:
         """Register a hook server."""
         document = {"remote-endpoint": str(endpoint), "failure-policy": policy, "runtime-hooks": hooks}
         (self.hooks / name).write_text(json.dumps(document))
+
+
+@dataclass(frozen=True)
+class ProxiedRuntime:
+    """containerd with koord-runtime-proxy before it; ``crictl`` speaks to the proxy."""
+
+    folder: Path
+    runtime: ContainerRuntime
+    proxy: ProxyProcess
+    crictl: CriClient
+    programs: RealPrograms
+
+
+@contextmanager
+def proxied_runtime(programs: RealPrograms, images: Callable[[Path], Sequence[Image]]) -> Iterator[ProxiedRuntime]:
+    """Start both; what runs in the end is removed. ``images`` makes those that can be pulled, in a folder for that."""
+    if os.geteuid() != 0:
+        pytest.skip("containerd needs root")
+    if missing := [program for program in NEEDED if shutil.which(program) is None]:
+        pytest.skip(HOW_TO_GET.format(missing[0]))
+    with tempfile.TemporaryDirectory(prefix="krp", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        runtime = ContainerRuntime(folder)
+        proxy = ProxyProcess(folder, runtime.socket)
+        crictl = programs.kubernetes / "crictl"
+        with runtime.serving(images(folder)):
+            proxy.start()
+            try:
+                yield ProxiedRuntime(folder, runtime, proxy, CriClient(crictl, proxy.socket), programs)
+            finally:
+                proxy.stop()
+                CriClient(crictl, runtime.socket)("rmp", "--all", "--force")
 
 
 class CriClient:

@@ -76,14 +76,19 @@ def real_node(kubeconfig: Path, folder: Path, name: str, namespace: str, **envir
 
 
 @contextmanager
-def started_node(kubeconfig: Path, folder: Path, name: str, **environment: str) -> Iterator[None]:
-    """containerd and kubelet with files in ``folder``; the Node is deleted afterwards.
-
-    The cgroups of kubelet and the network of containers exist once on a machine: there is one node at a time, of
-    whatever test run."""
-    script = _node_script()
+def only_node() -> Iterator[None]:
+    """The cgroups of kubelet, its ports and the network of containers exist once on a machine: there is one node at a
+    time, of whatever test run."""
     with (Path(tempfile.gettempdir()) / "koordinator-real-node.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def started_node(kubeconfig: Path, folder: Path, name: str, **environment: str) -> Iterator[None]:
+    """containerd and kubelet with files in ``folder``; the Node is deleted afterwards."""
+    script = _node_script()
+    with only_node():
         variables = {**os.environ, "NODE": name, **environment}
         try:
             subprocess.run([str(script), "up", str(folder), str(kubeconfig)], env=variables, check=True, timeout=120)

@@ -1,38 +1,25 @@
-"""koord-runtime-proxy before a real containerd: crictl's and critest's whole conversations, hooks, restarts of both."""
+"""koord-runtime-proxy before a real containerd: crictl's whole conversations, hooks, restarts of both."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
-from tests.real.container_runtime import HOW_TO_GET, IMAGE, NEEDED, ContainerRuntime, CriClient, ProxyProcess, until
+from tests.real.container_runtime import IMAGE, CriClient, ProxiedRuntime, proxied_runtime, until
 from tests.real.hook_server_process import SHARES, VARIABLE
 from tests.real.programs import RealPrograms
-from tests.runtime_proxy.proxied import ALL_HOOKS
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
-_FOCUS = "runtime should support basic operations on container"
 
 
-@dataclass(frozen=True)
-class Node:
-    folder: Path
-    runtime: ContainerRuntime
-    proxy: ProxyProcess
-    crictl: CriClient
-    programs: RealPrograms
-
+class Node(ProxiedRuntime):
     def pod(self, name: str) -> tuple[str, str]:
         """A pod that runs; its id, and the file that describes it."""
         file = self.folder / f"{name}.json"
@@ -67,24 +54,8 @@ class Node:
 
 @pytest.fixture(scope="module")
 def node(real_programs: RealPrograms) -> Iterator[Node]:
-    if os.geteuid() != 0:
-        pytest.skip("containerd needs root")
-    if missing := [program for program in NEEDED if shutil.which(program) is None]:
-        pytest.skip(HOW_TO_GET.format(missing[0]))
-    with tempfile.TemporaryDirectory(prefix="krp", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        runtime = ContainerRuntime(folder)
-        proxy = ProxyProcess(folder, runtime.socket)
-        crictl = CriClient(real_programs.kubernetes / "crictl", proxy.socket)
-        runtime.start()
-        try:
-            proxy.start()
-            yield Node(folder, runtime, proxy, crictl, real_programs)
-            direct = CriClient(real_programs.kubernetes / "crictl", runtime.socket)
-            direct("rmp", "--all", "--force")
-            proxy.stop()
-        finally:
-            runtime.stop()
+    with proxied_runtime(real_programs, lambda folder: ()) as started:
+        yield Node(**vars(started))
 
 
 @pytest.fixture
@@ -212,40 +183,3 @@ def _clean(node: Node, name: str) -> None:
     direct = CriClient(node.programs.kubernetes / "crictl", node.runtime.socket)
     for pod in direct.document("pods", "--name", f"^{name}$")["items"]:
         direct("rmp", "--force", str(pod["id"]))
-
-
-def test_critest_passes_what_it_passes_without_the_proxy(node: Node) -> None:
-    direct, through = (_critest(node, socket) for socket in (node.runtime.socket, node.proxy.socket))
-    assert direct == through
-    assert sum(passed for passed in direct.values()) >= 10
-
-
-def test_critest_passes_the_same_with_all_hooks(node: Node) -> None:
-    socket, log = node.folder / "all-hooks.sock", node.folder / "all-hooks.log"
-    log.write_text("")
-    direct = _critest(node, node.runtime.socket)
-    command = [sys.executable, "-m", "tests.real.hook_server_process", str(socket), str(log)]
-    with subprocess.Popen(command, cwd=_REPOSITORY) as process:
-        until(socket.exists, 30, "the hook server serves")
-        node.proxy.register("all.json", socket, ALL_HOOKS)
-        until(lambda: _logged(node, "hook server all.json:") > 0, 10, "it is registered")
-        hooked = _critest(node, node.proxy.socket)
-        (node.proxy.hooks / "all.json").unlink()
-        process.terminate()
-    assert hooked == direct
-    assert log.read_text().count("ContainerResourceHookRequest") >= 10
-
-
-def _critest(node: Node, socket: Path) -> dict[str, bool]:
-    """Whether each test passed, by its name."""
-    images = node.folder / "images.yaml"
-    images.write_text(f"defaultTestContainerImage: {IMAGE}\nwebServerTestImage: {IMAGE}\n")
-    report = node.folder / f"critest-{socket.name}.xml"
-    command = [
-        str(node.programs.kubernetes / "critest"),
-        *("-runtime-endpoint", f"unix://{socket}", "-image-endpoint", f"unix://{socket}"),
-        *("-test-images-file", str(images), "-ginkgo.focus", _FOCUS, "-ginkgo.junit-report", str(report)),
-    ]
-    subprocess.run(command, capture_output=True, timeout=300, check=False)
-    cases = [case for case in ElementTree.parse(report).iter("testcase") if case.find("skipped") is None]
-    return {str(case.get("name")): case.get("status") == "passed" for case in cases}

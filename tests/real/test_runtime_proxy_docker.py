@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.real.container_runtime import IMAGE, ProxyProcess, until, write_image
+from tests.real.container_images import write_archive
+from tests.real.container_runtime import IMAGE, ProxyProcess, busybox_image, until
 from tests.real.hook_server_process import SHARES, VARIABLE
 
 _REPOSITORY = Path(__file__).resolve().parents[2]
@@ -95,7 +96,7 @@ def node() -> Iterator[Node]:
                 until(lambda: socket.exists() or dockerd.poll() is not None, 30, "dockerd serves")
                 if dockerd.poll() is not None:
                     pytest.skip(f"dockerd does not start here: {(folder / 'dockerd.log').read_text()[-500:]}")
-                write_image(folder / "image.tar")
+                write_archive(folder / "image.tar", [busybox_image()])
                 direct("load", "-i", str(folder / "image.tar"))
                 proxy = ProxyProcess(folder, socket, "--backend-runtime-mode=Docker")
                 proxy.start()

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.real.real_node import REPOSITORY, started_node
 _NODE = "proxy-node"
 _NAMESPACE = "runtime-proxy"
 _PODS = 30
+_BETWEEN_KILLS = 3.0
 _HOOKS = ("PreRunPodSandbox", "PreCreateContainer")
 _KUBELET = """#!/bin/sh
 while [ ! -S {socket} ]; do sleep 0.1; done
@@ -39,10 +41,28 @@ class Node:
         assert done.returncode == 0, done.stderr
         return done.stdout
 
+    def pods(self) -> list[Any]:
+        """What the API server has of them."""
+        pods: list[Any] = json.loads(self.kubectl("get", "pods", "-n", _NAMESPACE, "-o", "json"))["items"]
+        return pods
+
     def running(self) -> list[str]:
         """The UIDs of pods that run."""
-        pods: list[Any] = json.loads(self.kubectl("get", "pods", "-n", _NAMESPACE, "-o", "json"))["items"]
-        return [str(pod["metadata"]["uid"]) for pod in pods if pod["status"]["phase"] == "Running"]
+        return [_uid(pod) for pod in self.pods() if pod["status"]["phase"] == "Running"]
+
+    def kill_proxy_for(self, seconds: float) -> int:
+        """Kill it and start it again every few seconds; how often."""
+        end, killed = time.monotonic() + seconds, 0
+        while time.monotonic() < end:
+            time.sleep(_BETWEEN_KILLS)
+            self.proxy.kill()
+            self.proxy.start()
+            killed += 1
+        return killed
+
+
+def _uid(pod: Any) -> str:
+    return str(pod["metadata"]["uid"])
 
 
 @pytest.fixture
@@ -98,13 +118,20 @@ def _manifest(number: int) -> str:
     )
 
 
-def test_thirty_pods_start_while_the_proxy_is_killed(node: Node) -> None:
-    node.kubectl("apply", "-f", "-", given="\n".join(_manifest(number) for number in range(_PODS)))
-    until(lambda: len(node.running()) >= 8, 120, "the first pods run")
-    node.proxy.kill()
-    node.proxy.start()
+def test_thirty_pods_start_while_the_proxy_is_killed_for_a_minute(node: Node) -> None:
+    """Half of them run before it is killed for the first time, the others start meanwhile."""
+    first, second = ([_manifest(number) for number in range(start, _PODS, 2)] for start in range(2))
+    node.kubectl("apply", "-f", "-", given="\n".join(first))
+    until(lambda: len(node.running()) >= len(first) // 2, 120, "the first pods run")
+    node.kubectl("apply", "-f", "-", given="\n".join(second))
+    created = {_uid(pod) for pod in node.pods()}
+    assert node.kill_proxy_for(60) >= 10
     until(lambda: len(node.running()) == _PODS, 120, "all pods run")
+    assert set(node.running()) == created
     assert [_shares(uid) for uid in node.running()] == [SHARES] * _PODS
+    # Those that ran when it was killed have not noticed.
+    restarts = [status["restartCount"] for pod in node.pods() for status in pod["status"]["containerStatuses"]]
+    assert restarts == [0] * _PODS
 
 
 def _shares(uid: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -42,7 +43,8 @@ def test_a_damaged_file_is_no_entry(tmp_path_factory: pytest.TempPathFactory, cu
     folder = tmp_path_factory.mktemp("kept")
     table(folder).put("id", pod("web"))
     content = bytearray((folder / "id").read_bytes())
-    content[flipped % len(content)] ^= 1
+    # The first four bytes say whose file it is.
+    content[4 + flipped % (len(content) - 4)] ^= 1
     (folder / "id").write_bytes(content[: len(content) - cut])
     assert len(table(folder)) == 0
     assert list(folder.iterdir()) == []
@@ -52,6 +54,30 @@ def test_an_unfinished_file_is_removed(tmp_path: Path) -> None:
     (tmp_path / "id.new").write_bytes(b"KRP1")
     assert len(table(tmp_path)) == 0
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["f" * 64, "f" * 64 + ".new"])
+def test_a_file_that_a_crash_left_empty_is_removed(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"")
+    assert len(table(tmp_path)) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("content", [b"", b"KR", b"key: value", b"\x89PNG" + bytes(100)])
+@pytest.mark.parametrize("name", ["hosts", "notes.new", "e" * 63, ".hidden"])
+def test_the_files_of_others_stay(tmp_path: Path, name: str, content: bytes) -> None:
+    """The folder is a flag: it may be the wrong one."""
+    (tmp_path / name).write_bytes(content)
+    assert len(table(tmp_path)) == 0
+    assert (tmp_path / name).read_bytes() == content
+
+
+def test_what_is_no_file_stays(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / ("a" * 64))
+    assert len(table(tmp_path)) == 0
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_what_is_given_out_is_a_copy(tmp_path: Path) -> None:

@@ -48,13 +48,15 @@ class _Transport:
 class _Handler:
     def __init__(self) -> None:
         self.asked: list[bytes] = []
+        self.may_finish = asyncio.Event()
+        self.may_finish.set()
 
     async def before(self, request: bytes) -> Forward | Reject:
         self.asked.append(request)
         return Forward()
 
     async def after(self, response: bytes | None) -> None:
-        return
+        await self.may_finish.wait()
 
 
 class _Interceptor:
@@ -89,6 +91,12 @@ def _with_peers(scenario: Any, budget: BufferBudget | None = None) -> None:
             peers.relay.lost()
 
     run(within())
+
+
+def _success(stream: int) -> bytes:
+    """A whole answer of the runtime."""
+    block = http2.literal_headers(((b":status", b"200"), (b"grpc-status", b"0")))
+    return http2.frame(http2.HEADERS, http2.END_HEADERS | http2.END_STREAM, stream, block)
 
 
 def test_a_request_that_ends_twice_is_asked_about_once() -> None:
@@ -164,6 +172,46 @@ def test_a_lost_connection_gives_its_budget_back() -> None:
     _with_peers(scenario, budget)
 
 
+def test_an_answer_that_waits_for_a_hook_is_not_lost_with_the_runtime() -> None:
+    """A runtime that shuts down closes its connection when it has answered everything, and the hook has not."""
+
+    async def scenario(peers: _Peers) -> None:
+        peers.interceptor.made.may_finish.clear()
+        peers.request(1)
+        peers.data(1, encode_message(b"x"), http2.END_STREAM)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        peers.relay.from_runtime(http2.go_away(1, http2.NO_ERROR) + _success(1))
+        await asyncio.sleep(0)
+        assert list(peers.client.statuses()) == []
+        peers.relay.lost()
+        assert [stream for stream, _ in peers.client.statuses()] == [1]
+        peers.interceptor.made.may_finish.set()
+
+    _with_peers(scenario)
+
+
+def test_a_call_that_the_leaving_runtime_did_not_process_is_dropped() -> None:
+    """Its client makes it again on another connection, where its hooks are called."""
+    budget = BufferBudget()
+
+    async def scenario(peers: _Peers) -> None:
+        peers.request(1, b"/passes")
+        peers.request(3)
+        peers.data(3, encode_message(b"x"), http2.END_STREAM)
+        peers.runtime.written.clear()
+        peers.relay.from_runtime(http2.go_away(1, http2.NO_ERROR))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert (peers.interceptor.made.asked, budget.used, peers.runtime.frames()) == ([], 0, [])
+        assert (http2.GOAWAY, 0) in peers.client.frames()
+        assert not peers.relay.is_idle
+        peers.relay.from_runtime(_success(1))
+        assert peers.relay.is_idle
+
+    _with_peers(scenario, budget)
+
+
 def test_what_waits_for_the_runtimes_window_counts_until_it_is_sent() -> None:
     budget = BufferBudget(200_000)
 
@@ -176,9 +224,7 @@ def test_what_waits_for_the_runtimes_window_counts_until_it_is_sent() -> None:
             await asyncio.sleep(0)
         assert budget.used == 100_000
         peers.relay.from_runtime(http2.window_update(0, 100_000) + http2.window_update(1, 100_000))
-        answer = http2.literal_headers(((b":status", b"200"), (b"grpc-status", b"0")))
-        flags = http2.END_HEADERS | http2.END_STREAM
-        peers.relay.from_runtime(http2.frame(http2.HEADERS, flags, 1, answer))
+        peers.relay.from_runtime(_success(1))
         for _ in range(3):
             await asyncio.sleep(0)
         assert budget.used == 0

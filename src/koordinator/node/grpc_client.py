@@ -37,6 +37,13 @@ _PREAMBLE: Final = (
 )
 
 
+class _NotProcessedError(GrpcError):
+    """The server has said that it did nothing for the call, so it may be made again."""
+
+    def __init__(self) -> None:
+        super().__init__(grpc_messages.UNAVAILABLE, "the server is leaving, and did not process the call")
+
+
 class GrpcClient:
     """Calls to the server at one unix socket. It connects when it has to, and again after the connection was lost."""
 
@@ -50,12 +57,15 @@ class GrpcClient:
         """Call ``/package.Service/Method``; the message of its answer.
 
         GrpcError with the server's code, or with UNAVAILABLE, DEADLINE_EXCEEDED and so on as gRPC's own clients say it.
-        A server that is not there fails the call at once. ``timeout`` is in seconds.
+        A server that is not there fails the call at once; a call that a leaving server did not process is made again
+        on a new connection, once. ``timeout`` is in seconds.
         """
         try:
             async with asyncio.timeout(timeout):
-                connection = await self._connected()
-                return await connection.call(method, message, timeout)
+                try:
+                    return await (await self._connected()).call(method, message, timeout)
+                except _NotProcessedError:
+                    return await (await self._connected()).call(method, message, timeout)
         except TimeoutError as error:
             raise GrpcError(grpc_messages.DEADLINE_EXCEEDED, "context deadline exceeded") from error
 
@@ -88,8 +98,11 @@ class _Call:
         self.headers: dict[bytes, bytes] = {}
 
     def fail(self, code: int, text: str) -> None:
+        self.fail_with(GrpcError(code, text))
+
+    def fail_with(self, error: GrpcError) -> None:
         if not self.answer.done():
-            self.answer.set_exception(GrpcError(code, text))
+            self.answer.set_exception(error)
 
     def finish(self, longest: int) -> None:
         """The stream has ended: its status decides."""
@@ -139,6 +152,7 @@ class _Connection(asyncio.Protocol):
             if not call.answer.done() or call.answer.cancelled():
                 self._write(http2.reset(stream, http2.CANCEL))
             self._calls.pop(stream, None)
+            self._close_if_left()
 
     def close(self) -> None:
         """Close the connection; calls in flight fail."""
@@ -191,9 +205,7 @@ class _Connection(asyncio.Protocol):
                 if frame.flags & http2.END_STREAM:
                     self._end(call)
         elif frame.kind == http2.RST_STREAM:
-            if call := self._calls.get(frame.stream):
-                call.fail(grpc_messages.UNAVAILABLE, "the server has reset the stream")
-                self._opened.set()
+            self._on_reset(data, frame)
         elif frame.kind == http2.SETTINGS and not frame.flags & http2.ACK:
             self._on_settings(data, frame)
         elif frame.kind == http2.WINDOW_UPDATE:
@@ -201,7 +213,7 @@ class _Connection(asyncio.Protocol):
         elif frame.kind == http2.PING and not frame.flags & http2.ACK:
             self._write(http2.frame(http2.PING, http2.ACK, 0, http2.payload(data, frame)))
         elif frame.kind == http2.GOAWAY:
-            self.is_usable = False
+            self._on_go_away(http2.last_processed(data, frame))
 
     def _on_data(self, data: bytes, frame: http2.Frame) -> None:
         self._received += http2.payload_length(frame)
@@ -218,6 +230,23 @@ class _Connection(asyncio.Protocol):
             del self._calls[frame.stream]
         elif frame.flags & http2.END_STREAM:
             self._end(call)
+
+    def _on_reset(self, data: bytes, frame: http2.Frame) -> None:
+        if call := self._calls.get(frame.stream):
+            if http2.reset_code(data, frame) == http2.REFUSED_STREAM:
+                call.fail_with(_NotProcessedError())
+            else:
+                call.fail(grpc_messages.UNAVAILABLE, "the server has reset the stream")
+            self._opened.set()
+
+    def _on_go_away(self, last_processed: int) -> None:
+        """Calls up to that one go on, and the connection is closed after them."""
+        self.is_usable = False
+        for stream, call in self._calls.items():
+            if stream > last_processed:
+                call.fail_with(_NotProcessedError())
+        self._opened.set()
+        self._close_if_left()
 
     def _on_settings(self, data: bytes, frame: http2.Frame) -> None:
         values = dict(http2.parse_settings(data, frame))
@@ -245,6 +274,10 @@ class _Connection(asyncio.Protocol):
         for call in self._calls.values():
             call.fail(grpc_messages.UNAVAILABLE, text)
         self._opened.set()
+
+    def _close_if_left(self) -> None:
+        if not self.is_usable and not self._calls:
+            self.close()
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():

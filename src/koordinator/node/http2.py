@@ -36,6 +36,7 @@ MAX_FRAME_SIZE: Final = 5
 
 NO_ERROR: Final = 0
 PROTOCOL_ERROR: Final = 1
+REFUSED_STREAM: Final = 7
 CANCEL: Final = 8
 
 DEFAULT_WINDOW: Final = 65535
@@ -68,22 +69,36 @@ class FrameSplitter:
     def __init__(self, *, preface: bool) -> None:
         """``preface``: whether the peer is a client, which says ``PREFACE`` first."""
         self._preface = preface
-        self._rest = b""
+        self._rest = bytearray()
+        self._in_block = 0
+        """Of ``_rest``, when it starts with a header block: where the first of its frames is that is not yet seen."""
 
     def split(self, arrived: bytes) -> tuple[bytes, list[Frame]]:
         """The bytes up to the end of the last complete frame, and the frames in them; the rest is kept for later.
 
         Http2Error if a frame is longer than allowed, or a header block is interrupted.
         """
-        data = self._rest + arrived if self._rest else arrived
+        if not self._rest:
+            position, frames = self._scan(arrived)
+            if position == len(arrived):
+                return arrived, frames
+            self._rest += arrived[position:]
+            return arrived[:position], frames
+        self._rest += arrived
+        position, frames = self._scan(self._rest)
+        complete = bytes(memoryview(self._rest)[:position])
+        del self._rest[:position]
+        return complete, frames
+
+    def _scan(self, data: bytes | bytearray) -> tuple[int, list[Frame]]:
+        """The end of the last complete frame, and the frames up to there."""
         frames: list[Frame] = []
         position = 0
         if self._preface:
             if not PREFACE.startswith(data[: len(PREFACE)]):
                 raise Http2Error("the client does not speak HTTP/2")
             if len(data) < len(PREFACE):
-                self._rest = data
-                return b"", frames
+                return 0, frames
             self._preface = False
             position = len(PREFACE)
         size = len(data)
@@ -97,31 +112,34 @@ class FrameSplitter:
             kind, flags = data[position + 3], data[position + 4]
             stream = int.from_bytes(data[position + 5 : position + 9], "big") & 0x7FFFFFFF
             if kind == HEADERS and not flags & END_HEADERS:
-                block_end = _end_of_block(data, end, stream)
-                if block_end is None:
+                seen, is_whole = _end_of_block(data, position, max(end, position + self._in_block), stream)
+                if not is_whole:
+                    self._in_block = seen - position
                     break
-                end = block_end
+                self._in_block = 0
+                end = seen
             frames.append(Frame(kind, flags, stream, position, end))
             position = end
-        self._rest = data[position:]
-        return data[:position] if self._rest else data, frames
+        return position, frames
 
 
-def _end_of_block(data: bytes, position: int, stream: int) -> int | None:
-    """Where the CONTINUATION frames from ``position`` on end; None if they have not all arrived."""
-    start = position
+def _end_of_block(data: bytes | bytearray, start: int, position: int, stream: int) -> tuple[int, bool]:
+    """Where the CONTINUATION frames from ``position`` on end, and whether the block does, which began at ``start``."""
     while position + _HEAD <= len(data):
         length = int.from_bytes(data[position : position + 3], "big")
         kind, flags = data[position + 3], data[position + 4]
         of = int.from_bytes(data[position + 5 : position + 9], "big") & 0x7FFFFFFF
         if kind != CONTINUATION or of != stream or length > LONGEST_FRAME:
             raise Http2Error("a header block is interrupted by another frame")
-        position += _HEAD + length
-        if position - start > LONGEST_HEADER_BLOCK:
+        end = position + _HEAD + length
+        if end - start > LONGEST_HEADER_BLOCK:
             raise Http2Error(f"a header block of more than {LONGEST_HEADER_BLOCK} bytes")
-        if position <= len(data) and flags & END_HEADERS:
-            return position
-    return None
+        if end > len(data):
+            break
+        position = end
+        if flags & END_HEADERS:
+            return position, True
+    return position, False
 
 
 def payload_length(frame: Frame) -> int:
@@ -185,6 +203,20 @@ def reset(stream: int, code: int) -> bytes:
 
 def go_away(last_stream: int, code: int) -> bytes:
     return frame(GOAWAY, 0, 0, last_stream.to_bytes(4, "big") + code.to_bytes(4, "big"))
+
+
+def last_processed(data: bytes, away: Frame) -> int:
+    """The last stream that the sender of a GOAWAY frame has processed, or may have."""
+    if away.end - away.start < _HEAD + 8:
+        raise Http2Error("a GOAWAY frame must have eight bytes")
+    return int.from_bytes(data[away.start + _HEAD : away.start + _HEAD + 4], "big") & 0x7FFFFFFF
+
+
+def reset_code(data: bytes, given: Frame) -> int:
+    """Why a RST_STREAM frame ends its stream."""
+    if given.end - given.start != _HEAD + 4:
+        raise Http2Error("a RST_STREAM frame must have four bytes")
+    return int.from_bytes(data[given.start + _HEAD : given.end], "big")
 
 
 def settings(values: Iterable[tuple[int, int]]) -> bytes:

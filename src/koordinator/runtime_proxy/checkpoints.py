@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import stat
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,6 +27,8 @@ T = TypeVar("T", bound=Message)
 _MAGIC: Final = b"KRP1"
 _FILE_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,200}")
 _UNFINISHED: Final = ".new"
+_OF_A_RUNTIME: Final = re.compile(rf"[0-9a-f]{{64}}({re.escape(_UNFINISHED)})?")
+_LONGEST_ENTRY: Final = 64 << 20
 
 
 class Checkpoints:
@@ -36,7 +39,7 @@ class Checkpoints:
         self.containers = CheckpointTable(folder / "containers", ContainerResourceHookRequest)
 
     def load(self) -> None:
-        """Read what an earlier run has left; what is damaged or unfinished is removed."""
+        """Read what an earlier run has left; what is damaged or unfinished of it is removed, other files stay."""
         self.pods.load()
         self.containers.load()
 
@@ -98,7 +101,10 @@ class CheckpointTable(Generic[T]):
             logger.warning("no checkpoints are read from %s: %s", self._folder, error)
             return
         for name in names:
-            entry = None if name.endswith(_UNFINISHED) else self._read(name)
+            content = self._content(name)
+            if content is None:
+                continue
+            entry = None if name.endswith(_UNFINISHED) else self._entry(name, content)
             if entry is None:
                 self._remove(name)
             else:
@@ -109,15 +115,24 @@ class CheckpointTable(Generic[T]):
         for identifier in self._entries.keys() - set(identifiers):
             self.delete(identifier)
 
-    def _read(self, name: str) -> T | None:
+    def _content(self, name: str) -> bytes | None:
+        """That of a checkpoint, or of what a crash has left of one. None for what others have put into the folder."""
+        content = None
         try:
             # A pipe that somebody has left there must not stop the start.
             descriptor = os.open(self._folder / name, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-            with open(descriptor, "rb") as file:
-                content = file.read()
+            if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                content = _own_content(name, descriptor)
+            else:
+                os.close(descriptor)
         except OSError as error:
-            logger.warning("the checkpoint of %s cannot be read: %s", name, error)
+            logger.warning("%s in the folder of the checkpoints cannot be read: %s", name, error)
             return None
+        if content is None:
+            logger.warning("%s in the folder of the checkpoints is no checkpoint; it stays", name)
+        return content
+
+    def _entry(self, name: str, content: bytes) -> T | None:
         head, message = content[:8], content[8:]
         if head != _head(message):
             logger.warning("the checkpoint of %s is damaged; the runtime is asked instead", name)
@@ -140,6 +155,14 @@ class CheckpointTable(Generic[T]):
             (self._folder / name).unlink(missing_ok=True)
         except OSError as error:
             logger.warning("the checkpoint of %s cannot be removed: %s", name, error)
+
+
+def _own_content(name: str, descriptor: int) -> bytes | None:
+    with open(descriptor, "rb") as file:
+        content = file.read(len(_MAGIC))
+        if content == _MAGIC:
+            return content + file.read(_LONGEST_ENTRY)
+    return content if _MAGIC.startswith(content) and _OF_A_RUNTIME.fullmatch(name) else None
 
 
 def _head(message: bytes) -> bytes:

@@ -97,7 +97,12 @@ class Relay:
         return not self._open and not self._calls
 
     def lost(self) -> None:
-        """One of the connections is gone, so the other is closed when it has got what was written to it."""
+        """One of the connections is gone, so the other is closed when it has got what was written to it.
+
+        What the runtime has answered belongs to the client, although the hooks after the call are not yet done.
+        """
+        for call in self._calls.values():
+            self._client.write(b"".join(call.held))
         self._client.close()
         self._runtime.close()
         for call in self._calls.values():
@@ -262,6 +267,8 @@ class Relay:
             return self._window_update(data, frame)
         if kind == http2.SETTINGS:
             return None if frame.flags & http2.ACK else self._runtime_settings(data, frame)
+        if kind == http2.GOAWAY:
+            self._not_processed(http2.last_processed(data, frame))
         if kind not in (http2.DATA, http2.HEADERS, http2.RST_STREAM):
             return None
         stream = frame.stream
@@ -276,6 +283,15 @@ class Relay:
         if is_end:
             self._open.discard(stream)
         return None
+
+    def _not_processed(self, last: int) -> None:
+        """The runtime leaves, and ignores the streams after the last; the client makes their calls again elsewhere."""
+        for stream in [stream for stream in self._open if stream > last]:
+            call = self._calls.pop(stream, None)
+            if call is not None:
+                call.abandoned()
+                self._give_back(call)
+            self._forget(stream)
 
     def _answer(self, call: InterceptedCall, data: bytes, frame: http2.Frame, *, is_end: bool) -> bytes | None:
         """A frame of the answer of an intercepted call; the one that ends it waits until the call releases it."""
