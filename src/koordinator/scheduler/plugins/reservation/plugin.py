@@ -19,7 +19,7 @@ from koordinator.api import annotations as annotation_keys
 from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.node import Node
 from koordinator.api.pod import Pod
-from koordinator.api.reservation import FAILED, Reservation
+from koordinator.api.reservation import ALIGNED, FAILED, Reservation
 from koordinator.base.services import Service, ServiceError
 from koordinator.scheduler.engine.adjustment import Adjustment
 from koordinator.scheduler.engine.binding_points import (
@@ -33,7 +33,7 @@ from koordinator.scheduler.engine.binding_points import (
 )
 from koordinator.scheduler.engine.columns import Aspect, Ints, Mask, NodeReference, Rows
 from koordinator.scheduler.engine.cycle_state import CycleState
-from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_events
+from koordinator.scheduler.engine.events import ClusterEvent, EventKind, object_event, object_events
 from koordinator.scheduler.engine.framework import (
     FEASIBLE,
     SKIP_SCORE,
@@ -76,6 +76,7 @@ from koordinator.scheduler.plugins.reservation.life_cycle import available_statu
 from koordinator.scheduler.plugins.reservation.matching import Wish, wish_key, wish_of
 from koordinator.scheduler.plugins.reservation.messages import event_note, summary
 from koordinator.scheduler.plugins.reservation.metrics import ReservationGauges
+from koordinator.scheduler.plugins.reservation.operating_pod import is_operating
 from koordinator.scheduler.plugins.reservation.reserve_pod import (
     allocated_annotation,
     allocated_record,
@@ -101,10 +102,11 @@ class Use(NamedTuple):
 
 @dataclass(slots=True)
 class _Owner:
-    """A class of pods that own Reservations, or must use one."""
+    """A class of pods that own Reservations, or must use one, or stand for one once they run."""
 
     match: Match
     wish: Wish
+    is_operating: bool
     combinations: list[tuple[Reason, ...]] = field(default_factory=list)
     """The reasons of the codes from _FIRST_CODE on."""
 
@@ -150,6 +152,7 @@ class ReservationPlugin(
         self._cache: ReservationCache = shared.setdefault("cache", ReservationCache(view))
         self._failures: dict[str, str] = shared.setdefault("failures", {})
         self._cache.show, self._cache.hide = self._show, self._hide
+        self._cache.on_opened, self._cache.on_fault = self._announce, self._report_pod
 
     @property
     def event_handler(self) -> EventHandler:
@@ -159,7 +162,7 @@ class ReservationPlugin(
         if stands_for_a_reservation(pod.pod):
             reservation = self._reservation(pod)
             return None if reservation is None else _reserve_class(reservation)
-        return wish_key(pod.pod), resources_key(pod)
+        return wish_key(pod.pod), resources_key(pod), is_operating(pod.pod)
 
     def context_key(self, pod: PodInfo) -> Hashable:
         return None if stands_for_a_reservation(pod.pod) else self._cache.match(pod)
@@ -200,10 +203,11 @@ class ReservationPlugin(
             return PreFilterResult(skip=True, rejection=Reason(wish.problem, unresolvable=True))
         if wish.affinity is not None and not match.uids:
             return PreFilterResult(skip=True, rejection=NONE_MATCHES)
-        if not match.uids or wish.ignored:
+        operates = is_operating(pod.pod)
+        if not operates and (not match.uids or wish.ignored):
             return PreFilterResult(skip=True)
         names = frozenset(self._cache.bookings[uid].node_name for uid in match.uids) if wish.affinity else None
-        return PreFilterResult(_Owner(match, wish), node_names=names)
+        return PreFilterResult(_Owner(match, wish, operates), node_names=names)
 
     def transforms(self, pod: PodInfo) -> bool:
         return not stands_for_a_reservation(pod.pod) and bool(self._cache.match(pod).uids)
@@ -230,7 +234,12 @@ class ReservationPlugin(
         if isinstance(state, _ReservePod):
             return self._filter_reserve_pod(state, row)
         owner: _Owner = state
-        there = self._cache.open_on(self.view.columns.names[row], owner.match)
+        name = self.view.columns.names[row]
+        if owner.is_operating and self._conflicts(name, ALIGNED):
+            return _CONFLICT
+        if owner.wish.ignored:
+            return FEASIBLE
+        there = self._cache.open_on(name, owner.match)
         reasons = self._why_not(pod, owner.wish, row, there)
         return owner.code_of(reasons) if reasons else FEASIBLE
 
@@ -238,12 +247,13 @@ class ReservationPlugin(
         name = self.view.columns.names[row]
         if state.pinned and state.pinned != name:
             return _OTHER_NODE
-        for booking in self._cache.on_node_named.get(name, {}).values():
-            other = booking.reservation.spec.allocate_policy
-            # A Reservation of the default policy shares its node with none of another policy, and the other way round.
-            if booking.is_open and (not state.policy) != (not other):
-                return _CONFLICT
-        return FEASIBLE
+        return _CONFLICT if self._conflicts(name, state.policy) else FEASIBLE
+
+    def _conflicts(self, node_name: str, policy: str) -> bool:
+        """Whether a Reservation of the policy has to stay off the node: one of the default policy shares its node with
+        none of another policy, and the other way round."""
+        there = self._cache.on_node_named.get(node_name, {}).values()
+        return any(each.is_open and (not each.reservation.spec.allocate_policy) != (not policy) for each in there)
 
     def _why_not(self, pod: PodInfo, wish: Wish, row: int, matched: Sequence[Booking]) -> tuple[Reason, ...]:
         """Why the pod can neither take from one of ``matched``, which are on the row, nor from the node alone."""
@@ -316,7 +326,7 @@ class ReservationPlugin(
         wish, match = wish_of(pod.pod), self._cache.match(pod)
         if stands_for_a_reservation(pod.pod) or wish.ignored or not match.uids:
             return SKIP_SCORE
-        return _Owner(match, wish)
+        return _Owner(match, wish, is_operating(pod.pod))
 
     def score(self, pod: PodInfo, state: Any, rows: Rows) -> Ints:
         owner: _Owner = state
@@ -489,7 +499,8 @@ class ReservationPlugin(
             if each.uid == booking.uid:
                 return f"the reservation {each.why.value}{' ' + each.detail if each.detail else ''}"
         if booking.uid not in match.uids:
-            return "the reservation is used up by its owner" if booking.users else "the reservation is not available"
+            is_taken = booking.users or booking.is_claimed
+            return "the reservation is used up by its owner" if is_taken else "the reservation is not available"
         # Not the row of the booking: while lacks are asked for, what the pod may take from is thought gone.
         row = self.view.columns.row_of.get(booking.node_name)
         if row is None:
@@ -514,6 +525,16 @@ class ReservationPlugin(
     def _show(self, pod: Pod) -> None:
         if hasattr(self, "handle"):
             self.handle.set_pseudo_pod(pod)
+
+    def _announce(self, reservation: Reservation) -> None:
+        """Owners may use what an operating-mode pod stands for."""
+        if hasattr(self, "handle"):
+            kind = object_event(RESERVATIONS, reservation, reservation)
+            self.handle.announce(ClusterEvent(kind, reservation, reservation))
+
+    def _report_pod(self, pod: Pod, fault: str) -> None:
+        if hasattr(self, "handle"):
+            self.handle.pod_event(pod, "Warning", "InvalidReservation", "Reconcile", fault)
 
     def _hide(self, pod: Pod) -> None:
         self._failures.pop(pod.metadata.uid, None)

@@ -107,7 +107,7 @@ def wanted_allocatable(reservation: Reservation) -> dict[str, Quantity]:
     ``reservation-resize-allocatable`` puts in place of that. Raises DecodeError for an annotation that cannot be read.
     """
     template = reservation.spec.template
-    amounts = _requested(Pod(spec=template.spec)) if template is not None else {}
+    amounts = requested_amounts(Pod(spec=template.spec)) if template is not None else {}
     text = reservation.metadata.annotations.get(annotation_keys.RESERVATION_RESIZE_ALLOCATABLE)
     return {**amounts, **decode(text.encode(), ResourcesAnnotation).resources} if text else amounts
 
@@ -146,7 +146,7 @@ def _priority(spec: PodSpec, labels: Mapping[str, str]) -> int:
     return priority if -(2**31) <= priority < 2**31 else _HIGHEST_PRIORITY
 
 
-def _requested(pod: Pod) -> dict[str, Quantity]:
+def requested_amounts(pod: Pod) -> dict[str, Quantity]:
     """What the pod requests, in the format of the first container that names the resource."""
     written = {
         name: amount.format
@@ -160,7 +160,7 @@ def _holding_what_is_allocatable(pod: Pod, reservation: Reservation) -> Pod:
     allocatable = reservation.status.allocatable
     if not is_available(reservation) or not allocatable:
         return pod
-    requested = _requested(pod)
+    requested = requested_amounts(pod)
     amounts = {**requested, **allocatable}
     if amounts == requested:
         return pod
