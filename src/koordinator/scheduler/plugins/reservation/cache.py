@@ -12,6 +12,8 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import labels as label_keys
 from koordinator.api.codec import DecodeError, decode
@@ -37,6 +39,7 @@ from koordinator.scheduler.plugins.reservation.reserve_pod import (
     is_available,
     is_over,
     problem,
+    requested_amounts,
     reserve_pod,
 )
 
@@ -161,6 +164,8 @@ class ReservationCache(EventHandler):
         """Who takes from which Reservation, by its uid, also from those that are not known yet."""
         self.waiting: dict[str, PodInfo] = {}
         """The pods that the API has on no node, by uid, whoever schedules them."""
+        self.claimed: dict[str, str] = {}
+        """The uid of each running pod that a Reservation is about to take over, with that of the Reservation."""
         self._shown: dict[str, Pod] = {}
         self._generation = 0
         self.show: Callable[[Pod], None] = lambda pod: None
@@ -289,6 +294,11 @@ class ReservationCache(EventHandler):
         held = {name(column): amount for column, amount in booking.allocatable.items()}
         requested = {name(column): amount for column, amount in pod.request.amounts.items()}
         return mismatch(booking.reservation, pod.pod, wish, node, (held, requested))
+
+    def pending_booking(self, reservation: Reservation, pod: Pod) -> Booking:
+        """The Reservation of a reserve pod as it would be once it is placed."""
+        status = msgspec.structs.replace(reservation.status, allocatable=requested_amounts(pod))
+        return self._booking(msgspec.structs.replace(reservation, status=status), pod)
 
     # Changes.
 
