@@ -247,3 +247,9 @@ def test_the_fewer_pods_are_taken_over_the_better_is_the_node(count: int, expect
 def booking(wanted: Reservation) -> Booking:
     cluster = Cluster([make_node("a")], ReservationPlugin)
     return ReservationCache(cluster.view).pending_booking(wanted, reserve_pod(wanted))
+
+
+def test_reservations_that_differ_in_their_spec_alone_are_not_alike() -> None:
+    """A reserve pod has the template's spec, and pods that look alike share what was derived from one of them."""
+    one, other = plain(), reservation()
+    assert reserve_pod(one).metadata.annotations != reserve_pod(other).metadata.annotations

@@ -20,6 +20,9 @@ from koordinator.model.pod_requests import pod_requests
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 _HIGHEST_PRIORITY: Final = 2**31 - 1
 """Of a Reservation that says nothing of it: pods do not push it aside."""
+_SPEC: Final = "reservation-spec"
+"""In memory only: what of the Reservation's spec counts for its placement is not in the pod's, and reserve pods that look
+alike share what plugins have derived from one of them."""
 _CONTAINER: Final = "__internal_fake_container__"
 """Stands for all containers of a Reservation that holds something else than its template asks for."""
 
@@ -74,6 +77,7 @@ def reserve_pod(reservation: Reservation) -> Pod:
         **own.annotations,
         annotation_keys.RESERVE_POD: "true",
         annotation_keys.RESERVATION_NAME: own.name,
+        _SPEC: f"{own.uid}/{reservation.spec.allocate_policy}/{reservation.spec.pre_allocation}",
     }
     if template.spec.node_name:
         annotations[annotation_keys.RESERVATION_NODE] = template.spec.node_name
