@@ -21,8 +21,8 @@ DEFAULT_SCHEDULER: Final = "default-scheduler"
 _HIGHEST_PRIORITY: Final = 2**31 - 1
 """Of a Reservation that says nothing of it: pods do not push it aside."""
 _SPEC: Final = "reservation-spec"
-"""In memory only: what of the Reservation's spec counts for its placement is not in the pod's, and reserve pods that look
-alike share what plugins have derived from one of them."""
+"""In memory only: what of the Reservation's spec counts for its placement is not in the pod's, and reserve pods that
+look alike share what plugins have derived from one of them."""
 _CONTAINER: Final = "__internal_fake_container__"
 """Stands for all containers of a Reservation that holds something else than its template asks for."""
 
