@@ -14,6 +14,7 @@ from koordinator.api.annotations import (
     EXACT_MATCH_RESERVATION,
     RESERVATION_AFFINITY,
     RESERVATION_ALLOCATED,
+    RESERVATION_OWNERS,
 )
 from koordinator.api.kinds import PODS, RESERVATIONS
 from koordinator.api.reservation import Reservation
@@ -85,14 +86,18 @@ def pod(
     node: str = "",
     affinity: Mapping[str, Any] | None = None,
     exact: Sequence[str] = (),
+    owners: Sequence[Mapping[str, Any]] | None = None,
     **labels: str,
 ) -> dict[str, Any]:
-    """A pod; ``affinity`` is its reservation affinity, ``node`` the only one that it selects."""
+    """A pod; ``affinity`` is its reservation affinity, ``node`` the only one that it selects, ``owners`` those of an
+    operating-mode pod."""
     annotations = {}
     if affinity is not None:
         annotations[RESERVATION_AFFINITY] = json.dumps(affinity)
     if exact:
         annotations[EXACT_MATCH_RESERVATION] = json.dumps({"resourceNames": list(exact)})
+    if owners is not None:
+        annotations[RESERVATION_OWNERS] = json.dumps(list(owners))
     known = {f"scheduling.koordinator.sh/{key.replace('_', '-')}": value for key, value in labels.items()}
     spec: dict[str, Any] = {
         "schedulerName": "koord-scheduler",
@@ -123,7 +128,14 @@ class Change:
     patch: Mapping[str, Any]
 
 
-Step = Mapping[str, Any] | Delete | Change
+@dataclass(frozen=True)
+class Ready:
+    """The pod runs and is ready."""
+
+    name: str
+
+
+Step = Mapping[str, Any] | Delete | Change | Ready
 """A document is created and waited for until it is decided about."""
 
 
@@ -177,6 +189,9 @@ async def _take(client: KubeClient, step: Step) -> None:
         await client.delete(RESERVATIONS, step.name)
     elif isinstance(step, Change):
         await client.patch(RESERVATIONS, step.name, step.patch, PatchType.MERGE)
+    elif isinstance(step, Ready):
+        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        await client.patch(PODS, step.name, {"status": status}, PatchType.STRATEGIC, "default", subresource="status")
     elif step.get("kind") == "Reservation":
         await client.create(RESERVATIONS, dict(step))
         await _until_reserved(client, step["metadata"]["name"])

@@ -13,9 +13,17 @@ import pytest
 from tests.real.control_plane import ControlPlane
 from tests.real.programs import RealPrograms
 from tests.real.quota_runs import connected, prepare
-from tests.real.reservation_runs import Change, Delete, Outcome, Scenario, play, pod, reservation, running
+from tests.real.reservation_runs import Change, Delete, Outcome, Ready, Scenario, play, pod, reservation, running
 
 _SHARED: Final[Any] = {"allocateOnce": False}
+_TAKING: Final[Any] = {"preAllocation": True, "allocatePolicy": "Restricted", "allocateOnce": False}
+_SEVERAL: Final[Any] = {**_TAKING, "preAllocationPolicy": {"enableMultiple": True}}
+_REQUIRED: Final = {"scheduling.koordinator.sh/pre-allocation-required": "true"}
+_OPERATING: Final[Any] = {
+    "app": "keeper",
+    "operating_mode": "Reservation",
+    "owners": [{"labelSelector": {"matchLabels": {"app": "web"}}}],
+}
 _A, _B = "node-0", "node-1"
 
 
@@ -153,6 +161,34 @@ SCENARIOS: Final = (
             pod("o", affinity={}),
             Change("r", {"spec": {"unschedulable": False}}),
         ),
+    ),
+    Scenario("takes over a pod", (pod("o", node=_A), reservation("r", "4", node=_A, **_TAKING))),
+    Scenario(
+        "takes over a pod and is used up",
+        (pod("o", node=_A), reservation("r", "4", node=_A, **{**_TAKING, "allocateOnce": True})),
+    ),
+    Scenario(
+        "what is left goes to an owner",
+        (pod("o", node=_A), reservation("r", "4", node=_A, **_TAKING), pod("o2", "1", node=_A, affinity={})),
+    ),
+    Scenario(
+        "does not take over pods of others", (pod("p", node=_A, app="other"), reservation("r", "4", node=_A, **_TAKING))
+    ),
+    Scenario(
+        "takes over several pods",
+        (pod("o1", "1", node=_A), pod("o2", "3", node=_A), reservation("r", "4", "2Gi", node=_A, **_SEVERAL)),
+    ),
+    Scenario("has to take over and cannot", (reservation("r", "1", node=_A, labels=_REQUIRED, **_TAKING),)),
+    Scenario("only restricted ones take over", (pod("o", node=_A), reservation("r", "4", node=_A, preAllocation=True))),
+    Scenario(
+        "taking over any pod is not enabled",
+        (reservation("r", "1", **{**_TAKING, "preAllocationPolicy": {"mode": "Cluster"}}),),
+    ),
+    Scenario("an owner uses a pod that reserves", (pod("k", node=_A, **_OPERATING), Ready("k"), pod("o", node=_A))),
+    Scenario("a pod that reserves is not ready", (pod("k", node=_A, **_OPERATING), pod("o", node=_A))),
+    Scenario(
+        "others do not use a pod that reserves",
+        (pod("k", node=_A, **_OPERATING), Ready("k"), pod("p", node=_A, app="other")),
     ),
     Scenario("it expires", (reservation("r", node=_A, ttl="3s"), pod("p", node=_A, app="other"))),
 )

@@ -106,6 +106,10 @@ class Histogram(Collector):
             samples = self._series[_checked(self._family, values)] = HistogramSeries(self._buckets)
         return samples
 
+    def remove(self, *values: str) -> None:
+        """Forget the series of these labels, if there is one."""
+        self._series.pop(values, None)
+
     def collect(self) -> Iterable[Metric]:
         name, help_text, labels = self._family
         family = HistogramMetricFamily(name, help_text, labels=labels)

@@ -131,7 +131,9 @@ class SchedulingLoop:
     def attach(self, parts: LoopParts) -> None:
         """The parts that in turn call the loop."""
         self._parts = parts
-        services = PluginServices(self._queue, parts.event_handlers, parts.events, self._view.pseudo_pods, self.wake)
+        services = PluginServices(
+            self._queue, parts.event_handlers, parts.events, self._view.pseudo_pods, self.wake, self._clock.monotonic
+        )
         for engine in self._engines.values():
             engine.handle.connect(services)
 

@@ -38,12 +38,18 @@ class PluginServices:
         events: Events,
         pseudo_pods: set[str],
         wake: Callable[[], None],
+        monotonic: Callable[[], float],
     ) -> None:
         self._queue = queue
         self._event_handlers = event_handlers
         self._events = events
         self._pseudo_pods = pseudo_pods
         self._wake = wake
+        self._monotonic = monotonic
+
+    def monotonic(self) -> float:
+        """See Handle."""
+        return self._monotonic()
 
     def activate(self, uids: Iterable[str]) -> None:
         """See Handle."""

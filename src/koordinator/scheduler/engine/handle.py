@@ -25,6 +25,7 @@ class SchedulerServices(Protocol):
     """What the scheduler around the engine does for plugins."""
 
     def activate(self, uids: Iterable[str]) -> None: ...
+    def monotonic(self) -> float: ...
     def announce(self, event: ClusterEvent) -> None: ...
     def set_pseudo_pod(self, pod: Pod) -> None: ...
     def remove_pseudo_pod(self, pod: Pod) -> None: ...
@@ -69,6 +70,11 @@ class Handle:
     def simulate(self) -> Simulation:
         """A block in which pods come and go as they would; at its end all is as it was."""
         return Simulation(self.profile, self._state, self._check_time)
+
+    def monotonic(self) -> float:
+        """Seconds of a clock that never goes back, to measure how long the plugin's own work takes; decisions do not
+        depend on it. Always 0 where there is no scheduler around the engine."""
+        return self._services.monotonic() if self._services is not None else 0.0
 
     def activate(self, uids: Iterable[str]) -> None:
         """Try these pods soon, whatever they wait for: back-off, an event, or a PreEnqueue plugin, which is asked

@@ -131,3 +131,17 @@ def test_either_all_members_are_bound_or_nobody_is_evicted(placed: list[tuple[in
         assert (len(bound), len(evicted)) == (size, max(0, size - sum(free)))
     else:
         assert (bound, evicted) == (set(), set())
+
+
+@pytest.mark.parametrize(("members", "result"), [(2, "preempt success"), (3, "preemption not helpful")])
+def test_how_long_it_took_is_measured_in_the_name_of_the_group(members: int, result: str) -> None:
+    async def story(fixture: RunningScheduler) -> None:
+        for pod in (running("a", 0), running("b", 1), *gang(members)):
+            fixture.api.put(pod)
+        await fixture.settle()
+
+    fixture = simulate(story, lambda: nodes(1, 1), profile)
+    labels = {"jobName": "default/g", "result": result}
+    counted = fixture.registry.get_sample_value("scheduler_job_preemption_duration_seconds_count", labels)
+    assert counted is not None
+    assert counted >= 1

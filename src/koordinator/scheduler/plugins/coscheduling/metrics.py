@@ -14,6 +14,9 @@ from koordinator.base.metrics import exponential_buckets
 from koordinator.scheduler.plugins.coscheduling.gang import Group, MemberState
 
 _BUCKETS: Final = exponential_buckets(0.001, 2, 15)
+_PREEMPTION_BUCKETS: Final = exponential_buckets(0.001, 2, 20)
+_KEPT_SECONDS: Final = 300.0
+"""How long a series of a job stays that does not try to preempt any more, as in the original: jobs come and go."""
 _STEP: Final = 100
 _LARGEST: Final = 1000
 
@@ -29,10 +32,28 @@ class GangMetrics(Collector):
             ("reason", "job_size"),
             _BUCKETS,
         )
+        self._preemptions = Histogram(
+            "scheduler_job_preemption_duration_seconds",
+            "Latency for running Coscheduling plugin postFilter.",
+            ("jobName", "result"),
+            _PREEMPTION_BUCKETS,
+        )
+        self._preempted: dict[tuple[str, str], float] = {}
+        """When each series was last added to, in seconds of the scheduler's clock; the oldest first."""
 
     def attempt_ended(self, reason: str, members: int, seconds: float) -> None:
         """An attempt of a group in which so many members were tried."""
         self._cycles.labels(reason, job_size(members)).observe(seconds)
+
+    def preemption_ended(self, job: str, result: str, began: float, now: float) -> None:
+        """Room for a job has been looked for, from ``began`` to ``now`` in seconds of the scheduler's clock."""
+        series = job, result
+        self._preemptions.labels(*series).observe(now - began)
+        self._preempted.pop(series, None)
+        self._preempted[series] = now
+        while now - self._preempted[oldest := next(iter(self._preempted))] > _KEPT_SECONDS:
+            del self._preempted[oldest]
+            self._preemptions.remove(*oldest)
 
     def collect(self) -> Iterable[Metric]:
         waiting = sum(1 for group in self._groups() if group.members(MemberState.WAITING))
@@ -41,7 +62,7 @@ class GangMetrics(Collector):
             "[ALPHA] Gang groups of which members have a node and wait for the others",
         )
         family.add_metric((), waiting)
-        return [family, *self._cycles.collect()]
+        return [family, *self._cycles.collect(), *self._preemptions.collect()]
 
 
 def job_size(members: int) -> str:

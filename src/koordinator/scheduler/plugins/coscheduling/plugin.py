@@ -52,6 +52,7 @@ from koordinator.scheduler.services.provider import Service, ServiceProvider
 
 REJECTED_BY: Final = "JobRejectPlugin"
 """In whose name waiting members are turned away, as the original has it."""
+_ALREADY_TRIED: Final = "preemption already attempted"
 _SHARED: Final = "coscheduling"
 _LONGEST_NOTE: Final = 1024
 
@@ -59,6 +60,11 @@ _LONGEST_NOTE: Final = 1024
 def _shortened(note: str) -> str:
     """The API server refuses the note of an event that is longer."""
     return note if len(note) <= _LONGEST_NOTE else f"{note[: _LONGEST_NOTE - 4]} ..."
+
+
+def _outcome(result: PostFilterResult) -> str:
+    """In a word, of which there are few: it is a label of a metric."""
+    return "preempt success" if result.found else result.message.removeprefix("preemption: ")
 
 
 class Gangs(EventHandler):
@@ -231,17 +237,27 @@ class Coscheduling(
         when it is in no gang. It is looked for once in an attempt of a group."""
         if self._preemption is None:
             return NO_PLAN
+        began = self.handle.monotonic()
+        job, outcome, result = self._preempted(self._preemption, pod, attempt)
+        self.gangs.metrics.preemption_ended(job, outcome, began, self.handle.monotonic())
+        return result
+
+    def _preempted(
+        self, preemption: JobPreemption, pod: PodInfo, attempt: FailedAttempt
+    ) -> tuple[str, str, PostFilterResult]:
+        """The job in whose name it was tried, how it went, and the plan."""
         member = self.cache.member(pod.uid)
         group = member.gang.group if member is not None and not member.gang.is_released else None
         wave = self.cache.wave
         if group is None or wave is None or wave.group is not group:
-            return self._preemption.plan(Job(pod, (pod,), {}), attempt)
+            result = preemption.plan(Job(pod, (pod,), {}), attempt)
+            return pod.key, _outcome(result), result
         if wave.preemption:
-            return PostFilterResult(f"preemption: {wave.preemption}")
-        result = self._preemption.plan(self._job(pod, group), attempt)
-        outcome = "preempt success" if result.found else result.message.removeprefix("preemption: ")
+            return "", _ALREADY_TRIED, PostFilterResult(f"preemption: {wave.preemption}")
+        result = preemption.plan(self._job(pod, group), attempt)
+        outcome = _outcome(result)
         wave.preemption = f"preemption already attempted by {pod.key} with message {outcome}"
-        return result
+        return group.id, outcome, result
 
     def _job(self, pod: PodInfo, group: Group) -> Job:
         found = {each.uid: each for each in group.members(MemberState.PENDING) if each.is_schedulable}

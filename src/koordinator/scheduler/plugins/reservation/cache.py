@@ -12,6 +12,8 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from koordinator.api import annotations as annotation_keys
 from koordinator.api import labels as label_keys
 from koordinator.api.codec import DecodeError, decode
@@ -26,11 +28,18 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import PODS
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.reservation.matching import Mismatch, Owners, Wish, mismatch, pod_keys, wish_of
+from koordinator.scheduler.plugins.reservation.operating_pod import (
+    current_owner,
+    is_operating,
+    operating_faults,
+    operating_reservation,
+)
 from koordinator.scheduler.plugins.reservation.reserve_pod import (
     ResourcesAnnotation,
     is_available,
     is_over,
     problem,
+    requested_amounts,
     reserve_pod,
 )
 
@@ -54,7 +63,7 @@ class Booking:
 
     reservation: Reservation
     pod: Pod
-    """The reserve pod."""
+    """The reserve pod, or the operating-mode pod that stands for the Reservation."""
     owners: Owners | None
     """None: they cannot be read."""
     allocatable: Columns
@@ -66,6 +75,8 @@ class Booking:
     """The label ``reservation-order``; 0 without one."""
     users: dict[str, PodInfo] = field(default_factory=dict)
     """The pods that take from it, by uid, assumed ones included."""
+    is_claimed: bool = False
+    """Whether the annotation of an operating-mode pod names somebody who uses it."""
     row: int = -1
     """Of the node, while the reserve pod counts there."""
     credit: tuple[Columns, tuple[int, int]] = _NO_CREDIT
@@ -91,7 +102,8 @@ class Booking:
     @property
     def is_open(self) -> bool:
         """Whether another owner may take from it."""
-        return self.owners is not None and is_available(self.reservation) and not (self.is_once and self.users)
+        is_taken = self.is_claimed or (self.is_once and bool(self.users))
+        return self.owners is not None and is_available(self.reservation) and not is_taken
 
     @property
     def allocated(self) -> dict[int, int]:
@@ -134,10 +146,11 @@ NO_MATCH: Final = Match()
 
 
 class ReservationCache(EventHandler):
-    """``show`` and ``hide`` are called with reserve pods that are new, have changed, or are there no more; ``on_freed``
-    when pods may find more than before."""
+    """``show`` and ``hide`` are called with reserve pods that are new, have changed, or are there no more;
+    ``on_opened`` with what an operating-mode pod stands for, when it can be used from now on; ``on_fault`` with an
+    operating-mode pod and what is wrong with it.
 
-    handles_status_updates = False
+    Whether an operating-mode pod can be used is in its status, of which this is notified therefore."""
 
     def __init__(self, view: ClusterView) -> None:
         self._view = view
@@ -151,10 +164,14 @@ class ReservationCache(EventHandler):
         """Who takes from which Reservation, by its uid, also from those that are not known yet."""
         self.waiting: dict[str, PodInfo] = {}
         """The pods that the API has on no node, by uid, whoever schedules them."""
+        self.claimed: dict[str, str] = {}
+        """The uid of each running pod that a Reservation is about to take over, with that of the Reservation."""
         self._shown: dict[str, Pod] = {}
         self._generation = 0
         self.show: Callable[[Pod], None] = lambda pod: None
         self.hide: Callable[[Pod], None] = lambda pod: None
+        self.on_opened: Callable[[Reservation], None] = lambda reservation: None
+        self.on_fault: Callable[[Pod, str], None] = lambda pod, fault: None
 
     # Events.
 
@@ -167,10 +184,16 @@ class ReservationCache(EventHandler):
             self._set(new)
 
     def on_pod_assigned(self, row: int, pod: PodInfo, assumed: bool) -> None:
+        old = self.bookings.get(pod.uid)
+        if not assumed and (is_operating(pod.pod) or (old is not None and is_operating(old.pod))):
+            self._set_operating(pod.pod, old)
         booking = self.bookings.get(pod.uid)
-        if booking is not None and self._view.columns.names[row] == booking.node_name:
-            booking.row = row
-            self._settle(booking)
+        if booking is None or self._view.columns.names[row] != booking.node_name:
+            return
+        booking.row = row
+        self._settle(booking)
+        if is_operating(booking.pod) and booking.is_open and not (old is not None and old.is_open):
+            self.on_opened(booking.reservation)
 
     def on_pod_removed(self, row: int, pod: PodInfo) -> None:
         booking = self.bookings.get(pod.uid)
@@ -191,6 +214,9 @@ class ReservationCache(EventHandler):
 
     def on_pod_gone(self, pod: PodInfo) -> None:
         self.waiting.pop(pod.uid, None)
+        booking = self.bookings.get(pod.uid)
+        if booking is not None and is_operating(booking.pod):
+            self._unbook(pod.uid)
 
     def use(self, uid: str, pod: PodInfo) -> None:
         """The pod takes from the Reservation from now on."""
@@ -249,7 +275,8 @@ class ReservationCache(EventHandler):
         if wish.ignored:
             yield from (each for each in self.bookings.values() if each.is_open)
             return
-        seen: set[str] = set()
+        # A pod does not take from what it stands for itself.
+        seen = {pod.metadata.uid}
         for key in pod_keys(pod):
             for uid, booking in self._index.get(key, {}).items():
                 if uid not in seen and booking.is_open:
@@ -267,6 +294,11 @@ class ReservationCache(EventHandler):
         held = {name(column): amount for column, amount in booking.allocatable.items()}
         requested = {name(column): amount for column, amount in pod.request.amounts.items()}
         return mismatch(booking.reservation, pod.pod, wish, node, (held, requested))
+
+    def pending_booking(self, reservation: Reservation, pod: Pod) -> Booking:
+        """The Reservation of a reserve pod as it would be once it is placed."""
+        status = msgspec.structs.replace(reservation.status, allocatable=requested_amounts(pod))
+        return self._booking(msgspec.structs.replace(reservation, status=status), pod)
 
     # Changes.
 
@@ -289,6 +321,19 @@ class ReservationCache(EventHandler):
         pod = self._shown.pop(uid, None)
         if pod is not None:
             self.hide(pod)
+
+    def _set_operating(self, pod: Pod, old: Booking | None) -> None:
+        """The pod is in operating mode and has a node, or it was."""
+        if old is not None and old.pod is pod:
+            return
+        if not is_operating(pod):
+            self._unbook(pod.metadata.uid)
+            return
+        known = operating_faults(old.pod) if old is not None else ()
+        for fault in operating_faults(pod):
+            if fault not in known:
+                self.on_fault(pod, fault)
+        self._book(operating_reservation(pod), pod)
 
     def _book(self, reservation: Reservation, pod: Pod) -> None:
         uid = reservation.metadata.uid
@@ -354,6 +399,7 @@ class ReservationCache(EventHandler):
             restricted=self._restricted(reservation, allocatable),
             reserved=vector(_reserved(reservation)),
             order=_order(reservation),
+            is_claimed=is_operating(pod) and current_owner(pod) is not None,
         )
 
     def _restricted(self, reservation: Reservation, allocatable: Columns) -> frozenset[int]:

@@ -16,6 +16,7 @@ from koordinator.scheduler.explain.wording import amount_of, amount_text
 from koordinator.scheduler.plugins.reservation.cache import Booking, Columns, ReservationCache
 from koordinator.scheduler.plugins.reservation.faults import faults
 from koordinator.scheduler.plugins.reservation.matching import Owners
+from koordinator.scheduler.plugins.reservation.operating_pod import is_operating
 from koordinator.scheduler.plugins.reservation.reserve_pod import is_available, is_over
 
 _WAITING_SHOWN: Final = 10
@@ -134,8 +135,9 @@ def _item(booking: Booking, resources: ResourceIndex) -> dict[str, Any]:
     allocated = {column: amount for column, amount in booking.allocated.items() if amount}
     document = {
         "name": booking.name,
+        "namespace": booking.reservation.metadata.namespace,
         "uid": booking.uid,
-        "kind": "Reservation",
+        "kind": "Pod" if is_operating(booking.pod) else "Reservation",
         "available": is_available(booking.reservation),
         "allocateOnce": booking.is_once,
         "allocatable": _resource_list(booking.allocatable, resources),

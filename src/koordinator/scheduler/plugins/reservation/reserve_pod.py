@@ -20,6 +20,9 @@ from koordinator.model.pod_requests import pod_requests
 DEFAULT_SCHEDULER: Final = "default-scheduler"
 _HIGHEST_PRIORITY: Final = 2**31 - 1
 """Of a Reservation that says nothing of it: pods do not push it aside."""
+_SPEC: Final = "reservation-spec"
+"""In memory only: what of the Reservation's spec counts for its placement is not in the pod's, and reserve pods that
+look alike share what plugins have derived from one of them."""
 _CONTAINER: Final = "__internal_fake_container__"
 """Stands for all containers of a Reservation that holds something else than its template asks for."""
 
@@ -74,6 +77,7 @@ def reserve_pod(reservation: Reservation) -> Pod:
         **own.annotations,
         annotation_keys.RESERVE_POD: "true",
         annotation_keys.RESERVATION_NAME: own.name,
+        _SPEC: f"{own.uid}/{reservation.spec.allocate_policy}/{reservation.spec.pre_allocation}",
     }
     if template.spec.node_name:
         annotations[annotation_keys.RESERVATION_NODE] = template.spec.node_name
@@ -107,7 +111,7 @@ def wanted_allocatable(reservation: Reservation) -> dict[str, Quantity]:
     ``reservation-resize-allocatable`` puts in place of that. Raises DecodeError for an annotation that cannot be read.
     """
     template = reservation.spec.template
-    amounts = _requested(Pod(spec=template.spec)) if template is not None else {}
+    amounts = requested_amounts(Pod(spec=template.spec)) if template is not None else {}
     text = reservation.metadata.annotations.get(annotation_keys.RESERVATION_RESIZE_ALLOCATABLE)
     return {**amounts, **decode(text.encode(), ResourcesAnnotation).resources} if text else amounts
 
@@ -146,7 +150,7 @@ def _priority(spec: PodSpec, labels: Mapping[str, str]) -> int:
     return priority if -(2**31) <= priority < 2**31 else _HIGHEST_PRIORITY
 
 
-def _requested(pod: Pod) -> dict[str, Quantity]:
+def requested_amounts(pod: Pod) -> dict[str, Quantity]:
     """What the pod requests, in the format of the first container that names the resource."""
     written = {
         name: amount.format
@@ -160,7 +164,7 @@ def _holding_what_is_allocatable(pod: Pod, reservation: Reservation) -> Pod:
     allocatable = reservation.status.allocatable
     if not is_available(reservation) or not allocatable:
         return pod
-    requested = _requested(pod)
+    requested = requested_amounts(pod)
     amounts = {**requested, **allocatable}
     if amounts == requested:
         return pod

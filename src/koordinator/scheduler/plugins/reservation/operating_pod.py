@@ -1,0 +1,101 @@
+"""Operating-mode pods: real pods that, once they are ready on a node, stand there as Reservations for others.
+
+Such a pod is shown as the Reservation that it stands for, so that matching, fitting and counting know of one kind only.
+Its owners are in an annotation, its first owner uses it up, and owners may draw from the node too (policy Aligned).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api import labels as label_keys
+from koordinator.api.codec import DecodeError, decode
+from koordinator.api.meta import ObjectReference
+from koordinator.api.pod import Pod, PodTemplateSpec
+from koordinator.api.reservation import (
+    ALIGNED,
+    AVAILABLE,
+    PENDING,
+    Reservation,
+    ReservationOwner,
+    ReservationSpec,
+    ReservationStatus,
+)
+from koordinator.model.label_selector import SelectorError
+from koordinator.scheduler.plugins.reservation.matching import Owners
+from koordinator.scheduler.plugins.reservation.reserve_pod import requested_amounts
+
+_RESERVATION_MODE: Final = "Reservation"
+
+
+def is_operating(pod: Pod) -> bool:
+    """Whether the pod stands for a Reservation while it runs."""
+    return pod.metadata.labels.get(label_keys.OPERATING_MODE) == _RESERVATION_MODE
+
+
+def operating_reservation(pod: Pod) -> Reservation:
+    """The Reservation that an operating-mode pod stands for; it is available while the pod runs and is ready. One of
+    which the owners cannot be read has none."""
+    status = ReservationStatus(
+        phase=AVAILABLE if _is_ready(pod) else PENDING,
+        node_name=pod.spec.node_name,
+        allocatable=requested_amounts(pod),
+    )
+    try:
+        owners = _owners(pod)
+    except DecodeError:
+        owners = ()
+    spec = ReservationSpec(
+        template=PodTemplateSpec(spec=pod.spec), owners=list(owners), allocate_once=True, allocate_policy=ALIGNED
+    )
+    return Reservation(metadata=pod.metadata, spec=spec, status=status)
+
+
+def current_owner(pod: Pod) -> ObjectReference | None:
+    """Who uses the pod's resources by the pod's own annotation; None if nobody does, or if it cannot be read."""
+    try:
+        return _current_owner(pod)
+    except DecodeError:
+        return None
+
+
+def operating_faults(pod: Pod) -> list[str]:
+    """What in the pod's annotations cannot be used, for its author; empty if it is as it should be."""
+    found: list[str] = []
+    key = annotation_keys.RESERVATION_OWNERS
+    try:
+        for index, owner in enumerate(_owners(pod)):
+            found += _owner_fault(f"annotation {key}[{index}].labelSelector", owner)
+    except DecodeError as error:
+        found.append(f"annotation {key}: {error}; no pod owns what the pod reserves until it is mended")
+    key = annotation_keys.RESERVATION_CURRENT_OWNER
+    try:
+        _current_owner(pod)
+    except DecodeError as error:
+        found.append(f"annotation {key}: {error}; it counts as if it were not there")
+    return found
+
+
+def _owner_fault(where: str, owner: ReservationOwner) -> list[str]:
+    try:
+        Owners([owner])
+    except SelectorError as error:
+        return [f"{where}: {error}; no pod owns what the pod reserves until it is mended"]
+    return []
+
+
+def _owners(pod: Pod) -> Sequence[ReservationOwner]:
+    text = pod.metadata.annotations.get(annotation_keys.RESERVATION_OWNERS)
+    return decode(text.encode(), list[ReservationOwner]) if text else ()
+
+
+def _current_owner(pod: Pod) -> ObjectReference | None:
+    text = pod.metadata.annotations.get(annotation_keys.RESERVATION_CURRENT_OWNER)
+    return decode(text.encode(), ObjectReference) if text else None
+
+
+def _is_ready(pod: Pod) -> bool:
+    ready = any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions)
+    return pod.status.phase == "Running" and ready

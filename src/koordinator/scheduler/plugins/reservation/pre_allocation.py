@@ -1,0 +1,283 @@
+"""Pre-allocation: a Reservation takes over what running pods hold, and is placed where they run.
+
+The pods that it may take over are its candidates. On a node it fits once one of them, or several together if its policy
+lets it take several, count as its owners: what they request must fit into the Reservation, and the Reservation into the
+node without them. It then becomes theirs, by the record that every owner has. Pure; Koordinator 1.8,
+pkg/scheduler/plugins/reservation/plugin.go, filterWithPreAllocatablePods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import msgspec
+
+from koordinator.api import labels as label_keys
+from koordinator.api.pod import Pod
+from koordinator.api.reservation import CLUSTER_MODE, RESTRICTED, Reservation, ReservationOwner
+from koordinator.scheduler.configuration.koordinator_arguments import PreAllocationConfig
+from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.resource_index import PODS, ResourceIndex
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.reservation.cache import Booking, Columns, ReservationCache
+from koordinator.scheduler.plugins.reservation.fitting import BY_NODE, restricted_reasons, score, shares_a_resource
+from koordinator.scheduler.plugins.reservation.matching import Owners, mismatch, wish_of
+from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_record
+
+NO_CANDIDATE: Final = Reason("node(s) no pod match reservation with pre allocation required", unresolvable=True)
+NONE_FITS: Final = Reason("node(s) no pod(s) to meet the pre-allocation requirements")
+_UNSUPPORTED: Final = Reason(
+    "node(s) reservation pre allocation is unsupported with current attributes", unresolvable=True
+)
+_UNREADABLE_OWNERS: Final = Reason("spec.owners of the reservation cannot be read", unresolvable=True)
+_MODE_DISABLED: Final = Reason("reservation requires cluster mode pre-allocation which is disabled", unresolvable=True)
+
+
+class Selection(NamedTuple):
+    """What pre-allocation comes to on a node. Without ``reasons`` the Reservation fits, with these ``pods``."""
+
+    pods: tuple[PodInfo, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+
+
+def unsupported(booking: Booking, config: PreAllocationConfig | None) -> Reason | None:
+    """Why the Reservation cannot take over any pod, whatever the nodes; None if it can."""
+    if booking.reservation.spec.allocate_policy != RESTRICTED:
+        return _UNSUPPORTED
+    if booking.owners is None:
+        return _UNREADABLE_OWNERS
+    if is_cluster_mode(booking.reservation) and not (config is not None and config.enable_cluster_mode):
+        return _MODE_DISABLED
+    return None
+
+
+def is_cluster_mode(reservation: Reservation) -> bool:
+    """Whether all pods with the cluster's label are candidates, whoever owns the Reservation."""
+    policy = reservation.spec.pre_allocation_policy
+    return policy is not None and policy.mode == CLUSTER_MODE
+
+
+def takes_several(reservation: Reservation) -> bool:
+    """Whether the Reservation may take over several pods together."""
+    policy = reservation.spec.pre_allocation_policy
+    return policy is not None and policy.enable_multiple
+
+
+class Candidates:
+    """Which pods a Reservation might take over, as far as its spec and their own objects say."""
+
+    def __init__(self, reservation: Reservation, config: PreAllocationConfig | None) -> None:
+        self._uid = reservation.metadata.uid
+        self._config = config if is_cluster_mode(reservation) else None
+        owners = reservation.spec.owners
+        self._all = Owners(owners)
+        self._selecting = Owners(
+            [ReservationOwner(label_selector=each.label_selector) for each in owners if each.label_selector is not None]
+        )
+
+    def include(self, pod: Pod) -> bool:
+        """Whether the pod runs, is in no other Reservation, and is one that this may take over."""
+        if not pod.spec.node_name:
+            return False
+        record = allocated_record(pod)
+        if record is not None and record.uid != self._uid:
+            return False
+        if self._config is not None:
+            return pod.metadata.labels.get(self._config.cluster_label_key) == "true"
+        return self._selecting.include(pod) and self._all.include(pod)
+
+    def sorted(self, pods: Iterable[PodInfo], booking: Booking) -> list[PodInfo]:
+        """In the order in which they are tried: by the priority in their annotation, or by how full they would make
+        the Reservation; by uid among equals."""
+        config = self._config
+        if config is not None:
+            return sorted(pods, key=lambda pod: (-_priority(pod.pod, config.cluster_priority_annotation_key), pod.uid))
+        return sorted(pods, key=lambda pod: (-score(booking, pod.request.amounts), pod.uid))
+
+
+def _priority(pod: Pod, key: str) -> int:
+    try:
+        priority = int(pod.metadata.annotations.get(key, ""))
+    except ValueError:
+        return 0
+    return priority if -(2**63) <= priority < 2**63 else 0
+
+
+@dataclass(frozen=True, slots=True)
+class PreAllocation:
+    """A Reservation on a node. ``free``: what would be free there, by column, if none of ``candidates``, which are in
+    the order in which they are tried, were there; may be below 0."""
+
+    booking: Booking
+    request: Columns
+    free: Mapping[int, int]
+    candidates: Sequence[PodInfo]
+    resources: ResourceIndex
+
+    def select(self, *, required: bool, prefer_none: bool) -> Selection:
+        """The pods that the Reservation takes over. ``required``: it is not placed without one; ``prefer_none``: it
+        takes over nobody where the node alone has room."""
+        if not required and prefer_none and not self._lacking(()):
+            return Selection()
+        found = self._several() if takes_several(self.booking.reservation) else self._one()
+        if found.pods:
+            return found
+        if required:
+            return Selection(reasons=found.reasons or (NONE_FITS,))
+        by_node = tuple(reason for reason in found.reasons if reason.text.endswith(BY_NODE))
+        return Selection(reasons=by_node or self._by_node(self._lacking(())))
+
+    def _one(self) -> Selection:
+        """The one that makes the Reservation the fullest."""
+        fitting: list[PodInfo] = []
+        by_node: set[int] = set()
+        by_reservation: list[Reason] = []
+        for pod in self._useful():
+            lacking, reasons = self._lacking((pod,)), self._does_not_hold(pod.request.amounts)
+            by_node.update(lacking)
+            by_reservation += reasons
+            if not lacking and not reasons:
+                fitting.append(pod)
+        if fitting:
+            return Selection((min(fitting, key=lambda pod: (-score(self.booking, pod.request.amounts), pod.uid)),))
+        return Selection(reasons=(*self._by_node(by_node), *by_reservation))
+
+    def _several(self) -> Selection:
+        """As many as it takes, each only if the Reservation holds it beside the earlier ones."""
+        chosen: list[PodInfo] = []
+        held: dict[int, int] = {}
+        lacking: list[int] = []
+        by_reservation: list[Reason] = []
+        for pod in self._useful():
+            trial = {
+                column: held.get(column, 0) + pod.request.amounts.get(column, 0)
+                for column in {**held, **pod.request.amounts}
+            }
+            lacking = self._lacking((*chosen, pod))
+            if reasons := self._does_not_hold(trial):
+                by_reservation += reasons
+                continue
+            held = trial
+            chosen.append(pod)
+            if not lacking:
+                return Selection(tuple(chosen))
+        return Selection(reasons=(*self._by_node(lacking), *by_reservation))
+
+    def _useful(self) -> list[PodInfo]:
+        return [pod for pod in self.candidates if shares_a_resource(self.booking, pod.request.amounts)]
+
+    def _does_not_hold(self, amounts: Columns) -> tuple[Reason, ...]:
+        return restricted_reasons(self.booking, amounts, self.resources, detailed=False)
+
+    def _lacking(self, gone: Sequence[PodInfo]) -> list[int]:
+        """Of what the node has too little for the Reservation when just these of the candidates are gone."""
+        uids = {pod.uid for pod in gone}
+        staying = [pod.request.amounts for pod in self.candidates if pod.uid not in uids]
+        wanted = {**self.request, PODS: 1}
+        return [
+            column
+            for column, amount in wanted.items()
+            if amount
+            and amount
+            > self.free[column] - (len(staying) if column == PODS else sum(each.get(column, 0) for each in staying))
+        ]
+
+    def _by_node(self, columns: Iterable[int]) -> tuple[Reason, ...]:
+        return tuple(Reason(f"Insufficient {name}{BY_NODE}") for name in sorted(map(self.resources.name, columns)))
+
+
+def node_score(booking: Booking, taken: Sequence[PodInfo]) -> int:
+    """How good the node is, 0..100: the fuller the Reservation gets by the pod that it takes over, the better; of one
+    that may take several, the fewer it takes over the better."""
+    if takes_several(booking.reservation):
+        return 100 // (1 + len(taken)) if taken else 100
+    return score(booking, taken[0].request.amounts) if taken else 0
+
+
+class PreAllocator:
+    """Finds candidates and selects among them, on the cluster as it is."""
+
+    def __init__(self, cache: ReservationCache, view: ClusterView, config: PreAllocationConfig | None) -> None:
+        self._cache = cache
+        self._view = view
+        self._config = config
+        self._offered: dict[str, dict[int, list[PodInfo]]] = {}
+        """The candidates on each row, by uid of the Reservation: filters see the rows without them."""
+
+    def refusal(self, booking: Booking) -> Reason | None:
+        """See ``unsupported``."""
+        return unsupported(booking, self._config)
+
+    def nodes(self, booking: Booking) -> tuple[str, ...]:
+        """The names of those that have a candidate."""
+        if self.refusal(booking) is not None:
+            return ()
+        candidates, rows = self._candidates(booking), self._view.columns.row_of.items()
+        return tuple(name for name, row in rows if self._on(row, booking, candidates))
+
+    def offer(self, booking: Booking, rows: Iterable[int]) -> Mapping[int, Sequence[PodInfo]]:
+        """The candidates on these rows, which filters are to see without them."""
+        offered = self._offered.setdefault(booking.uid, {})
+        candidates = self._candidates(booking)
+        offered.update((row, self._on(row, booking, candidates)) for row in rows)
+        return {row: found for row in rows if (found := offered[row])}
+
+    def forget(self, uid: str) -> None:
+        """The Reservation is there no more, or needs no node any more."""
+        self._offered.pop(uid, None)
+
+    def offered(self, booking: Booking, request: Columns, row: int) -> Selection:
+        """What pre-allocation comes to on a row that is seen without what was offered there."""
+        return self._select(booking, request, row, self._offered.get(booking.uid, {}).get(row, []))
+
+    def selected(self, booking: Booking, request: Columns, row: int) -> Selection:
+        """What pre-allocation comes to on a row as it is."""
+        return self._select(booking, request, row, self._on(row, booking, self._candidates(booking)))
+
+    def _select(self, booking: Booking, request: Columns, row: int, candidates: Sequence[PodInfo]) -> Selection:
+        there, unused = self._view.pods_on[row], self._view.columns.numbers[row].unused
+        # The row may be seen with and without the candidates and with and without the reserve pod.
+        counted = [each.request.counted for each in candidates if each.uid in there]
+        own = {**request, PODS: 1} if booking.uid in there else {}
+        free = {
+            column: unused[column] + own.get(column, 0) + sum(each.get(column, 0) for each in counted)
+            for column in (*request, PODS)
+        }
+        prefer_none = self._config is not None and self._config.prefer_no_pre_allocated_pods
+        attempt = PreAllocation(booking, request, free, candidates, self._view.columns.resources)
+        return attempt.select(required=is_required(booking.pod), prefer_none=prefer_none)
+
+    def _candidates(self, booking: Booking) -> Candidates:
+        return Candidates(booking.reservation, self._config)
+
+    def _on(self, row: int, booking: Booking, candidates: Candidates) -> list[PodInfo]:
+        claimed = self._cache.claimed
+        found = [
+            pod
+            for pod in self._view.pods_on[row].values()
+            if candidates.include(pod.pod)
+            and claimed.get(pod.uid, booking.uid) == booking.uid
+            and self._suits(booking, pod, row)
+        ]
+        return candidates.sorted(found, booking)
+
+    def _suits(self, booking: Booking, pod: PodInfo, row: int) -> bool:
+        """Whether the pod would take from the Reservation by its affinity and its exact amounts."""
+        wish = wish_of(pod.pod)
+        if wish.problem:
+            return False
+        name = self._view.columns.resources.name
+        held = {name(column): amount for column, amount in booking.allocatable.items()}
+        requested = {name(column): amount for column, amount in pod.request.amounts.items()}
+        # That it is closed to new owners is not about pods that it takes over.
+        spec = msgspec.structs.replace(booking.reservation.spec, unschedulable=False)
+        reservation = msgspec.structs.replace(booking.reservation, spec=spec)
+        return mismatch(reservation, pod.pod, wish, self._view.columns.nodes[row], (held, requested)) is None
+
+
+def is_required(pod: Pod) -> bool:
+    """Whether the reserve pod goes only where its Reservation takes over a pod."""
+    return pod.metadata.labels.get(label_keys.PRE_ALLOCATION_REQUIRED) == "true"
