@@ -108,6 +108,8 @@ class MigrationControllerArgs(Arguments):
     max_unavailable_per_workload: int | str | None = None
     skip_check_expected_replicas: bool | None = None
     object_limiters: dict[str, ObjectLimiter] = msgspec.field(default_factory=_workload_limiter)
+    cool_down: GoDuration = GoDuration()
+    """For how long the replacement of an evicted pod is not moved; the original has no such argument."""
     default_job_mode: str = RESERVATION_FIRST
     default_job_ttl: GoDuration = msgspec.field(default=GoDuration(minutes=5), name="defaultJobTTL")
     scheduler_names: list[str] = msgspec.field(default_factory=lambda: ["koord-scheduler"])
@@ -157,6 +159,8 @@ def _check_numbers(args: MigrationControllerArgs, path: str) -> None:
         raise ConfigurationError(f"{path}.evictQPS", args.evict_qps, "must be a number above 0")
     if args.default_job_ttl < timedelta():
         raise ConfigurationError(f"{path}.defaultJobTTL", format_duration(args.default_job_ttl), "must not be negative")
+    if args.cool_down < timedelta():
+        raise ConfigurationError(f"{path}.coolDown", format_duration(args.cool_down), "must not be negative")
     if args.arbitration_args.interval <= timedelta():
         interval = format_duration(args.arbitration_args.interval)
         raise ConfigurationError(f"{path}.arbitrationArgs.interval", interval, "must be above 0")

@@ -6,6 +6,7 @@ It keeps nothing that the API server does not have: jobs of a predecessor are ta
 from __future__ import annotations
 
 import logging
+from datetime import datetime
 from typing import Final
 
 from koordinator.api import labels
@@ -13,6 +14,7 @@ from koordinator.api import pod_migration_job as jobs
 from koordinator.api.codec import convert, decode_any
 from koordinator.api.document import Document
 from koordinator.api.kinds import PODS, RESERVATIONS
+from koordinator.api.meta import controller_of
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import EVICT_DIRECTLY, PodMigrationJob
 from koordinator.api.reservation import Reservation
@@ -21,6 +23,7 @@ from koordinator.base.deadline import within
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.metrics import Metrics
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
+from koordinator.descheduler.migration.cool_down import CoolDown
 from koordinator.descheduler.migration.evictors import EvictionRefusedError, PodEvictor
 from koordinator.descheduler.migration.job_facts import (
     EVICTED_POD_CONTROLLER,
@@ -76,6 +79,7 @@ class JobController:
         evictor: PodEvictor,
         workloads: Workloads,
         limiter: ObjectLimiter,
+        cool_down: CoolDown,
         args: MigrationControllerArgs,
         *,
         clock: Clock,
@@ -89,6 +93,7 @@ class JobController:
         self._evictor = evictor
         self._workloads = workloads
         self._limiter = limiter
+        self._cool_down = cool_down
         self._args = args
         self._clock = clock
         self._reserve_claims = reserve_claims
@@ -315,16 +320,21 @@ class JobController:
 
     async def _evict(self, job: PodMigrationJob, pod: Pod, policy: str) -> None:
         trigger, reason = trigger_and_reason(job)
+        before = self._clock.now()
         try:
             sent = await self._evictor.evict(pod, policy, delete_options(job, self._args), trigger, reason)
         except EvictionRefusedError as error:
             self._writer.record_event(job, failed_eviction(job, str(error)))
             raise
         if sent:
-            await self._count(pod)
+            await self._count(pod, before)
 
-    async def _count(self, pod: Pod) -> None:
-        """The eviction makes further ones of the same workload and namespace wait."""
+    async def _count(self, pod: Pod, before: datetime) -> None:
+        """The eviction makes further ones of the same workload and namespace wait, and that of its replacement.
+
+        The replacement is created after ``before``, perhaps while the request was being answered."""
+        controller = controller_of(pod.metadata)
+        self._cool_down.track(controller.uid if controller is not None else "", before)
         await self._workloads.refresh([pod])
         self._limiter.track(EvictedPod.of(pod, self._replicas(pod)), self._clock.now())
 
@@ -338,15 +348,17 @@ class JobController:
 
     def _count_recent_evictions(self) -> None:
         """What a predecessor has evicted counts too, as far as its jobs still tell."""
-        oldest = self._clock.now() - self._limiter.longest_memory
+        oldest_limited = self._clock.now() - self._limiter.longest_memory
         evictions = []
         for job in self._cluster.jobs():
             condition, reference = condition_of(job.status, jobs.EVICTION), job.spec.pod_ref
             if condition is not None and condition.last_transition_time is not None and reference is not None:
                 evictions.append((condition.last_transition_time, job.metadata.name, reference.namespace, job))
         for at, _, namespace, job in sorted(evictions, key=lambda each: each[:2]):
-            if at > oldest:
-                controller = job.metadata.annotations.get(EVICTED_POD_CONTROLLER, "")
+            controller = job.metadata.annotations.get(EVICTED_POD_CONTROLLER, "")
+            # The condition tells when the pod was gone, which is after its replacement was created.
+            self._cool_down.track(controller, job.metadata.creation_timestamp or at)
+            if at > oldest_limited:
                 others = self._cluster.pods_owned_by(controller)
                 self._limiter.track(
                     EvictedPod(namespace, controller, self._replicas(others[0]) if others else None), at

@@ -30,6 +30,7 @@ from koordinator.descheduler.framework import (
 from koordinator.descheduler.migration.arbitrator import Arbitrator
 from koordinator.descheduler.migration.arguments import NODE_FIT, MigrationControllerArgs
 from koordinator.descheduler.migration.controller import JobController
+from koordinator.descheduler.migration.cool_down import CoolDown
 from koordinator.descheduler.migration.eviction_rules import EvictionRules
 from koordinator.descheduler.migration.evictors import PodEvictor, TokenBucket
 from koordinator.descheduler.migration.job_writer import JobWriter
@@ -62,6 +63,7 @@ class MigrationController(FilterPlugin, EvictPlugin):
         self._writer = JobWriter(client, self._cluster, handle.recorder)
         self._workloads = Workloads(self._cluster, client, clock)
         self._limiter = ObjectLimiter(args)
+        self._cool_down = CoolDown(args.cool_down)
         rules = EvictionRules(args, self._priority_of_class)
         self._filters = MigrationFilters(args, rules, self._cluster, self._workloads)
         bucket = TokenBucket(clock, args.evictions_per_second, args.evict_burst)
@@ -72,6 +74,7 @@ class MigrationController(FilterPlugin, EvictPlugin):
             PodEvictor(client, handle.recorder, bucket, clock=clock, metrics=metrics),
             self._workloads,
             self._limiter,
+            self._cool_down,
             args,
             clock=clock,
             metrics=metrics,
@@ -100,7 +103,8 @@ class MigrationController(FilterPlugin, EvictPlugin):
 
     def filter(self, pod: Pod) -> Refusals:
         """Why no job would be made for the pod now."""
-        return self._filters.refusals(pod) or self._room_elsewhere.pre_eviction_filter(pod)
+        refusals = self._filters.refusals(pod) or self._cool_down.refusals(pod, self.handle.clock.now())
+        return refusals or self._room_elsewhere.pre_eviction_filter(pod)
 
     def pre_eviction_filter(self, pod: Pod) -> Refusals:
         """With ``nodeFit``, whether another node has room for the pod."""
