@@ -70,7 +70,14 @@ SCENARIOS: Final = (
     ),
     Scenario(
         "an unreadable weight counts as max",
-        chain(TOP, child("a", "0", "10", weight="three"), child("b", "0", "10"), *pods("a", 7), *pods("b", 7)),
+        chain(
+            TOP,
+            child("a", "0", "10", weight="three"),
+            child("b", "0", "10"),
+            *pods("a", 7),
+            *(Await(f"a-{number}") for number in range(7)),
+            *pods("b", 7),
+        ),
     ),
     Scenario(
         "three levels",

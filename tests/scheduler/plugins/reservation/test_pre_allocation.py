@@ -28,7 +28,8 @@ from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.resource_index import CPU
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind
-from koordinator.scheduler.plugins.reservation.cache import Booking, ReservationCache
+from koordinator.scheduler.plugins.reservation.booking import Booking
+from koordinator.scheduler.plugins.reservation.cache import ReservationCache
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from koordinator.scheduler.plugins.reservation.pre_allocation import node_score
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_annotation, allocated_record, reserve_pod

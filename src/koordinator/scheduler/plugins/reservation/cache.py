@@ -8,141 +8,45 @@ the node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any, Final
 
 import msgspec
 
-from koordinator.api import annotations as annotation_keys
-from koordinator.api import labels as label_keys
-from koordinator.api.codec import DecodeError, decode
 from koordinator.api.kinds import RESERVATIONS, Kind
-from koordinator.api.meta import Object, WireStruct
-from koordinator.api.pod import Pod, ResourceList
-from koordinator.api.reservation import RESTRICTED, Reservation
-from koordinator.model.label_selector import SelectorError
+from koordinator.api.meta import Object
+from koordinator.api.pod import Pod
+from koordinator.api.reservation import Reservation
 from koordinator.scheduler.engine.columns import NamedAspect
 from koordinator.scheduler.engine.framework import EventHandler
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import PODS
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.reservation.matching import Mismatch, Owners, Wish, mismatch, pod_keys, wish_of
+from koordinator.scheduler.plugins.reservation.booking import (
+    NO_CREDIT,
+    NO_MATCH,
+    Booking,
+    Columns,
+    Match,
+    Unmatched,
+    booking_of,
+)
+from koordinator.scheduler.plugins.reservation.matching import Mismatch, Wish, mismatch, pod_keys, wish_of
 from koordinator.scheduler.plugins.reservation.operating_pod import (
-    current_owner,
     is_operating,
     operating_faults,
     operating_reservation,
 )
 from koordinator.scheduler.plugins.reservation.reserve_pod import (
-    ResourcesAnnotation,
-    is_available,
     is_over,
     problem,
     requested_amounts,
     reserve_pod,
 )
 
-Columns = Mapping[int, int]
-"""Column of NodeColumns -> amount."""
 _MEMO: Final = "Reservation"
 RESERVED: Final = NamedAspect("Reservation")
 """What is said of the Reservations on a node, beside what they hold."""
-_NO_CREDIT: Final[tuple[Columns, tuple[int, int]]] = {}, (0, 0)
-
-
-class RestrictedOptions(WireStruct):
-    """The annotation ``reservation-restricted-options``: the resources that are restricted; none: all."""
-
-    resources: Sequence[str] = ()
-
-
-@dataclass(slots=True)
-class Booking:
-    """A Reservation that has a node. Amounts are by columns."""
-
-    reservation: Reservation
-    pod: Pod
-    """The reserve pod, or the operating-mode pod that stands for the Reservation."""
-    owners: Owners | None
-    """None: they cannot be read."""
-    allocatable: Columns
-    restricted: frozenset[int]
-    """The columns of which owners may not take more than is left here; empty unless the policy is Restricted."""
-    reserved: Columns
-    """What is kept back inside."""
-    order: int
-    """The label ``reservation-order``; 0 without one."""
-    users: dict[str, PodInfo] = field(default_factory=dict)
-    """The pods that take from it, by uid, assumed ones included."""
-    is_claimed: bool = False
-    """Whether the annotation of an operating-mode pod names somebody who uses it."""
-    row: int = -1
-    """Of the node, while the reserve pod counts there."""
-    credit: tuple[Columns, tuple[int, int]] = _NO_CREDIT
-    """What owners take of it, and is therefore taken off the columns of ``row``."""
-
-    @property
-    def name(self) -> str:
-        return self.reservation.metadata.name
-
-    @property
-    def uid(self) -> str:
-        return self.reservation.metadata.uid
-
-    @property
-    def node_name(self) -> str:
-        return self.reservation.status.node_name
-
-    @property
-    def is_once(self) -> bool:
-        """Whether its first owner uses it up."""
-        return self.reservation.spec.allocate_once is not False
-
-    @property
-    def is_open(self) -> bool:
-        """Whether another owner may take from it."""
-        is_taken = self.is_claimed or (self.is_once and bool(self.users))
-        return self.owners is not None and is_available(self.reservation) and not is_taken
-
-    @property
-    def allocated(self) -> dict[int, int]:
-        """What owners request of what it holds; may be more than that."""
-        return {
-            column: sum(user.request.amounts.get(column, 0) for user in self.users.values())
-            for column in self.allocatable
-        }
-
-    @property
-    def remaining(self) -> dict[int, int]:
-        """What is kept free on the node."""
-        allocated = self.allocated
-        return {column: max(0, amount - allocated[column]) for column, amount in self.allocatable.items()}
-
-
-class Unmatched(NamedTuple):
-    """A Reservation that the pod owns and may not take from."""
-
-    uid: str
-    node_name: str
-    why: Mismatch
-    detail: str
-
-
-class Match(NamedTuple):
-    """What Reservations are to a pod. Pods with equal ones are alike."""
-
-    uids: tuple[str, ...] = ()
-    """What it may take from."""
-    unmatched: tuple[Unmatched, ...] = ()
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether the pod owns no Reservation."""
-        return not self.uids and not self.unmatched
-
-
-NO_MATCH: Final = Match()
 
 
 class ReservationCache(EventHandler):
@@ -199,12 +103,12 @@ class ReservationCache(EventHandler):
         booking = self.bookings.get(pod.uid)
         if booking is not None and booking.row == row:
             booking.row = -1
-            self._credit(row, booking, _NO_CREDIT)
+            self._credit(row, booking, NO_CREDIT)
 
     def on_node_removed(self, row: int, name: str) -> None:
         for booking in self.on_node_named.get(name, {}).values():
             # The row's columns go with it.
-            booking.row, booking.credit = -1, _NO_CREDIT
+            booking.row, booking.credit = -1, NO_CREDIT
 
     def on_pod(self, pod: PodInfo, node_name: str) -> None:
         if node_name:
@@ -298,7 +202,7 @@ class ReservationCache(EventHandler):
     def pending_booking(self, reservation: Reservation, pod: Pod) -> Booking:
         """The Reservation of a reserve pod as it would be once it is placed."""
         status = msgspec.structs.replace(reservation.status, allocatable=requested_amounts(pod))
-        return self._booking(msgspec.structs.replace(reservation, status=status), pod)
+        return booking_of(msgspec.structs.replace(reservation, status=status), pod, self._view.columns.resources)
 
     # Changes.
 
@@ -338,13 +242,13 @@ class ReservationCache(EventHandler):
     def _book(self, reservation: Reservation, pod: Pod) -> None:
         uid = reservation.metadata.uid
         old = self.bookings.get(uid)
-        row, credit = (old.row, old.credit) if old is not None else (-1, _NO_CREDIT)
+        row, credit = (old.row, old.credit) if old is not None else (-1, NO_CREDIT)
         if old is not None and old.node_name != reservation.status.node_name:
-            self._credit(row, old, _NO_CREDIT)
-            row, credit = -1, _NO_CREDIT
+            self._credit(row, old, NO_CREDIT)
+            row, credit = -1, NO_CREDIT
         if old is not None:
             self._take_out(old)
-        booking = self._booking(reservation, pod)
+        booking = booking_of(reservation, pod, self._view.columns.resources)
         booking.row, booking.credit = self._row_of(booking) if row < 0 else row, credit
         booking.users = dict(self._users.get(uid, {}))
         self.bookings[uid] = booking
@@ -367,7 +271,7 @@ class ReservationCache(EventHandler):
     def _unbook(self, uid: str) -> None:
         booking = self.bookings.get(uid)
         if booking is not None:
-            self._credit(booking.row, booking, _NO_CREDIT)
+            self._credit(booking.row, booking, NO_CREDIT)
             self._take_out(booking)
             self._touch(booking)
 
@@ -384,35 +288,6 @@ class ReservationCache(EventHandler):
                 del self._index[key]
         self._generation += 1
 
-    def _booking(self, reservation: Reservation, pod: Pod) -> Booking:
-        vector = self._view.columns.resources.vector
-        try:
-            owners: Owners | None = Owners(reservation.spec.owners)
-        except SelectorError:
-            owners = None
-        allocatable = vector(reservation.status.allocatable)
-        return Booking(
-            reservation,
-            pod,
-            owners,
-            allocatable,
-            restricted=self._restricted(reservation, allocatable),
-            reserved=vector(_reserved(reservation)),
-            order=_order(reservation),
-            is_claimed=is_operating(pod) and current_owner(pod) is not None,
-        )
-
-    def _restricted(self, reservation: Reservation, allocatable: Columns) -> frozenset[int]:
-        if reservation.spec.allocate_policy != RESTRICTED:
-            return frozenset()
-        text = reservation.metadata.annotations.get(annotation_keys.RESERVATION_RESTRICTED_OPTIONS)
-        try:
-            named = decode(text.encode(), RestrictedOptions).resources if text else ()
-        except DecodeError:
-            named = ()
-        chosen = {self._view.columns.resources.column(name) for name in named}
-        return frozenset(allocatable) & (chosen or set(allocatable))
-
     def _changed_users(self, uid: str) -> None:
         booking = self.bookings.get(uid)
         if booking is not None:
@@ -428,7 +303,7 @@ class ReservationCache(EventHandler):
     def _credit_of(self, booking: Booking) -> tuple[Columns, tuple[int, int]]:
         here = [user for user in booking.users.values() if user.uid in self._view.pods_on.get(booking.row, {})]
         if not here:
-            return _NO_CREDIT
+            return NO_CREDIT
         amounts: dict[int, int] = {}
         for column, held in booking.allocatable.items():
             taken = min(held, sum(user.request.amounts.get(column, 0) for user in here))
@@ -443,23 +318,7 @@ class ReservationCache(EventHandler):
         old, booking.credit = booking.credit, new
         if old == new or row < 0:
             return
-        if old != _NO_CREDIT:
+        if old != NO_CREDIT:
             self._view.columns.add_request(row, *old, 1)
-        if new != _NO_CREDIT:
+        if new != NO_CREDIT:
             self._view.columns.add_request(row, *new, -1)
-
-
-def _reserved(reservation: Reservation) -> ResourceList:
-    text = reservation.metadata.annotations.get(annotation_keys.NODE_RESERVATION)
-    try:
-        return decode(text.encode(), ResourcesAnnotation).resources if text else {}
-    except DecodeError:
-        return {}
-
-
-def _order(reservation: Reservation) -> int:
-    try:
-        order = int(reservation.metadata.labels.get(label_keys.RESERVATION_ORDER, ""))
-    except ValueError:
-        return 0
-    return order if -(2**63) <= order < 2**63 else 0

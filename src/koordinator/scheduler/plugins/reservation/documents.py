@@ -13,7 +13,8 @@ from koordinator.model.label_selector import SelectorError
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import PODS, ResourceIndex
 from koordinator.scheduler.explain.wording import amount_of, amount_text
-from koordinator.scheduler.plugins.reservation.cache import Booking, Columns, ReservationCache
+from koordinator.scheduler.plugins.reservation.booking import Booking, Columns
+from koordinator.scheduler.plugins.reservation.cache import ReservationCache
 from koordinator.scheduler.plugins.reservation.faults import faults
 from koordinator.scheduler.plugins.reservation.matching import Owners
 from koordinator.scheduler.plugins.reservation.operating_pod import is_operating

@@ -10,7 +10,7 @@ from koordinator.api.codec import DecodeError, decode
 from koordinator.api.meta import WireStruct
 from koordinator.api.reservation import Reservation
 from koordinator.model.label_selector import SelectorError
-from koordinator.scheduler.plugins.reservation.cache import RestrictedOptions
+from koordinator.scheduler.plugins.reservation.booking import RestrictedOptions
 from koordinator.scheduler.plugins.reservation.matching import Owners
 from koordinator.scheduler.plugins.reservation.reserve_pod import ResourcesAnnotation, problem
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.resource_index import PODS, ResourceIndex
-from koordinator.scheduler.plugins.reservation.cache import Booking, Columns
+from koordinator.scheduler.plugins.reservation.booking import Booking, Columns
 
 NONE_MATCHES: Final = Reason("node(s) no reservations match reservation affinity", unresolvable=True)
 NONE_SUITS: Final = Reason("node(s) no reservation(s) to meet the requirements")

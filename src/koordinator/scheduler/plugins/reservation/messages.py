@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from koordinator.scheduler.engine.post_filter import NodeStatus
-from koordinator.scheduler.plugins.reservation.cache import Match
+from koordinator.scheduler.plugins.reservation.booking import Match
 from koordinator.scheduler.plugins.reservation.matching import Mismatch, Wish
 
 _PREFIX: Final = "Reservation(s) "

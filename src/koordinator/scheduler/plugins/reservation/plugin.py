@@ -59,7 +59,8 @@ from koordinator.scheduler.engine.post_filter import FailedAttempt, PostFilterPl
 from koordinator.scheduler.engine.reservation_points import reservation_of
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.explain.explainer import Explainer, Lack
-from koordinator.scheduler.plugins.reservation.cache import RESERVED, Booking, Columns, Match, ReservationCache
+from koordinator.scheduler.plugins.reservation.booking import Booking, Columns, Match
+from koordinator.scheduler.plugins.reservation.cache import RESERVED, ReservationCache
 from koordinator.scheduler.plugins.reservation.controller import ReservationController
 from koordinator.scheduler.plugins.reservation.documents import explain_reservation, node_reservations
 from koordinator.scheduler.plugins.reservation.fitting import (

@@ -22,7 +22,8 @@ from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.resource_index import PODS, ResourceIndex
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.reservation.cache import Booking, Columns, ReservationCache
+from koordinator.scheduler.plugins.reservation.booking import Booking, Columns
+from koordinator.scheduler.plugins.reservation.cache import ReservationCache
 from koordinator.scheduler.plugins.reservation.fitting import BY_NODE, restricted_reasons, score, shares_a_resource
 from koordinator.scheduler.plugins.reservation.matching import Owners, mismatch, wish_of
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_record

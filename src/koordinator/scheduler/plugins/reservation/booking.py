@@ -1,0 +1,165 @@
+"""A Reservation that has a node, in the columns of the engine, and what Reservations are to a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api import labels as label_keys
+from koordinator.api.codec import DecodeError, decode
+from koordinator.api.meta import WireStruct
+from koordinator.api.pod import Pod, ResourceList
+from koordinator.api.reservation import RESTRICTED, Reservation
+from koordinator.model.label_selector import SelectorError
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.resource_index import ResourceIndex
+from koordinator.scheduler.plugins.reservation.matching import Mismatch, Owners
+from koordinator.scheduler.plugins.reservation.operating_pod import current_owner, is_operating
+from koordinator.scheduler.plugins.reservation.reserve_pod import ResourcesAnnotation, is_available
+
+Columns = Mapping[int, int]
+"""Column of NodeColumns -> amount."""
+NO_CREDIT: Final[tuple[Columns, tuple[int, int]]] = {}, (0, 0)
+
+
+class RestrictedOptions(WireStruct):
+    """The annotation ``reservation-restricted-options``: the resources that are restricted; none: all."""
+
+    resources: Sequence[str] = ()
+
+
+@dataclass(slots=True)
+class Booking:
+    """A Reservation that has a node. Amounts are by columns."""
+
+    reservation: Reservation
+    pod: Pod
+    """The reserve pod, or the operating-mode pod that stands for the Reservation."""
+    owners: Owners | None
+    """None: they cannot be read."""
+    allocatable: Columns
+    restricted: frozenset[int]
+    """The columns of which owners may not take more than is left here; empty unless the policy is Restricted."""
+    reserved: Columns
+    """What is kept back inside."""
+    order: int
+    """The label ``reservation-order``; 0 without one."""
+    users: dict[str, PodInfo] = field(default_factory=dict)
+    """The pods that take from it, by uid, assumed ones included."""
+    is_claimed: bool = False
+    """Whether the annotation of an operating-mode pod names somebody who uses it."""
+    row: int = -1
+    """Of the node, while the reserve pod counts there."""
+    credit: tuple[Columns, tuple[int, int]] = NO_CREDIT
+    """What owners take of it, and is therefore taken off the columns of ``row``."""
+
+    @property
+    def name(self) -> str:
+        return self.reservation.metadata.name
+
+    @property
+    def uid(self) -> str:
+        return self.reservation.metadata.uid
+
+    @property
+    def node_name(self) -> str:
+        return self.reservation.status.node_name
+
+    @property
+    def is_once(self) -> bool:
+        """Whether its first owner uses it up."""
+        return self.reservation.spec.allocate_once is not False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether another owner may take from it."""
+        is_taken = self.is_claimed or (self.is_once and bool(self.users))
+        return self.owners is not None and is_available(self.reservation) and not is_taken
+
+    @property
+    def allocated(self) -> dict[int, int]:
+        """What owners request of what it holds; may be more than that."""
+        return {
+            column: sum(user.request.amounts.get(column, 0) for user in self.users.values())
+            for column in self.allocatable
+        }
+
+    @property
+    def remaining(self) -> dict[int, int]:
+        """What is kept free on the node."""
+        allocated = self.allocated
+        return {column: max(0, amount - allocated[column]) for column, amount in self.allocatable.items()}
+
+
+class Unmatched(NamedTuple):
+    """A Reservation that the pod owns and may not take from."""
+
+    uid: str
+    node_name: str
+    why: Mismatch
+    detail: str
+
+
+class Match(NamedTuple):
+    """What Reservations are to a pod. Pods with equal ones are alike."""
+
+    uids: tuple[str, ...] = ()
+    """What it may take from."""
+    unmatched: tuple[Unmatched, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the pod owns no Reservation."""
+        return not self.uids and not self.unmatched
+
+
+NO_MATCH: Final = Match()
+
+
+def booking_of(reservation: Reservation, pod: Pod, resources: ResourceIndex) -> Booking:
+    """Of a Reservation with a node. What of it cannot be read counts as not said; owners that cannot match nobody."""
+    try:
+        owners: Owners | None = Owners(reservation.spec.owners)
+    except SelectorError:
+        owners = None
+    allocatable = resources.vector(reservation.status.allocatable)
+    return Booking(
+        reservation,
+        pod,
+        owners,
+        allocatable,
+        restricted=_restricted(reservation, allocatable, resources),
+        reserved=resources.vector(_reserved(reservation)),
+        order=_order(reservation),
+        is_claimed=is_operating(pod) and current_owner(pod) is not None,
+    )
+
+
+def _restricted(reservation: Reservation, allocatable: Columns, resources: ResourceIndex) -> frozenset[int]:
+    if reservation.spec.allocate_policy != RESTRICTED:
+        return frozenset()
+    text = reservation.metadata.annotations.get(annotation_keys.RESERVATION_RESTRICTED_OPTIONS)
+    try:
+        named = decode(text.encode(), RestrictedOptions).resources if text else ()
+    except DecodeError:
+        named = ()
+    chosen = {resources.column(name) for name in named}
+    return frozenset(allocatable) & (chosen or set(allocatable))
+
+
+def _reserved(reservation: Reservation) -> ResourceList:
+    text = reservation.metadata.annotations.get(annotation_keys.NODE_RESERVATION)
+    try:
+        return decode(text.encode(), ResourcesAnnotation).resources if text else {}
+    except DecodeError:
+        return {}
+
+
+def _order(reservation: Reservation) -> int:
+    try:
+        order = int(reservation.metadata.labels.get(label_keys.RESERVATION_ORDER, ""))
+    except ValueError:
+        return 0
+    return order if -(2**63) <= order < 2**63 else 0
