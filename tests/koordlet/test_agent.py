@@ -304,6 +304,25 @@ def test_all_kernel_files_are_nonsense_for_a_while(node: NodeUnderTest) -> None:
     assert status["podsMetric"][0]["podUsage"] == usage("500m", "1Gi")
 
 
+def test_kernel_files_that_cannot_be_read_cost_the_rounds_in_which_they_cannot(node: NodeUnderTest) -> None:
+    """A folder in the place of a file: the kernel refuses to read it, root included."""
+
+    async def story(node: NodeUnderTest) -> None:
+        await node.pass_seconds(30)
+        hidden = [node.machine.root / "proc/stat", node.machine.root / "proc/meminfo"]
+        for path in hidden:
+            path.unlink()
+            path.mkdir()
+        await node.clock.advance(10)
+        for path in hidden:
+            path.rmdir()
+        await node.pass_seconds(115)
+
+    status = play(node, story)
+    assert cpu_of(status, "nodeUsage") == "2"
+    assert status["podsMetric"][0]["podUsage"] == usage("500m", "1Gi")
+
+
 def test_what_is_recorded_is_on_the_disk_when_the_agent_has_stopped(node: NodeUnderTest) -> None:
     node.gates = ("AuditEvents",)
 
