@@ -4,33 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from random import Random
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
-from koordinator.api.codec import convert
-from koordinator.api.kinds import NODE_METRICS, NODE_SLOS, NODES, Kind
-from koordinator.api.meta import Object
+from koordinator.api.kinds import NODE_METRICS, NODE_SLOS, NODES
 from koordinator.api.node import Node
 from koordinator.base.clock import ManualClock
 from koordinator.base.listen_address import NOWHERE
 from koordinator.base.metrics import Metrics
-from koordinator.koordlet.agent import Agent, Dependencies, KubeletConnection
-from koordinator.koordlet.command_line import AuditOptions, CollectorOptions, KubeletOptions, Options
+from koordinator.koordlet.agent import Agent, Dependencies
+from koordinator.koordlet.command_line import (
+    AuditOptions,
+    CollectorOptions,
+    EnforcementOptions,
+    KubeletOptions,
+    Options,
+)
 from koordinator.koordlet.features import make_features
 from koordinator.koordlet.hooks.options import HookOptions
+from koordinator.koordlet.kubelet_connection import KubeletConnection
 from koordinator.koordlet.prediction.options import PredictionOptions
 from koordinator.kube.errors import TransportError
-from koordinator.kube.interface import ListPage, WatchEvent
+from koordinator.node.core_scheduling import Prctl
 from koordinator.node.kubelet import KubeletAddressError
 from koordinator.node.nvml import open_nvml
-from tests.kube.fake_client import MemoryClient, as_client
+from koordinator.node.traffic_control import TrafficControlAccess
+from tests.in_memory_api import InMemoryApi
 from tests.node.machine import FakeMachine
 from tests.node.nvml_library import FakeCard, FakeNvmlLibrary
 
-T = TypeVar("T", bound=Object)
 NODE = "node-1"
 UID = "0000-web"
 POD_FOLDER = f"kubepods/burstable/pod{UID}"
@@ -38,28 +43,18 @@ GIB = 1 << 30
 MEMORY_STAT = "anon {0}\nfile {1}\ninactive_anon 0\nactive_anon {0}\ninactive_file {1}\nactive_file 0\nunevictable 0\n"
 
 
-class ListingClient(MemoryClient):
-    """Lists what is there once, and never sees a change; that is enough for an agent's own few objects."""
-
-    async def list(self, kind: Kind[T], namespace: str = "", **_: Any) -> ListPage[T]:
-        items = [convert(document, kind.type) for document in self.documents(kind)]
-        return ListPage(items, [], str(self.version), "", None)
-
-    async def watch(self, kind: Kind[T], namespace: str = "", **_: Any) -> AsyncIterator[WatchEvent[T]]:
-        await asyncio.Event().wait()
-        yield cast("WatchEvent[T]", None)
-
-
 class NodeUnderTest:
     """A node of 4 CPUs, cgroup version 2, with one pod; ``pass_seconds`` lets time go by."""
 
     def __init__(self, root: Path) -> None:
         self.machine = FakeMachine(root)
-        self.checkpoints = root / "checkpoints"
+        self.prediction = PredictionOptions(folder=root / "checkpoints")
         self.cache_folder: Path | None = None
         self.clock = ManualClock()
-        self.client = ListingClient()
+        self.api = InMemoryApi(self.clock)
         self.kubelet_is_up = True
+        self.kubelet_takes = 0.0
+        """Seconds to answer."""
         self.asked: list[str] = []
         """Of kubelet."""
         self.has_address = True
@@ -72,14 +67,18 @@ class NodeUnderTest:
         self.pod_cores = 0.5
         self.node_cores = 2.0
         self.pod_memory = GIB
-        self._add(NODES.qualified, _node())
-        self._add(NODE_METRICS.qualified, {"metadata": {"name": NODE}, "spec": _collect_policy()})
+        self.api.put(NODES, _node())
+        self.api.put(NODE_METRICS, {"metadata": {"name": NODE}, "spec": _collect_policy()})
         self.machine.write_cpus([(0, cpu, 0) for cpu in range(4)])
         self.machine.write("/sys/fs/cgroup/cgroup.controllers", "cpu memory\n")
         self.pod_is_there = True
         self.break_meminfo = False
+        self.prctl: Prctl | None = None
+        self.traffic_control: TrafficControlAccess | None = None
         self.gates: tuple[str, ...] = ()
         """Feature gates that are switched on."""
+        self.collect_interval = 1.0
+        self.enforcement = EnforcementOptions()
         self.collectors = CollectorOptions()
         self.hooks = HookOptions()
         self.profiles = NOWHERE
@@ -89,7 +88,7 @@ class NodeUnderTest:
     @property
     def status(self) -> dict[str, Any]:
         """Of the NodeMetric."""
-        (document,) = self.client.documents(NODE_METRICS)
+        (document,) = self.api.all(NODE_METRICS)
         return cast("dict[str, Any]", document.get("status", {}))
 
     def write_machine_files(self) -> None:
@@ -117,30 +116,7 @@ class NodeUnderTest:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Agent]:
         """The agent; leaving the block stops it, as a signal does, and raises what ended it early."""
-        features = make_features()
-        features.set(dict.fromkeys(self.gates, True))
-        options = Options(
-            node_name=NODE,
-            features=features,
-            collectors=self.collectors,
-            hooks=self.hooks,
-            audit=AuditOptions(folder=str(self.machine.root / "audit")),
-            host=self.machine.host,
-            listen=NOWHERE,
-            profiles=self.profiles,
-            kubelet=KubeletOptions(sync_interval=10),
-            prediction=PredictionOptions(folder=self.checkpoints),
-            cache_folder=self.cache_folder,
-        )
-        given = Dependencies(
-            client=as_client(self.client),
-            connect_kubelet=self._connect,
-            clock=self.clock,
-            random=Random(1),
-            metrics=Metrics(),
-            open_nvml=lambda host: open_nvml(host, lambda: FakeNvmlLibrary(*self.cards, has_driver=bool(self.cards))),
-        )
-        agent = Agent(options, given)
+        agent = self._agent()
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(agent.run(stop))
@@ -149,6 +125,45 @@ class NodeUnderTest:
                 yield agent
             finally:
                 stop.set()
+
+    async def clean_up(self) -> int:
+        """What ``koordlet --cleanup`` returns or raises, while time goes by."""
+        self.kubelet_is_up = True
+        work = asyncio.ensure_future(self._agent(cleanup=True).clean_up())
+        while not work.done():
+            await self.clock.advance(1)
+        return await work
+
+    def _agent(self, *, cleanup: bool = False) -> Agent:
+        features = make_features()
+        features.set(dict.fromkeys(self.gates, True))
+        options = Options(
+            node_name=NODE,
+            features=features,
+            collect_interval=self.collect_interval,
+            collectors=self.collectors,
+            enforcement=self.enforcement,
+            hooks=self.hooks,
+            audit=AuditOptions(folder=str(self.machine.root / "audit")),
+            host=self.machine.host,
+            listen=NOWHERE,
+            profiles=self.profiles,
+            kubelet=KubeletOptions(sync_interval=10),
+            prediction=self.prediction,
+            cache_folder=self.cache_folder,
+            cleanup=cleanup,
+        )
+        given = Dependencies(
+            client=self.api.client(),
+            connect_kubelet=self._connect,
+            clock=self.clock,
+            random=Random(1),
+            metrics=Metrics(),
+            prctl=self.prctl,
+            traffic_control=self.traffic_control,
+            open_nvml=lambda host: open_nvml(host, lambda: FakeNvmlLibrary(*self.cards, has_driver=bool(self.cards))),
+        )
+        return Agent(options, given)
 
     async def _connect(self, node: Node) -> KubeletConnection:
         assert node.metadata.name == NODE
@@ -162,20 +177,24 @@ class NodeUnderTest:
 
     async def _get(self, path: str) -> bytes:
         self.asked.append(path)
+        if self.kubelet_takes:
+            await self.clock.sleep(self.kubelet_takes)
         if not self.kubelet_is_up:
             raise TransportError("connection refused")
         if path == "/pods/":
             return json.dumps({"kind": "PodList", "items": self.pods}).encode()
         return json.dumps({"kubeletconfig": {"cgroupDriver": "cgroupfs"}}).encode()
 
+    def add_capacity(self) -> None:
+        """To the Node, which shows its allocatable amounts only."""
+        node = self.api.found(NODES, NODE)
+        assert node is not None
+        node["status"]["capacity"] = {"cpu": "4", "memory": "16Gi"}
+        self.api.put(NODES, node)
+
     def show_slo(self, spec: dict[str, Any]) -> None:
         """The NodeSLO; before the agent starts."""
-        self._add(NODE_SLOS.qualified, {"metadata": {"name": NODE}, "spec": spec})
-
-    def _add(self, plural: str, document: dict[str, Any]) -> None:
-        self.client.version += 1
-        document["metadata"]["resourceVersion"] = str(self.client.version)
-        self.client.objects[plural, "", NODE] = document
+        self.api.put(NODE_SLOS, {"metadata": {"name": NODE}, "spec": spec})
 
 
 def pod(name: str, uid: str) -> dict[str, Any]:
@@ -211,3 +230,25 @@ def _collect_policy() -> dict[str, Any]:
             "nodeAggregatePolicy": {"durations": ["1m0s"]},
         }
     }
+
+
+Story = Callable[[NodeUnderTest], Awaitable[None]]
+
+
+def play(node: NodeUnderTest, story: Story) -> dict[str, Any]:
+    """Run the agent through a story; the status that it has written at the end."""
+
+    async def run() -> None:
+        async with node.running():
+            await story(node)
+
+    asyncio.run(run())
+    return node.status
+
+
+def usage(cpu: str, memory: str) -> dict[str, Any]:
+    return {"resources": {"cpu": cpu, "memory": memory}}
+
+
+def cpu_of(status: dict[str, Any], name: str) -> str:
+    return str(status["nodeMetric"][name]["resources"]["cpu"])

@@ -14,12 +14,13 @@ from koordinator.api.node import Node
 from koordinator.base.clock import ManualClock
 from koordinator.base.listen_address import ListenAddress
 from koordinator.base.metrics import Metrics
-from koordinator.koordlet.agent import Agent, Dependencies, KubeletConnection
+from koordinator.koordlet.agent import Agent, Dependencies
 from koordinator.koordlet.command_line import KubeletOptions, Options
 from koordinator.koordlet.features import make_features
-from tests.koordlet.node_under_test import ListingClient
+from koordinator.koordlet.kubelet_connection import KubeletConnection
+from koordinator.kube.interface import Client
+from tests.in_memory_api import InMemoryApi
 from tests.koordlet.recording import Recording
-from tests.kube.fake_client import as_client
 from tests.node.machine import FakeMachine
 
 
@@ -48,7 +49,8 @@ class ReplayedNode:
         return asyncio.run(self._play())
 
     async def _play(self) -> Told:
-        machine, clock, client = FakeMachine(self.root), ManualClock(), ListingClient()
+        machine, clock = FakeMachine(self.root), ManualClock()
+        api = InMemoryApi(clock)
         name = self.recording.node["metadata"]["name"]
         policy = {"aggregateDurationSeconds": 60, "reportIntervalSeconds": 30}
         for kind, document in (
@@ -56,10 +58,8 @@ class ReplayedNode:
             (NODE_METRICS, {"spec": {"metricCollectPolicy": {**policy, "nodeAggregatePolicy": {"durations": ["1m"]}}}}),
             (NODE_SLOS, {"spec": {"hostApplications": self.applications}}),
         ):
-            client.version += 1
-            metadata = {"name": name, "resourceVersion": str(client.version)}
-            client.objects[kind.qualified, "", name] = {**document, "metadata": metadata}
-        agent = Agent(self._options(name, machine), self._given(client, clock))
+            api.put(kind, {**document, "metadata": {"name": name}})
+        agent = Agent(self._options(name, machine), self._given(api.client(), clock))
         _write(machine, self.recording.moments[0] | self.made)
         stop = asyncio.Event()
         async with asyncio.TaskGroup() as tasks:
@@ -70,8 +70,8 @@ class ReplayedNode:
                 _write(machine, moment)
                 await clock.advance(self.recording.seconds)
             await clock.advance(1)
-            (document,) = client.documents(NODE_METRICS)
-            (topology,) = client.documents(NODE_RESOURCE_TOPOLOGIES)
+            (document,) = api.all(NODE_METRICS)
+            (topology,) = api.all(NODE_RESOURCE_TOPOLOGIES)
             body, _ = agent.metrics.both.exposition()
             stop.set()
         kept = {name: topology["metadata"].get(name) for name in ("labels", "annotations")}
@@ -90,7 +90,7 @@ class ReplayedNode:
             features=features,
         )
 
-    def _given(self, client: ListingClient, clock: ManualClock) -> Dependencies:
+    def _given(self, client: Client, clock: ManualClock) -> Dependencies:
         async def get(path: str) -> bytes:
             if path == "/configz":
                 return b'{"kubeletconfig": {"cpuManagerPolicy": "none"}}'
@@ -102,7 +102,7 @@ class ReplayedNode:
         async def connect(node: Node) -> KubeletConnection:
             return KubeletConnection(get, close)
 
-        return Dependencies(as_client(client), connect, clock, Random(1), Metrics())
+        return Dependencies(client, connect, clock, Random(1), Metrics())
 
 
 def _write(machine: FakeMachine, moment: dict[str, str]) -> None:

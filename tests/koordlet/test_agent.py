@@ -9,22 +9,33 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from koordinator.api.kinds import NODE_METRICS, NODES
+from koordinator.api.kinds import EVENTS, NAMESPACES, NODE_METRICS, NODES
 from koordinator.koordlet.audit.log import AuditEvent
 from koordinator.koordlet.command_line import CollectorOptions
 from koordinator.kube.errors import ApiStatusError
 from koordinator.node.errors import MissingFileError
-from tests.koordlet.node_under_test import GIB, MEMORY_STAT, NODE, POD_FOLDER, NodeUnderTest, pod
+from tests.in_memory_api import Asked, Hang
+from tests.koordlet.node_under_test import (
+    GIB,
+    MEMORY_STAT,
+    NODE,
+    POD_FOLDER,
+    UID,
+    NodeUnderTest,
+    Story,
+    cpu_of,
+    play,
+    pod,
+    usage,
+)
+from tests.node.core_scheduling_kernel import CoreSchedulingKernel
 from tests.node.nvml_library import FakeCard
-
-Story = Callable[[NodeUnderTest], Awaitable[None]]
 
 
 @pytest.fixture
@@ -32,27 +43,8 @@ def node(tmp_path: Path) -> NodeUnderTest:
     return NodeUnderTest(tmp_path)
 
 
-def play(node: NodeUnderTest, story: Story) -> dict[str, Any]:
-    """Run the agent through a story; the status that it has written at the end."""
-
-    async def run() -> None:
-        async with node.running():
-            await story(node)
-
-    asyncio.run(run())
-    return node.status
-
-
 async def two_minutes(node: NodeUnderTest) -> None:
     await node.pass_seconds(125)
-
-
-def usage(cpu: str, memory: str) -> dict[str, Any]:
-    return {"resources": {"cpu": cpu, "memory": memory}}
-
-
-def cpu_of(status: dict[str, Any], name: str) -> str:
-    return str(status["nodeMetric"][name]["resources"]["cpu"])
 
 
 def test_the_report_of_a_node_that_runs_as_it_should(node: NodeUnderTest) -> None:
@@ -128,29 +120,19 @@ def test_a_pod_that_ends_leaves_the_report_when_its_samples_have_left_the_window
     assert cpu_of(status, "systemUsage") == "2"
 
 
-def test_a_machine_file_that_breaks_costs_its_rounds_only(node: NodeUnderTest) -> None:
-    async def story(node: NodeUnderTest) -> None:
-        await node.pass_seconds(30)
-        node.break_meminfo = True
-        await node.pass_seconds(20)
-        node.break_meminfo = False
-        await node.pass_seconds(75)
-
-    assert cpu_of(play(node, story), "nodeUsage") == "2"
-
-
 def test_a_report_that_the_api_server_does_not_take_is_tried_again_soon(node: NodeUnderTest) -> None:
     refused: list[str] = []
 
-    async def refuse(verb: str, name: str) -> None:
-        if verb == "patch" and not refused:
-            refused.append(name)
-            raise ApiStatusError(503, "ServiceUnavailable", "etcd is away")
+    def refuse(asked: Asked, done: bool) -> Exception | None:
+        if asked.verb != "patch" or refused:
+            return None
+        refused.append(asked.name)
+        return ApiStatusError(503, "ServiceUnavailable", "etcd is away")
 
     async def seventy_seconds(node: NodeUnderTest) -> None:
         await node.pass_seconds(70)
 
-    node.client.before = refuse
+    node.api.fault = refuse
     status = play(node, seventy_seconds)
     assert refused
     assert "2026-01-01T00:01:01Z" <= status["updateTime"] <= "2026-01-01T00:01:05Z"
@@ -162,14 +144,13 @@ def play_to_no_report(node: NodeUnderTest, story: Story) -> None:
             await story(node)
 
     asyncio.run(run())
-    assert node.client.documents(NODE_METRICS) == []
+    assert node.api.all(NODE_METRICS) == []
 
 
 def test_a_node_without_a_node_metric_reports_nothing_and_says_so_once(
     node: NodeUnderTest, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for document in node.client.documents(NODE_METRICS):
-        del node.client.objects[NODE_METRICS.qualified, "", document["metadata"]["name"]]
+    node.api.remove(NODE_METRICS, NODE)
     play_to_no_report(node, two_minutes)
     assert caplog.text.count("this node has no NodeMetric") == 1
 
@@ -177,7 +158,7 @@ def test_a_node_without_a_node_metric_reports_nothing_and_says_so_once(
 def test_a_node_metric_that_is_deleted_between_watch_and_report(node: NodeUnderTest) -> None:
     async def story(node: NodeUnderTest) -> None:
         await node.pass_seconds(50)
-        node.client.objects.clear()
+        node.api.remove(NODE_METRICS, NODE)
         await node.pass_seconds(20)
 
     play_to_no_report(node, story)
@@ -193,15 +174,6 @@ def test_a_wall_clock_that_is_set_costs_no_usage(node: NodeUnderTest, step: time
     status = play(node, story)
     assert cpu_of(status, "nodeUsage") == "2"
     assert status["podsMetric"][0]["podUsage"] == usage("500m", "1Gi")
-
-
-def test_a_counter_that_begins_anew_is_no_usage(node: NodeUnderTest) -> None:
-    async def story(node: NodeUnderTest) -> None:
-        await node.pass_seconds(70)
-        node.pod_cpu = 0
-        await node.pass_seconds(55)
-
-    assert play(node, story)["podsMetric"][0]["podUsage"] == usage("500m", "1Gi")
 
 
 def test_a_thousand_pods_at_once(node: NodeUnderTest) -> None:
@@ -227,7 +199,8 @@ def test_without_any_cgroups_the_agent_ends_with_a_reason(tmp_path: Path) -> Non
 
 def test_it_stops_while_it_waits_for_its_node(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     node = NodeUnderTest(tmp_path)
-    node.client.objects.clear()
+    node.api.remove(NODES, NODE)
+    node.api.remove(NODE_METRICS, NODE)
 
     async def story(node: NodeUnderTest) -> None:
         await node.pass_seconds(20)
@@ -277,50 +250,18 @@ def test_usage_of_a_pod_whose_memory_grows(node: NodeUnderTest) -> None:
 def test_sigterm_in_the_middle_of_a_report(node: NodeUnderTest) -> None:
     reporting = asyncio.Event()
 
-    async def hang(verb: str, name: str) -> None:
-        if verb == "patch":
-            reporting.set()
-            await asyncio.Event().wait()
+    def hang(asked: Asked, done: bool) -> Exception | None:
+        if asked.verb != "patch":
+            return None
+        reporting.set()
+        return Hang()
 
     async def story(node: NodeUnderTest) -> None:
         await node.pass_seconds(61)
         assert reporting.is_set()
 
-    node.client.before = hang
+    node.api.fault = hang
     assert play(node, story) == {}
-
-
-def test_all_kernel_files_are_nonsense_for_a_while(node: NodeUnderTest) -> None:
-    async def story(node: NodeUnderTest) -> None:
-        await node.pass_seconds(30)
-        files = (*node.machine.root.glob("proc/*"), *node.machine.root.glob(f"sys/fs/cgroup/{POD_FOLDER}/*.stat"))
-        for path in filter(Path.is_file, files):
-            path.write_bytes(b"\xff\x00 nonsense\n")
-        await node.clock.advance(10)
-        await node.pass_seconds(115)
-
-    status = play(node, story)
-    assert cpu_of(status, "nodeUsage") == "2"
-    assert status["podsMetric"][0]["podUsage"] == usage("500m", "1Gi")
-
-
-def test_kernel_files_that_cannot_be_read_cost_the_rounds_in_which_they_cannot(node: NodeUnderTest) -> None:
-    """A folder in the place of a file: the kernel refuses to read it, root included."""
-
-    async def story(node: NodeUnderTest) -> None:
-        await node.pass_seconds(30)
-        hidden = [node.machine.root / "proc/stat", node.machine.root / "proc/meminfo"]
-        for path in hidden:
-            path.unlink()
-            path.mkdir()
-        await node.clock.advance(10)
-        for path in hidden:
-            path.rmdir()
-        await node.pass_seconds(115)
-
-    status = play(node, story)
-    assert cpu_of(status, "nodeUsage") == "2"
-    assert status["podsMetric"][0]["podUsage"] == usage("500m", "1Gi")
 
 
 def test_what_is_recorded_is_on_the_disk_when_the_agent_has_stopped(node: NodeUnderTest) -> None:
@@ -449,6 +390,19 @@ def test_a_new_pod_is_measured_without_waiting_for_kubelets_turn(node: NodeUnder
     assert asyncio.run(run()) == ["web", "late"]
 
 
+def test_shared_cpus_are_known_a_moment_after_the_pods(node: NodeUnderTest) -> None:
+    node.machine.write_numa_memory(0, 16 << 20)
+    node.kubelet_takes = 0.1
+
+    async def run() -> bool:
+        async with node.running() as agent:
+            for _ in range(10):
+                await node.clock.advance(0.1)
+            return agent.states.topology is not None
+
+    assert asyncio.run(run())
+
+
 def test_gpus_with_their_gate_on(node: NodeUnderTest) -> None:
     node.gates = ("Accelerators",)
     node.cards = (FakeCard({7: 250}, [(7, 1 << 50, 40)]),)
@@ -467,6 +421,12 @@ def test_gpus_without_a_driver_are_said_and_cost_nothing_else(
     assert caplog.text.count("GPUs are not measured: NVML: Driver Not Loaded") == 1
 
 
+def test_by_whom_runtime_hooks_are_called(node: NodeUnderTest) -> None:
+    text = asyncio.run(exported(node, 1))
+    shown = re.findall(r'^koordlet_runtime_hooks_mode\{.*?mode="(\w+)".*?\} (\S+)$', text, re.MULTILINE)
+    assert shown == [("proxy", "0.0"), ("nri", "0.0"), ("reconciler", "1.0")]
+
+
 def test_kernel_features_as_metrics(node: NodeUnderTest) -> None:
     text = asyncio.run(exported(node, 1))
     assert 'koordlet_kernel_feature_works{feature="resctrl monitoring",node="node-1"} 0.0' in text
@@ -475,8 +435,9 @@ def test_kernel_features_as_metrics(node: NodeUnderTest) -> None:
 
 def test_with_a_copy_on_disk_windows_are_warm_at_once_after_a_restart(node: NodeUnderTest, tmp_path: Path) -> None:
     node.cache_folder = tmp_path / "metric-data"
-    (metric,) = node.client.documents(NODE_METRICS)
+    (metric,) = node.api.all(NODE_METRICS)
     metric["spec"]["metricCollectPolicy"]["nodeAggregatePolicy"]["durations"] = ["10m0s"]
+    node.api.put(NODE_METRICS, metric)
 
     async def four_minutes(node: NodeUnderTest) -> None:
         await node.pass_seconds(250)
@@ -506,7 +467,7 @@ def test_what_cpu_burst_has_made_of_containers_and_what_online_pods_use(node: No
         node.machine.write(f"/sys/fs/cgroup/{folder}/cpu.max", "100000 100000\n")
         node.machine.write(f"/sys/fs/cgroup/{folder}/cpu.max.burst", "0\n")
     node.machine.write("/sys/fs/cgroup/kubepods/besteffort/cpu.max", "max 100000\n")
-    node.client.objects[NODES.qualified, "", NODE]["status"]["capacity"] = {"cpu": "4", "memory": "16Gi"}
+    node.add_capacity()
     suppress = {"enable": True, "cpuSuppressPolicy": "cfsQuota", "cpuSuppressThresholdPercent": 65}
     node.show_slo({"cpuBurstStrategy": {"policy": "auto"}, "resourceUsedThresholdWithBE": suppress})
     text = asyncio.run(exported(node, 5))
@@ -521,3 +482,57 @@ def sorted_labels(text: str) -> str:
     """Each line with its labels in the order of their names."""
     pattern = re.compile(r"\{(.*)\}")
     return pattern.sub(lambda found: "{" + ",".join(sorted(found[1].split(","))) + "}", text)
+
+
+def test_pods_are_isolated_by_core_scheduling(node: NodeUnderTest) -> None:
+    """On a simulated kernel: the cookies, the metrics and the audit log of an agent with the gate on."""
+    kernel = CoreSchedulingKernel(31, 32)
+    node.prctl, node.gates = kernel, ("CoreSched", "AuditEvents")
+    classes = {"lsClass": {"cpuQOS": {"enable": True, "coreExpeller": False}}}
+    node.show_slo({"resourceQOSStrategy": {"policies": {"cpuPolicy": "coreSched"}, **classes}})
+    node.machine.write(f"/sys/fs/cgroup/{POD_FOLDER}/c0/cgroup.procs", "31\n32\n")
+    text = asyncio.run(exported(node, 12))
+    cookie = kernel.cookies[31]
+    assert cookie == kernel.cookies[32] != 0
+    labels = f'container_id="containerd://c0",container_name="c",core_sched_cookie="{cookie}",core_sched_group=""'
+    assert f"koordlet_container_core_sched_cookie{{{labels}" in text
+    assert 'koordlet_core_sched_cookie_manage_status{core_sched_group="",node="node-1",status="succeeded"} 1.0' in text
+    assert "get a new cookie" in (node.machine.root / "audit/audit.log").read_text()
+
+
+def test_the_tasks_of_a_pod_with_a_part_of_the_cache_are_in_its_group(node: NodeUnderTest) -> None:
+    """The group is there already, since a folder of this file system has no files of its own accord."""
+    node.gates = ("Resctrl",)
+    node.pods[0]["metadata"]["annotations"] = {"node.koordinator.sh/resctrl": '{"mb":{"schemata":{"percent":10}}}'}
+    node.machine.write("/proc/cpuinfo", "vendor_id : GenuineIntel\nflags : cat_l3 mba\n")
+    node.machine.write("/sys/fs/resctrl/info/L3/cbm_mask", "7ff\n")
+    for group in ("", f"koordlet-{UID}/"):
+        node.machine.write(f"/sys/fs/resctrl/{group}schemata", "L3:0=7ff\nMB:0=100\n")
+        node.machine.write(f"/sys/fs/resctrl/{group}tasks", "")
+    node.machine.write(f"/sys/fs/cgroup/{POD_FOLDER}/c0/cgroup.threads", "31\n")
+    play(node, two_minutes)
+    made = node.machine.root / f"sys/fs/resctrl/koordlet-{UID}"
+    assert [(made / name).read_text() for name in ("schemata", "tasks")] == ["MB:0=10\n", "31"]
+
+
+def test_a_pod_without_room_for_its_part_of_the_cache_is_told(node: NodeUnderTest) -> None:
+    """No folder can have so long a name, which stands for CPUs that know no more groups."""
+    node.gates = ("Resctrl",)
+    node.pods[0]["metadata"] |= {
+        "uid": "u" * 260,
+        "annotations": {"node.koordinator.sh/resctrl": '{"mb":{"schemata":{"percent":10}}}'},
+    }
+    node.machine.write("/proc/cpuinfo", "vendor_id : GenuineIntel\nflags : cat_l3 mba\n")
+    node.machine.write("/sys/fs/resctrl/info/L3/cbm_mask", "7ff\n")
+    node.machine.write("/sys/fs/resctrl/schemata", "L3:0=7ff\nMB:0=100\n")
+    node.api.put(NAMESPACES, {"metadata": {"name": "shop"}})
+    play(node, two_minutes)
+    events = [event for event in node.api.all(EVENTS) if event["reason"] == "ResctrlGroupRefused"]
+    assert len(events) == 1
+    assert "File name too long" in str(events[0])
+
+
+def test_a_simulated_kernel_has_no_core_scheduling(node: NodeUnderTest, caplog: pytest.LogCaptureFixture) -> None:
+    node.gates = ("CoreSched",)
+    play(node, two_minutes)
+    assert caplog.text.count("no core scheduling: the kernel of this node is simulated") == 1

@@ -6,8 +6,9 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from koordinator.api.kinds import NODES
+from koordinator.api.kinds import PODS
 from koordinator.koordlet.agent import Agent
+from tests.in_memory_api import Hang
 from tests.koordlet.node_under_test import GIB, MEMORY_STAT, NODE, NodeUnderTest
 
 NAMES = ("a", "b", "c")
@@ -30,11 +31,12 @@ def pressed_node(root: Path, threshold: int, lower: int) -> NodeUnderTest:
     """Half of 16 GiB are used."""
     under_test = NodeUnderTest(root)
     under_test.gates = ("BEMemoryEvict",)
-    under_test.client.objects[NODES.qualified, "", NODE]["status"]["capacity"] = {"cpu": "4", "memory": "16Gi"}
+    under_test.add_capacity()
     settings = {"enable": True, "memoryEvictThresholdPercent": threshold, "memoryEvictLowerPercent": lower}
     under_test.show_slo({"resourceUsedThresholdWithBE": settings})
     under_test.pods += [best_effort(name) for name in NAMES]
     for name in NAMES:
+        under_test.api.put(PODS, best_effort(name))
         for folder in (f"kubepods/besteffort/pod{name}", f"kubepods/besteffort/pod{name}/{name}"):
             cgroup = f"/sys/fs/cgroup/{folder}"
             stat = "usage_usec 0\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0\n"
@@ -44,7 +46,7 @@ def pressed_node(root: Path, threshold: int, lower: int) -> NodeUnderTest:
 
 
 def evicted(under_test: NodeUnderTest) -> list[str]:
-    return [name for _, name, body in under_test.client.calls if body and body.get("kind") == "Eviction"]
+    return [asked.name for asked in under_test.api.asked if asked.subresource == "eviction"]
 
 
 def test_after_an_eviction_there_is_a_pause(tmp_path: Path) -> None:
@@ -73,11 +75,7 @@ def test_an_eviction_without_an_answer_begins_the_pause(tmp_path: Path) -> None:
     async def watch() -> tuple[list[str], list[str], list[str]]:
         under_test = pressed_node(tmp_path, 12, 10)
 
-        async def hang(verb: str, name: str) -> None:
-            if name == "a":
-                await asyncio.Event().wait()
-
-        under_test.client.before = hang
+        under_test.api.fault = lambda asked, done: Hang() if asked.name == "a" else None
         async with under_test.running():
             seconds = 0
             while not evicted(under_test):

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
 
+from koordinator.api.kinds import PODS
 from koordinator.api.meta import StatusCause, StatusDetails
 from koordinator.base.clock import ManualClock
 from koordinator.koordlet.evictor import Evictor, EvictorDependencies
 from koordinator.koordlet.qos.eviction import EvictionPlan, Feature, Inputs, Victim, plan
 from koordinator.kube.errors import ApiStatusError, TransportError
 from koordinator.kube.events import EventRecorder
+from tests.in_memory_api import InMemoryApi
 from tests.koordlet.qos.qos_fixtures import GIB, pod_usage, snapshot, suppression
-from tests.kube.fake_client import MemoryClient, as_client, conflict, not_found
 
 PRESENT = frozenset({"uid-a", "uid-b"})
 
@@ -31,25 +33,29 @@ class Recorded:
 
 
 class Bench:
-    """An evictor whose client fails for the names in ``failures``."""
+    """An evictor whose API server fails for the names in ``failures``."""
 
     def __init__(self, *, observe_only: bool = False) -> None:
-        self.client, self.clock, self.recorded = MemoryClient(), ManualClock(), Recorded()
+        self.clock, self.recorded = ManualClock(), Recorded()
+        self.api = InMemoryApi(self.clock)
         self.failures: dict[str, Exception] = {}
         self.counted: list[Victim] = []
-        self.client.before = self._before
+        self.api.fault = lambda asked, done: self.failures.get(asked.name)
+        for name in "ab":
+            self.put(name)
         events = cast("EventRecorder", self.recorded)
-        given = EvictorDependencies(as_client(self.client), self.clock, events, None, self.counted.append)
+        given = EvictorDependencies(self.api.client(), self.clock, events, None, self.counted.append)
         self.evictor = Evictor(given, observe_only=observe_only)
 
-    async def _before(self, verb: str, name: str) -> None:
-        await asyncio.sleep(0)
-        if name in self.failures:
-            raise self.failures[name]
+    def put(self, name: str, uid: str = "") -> None:
+        """The pod in the API server."""
+        containers = [{"name": "c", "image": "i"}]
+        metadata = {"name": name, "namespace": "shop", "uid": uid or f"uid-{name}"}
+        self.api.put(PODS, {"metadata": metadata, "spec": {"containers": containers}, "status": {"phase": "Running"}})
 
     @property
     def asked(self) -> list[str]:
-        return [name for _, name, _ in self.client.calls]
+        return [asked.name for asked in self.api.asked]
 
     def carry_out(self) -> list[str]:
         return _names(asyncio.run(self.evictor.carry_out(_plan(), PRESENT)))
@@ -84,7 +90,8 @@ def test_what_a_budget_refuses_is_followed_by_the_next_candidate_and_told_on_the
 def test_an_eviction_names_the_pods_uid() -> None:
     bench = Bench()
     bench.carry_out()
-    assert [body["deleteOptions"]["preconditions"] for _, _, body in bench.client.calls] == [{"uid": "uid-a"}]
+    bodies = [json.loads(asked.body) for asked in bench.api.asked]
+    assert [body["deleteOptions"]["preconditions"] for body in bodies] == [{"uid": "uid-a"}]
 
 
 def test_an_evicted_pod_that_is_still_there_is_not_evicted_again_and_counts() -> None:
@@ -117,10 +124,12 @@ def test_a_pod_that_vanishes_while_its_eviction_fails_ends_no_round() -> None:
     assert _names(asyncio.run(both())) == ["b"]
 
 
-@pytest.mark.parametrize("error", [not_found("a"), conflict("a")], ids=["gone", "made anew"])
-def test_no_other_pod_pays_for_one_that_has_gone_by_itself(error: ApiStatusError) -> None:
+@pytest.mark.parametrize("new_uid", ["", "another"], ids=["gone", "made anew"])
+def test_no_other_pod_pays_for_one_that_has_gone_by_itself(new_uid: str) -> None:
     bench = Bench()
-    bench.failures["a"] = error
+    bench.api.remove(PODS, "a", "shop")
+    if new_uid:
+        bench.put("a", new_uid)
     assert bench.carry_out() == []
     assert bench.asked == ["a"]
     assert bench.counted == []

@@ -15,8 +15,9 @@ _OWN_FILES = {
     "koordlet/hooks/registration.py",
     "koordlet/metric_cache/sqlite.py",
     "koordlet/prediction/checkpoints.py",
+    "koordlet/terway_files.py",
 }
-"""Modules that keep files of the agent's own, in folders that the user names."""
+"""Modules that keep files of the agent's own, in folders that the user names, or files of another program."""
 _METHODS = {"write_text", "write_bytes", "touch", "mkdir", "makedirs", "rmdir", "unlink", "mount"}
 _FLAGS = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_APPEND", "O_TRUNC"}
 
@@ -55,6 +56,11 @@ def test_only_the_writer_opens_files_for_writing() -> None:
 def test_nobody_else_uses_the_writer() -> None:
     users = {name for name, text in _modules() if "kernel_writer" in text and name != _WRITER}
     assert users == {"koordlet/agent.py", "koordlet/executor/executor.py", "node/kidled.py"}
+
+
+def test_nobody_but_the_manager_of_cookies_gives_any() -> None:
+    users = {name for name, text in _modules() if "CoreScheduling" in text and name != "node/core_scheduling.py"}
+    assert users == {"koordlet/hooks/runtime_hooks.py", "koordlet/hooks/core_sched_cookies.py"}
 
 
 def test_the_scan_sees_what_it_looks_for() -> None:

@@ -8,11 +8,12 @@ import pytest
 
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupVersion
 from koordinator.node.errors import Unavailable
-from koordinator.node.features import FeatureState, Undetermined, Works, probe_machine
+from koordinator.node.features import FeatureState, Undetermined, Works, probe_machine, probe_traffic_control
 from koordinator.node.host import Host
 from tests.node.machine import FakeMachine
 
 CGROUP = "/sys/fs/cgroup"
+ROUTES = "Iface\tDestination\tGateway\tFlags\tRefCnt\tUse\tMetric\tMask\tMTU\tWindow\tIRTT\n"
 
 
 @pytest.fixture
@@ -67,7 +68,8 @@ def test_version_2_has_the_files_of_limits_below_the_root_only(machine: FakeMach
     assert isinstance(before["CPU burst"], Undetermined)
     assert before["cgroup controller cpu"] == Works("version 2")
     assert isinstance(before["cgroup controller cpuset"], Unavailable)
-    assert isinstance(before["block I/O limits"], Unavailable)
+    assert isinstance(before["network classes"], Unavailable)
+    assert isinstance(before["block I/O limits"], Undetermined)
     machine.write(f"{CGROUP}/kubepods/cpu.max.burst", "0\n")
     assert states(machine)["CPU burst"] == Works("cpu.max.burst")
     report = probe_machine(machine.host)
@@ -93,3 +95,17 @@ def test_this_machine() -> None:
     report = probe_machine(Host())
     assert report.kernel
     assert isinstance({feature.name: feature.state for feature in report.features}["CPU topology"], Works)
+
+
+def test_traffic_control_needs_a_library_a_program_and_a_default_route(machine: FakeMachine) -> None:
+    def probe(library: object = True, program: str | None = "/sbin/iptables") -> str:
+        return str(probe_traffic_control(machine.host, lambda _: library, lambda _: program))
+
+    assert "psched does not exist" in probe()
+    machine.write("/proc/net/psched", "000003e8 00000040 000f4240 3b9aca00\n")
+    machine.write("/proc/net/route", f"{ROUTES}eth0\t000A630A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n")
+    assert "pyroute2 is not installed" in probe(library=None)
+    assert "iptables is not installed" in probe(program=None)
+    assert "has no default route" in probe()
+    machine.write("/proc/net/route", f"{ROUTES}eth0\t00000000\t0101630A\t0003\t0\t0\t0\t00000000\t0\t0\t0\n")
+    assert probe() == str(Works("device eth0"))

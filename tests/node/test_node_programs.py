@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import tempfile
+import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -43,8 +45,9 @@ async def serving(path: Path, method: str, answer: bytes) -> AsyncIterator[None]
         task.cancel()
 
 
-async def states(root: Path) -> dict[str, FeatureState]:
-    features = await probe_node_programs(Host.below(root), f"{root}/etc/runtime/hookserver.d")
+async def states(root: Path, koordlet: str = "127.0.0.1:1") -> dict[str, FeatureState]:
+    """Nobody listens at port 1."""
+    features = await probe_node_programs(Host.below(root), f"{root}/etc/runtime/hookserver.d", koordlet)
     return {feature.name: feature.state for feature in features}
 
 
@@ -112,3 +115,52 @@ def test_a_registration_that_cannot_be_read_is_named(root: Path, content: str) -
 
 def test_a_machine_without_any(root: Path) -> None:
     assert {type(state) for state in asyncio.run(states(root)).values()} == {Unavailable}
+
+
+@contextmanager
+def koordlet_that_says(text: str) -> Iterator[str]:
+    """Its metrics, at an address."""
+
+    class Metrics(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Metrics) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def modes(**active: int) -> str:
+    return "".join(f'koordlet_runtime_hooks_mode{{mode="{mode}",node="n"}} {on}.0\n' for mode, on in active.items())
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (modes(proxy=1, nri=0, reconciler=1), Works("active: proxy, reconciler; not active: nri")),
+        (modes(proxy=1, nri=1, reconciler=1), Works("active: proxy, nri, reconciler")),
+        (modes(proxy=0, nri=0), "has all of proxy, nri off"),
+        ("other 1.0\n", "says nothing of runtime hooks"),
+    ],
+)
+def test_koordlet_says_in_which_modes_its_hooks_are_called(root: Path, said: str, expected: Works | str) -> None:
+    with koordlet_that_says(said) as address:
+        state = asyncio.run(states(root, address))["runtime hooks of koordlet"]
+    if isinstance(expected, Works):
+        assert state == expected
+    else:
+        assert isinstance(state, Unavailable)
+        assert expected in state.reason
+
+
+def test_a_koordlet_that_does_not_run_is_named_with_its_address(root: Path) -> None:
+    state = asyncio.run(states(root))["runtime hooks of koordlet"]
+    assert isinstance(state, Unavailable)
+    assert state.reason == "http://127.0.0.1:1/metrics: [Errno 111] Connection refused"

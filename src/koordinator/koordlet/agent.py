@@ -6,26 +6,24 @@ import asyncio
 import logging
 import os
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import inf
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Final
 
-from koordinator.api.node import Node
 from koordinator.base.clock import Clock
-from koordinator.base.errors import KoordinatorError
+from koordinator.base.deadline import within
 from koordinator.base.lifecycle import Lifecycle
 from koordinator.base.loops import Loop, LoopSupervisor
-from koordinator.base.metrics import Metrics, exponential_buckets
+from koordinator.base.metrics import Metrics
 from koordinator.koordlet import features
-from koordinator.koordlet.agent_metrics import PREFIX, AgentMetrics
+from koordinator.koordlet.agent_metrics import AgentMetrics
 from koordinator.koordlet.audit.log import AuditLog
 from koordinator.koordlet.audit.pages import AuditPages
 from koordinator.koordlet.audit.pages import handler as audit_handler
+from koordinator.koordlet.cleanup import SECONDS, Cleanup, CleanupError, switch_off, take_back
 from koordinator.koordlet.collectors.gpu import GPUCollector
 from koordinator.koordlet.collectors.node_info import NodeInfo
 from koordinator.koordlet.collectors.scan import Scanner
@@ -39,8 +37,7 @@ from koordinator.koordlet.hooks import runtime_hooks
 from koordinator.koordlet.hooks.runtime_hooks import HookSources, NormalizationRatio, RuntimeHooks
 from koordinator.koordlet.interference import monitor as interference
 from koordinator.koordlet.interference.monitor import InterferenceMonitor, InterferenceSources
-from koordinator.koordlet.metric_cache import kinds
-from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
+from koordinator.koordlet.kubelet_connection import PAUSE, ConnectKubelet, cgroup_driver, connect_when_there, timed
 from koordinator.koordlet.metric_cache.sqlite import SQLiteMetricCache
 from koordinator.koordlet.metrics_advisor import MetricsAdvisor
 from koordinator.koordlet.node_metric_reporter import Measured, NodeMetricReporter
@@ -59,76 +56,56 @@ from koordinator.koordlet.resource_metrics import (
     export_resources,
     export_usage,
 )
+from koordinator.koordlet.retention import make_metric_cache
 from koordinator.koordlet.states import StatesInformer
-from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.health import HealthChecks
 from koordinator.kube.interface import Client
 from koordinator.kube.servers import Servers
-from koordinator.node.cgroup_layout import CgroupDriver, CgroupLayout, CgroupVersion, detect_driver, detect_version
+from koordinator.node.cgroup_layout import CgroupLayout, detect_version
 from koordinator.node.cgroup_meter import CgroupMeter
 from koordinator.node.cgroup_reader import CgroupReader
+from koordinator.node.core_scheduling import Prctl
 from koordinator.node.cpu_time import ticks_per_second
 from koordinator.node.errors import Unavailable
 from koordinator.node.grpc_client import GrpcClient
 from koordinator.node.host import Host
 from koordinator.node.kernel_files import KernelFileCodec
 from koordinator.node.kernel_writer import MachineFiles
-from koordinator.node.kubelet import Get, Kubelet, KubeletAddressError
+from koordinator.node.kubelet import Kubelet
 from koordinator.node.nvml import GPU, NVML, open_nvml
 from koordinator.node.pod_resources import pod_resources_socket
+from koordinator.node.traffic_control import TrafficControlAccess
 
 if TYPE_CHECKING:
     from koordinator.kube.serving import HealthServer
 
 logger = logging.getLogger(__name__)
 
-_NODE_SECONDS: Final = 1830.0
-"""The longest window of the default policy, and a little."""
-_POD_SECONDS: Final = 330.0
-"""The window over which pods are averaged, and a little."""
 _DESCRIPTORS: Final = 2048
 """How many files of cgroups stay open: those of some 200 pods."""
-_ADDRESS_PAUSE: Final = 1.0
-_SAID_EVERY: Final = 30.0
+_EARLY_LOOKS: Final = 10
+_LOOK_AGAIN: Final = 0.2
 """Seconds."""
-_RETENTIONS: Final = {
-    kinds.NODE: _NODE_SECONDS,
-    kinds.SYSTEM: _NODE_SECONDS,
-    kinds.PODS: _POD_SECONDS,
-    kinds.THROTTLED: _POD_SECONDS,
-    kinds.BEST_EFFORT: _POD_SECONDS,
-    kinds.PAGE_CACHE: _NODE_SECONDS,
-    kinds.HOST_APPLICATIONS: _POD_SECONDS,
-    kinds.COLD_PAGES: _NODE_SECONDS,
-    kinds.PRESSURE: _POD_SECONDS,
-    kinds.PERFORMANCE: _POD_SECONDS,
-    kinds.RESCTRL: _POD_SECONDS,
-}
 _AUDIT_SECONDS: Final = 5.0
 _CACHE_SECONDS: Final = 5.0
-_KUBELET_BUCKETS: Final = exponential_buckets(0.001, 4, 7)
-
-
-@dataclass(frozen=True, slots=True)
-class KubeletConnection:
-    """How to ask one kubelet, and how to end that."""
-
-    get: Get
-    close: Callable[[], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """What an agent is given. ``connect_kubelet`` gets the Node, which says where its kubelet is."""
+    """What an agent is given."""
 
     client: Client
-    connect_kubelet: Callable[[Node], Awaitable[KubeletConnection]]
+    connect_kubelet: ConnectKubelet
     clock: Clock
     random: Random
     metrics: Metrics
     open_nvml: Callable[[Host], NVML | Unavailable] = open_nvml
     """Asked for the GPUs of the node, where they are to be measured."""
+    prctl: Prctl | None = None
+    """The call for core scheduling of the kernel that runs the pods; None where they are simulated."""
+    traffic_control: TrafficControlAccess | None = None
+    """Of the network that the pods are in; None where it is simulated."""
     before_scan: Callable[[], None] = lambda: None
     """Called right before the machine is read each time: a simulated kernel brings its files up to this moment."""
 
@@ -157,7 +134,7 @@ class Agent:
             follow_device=options.features.enabled(features.ACCELERATORS),
         )
         """What is known of the node and its pods."""
-        self._cache = _metric_cache(options, given.clock)
+        self._cache = make_metric_cache(options, given.clock)
         self._loops = LoopSupervisor(clock=given.clock, random=given.random, metrics=given.metrics)
         self.executor: Executor | None = None
         """What writes the kernel's files; None until it is known where they are."""
@@ -193,6 +170,41 @@ class Agent:
         finally:
             self._close_files()
 
+    async def clean_up(self) -> int:
+        """Instead of ``run``: take back what koordlet enforces; how many values are now as kubelet has them.
+
+        CleanupError if some are not, or if the API server or kubelet does not answer in time.
+        """
+        switch_off(self._options.features)
+        try:
+            return (await within(self._given.clock, SECONDS, self._take_back())).check()
+        except TimeoutError:
+            raise CleanupError(f"the API server and kubelet have not answered within {SECONDS:g} s") from None
+        finally:
+            self._close_files()
+
+    async def _take_back(self) -> Cleanup:
+        options, given = self._options, self._given
+        version = detect_version(options.host)
+        async with asyncio.TaskGroup() as tasks:
+            informer = tasks.create_task(self.states.run(), name="states informer")
+            connection = await connect_when_there(self.states, given.connect_kubelet, given.clock)
+            try:
+                kubelet = Kubelet(timed(connection.get, self._given.clock, self.metrics.internal))
+                layout = CgroupLayout(options.host.cgroup, version, await cgroup_driver(options, kubelet, version))
+                info = NodeInfo(options.host, self.metrics, with_huge_pages=False)
+                info.refresh()
+                info.refresh_storage()
+                while not self.states.has_synced_pods:
+                    await self.states.sync_pods(kubelet, layout)
+                    await self._given.clock.sleep(PAUSE)
+                loops = self._enforce(layout, info, None)
+                assert self.executor is not None
+                return await take_back(loops, self.executor, self._given.clock)
+            finally:
+                await connection.close()
+                informer.cancel()
+
     def _close_files(self) -> None:
         if isinstance(self._cache, SQLiteMetricCache):
             self._cache.close()
@@ -209,13 +221,14 @@ class Agent:
             server.add_route("/events", audit_handler(self._pages))
 
     async def _measure_and_report(self) -> None:
-        version = detect_version(self._options.host)
-        connection = await self._connect_kubelet()
+        options, given = self._options, self._given
+        version = detect_version(options.host)
+        connection = await connect_when_there(self.states, given.connect_kubelet, given.clock)
         meter: CgroupMeter | None = None
         nvml = self._open_nvml()
         try:
             kubelet = Kubelet(timed(connection.get, self._given.clock, self.metrics.internal))
-            driver = await self._cgroup_driver(kubelet, version)
+            driver = await cgroup_driver(options, kubelet, version)
             layout = CgroupLayout(self._options.host.cgroup, version, driver)
             logger.info("cgroup version %d, driver %s", version.value, driver)
             meter = CgroupMeter(layout, os.sysconf("SC_PAGESIZE"), _DESCRIPTORS)
@@ -244,18 +257,6 @@ class Agent:
             await PodResourcesProxy(upstream, kubelet.pods, folder, self._given.clock).run()
         finally:
             upstream.close()
-
-    async def _connect_kubelet(self) -> KubeletConnection:
-        """A Node says where its kubelet is once kubelet has reported: what is missing is said every half minute."""
-        said_at = -inf
-        while True:
-            try:
-                return await self._given.connect_kubelet(await self.states.wait_for_node())
-            except KubeletAddressError as error:
-                if self._given.clock.monotonic() - said_at >= _SAID_EVERY:
-                    logger.warning("waiting for kubelet to report: %s", error)
-                    said_at = self._given.clock.monotonic()
-            await self._given.clock.sleep(_ADDRESS_PAUSE)
 
     def _open_nvml(self) -> NVML | None:
         if not self._options.features.enabled(features.ACCELERATORS):
@@ -332,7 +333,18 @@ class Agent:
             asks_kubelet=options.kubelet.query_configuration,
         )
         topology = TopologyReporter(reporting, given.client, self.states, info, options.host, kubelet, given.clock)
-        self._loops.add(Loop("node topology", topology.report, options.topology_interval, 30.0))
+
+        async def report_topology() -> None:
+            # It needs what other loops read in their first rounds, which begin at the same time as its own. Until it is
+            # known, containers start without being told which CPUs they share.
+            await topology.report()
+            for _ in range(_EARLY_LOOKS):
+                if self.states.topology is not None:
+                    break
+                await given.clock.sleep(_LOOK_AGAIN)
+                await topology.report()
+
+        self._loops.add(Loop("node topology", report_topology, options.topology_interval, 30.0))
         if options.features.enabled(features.ACCELERATORS):
             sources = DeviceSources(
                 options.host,
@@ -399,11 +411,12 @@ class Agent:
         ratio = NormalizationRatio(self.states, options.features)
         sources = SnapshotSources(
             states=self.states,
-            policy=EnforcedPolicy(),
+            policy=EnforcedPolicy(asks_for_nothing=options.cleanup),
             usage=RecentUsage(self._cache, given.clock, options.collect_interval),
             layout=layout,
             executor=self.executor,
             topology=lambda: info.topology,
+            block_devices=lambda: info.block_devices,
             normalization_ratio=ratio,
         )
         recorder = self._events.recorder(COMPONENT)
@@ -412,7 +425,18 @@ class Agent:
             EvictorDependencies(given.client, given.clock, recorder, self.audit, on_evicted=count),
             observe_only=options.enforcement.observe_only,
         )
-        manager = QoSManager(options, sources, evictor, self.metrics, recorder, given.clock, given.random, monitor)
+        manager = QoSManager(
+            options,
+            sources,
+            evictor,
+            self.metrics,
+            recorder,
+            given.clock,
+            given.random,
+            given.client,
+            self.audit,
+            monitor,
+        )
         hooks = HookSources(
             states=self.states,
             policy=sources.policy,
@@ -422,6 +446,9 @@ class Agent:
             clock=given.clock,
             metrics=self.metrics,
             ratio=ratio,
+            audit=self.audit,
+            prctl=given.prctl,
+            traffic_control=given.traffic_control,
         )
         self._hooks = RuntimeHooks(options, hooks)
         return [*manager.loops(), *self._hooks.loops()]
@@ -430,47 +457,6 @@ class Agent:
         if self.audit is not None and self._pages is not None:
             self.audit.flush()
             self._pages.drop_expired()
-
-    async def _cgroup_driver(self, kubelet: Kubelet, version: CgroupVersion) -> CgroupDriver:
-        """By the folders that kubelet has made, else as kubelet says, else systemd, which is what most have."""
-        found = detect_driver(self._options.host, version)
-        if found is not None:
-            return found
-        if self._options.kubelet.query_configuration:
-            with suppress(KoordinatorError):
-                configuration = await kubelet.configuration()
-                return configuration.cgroup_driver or CgroupDriver.CGROUPFS
-        logger.warning("kubelet has made no cgroups yet and does not say its driver: systemd is assumed")
-        return CgroupDriver.SYSTEMD
-
-
-def timed(get: Get, clock: Clock, metrics: Metrics) -> Get:
-    """``get``, with the time of each answer in the metrics; a request without an answer is not counted."""
-    durations = metrics.histogram(
-        f"{PREFIX}kubelet_request_duration_seconds",
-        "kubelet http request duration in seconds",
-        ("verb", "path", "code"),
-        buckets=_KUBELET_BUCKETS,
-    )
-
-    async def timed_get(path: str) -> bytes:
-        started = clock.monotonic()
-        try:
-            body = await get(path)
-        except ApiStatusError as error:
-            durations.labels("get", path, str(error.code)).observe(clock.monotonic() - started)
-            raise
-        durations.labels("get", path, "200").observe(clock.monotonic() - started)
-        return body
-
-    return timed_get
-
-
-def _metric_cache(options: Options, clock: Clock) -> RingMetricCache:
-    if options.cache_folder is None:
-        return RingMetricCache(_retentions(options), options.cache_bytes)
-    file = options.cache_folder / "samples.sqlite"
-    return SQLiteMetricCache(_retentions(options), options.cache_bytes, file, round(clock.now().timestamp() * 1000))
 
 
 def _audit_log(options: Options, clock: Clock) -> AuditLog | None:
@@ -489,17 +475,3 @@ def _audit_pages(log: AuditLog, options: Options, given: Dependencies) -> AuditP
         clock=given.clock,
         make_token=lambda: str(uuid.uuid4()),
     )
-
-
-def _retentions(options: Options) -> dict[str, Retention]:
-    collectors = options.collectors
-    intervals = {
-        kinds.COLD_PAGES: collectors.cold_pages_interval,
-        kinds.PRESSURE: collectors.pressure_interval,
-        kinds.PERFORMANCE: collectors.cycles_interval,
-        kinds.RESCTRL: collectors.resctrl_interval,
-    }
-    return {
-        group: Retention(intervals.get(group, options.collect_interval), seconds)
-        for group, seconds in _RETENTIONS.items()
-    }

@@ -59,7 +59,7 @@ _UNUSED: Final[Mapping[str, str]] = {
     "docker-endpoint": _NO_RUNTIME,
     "pouch-endpoint": _NO_RUNTIME,
     "default-runtime-type": "a pod's status says of each container which runtime it has",
-    "enable-pod-taskids": "the hook that would need tasks of pods (gate Resctrl) is not built yet",
+    "enable-pod-taskids": "the tasks of pods with a group of resctrl (gate Resctrl) are always looked at",
     "runtime-hooks-nri-backoff-steps": "it is tried as long as it takes",
     "collect-sys-metric-outdated-interval": "what the system uses is made of readings of one moment",
 }
@@ -164,6 +164,8 @@ class Options:
     enforcement: EnforcementOptions = field(default_factory=EnforcementOptions)
     hooks: HookOptions = field(default_factory=HookOptions)
     report: bool = True
+    cleanup: bool = False
+    """Take back what is enforced, and end."""
     cache_bytes: int = 100 << 20
     cache_folder: Path | None = None
     """Where samples are kept over restarts; None: nowhere."""
@@ -319,6 +321,12 @@ class _Flags:
         self.observe_only = group.boolean(
             "observe-only", False, "Write nothing and evict nobody: log what would be written and who would be evicted."
         )
+        self.cleanup = group.boolean(
+            "cleanup",
+            False,
+            "Take back what koordlet enforces on this node, and end. To remove koordlet, stop it and run this with the"
+            " same flags.",
+        )
 
     def _audit(self, group: FlagGroup) -> None:
         self.audit_folder = group.string(
@@ -353,7 +361,8 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
 
     ConfigurationError if NODE_NAME is not set.
     """
-    flags = _Flags(Host() if environment.get("agent_mode") == "hostMode" else Host.in_pod())
+    machine = Host() if environment.get("agent_mode") == "hostMode" else Host.in_pod()
+    flags = _Flags(machine)
     given = flags.set.parse_or_exit(arguments)
     node_name = environment.get("NODE_NAME", "")
     if not node_name:
@@ -368,6 +377,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
             var_run=given[flags.var_run].rstrip("/"),
             run=given[flags.run].rstrip("/"),
             var_lib_kubelet=given[flags.var_lib_kubelet].rstrip("/"),
+            var_lib_terway=machine.var_lib_terway,
         ),
         listen=given[flags.addr],
         profiles=given[flags.pprof_address] if given[flags.pprof] else NOWHERE,
@@ -418,6 +428,7 @@ def parse_options(arguments: Sequence[str], environment: Mapping[str, str]) -> O
             events_per_page=given[flags.audit_page],
         ),
         report=given[flags.report],
+        cleanup=given[flags.cleanup],
         cache_bytes=given[flags.cache_bytes],
         cache_folder=Path(given[flags.cache_folder]) if given[flags.cache_backend] == _SQLITE else None,
         verbosity=given[flags.verbosity],

@@ -9,10 +9,6 @@ from koordinator.base.feature_gates import Feature, FeatureGates, Stage
 _OFF: Final = (
     "HamiCoreVGPUMonitor",
     "Libpfm4",
-    "CoreSched",
-    "Resctrl",
-    "TCNetworkQoS",
-    "TerwayQoS",
 )
 
 NODE_TOPOLOGY_REPORT: Final = "NodeTopologyReport"
@@ -42,6 +38,7 @@ MEMORY_EVICT: Final = "MemoryEvict"
 MEMORY_ALLOCATABLE_EVICT: Final = "MemoryAllocatableEvict"
 SYSTEM_CONFIG: Final = "SystemConfig"
 CGROUP_RECONCILE: Final = "CgroupReconcile"
+TERWAY_QOS: Final = "TerwayQoS"
 
 GROUP_IDENTITY: Final = "GroupIdentity"
 CPUSET_ALLOCATOR: Final = "CPUSetAllocator"
@@ -50,11 +47,14 @@ CPU_NORMALIZATION: Final = "CPUNormalization"
 GPU_ENV_INJECT: Final = "GPUEnvInject"
 RDMA_DEVICE_INJECT: Final = "RDMADeviceInject"
 OOM_SCORE_ADJ: Final = "OOMScoreAdj"
+CORE_SCHED: Final = "CoreSched"
+RESCTRL: Final = "Resctrl"
+TC_NETWORK_QOS: Final = "TCNetworkQoS"
 PER_CPU_METRIC: Final = "PerCPUMetric"
 INTERFERENCE_DETECTION: Final = "InterferenceDetection"
 """Not one of the original's."""
 
-_ENFORCING: Final = {
+ENFORCING: Final = {
     BE_CPU_SUPPRESS: True,
     CPU_BURST: True,
     RDT_RESCTRL: True,
@@ -67,6 +67,8 @@ _ENFORCING: Final = {
     MEMORY_ALLOCATABLE_EVICT: False,
     SYSTEM_CONFIG: False,
     CGROUP_RECONCILE: False,
+    BLOCK_IO_RECONCILE: False,
+    TERWAY_QOS: False,
     GROUP_IDENTITY: True,
     CPUSET_ALLOCATOR: True,
     BATCH_RESOURCE: True,
@@ -74,6 +76,9 @@ _ENFORCING: Final = {
     GPU_ENV_INJECT: False,
     RDMA_DEVICE_INJECT: False,
     OOM_SCORE_ADJ: False,
+    CORE_SCHED: False,
+    RESCTRL: False,
+    TC_NETWORK_QOS: False,
 }
 """Gates of what is done to the node, and their defaults; the NodeSLO switches each of them as well."""
 
@@ -84,7 +89,6 @@ _OBSERVING: Final = (
     CPI_COLLECTOR,
     COLD_PAGE_COLLECTOR,
     RESCTRL_COLLECTOR,
-    BLOCK_IO_RECONCILE,
     HUGE_PAGE_REPORT,
     NODE_METRIC_PROM_METRICS,
     POD_RESOURCES_PROXY,
@@ -100,10 +104,10 @@ def make_features() -> FeatureGates:
     """All gates, as a command line finds them."""
     gates = {NODE_TOPOLOGY_REPORT: Feature(default=True, stage=Stage.BETA)}
     gates |= {
-        name: Feature(default=is_on, stage=Stage.BETA if is_on else Stage.ALPHA) for name, is_on in _ENFORCING.items()
+        name: Feature(default=is_on, stage=Stage.BETA if is_on else Stage.ALPHA) for name, is_on in ENFORCING.items()
     }
     return FeatureGates(gates | {name: Feature(default=False) for name in (*_OBSERVING, *_OFF)})
 
 
-WITHOUT_EFFECT: Final = frozenset({BLOCK_IO_RECONCILE, *_OFF})
+WITHOUT_EFFECT: Final = frozenset(_OFF)
 """Gates of features that are not built yet, or that nothing goes by yet; switching one on is said at the start."""

@@ -11,9 +11,12 @@ from typing import Final
 from koordinator.api.node import Node
 from koordinator.base import logs
 from koordinator.base.program import Process, Run, greet, run_program
-from koordinator.koordlet.agent import Agent, Dependencies, KubeletConnection
+from koordinator.koordlet.agent import Agent, Dependencies
 from koordinator.koordlet.command_line import Options, parse_options
+from koordinator.koordlet.kubelet_connection import KubeletConnection
 from koordinator.kube.connect import ClientOptions, connect, connected, user_agent
+from koordinator.node import netlink_traffic_control
+from koordinator.node.core_scheduling import kernel_prctl
 from koordinator.node.kubelet import kubelet_url
 
 _PROGRAM: Final = "koordlet"
@@ -41,8 +44,21 @@ async def _run(options: Options, process: Process) -> None:
         metrics=process.metrics,
     )
     async with connected(client_options) as client:
-        given = Dependencies(client, partial(_connect_kubelet, options), process.clock, process.random, process.metrics)
-        await Agent(options, given).run(process.stop)
+        given = Dependencies(
+            client,
+            partial(_connect_kubelet, options),
+            process.clock,
+            process.random,
+            process.metrics,
+            prctl=kernel_prctl,
+            traffic_control=netlink_traffic_control.KERNEL,
+        )
+        agent = Agent(options, given)
+        if options.cleanup:
+            done = await agent.clean_up()
+            print(f"koordlet enforces nothing any more: {done} values are as kubelet has them")  # noqa: T201
+        else:
+            await agent.run(process.stop)
 
 
 async def _connect_kubelet(options: Options, node: Node) -> KubeletConnection:

@@ -25,7 +25,7 @@ from koordinator.koordlet.pods import NodePod
 from koordinator.koordlet.states import StatesInformer
 from koordinator.node.cgroup_layout import CgroupLayout
 from koordinator.node.cpu_topology import CPUTopology
-from koordinator.node.errors import FileError
+from koordinator.node.errors import MissingFileError
 
 logger = logging.getLogger(__name__)
 
@@ -33,17 +33,35 @@ _LIFETIMES = 20
 """A previous reading counts for so many intervals."""
 
 
+_QUIET = 300.0
+"""Seconds without a failure after which a file counts as readable again: one that fails now and then is named once."""
+_NAMED = 5
+
+
 @dataclass(slots=True)
 class ScanErrors:
-    """Says once what cannot be read, and once that it can be again."""
+    """Says once what cannot be read, and once that it can be again; of many files, which some are.
 
-    known: dict[str, FileError] = field(default_factory=dict)
+    What is missing is not told: a container may end between two readings.
+    """
+
+    failed_at: dict[str, float] = field(default_factory=dict)
+    """The second of the latest failure, by path."""
 
     def observe(self, scan: Scan) -> None:
-        for path, error in scan.errors.items():
-            if path not in self.known:
-                logger.debug("not measured: %s", error)
-        self.known = scan.errors
+        now = scan.at.monotonic
+        errors = {path: error for path, error in scan.errors.items() if not isinstance(error, MissingFileError)}
+        new = [error for path, error in errors.items() if path not in self.failed_at]
+        for error in new[:_NAMED]:
+            logger.warning("not measured: %s", error)
+        if len(new) > _NAMED:
+            logger.warning("not measured: %d more files", len(new) - _NAMED)
+        self.failed_at.update(dict.fromkeys(errors, now))
+        over = [path for path, at in self.failed_at.items() if now - at > _QUIET]
+        for path in over:
+            del self.failed_at[path]
+        if over:
+            logger.info("can be read again: %d files, such as %s", len(over), over[0])
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -16,17 +16,20 @@ from koordinator.koordlet.metric_cache.kinds import MetricKind
 from koordinator.koordlet.metric_cache.samples import MetricCache, NoSamplesError, Samples
 from koordinator.koordlet.pods import NodePod
 from koordinator.koordlet.policy import EnforcedPolicy
+from koordinator.koordlet.qos import block_io
+from koordinator.koordlet.qos.block_io import Claim, Disks
 from koordinator.koordlet.qos.class_resctrl import GROUP_NAMES, Resctrl
 from koordinator.koordlet.qos.cpu_burst import is_latency_sensitive
 from koordinator.koordlet.qos.eviction import BestEffortCPU
 from koordinator.koordlet.qos.snapshot import BestEffortCgroups, ContainerUsage, PodUsage, Snapshot
 from koordinator.koordlet.states import StatesInformer
 from koordinator.node import resctrl
+from koordinator.node.block_devices import BlockDevices
 from koordinator.node.cgroup_layout import CgroupLayout
 from koordinator.node.cgroup_reader import CgroupReader
-from koordinator.node.cpu_topology import CPUTopology, read_basic_info
-from koordinator.node.errors import FileError, Unavailable
-from koordinator.node.host import Host, exists, list_folder, read_text
+from koordinator.node.cpu_topology import CPUTopology
+from koordinator.node.errors import FileError
+from koordinator.node.host import Host
 from koordinator.node.kernel_files import CPU_QUOTA, CPUSET, Target
 
 _LATEST_INTERVALS = 2
@@ -79,6 +82,7 @@ class SnapshotSources:
     layout: CgroupLayout
     executor: Executor
     topology: Callable[[], CPUTopology | None]
+    block_devices: Callable[[], BlockDevices | None] = lambda: None
     normalization_ratio: Callable[[], float | None] = lambda: None
     """How many plain cores a core is worth."""
 
@@ -185,14 +189,8 @@ def _window(usage: RecentUsage, policy: NodeSLOSpec | None) -> float:
 
 def read_resctrl(host: Host, layout: CgroupLayout, snapshot: Snapshot) -> Resctrl | None:
     """What there is of caches and bandwidth to share out, and the tasks of the pods; None where there is none."""
-    # Most machines have none, and to look at the flags of a hundred CPUs every second costs more than to look here.
-    if not exists(f"{host.sys_fs}/resctrl/schemata") or isinstance(resctrl.probe_allocation(host), Unavailable):
-        return None
-    try:
-        mask = int(read_text(f"{host.sys_fs}/resctrl/info/L3/cbm_mask"), 16)
-        caches = tuple(resctrl.read_schemata(host).l3_masks)
-        groups = GROUP_NAMES & set(list_folder(f"{host.sys_fs}/resctrl"))
-    except (FileError, ValueError):
+    allocation = resctrl.read_allocation(host)
+    if allocation is None:
         return None
     reader = CgroupReader(layout, os.sysconf("SC_PAGESIZE"))
     tasks: dict[str, frozenset[int]] = {}
@@ -203,4 +201,16 @@ def read_resctrl(host: Host, layout: CgroupLayout, snapshot: Snapshot) -> Resctr
             with suppress(FileError):
                 found.update(reader.tasks(container.cgroup))
         tasks[usage.pod.uid] = frozenset(found)
-    return Resctrl(mask, caches, read_basic_info(host, None).vendor, tasks, groups)
+    groups = GROUP_NAMES & allocation.groups.keys()
+    return Resctrl(allocation.ways_mask, allocation.caches, allocation.vendor, tasks, groups)
+
+
+def read_disks(
+    host: Host, sources: SnapshotSources, folders: Sequence[str], volume_names: Mapping[Claim, str]
+) -> Disks:
+    """What is known of the disks now, and what the files of block I/O in ``folders`` show."""
+    shown = {
+        folder: {file: sources.executor.present_devices(file, folder) for file in block_io.files_of(folder)}
+        for folder in folders
+    }
+    return Disks(sources.block_devices(), host.var_lib_kubelet, shown, volume_names)

@@ -57,17 +57,21 @@ class InvalidSection:
 
 
 class EnforcedPolicy:
-    """Call ``accept`` with every NodeSLO, completed with the agent's defaults."""
+    """Call ``accept`` with every NodeSLO, completed with the agent's defaults. ``asks_for_nothing``: it stays at these,
+    which switch everything off, whatever the NodeSLO says."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, asks_for_nothing: bool = False) -> None:
         self._defaults = complete_node_slo_spec(NodeSLOSpec())
-        self.spec: NodeSLOSpec | None = None
+        self._is_fixed = asks_for_nothing
+        self.spec: NodeSLOSpec | None = self._defaults if asks_for_nothing else None
         """What is in force; None until there was a NodeSLO."""
         self.interference = InterferenceStrategy()
         """The part of the extensions that is koordlet's own."""
 
     def accept(self, spec: NodeSLOSpec) -> tuple[InvalidSection, ...]:
         """Take what is valid of it. The result says what is not."""
+        if self._is_fixed:
+            return ()
         invalid: list[InvalidSection] = []
         last_good = self.spec or self._defaults
         kept: dict[str, Any] = {}

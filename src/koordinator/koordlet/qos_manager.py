@@ -16,9 +16,10 @@ from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.base.clock import Clock
 from koordinator.base.loops import Loop
 from koordinator.base.metrics import exponential_buckets
-from koordinator.koordlet import features
+from koordinator.koordlet import features, terway_files
 from koordinator.koordlet.agent_metrics import PREFIX, AgentMetrics, Rows
 from koordinator.koordlet.audit.log import AuditEvent, AuditLog
+from koordinator.koordlet.claim_volumes import ClaimVolumes
 from koordinator.koordlet.command_line import Options
 from koordinator.koordlet.evictor import Evictor
 from koordinator.koordlet.executor.executor import Round
@@ -29,11 +30,13 @@ from koordinator.koordlet.node_snapshot import (
     SnapshotSources,
     best_effort_cpu,
     node_cpu_average,
+    read_disks,
     read_resctrl,
     shared_cpu_average,
     take_snapshot,
 )
 from koordinator.koordlet.qos import (
+    block_io,
     class_resctrl,
     cpu_burst,
     cpu_suppress,
@@ -44,14 +47,17 @@ from koordinator.koordlet.qos import (
 )
 from koordinator.koordlet.qos.cpu_burst import BurstState
 from koordinator.koordlet.qos.interference_cap import CapState
-from koordinator.koordlet.qos.snapshot import Decision, Snapshot
+from koordinator.koordlet.qos.snapshot import Decision, Problem, Snapshot
+from koordinator.koordlet.terway_files import TerwayQoS
 from koordinator.kube.events import EventRecorder
+from koordinator.kube.interface import Client
 from koordinator.node.kernel_files import CPU_BURST, CPU_QUOTA, KernelFile, Target
 
 logger = logging.getLogger(__name__)
 
 COMPONENT: Final = "koordlet-qosManager"
 _DEADLINE: Final = 30.0
+_CLAIMS_INTERVAL: Final = 2.0
 _AUDIT_LEVEL: Final = 3
 _OF_CONTAINER: Final = ("pod_namespace", "pod_name", "container_id", "container_name")
 _BUCKETS: Final = exponential_buckets(0.01, 4, 8)
@@ -79,9 +85,11 @@ class QoSManager:
         events: EventRecorder,
         clock: Clock,
         random: Random,
+        client: Client,
+        audit: AuditLog | None,
         interference: InterferenceMonitor | None = None,
     ) -> None:
-        """``interference`` where it is looked for."""
+        """``client`` is asked for what few strategies need; ``interference`` where it is looked for."""
         self._interference = interference
         self._caps = CapState()
         self._options = options
@@ -89,11 +97,17 @@ class QoSManager:
         self._evictor = evictor
         self._clock = clock
         self._random = random
+        self._audit = audit
         self._burst = BurstState()
+        self._claims = ClaimVolumes(client, lambda: block_io.claims(take_snapshot(sources)))
+        self._limited: frozenset[str] | None = None
+        """Pods whose block I/O is limited, as ``block_io.decide`` has it."""
         # As the original: for CPU the first pause begins with the agent, for memory there is none before an eviction.
         self._last_eviction = {"CPU": clock.monotonic(), "memory": -math.inf}
         self._events = events
         self._reasons: dict[str, str] = {}
+        self._problems: dict[str, frozenset[tuple[str, str]]] = {}
+        """Owner -> the pods' UIDs and the texts of what their authors have been told."""
         self._figures: dict[str, Mapping[str, float]] = {}
         self._export(metrics)
         sources.states.on_node_slo(self._accept)
@@ -111,6 +125,10 @@ class QoSManager:
             enabled = [feature for feature in features_ if self._options.features.enabled(feature)]
             if enabled and interval > 0:
                 loops.append(self._eviction_loop(resource, enabled, interval, cool_down))
+        if self._options.features.enabled(features.TERWAY_QOS) and enforcement.reconcile_interval > 0:
+            loops.append(self._terway_loop(enforcement.reconcile_interval))
+        if self._options.features.enabled(features.BLOCK_IO_RECONCILE) and enforcement.reconcile_interval > 0:
+            loops.append(Loop("claims of pods' volumes", self._claims.refresh, _CLAIMS_INTERVAL, _DEADLINE))
         return loops
 
     def _strategies(self) -> list[Strategy]:
@@ -140,6 +158,8 @@ class QoSManager:
             strategies.append(
                 Strategy(memory_qos.OWNER, interval, lambda snapshot: memory_qos.decide(snapshot, layout))
             )
+        if gates.enabled(features.BLOCK_IO_RECONCILE):
+            strategies.append(Strategy(block_io.OWNER, interval, self._decide_block_io))
         if self._interference is not None:
             strategies.append(Strategy(interference_cap.OWNER, INTERFERENCE_INTERVAL, self._decide_caps))
         if gates.enabled(features.SYSTEM_CONFIG):
@@ -158,6 +178,23 @@ class QoSManager:
             is_enabled=is_enabled,
             normalization_ratio=self._sources.normalization_ratio(),
         )
+        return decision
+
+    def _terway_loop(self, interval: float) -> Loop:
+        terway = TerwayQoS(
+            self._options.host,
+            lambda: take_snapshot(self._sources),
+            self._report,
+            self._audit,
+            observe_only=self._options.enforcement.observe_only,
+        )
+        return Loop(terway_files.OWNER, terway.reconcile, interval, _DEADLINE)
+
+    def _decide_block_io(self, snapshot: Snapshot) -> Decision:
+        layout = self._sources.layout
+        folders = block_io.folders(snapshot, layout, self._limited)
+        disks = read_disks(self._options.host, self._sources, folders, self._claims.names)
+        decision, self._limited = block_io.decide(snapshot, layout, disks, self._limited)
         return decision
 
     def _decide_caps(self, snapshot: Snapshot) -> Decision:
@@ -202,18 +239,37 @@ class QoSManager:
     def _enforce(self, strategy: Strategy) -> None:
         decision = strategy.decide(take_snapshot(self._sources))
         self._say(strategy.name, decision.reason)
+        self._report(strategy.name, decision.problems)
         if decision.wishes is None:
             return
         self._figures[strategy.name] = decision.figures
         self._sources.executor.submit(strategy.name, decision.wishes)
         self._sources.executor.apply()
 
+    def _report(self, owner: str, problems: tuple[Problem, ...]) -> None:
+        """Tell the authors of settings what cannot be followed, once until it has been corrected."""
+        told = self._problems.get(owner, frozenset())
+        self._problems[owner] = frozenset((_uid(problem), problem.text) for problem in problems)
+        for problem in problems:
+            if (_uid(problem), problem.text) in told:
+                continue
+            if problem.pod is None:
+                self._reject_node_slo(problem.text)
+            else:
+                pod = problem.pod.metadata
+                regarding = ObjectReference("v1", "Pod", pod.namespace, pod.name, pod.uid)
+                logger.warning("pod %s/%s: %s", pod.namespace, pod.name, problem.text)
+                self._events.event(regarding, "Warning", "InvalidAnnotation", "Enforcing", problem.text)
+
     def _accept(self, spec: NodeSLOSpec) -> None:
+        for section in self._sources.policy.accept(spec):
+            self._reject_node_slo(str(section))
+
+    def _reject_node_slo(self, text: str) -> None:
         name = self._options.node_name
         regarding = ObjectReference("slo.koordinator.sh/v1alpha1", "NodeSLO", "", name)
-        for section in self._sources.policy.accept(spec):
-            logger.warning("NodeSLO %s: %s", name, section)
-            self._events.event(regarding, "Warning", "InvalidNodeSLO", "Enforcing", str(section))
+        logger.warning("NodeSLO %s: %s", name, text)
+        self._events.event(regarding, "Warning", "InvalidNodeSLO", "Enforcing", text)
 
     def _export(self, metrics: AgentMetrics) -> None:
         metrics.latest(
@@ -257,6 +313,10 @@ class QoSManager:
                 if cpu_burst.OWNER in found.verdict.owners and isinstance(found.verdict.value, int):
                     labels = (metadata.namespace, metadata.name, container.id, container.name)
                     yield labels, found.verdict.value
+
+
+def _uid(problem: Problem) -> str:
+    return "" if problem.pod is None else problem.pod.metadata.uid
 
 
 def _suppressed(figures: Mapping[str, float]) -> list[tuple[tuple[str, ...], float]]:

@@ -7,13 +7,14 @@ only root could see is ``Undetermined``.
 from __future__ import annotations
 
 import ctypes
-import errno
+import importlib.util
 import os
+import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from koordinator.node import kidled, perf_events, resctrl
+from koordinator.node import core_scheduling, kidled, perf_events, resctrl
 from koordinator.node.cgroup_layout import CgroupDriver, CgroupVersion, detect_driver, detect_version
 from koordinator.node.cpu_topology import read_cpu_topology
 from koordinator.node.errors import FileError, Unavailable, file_error
@@ -22,7 +23,6 @@ from koordinator.node.inotify import FolderWatcher, InotifyError
 from koordinator.node.memory import read_numa_memory
 from koordinator.node.pressure import pressure_of_machine
 
-_PR_SCHED_CORE: Final = 62
 _ANOLIS: Final = "a kernel of Anolis OS or Alibaba Cloud Linux"
 
 
@@ -150,16 +150,23 @@ def _cgroup_features(cgroups: _Cgroups) -> list[_Row]:
         (
             "block I/O limits",
             ("BlkIOReconcile",),
-            lambda: cgroups.file("blkio", "blkio.throttle.read_bps_device", None, "cgroup version 1"),
+            lambda: cgroups.file(
+                "blkio",
+                "blkio.throttle.read_bps_device",
+                "io.max",
+                "the controller blkio or io, CONFIG_BLK_DEV_THROTTLING=y",
+            ),
         ),
         (
             "block I/O weights (iocost)",
             ("BlkIOReconcile",),
-            lambda: cgroups.file("blkio", "blkio.cost.weight", None, f"cgroup version 1 of {_ANOLIS}"),
+            lambda: cgroups.file(
+                "blkio", "blkio.cost.weight", "io.weight", f"{v2} with CONFIG_BLK_CGROUP_IOCOST=y, or {_ANOLIS}"
+            ),
         ),
         (
             "network classes",
-            ("TCNetworkQoS",),
+            ("TCNetworkQoS (pods in the network of the node)",),
             lambda: cgroups.file("net_cls", "net_cls.classid", None, "the cgroup version 1 controller net_cls"),
         ),
     ]
@@ -179,8 +186,10 @@ def _machine_features(host: Host) -> list[_Row]:
         (
             "NRI of containerd",
             ("runtime hooks in NRI mode",),
-            lambda: _socket(host, f"{host.var_run}/nri/nri.sock", _NRI),
+            lambda: probe_socket(f"{host.var_run}/nri/nri.sock", _NRI),
         ),
+        ("traffic control", ("TCNetworkQoS",), lambda: probe_traffic_control(host)),
+        ("Terway's folder", ("TerwayQoS",), lambda: probe_terway(host)),
         ("NVIDIA management library", ("Accelerators", "GPUEnvInject"), _nvml),
         ("RDMA devices", ("RDMADevices",), lambda: _rdma(host)),
     ]
@@ -260,17 +269,8 @@ def _pressure(host: Host) -> FeatureState:
 
 
 def _core_scheduling(host: Host) -> FeatureState:
-    if exists(f"{host.proc}/sys/kernel/sched_core"):
-        return Works("sysctl kernel.sched_core")
-    cookie = ctypes.c_ulong()
-    # PR_SCHED_CORE_GET of this thread: it changes nothing, and fails unless the kernel can do it here.
-    zero = ctypes.c_ulong(0)
-    if ctypes.CDLL(None, use_errno=True).prctl(_PR_SCHED_CORE, zero, zero, zero, ctypes.byref(cookie)) == 0:
-        return Works("prctl PR_SCHED_CORE")
-    code = ctypes.get_errno()
-    if code == errno.ENODEV:
-        return Unavailable("the CPUs have no hyper-threads that are on", "simultaneous multithreading")
-    return Unavailable(f"prctl PR_SCHED_CORE: {os.strerror(code)}", "Linux 5.14 with CONFIG_SCHED_CORE=y")
+    found = core_scheduling.probe(host)
+    return found if isinstance(found, Unavailable) else Works(found)
 
 
 def _kidled(host: Host) -> FeatureState:
@@ -286,7 +286,8 @@ def _inotify() -> FeatureState:
     return Works()
 
 
-def _socket(host: Host, path: str, needs: str) -> FeatureState:
+def probe_socket(path: str, needs: str) -> FeatureState:
+    """Whether there is something at ``path`` to which this user may connect; not whether anybody listens."""
     try:
         os.stat(path)
     except PermissionError as error:
@@ -296,6 +297,36 @@ def _socket(host: Host, path: str, needs: str) -> FeatureState:
     if os.access(path, os.W_OK):
         return Works(path)
     return Undetermined(f"{path} may not be written by this user", "root")
+
+
+def probe_terway(host: Host) -> Works | Unavailable:
+    """Whether there is a folder in which Terway's daemon looks for settings."""
+    if exists(host.var_lib_terway):
+        return Works(host.var_lib_terway)
+    needs = "the network plugin Terway, and its folder /var/lib/terway mounted into koordlet's pod"
+    return Unavailable(f"{host.var_lib_terway} does not exist", needs)
+
+
+def probe_traffic_control(
+    host: Host,
+    find: Callable[[str], object] = importlib.util.find_spec,
+    which: Callable[[str], str | None] = shutil.which,
+) -> FeatureState:
+    """What can be seen of it without asking the kernel, which would load modules: whether it has HTB shows in use."""
+    schedulers, routes = f"{host.proc}/net/psched", f"{host.proc}/net/route"
+    if not exists(schedulers):
+        return Unavailable(
+            f"{schedulers} does not exist", "CONFIG_NET_SCHED=y, CONFIG_NET_SCH_HTB and CONFIG_NET_CLS_U32"
+        )
+    if find("pyroute2") is None:
+        return Unavailable("pyroute2 is not installed", "pip install 'koordinator[network]'")
+    if which("iptables") is None:
+        return Unavailable("iptables is not installed", "the program iptables, and CONFIG_IP_SET_HASH_IP")
+    rows = [line.split() for line in read_text(routes).splitlines()[1:]]
+    device = next((row[0] for row in rows if len(row) > 7 and row[1] == row[7] == "00000000"), None)
+    if device is None:
+        return Unavailable(f"{routes} has no default route", "an IPv4 default route")
+    return Works(f"device {device}")
 
 
 def _nvml() -> FeatureState:

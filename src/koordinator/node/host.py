@@ -15,6 +15,9 @@ from koordinator.node.errors import MalformedFileError, MissingFileError, Unread
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """No kernel file that we read is larger; ``/proc/stat`` of a machine with 4,096 CPUs has a quarter of a MiB."""
 
+HOOK_SERVERS = "/etc/runtime/hookserver.d"
+"""The folder in which hook servers register, and runtime proxies look for them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Host:
@@ -27,6 +30,8 @@ class Host:
     var_run: str = "/var/run"
     run: str = "/run"
     var_lib_kubelet: str = "/var/lib/kubelet"
+    var_lib_terway: str = "/var/lib/terway"
+    """Where Terway, a network plugin, keeps its state."""
 
     @classmethod
     def in_pod(cls) -> Host:
@@ -37,6 +42,7 @@ class Host:
             sys_fs="/host-sys-fs",
             var_run="/host-var-run",
             run="/host-run",
+            var_lib_terway="/host-var-lib/terway",
         )
 
     @classmethod
@@ -50,6 +56,7 @@ class Host:
             var_run=f"{root}/var/run",
             run=f"{root}/run",
             var_lib_kubelet=f"{root}/var/lib/kubelet",
+            var_lib_terway=f"{root}/var/lib/terway",
         )
 
 

@@ -62,6 +62,7 @@ class Format(Enum):
     SWITCH_WORD = "a word for each switch"
     SCHEMATA = "shares of each cache"
     TASKS = "tasks, of which more can be added"
+    GROUP = "0 for no such group"
 
 
 class Nesting(Enum):
@@ -136,17 +137,34 @@ PAGE_CACHE_SIZE: Final = _same("memory.pagecache_limit.size", "memory", 0, None,
 NET_CLASS: Final = _cgroup("net_cls.classid", "net_cls", None, Format.INTEGER, 0, (1 << 32) - 1)
 
 
-def _device(key: str, lowest: int, highest: int | None) -> KernelFile:
-    return _cgroup(key, "blkio", None, Format.DEVICE_NUMBER, lowest, highest)
+def _device(key: str, v2: str, lowest: int, highest: int | None) -> KernelFile:
+    return _cgroup(key, "blkio", v2, Format.DEVICE_NUMBER, lowest, highest)
 
 
-BLOCK_READ_IOPS: Final = _device("blkio.throttle.read_iops_device", 0, None)
-BLOCK_READ_BPS: Final = _device("blkio.throttle.read_bps_device", 0, None)
-BLOCK_WRITE_IOPS: Final = _device("blkio.throttle.write_iops_device", 0, None)
-BLOCK_WRITE_BPS: Final = _device("blkio.throttle.write_bps_device", 0, None)
-BLOCK_WEIGHT: Final = _device("blkio.cost.weight", 1, 100)
-BLOCK_COST_QOS: Final = _cgroup("blkio.cost.qos", "blkio", None, Format.DEVICE_LINE)
-BLOCK_COST_MODEL: Final = _cgroup("blkio.cost.model", "blkio", None, Format.DEVICE_LINE)
+BLOCK_READ_IOPS: Final = _device("blkio.throttle.read_iops_device", "io.max", 0, None)
+BLOCK_READ_BPS: Final = _device("blkio.throttle.read_bps_device", "io.max", 0, None)
+BLOCK_WRITE_IOPS: Final = _device("blkio.throttle.write_iops_device", "io.max", 0, None)
+BLOCK_WRITE_BPS: Final = _device("blkio.throttle.write_bps_device", "io.max", 0, None)
+BLOCK_WEIGHT: Final = _device("blkio.cost.weight", "io.weight", 1, 100)
+BLOCK_COST_QOS: Final = _cgroup("blkio.cost.qos", "blkio", "io.cost.qos", Format.DEVICE_LINE)
+BLOCK_COST_MODEL: Final = _cgroup("blkio.cost.model", "blkio", "io.cost.model", Format.DEVICE_LINE)
+
+_IO_MAX: Final = {
+    BLOCK_READ_IOPS: "riops",
+    BLOCK_READ_BPS: "rbps",
+    BLOCK_WRITE_IOPS: "wiops",
+    BLOCK_WRITE_BPS: "wbps",
+}
+"""Version 2 has all limits of a device in one line; it can be given one of them without the others."""
+_UNLIMITED_IOPS: Final = (1 << 32) - 1
+"""The kernel keeps operations per second in 32 bits. The largest number is no limit, and version 1 cuts larger ones."""
+_SHOWN_OF_LINE: Final = {
+    BLOCK_COST_QOS: ("enable", "ctrl", "rpct", "rlat", "wpct", "wlat"),
+    BLOCK_COST_MODEL: ("ctrl", "rbps", "rseqiops", "rrandiops", "wbps", "wseqiops", "wrandiops"),
+}
+"""What is compared of a line: the kernel shows more than it was given, such as its own min and max."""
+_ALONE: Final = ("enable=0", "ctrl=auto")
+"""First words after which the kernel goes by no other word of the line, though it shows some."""
 
 BLOCK_DEFAULT_WEIGHT: Final = 100
 """The weight of a device that blkio.cost.weight does not name."""
@@ -175,6 +193,9 @@ OOM_SCORE_ADJ: Final = KernelFile(
 )
 RESCTRL_SCHEMATA: Final = KernelFile("schemata", Root.RESCTRL, "", "schemata", "schemata", Format.SCHEMATA, 1)
 RESCTRL_TASKS: Final = KernelFile("tasks", Root.RESCTRL, "", "tasks", "tasks", Format.TASKS, 1)
+
+RESCTRL_GROUP: Final = KernelFile("group", Root.RESCTRL, "", "tasks", "tasks", Format.GROUP, 0, 0)
+"""A group itself: it is made with its schemata, and 0 removes it. What has tasks can be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +252,10 @@ class KernelFileCodec:
         if target.file.format is Format.LIMIT and value != NO_LIMIT:
             pages = self._whole_pages(_number(target, value))
             return NO_LIMIT if pages >= self._whole_pages(UNLIMITED) else pages
+        if target.file in (BLOCK_READ_IOPS, BLOCK_WRITE_IOPS) and _number(target, value) >= _UNLIMITED_IOPS:
+            return 0
+        if target.file.format is Format.DEVICE_LINE and isinstance(value, str):
+            return _compared_line(target.file, value)
         return value
 
     def _whole_pages(self, number: int) -> int:
@@ -249,8 +274,12 @@ class KernelFileCodec:
                 )
             case Format.SCHEMATA if isinstance(value, tuple):
                 yield _schemata_line(target.part, value)
+            case Format.GROUP:
+                yield "no group"
             case Format.SWITCH_WORD:
                 yield f"{'' if value else 'NO_'}{target.part}\n"
+            case Format.DEVICE_NUMBER if v2 and target.file in _IO_MAX:
+                yield f"{target.part} {_IO_MAX[target.file]}={value or 'max'}"
             case Format.DEVICE_NUMBER | Format.DEVICE_LINE:
                 yield f"{target.part} {value}"
             case Format.SHARES if v2:
@@ -272,16 +301,22 @@ class KernelFileCodec:
                     return parse_cpu_list(content.strip()) or None
                 case Format.TASKS:
                     return frozenset(map(int, content.split()))
+                case Format.GROUP:
+                    return 1
                 case Format.SCHEMATA:
                     return _schemata_value(target.part, content)
                 case Format.SWITCH_WORD:
                     return _switch(target.part, content)
+                case Format.DEVICE_NUMBER if v2 and target.file in _IO_MAX:
+                    limit = _fields(_device_line(target.part, content) or "").get(_IO_MAX[target.file], "max")
+                    return 0 if limit == "max" else int(limit)
                 case Format.DEVICE_NUMBER:
                     line = _device_line(target.part, content)
                     missing = BLOCK_DEFAULT_WEIGHT if target.file is BLOCK_WEIGHT else 0
                     return missing if line is None else int(line)
                 case Format.DEVICE_LINE:
-                    return _device_line(target.part, content)
+                    line = _device_line(target.part, content)
+                    return None if line is None else _compared_line(target.file, line)
                 case Format.SHARES if v2:
                     return _least_shares(int(content))
                 case Format.QUOTA | Format.PERIOD if v2:
@@ -370,6 +405,26 @@ def _device_line(device: str, content: str) -> str | None:
         if number == device:
             return rest
     return None
+
+
+def devices_of(content: str) -> list[str]:
+    """The numbers of the devices that a file with a line for each names."""
+    return [number for line in content.splitlines() if _is_device_number(number := line.partition(" ")[0])]
+
+
+def _fields(line: str) -> dict[str, str]:
+    return {name: value for name, _, value in (word.partition("=") for word in line.split())}
+
+
+def _compared_line(file: KernelFile, line: str) -> str:
+    """The words that count, in one order, with 95.00 as 95."""
+    fields = _fields(line)
+    words = [f"{name}={_plain(fields[name])}" for name in _SHOWN_OF_LINE[file] if name in fields]
+    return words[0] if words and words[0] in _ALONE else " ".join(words)
+
+
+def _plain(number: str) -> str:
+    return number.rstrip("0").rstrip(".") if "." in number else number
 
 
 def _switch(name: str, content: str) -> int | None:

@@ -40,6 +40,10 @@ class KernelFiles(Protocol):
         """A group of resctrl. RefusedWriteError if the kernel has no room for one more."""
         ...
 
+    def remove_folder(self, path: str) -> None:
+        """A group of resctrl: its tasks are in the root group then. RefusedWriteError if the kernel keeps it."""
+        ...
+
 
 class MachineFiles:
     """The files of this machine."""
@@ -70,6 +74,12 @@ class MachineFiles:
             return
         except OSError as error:
             raise _write_error(path, "mkdir", error) from error
+
+    def remove_folder(self, path: str) -> None:
+        try:
+            os.rmdir(path)
+        except OSError as error:
+            raise _write_error(path, "rmdir", error) from error
 
 
 def _write_error(path: str, content: str, error: OSError) -> FileError:

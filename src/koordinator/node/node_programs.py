@@ -1,5 +1,6 @@
-"""The programs of a node that koordlet works with, as far as they answer: the container runtime, kubelet, and
-koordlet's own hook server, by which runtime proxies ask before a container starts.
+"""The programs of a node that koordlet works with, as far as they answer: the container runtime, kubelet, koordlet's
+own hook server, by which runtime proxies ask before a container starts, and koordlet itself, which says by whom it is
+asked.
 
 Each is asked, since a socket alone may be what a program has left that is gone.
 """
@@ -8,29 +9,32 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
+import re
 from collections.abc import Awaitable, Callable
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Final
 
 from koordinator.node.container_runtime import runtime_socket, runtime_version
-from koordinator.node.errors import FileError, NodeError, Unavailable, file_error
-from koordinator.node.features import Feature, FeatureState, Undetermined, Works
+from koordinator.node.errors import FileError, NodeError, Unavailable
+from koordinator.node.features import Feature, FeatureState, Undetermined, Works, probe_socket
 from koordinator.node.grpc_client import GrpcClient
 from koordinator.node.host import Host, read_text
 from koordinator.node.pod_resources import list_pod_resources, pod_resources_socket
 
-HOOK_SERVERS: Final = "/etc/runtime/hookserver.d"
-"""Where hook servers register."""
 _SECONDS: Final = 5.0
+_MAX_METRICS: Final = 32 << 20
+_MODE: Final = re.compile(r'^koordlet_runtime_hooks_mode\{.*?mode="(\w+)".*?\} ([0-9.]+)$', re.MULTILINE)
 
 
-async def probe_node_programs(host: Host, hook_servers: str) -> tuple[Feature, ...]:
-    """Ask all at once; what cannot be asked says so in its line. ``hook_servers`` is the folder of registrations."""
+async def probe_node_programs(host: Host, hook_servers: str, koordlet: str) -> tuple[Feature, ...]:
+    """Ask all at once; what cannot be asked says so in its line. ``hook_servers`` is the folder of registrations,
+    ``koordlet`` is where koordlet serves its metrics, as HOST:PORT."""
     rows: tuple[tuple[str, tuple[str, ...], Awaitable[FeatureState]], ...] = (
         ("container runtime (CRI)", ("koord-runtime-proxy",), _runtime(host)),
         ("pod-resources API of kubelet", ("PodResourcesProxy",), _pod_resources(host)),
         ("hook server of koordlet", ("runtime hooks in proxy mode",), _hook_server(f"{hook_servers}/koordlet.json")),
+        ("runtime hooks of koordlet", ("runtime hooks",), _hook_modes(koordlet)),
     )
     states = await asyncio.gather(*(state for _, _, state in rows))
     return tuple(Feature(name, used_by, state) for (name, used_by, _), state in zip(rows, states, strict=True))
@@ -58,8 +62,9 @@ async def _pod_resources(host: Host) -> FeatureState:
 
 
 async def _answer(path: str, ask: Callable[[GrpcClient], Awaitable[str]], needs: str) -> FeatureState:
-    if (closed := _closed(path, needs)) is not None:
-        return closed
+    state = probe_socket(path, needs)
+    if not isinstance(state, Works):
+        return state
     client = GrpcClient(Path(path))
     try:
         return Works(await ask(client))
@@ -67,18 +72,6 @@ async def _answer(path: str, ask: Callable[[GrpcClient], Awaitable[str]], needs:
         return Unavailable(f"{path}: {error}", needs)
     finally:
         client.close()
-
-
-def _closed(path: str, needs: str) -> FeatureState | None:
-    try:
-        os.stat(path)
-    except PermissionError as error:
-        return Undetermined(str(file_error(path, error)), "root")
-    except OSError as error:
-        return Unavailable(str(file_error(path, error)), needs)
-    return (
-        None if os.access(path, os.R_OK | os.W_OK) else Undetermined(f"{path} may not be written by this user", "root")
-    )
 
 
 async def _hook_server(registration: str) -> FeatureState:
@@ -98,3 +91,28 @@ async def _hook_server(registration: str) -> FeatureState:
         return Unavailable(f"{registration} names {socket}: {error.strerror or 'it does not answer in time'}", needs)
     writer.close()
     return Works(f"registered at {registration}")
+
+
+async def _hook_modes(koordlet: str) -> FeatureState:
+    needs = "koordlet, running, with the same --addr"
+    try:
+        text = await asyncio.to_thread(_metrics, koordlet)
+    except (OSError, HTTPException) as error:
+        return Unavailable(f"http://{koordlet}/metrics: {error}", needs)
+    modes = {match[1]: float(match[2]) > 0 for match in _MODE.finditer(text)}
+    if not modes:
+        return Unavailable(f"http://{koordlet}/metrics says nothing of runtime hooks", needs)
+    active = [mode for mode, is_active in modes.items() if is_active]
+    if not active:
+        return Unavailable(f"koordlet at {koordlet} has all of {', '.join(modes)} off", "one of them switched on")
+    off = [mode for mode in modes if mode not in active]
+    return Works(f"active: {', '.join(active)}" + (f"; not active: {', '.join(off)}" if off else ""))
+
+
+def _metrics(address: str) -> str:
+    connection = HTTPConnection(address, timeout=_SECONDS)
+    try:
+        connection.request("GET", "/metrics")
+        return connection.getresponse().read(_MAX_METRICS).decode(errors="replace")
+    finally:
+        connection.close()

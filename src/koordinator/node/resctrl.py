@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
-from koordinator.node.cpu_topology import cpu_flags
+from koordinator.node.cpu_topology import cpu_flags, read_basic_info
 from koordinator.node.errors import FileError, MalformedFileError, Unavailable
-from koordinator.node.host import Host, exists, list_folder, read_text
+from koordinator.node.host import Host, exists, list_folder, list_subfolders, read_text
 
 ALLOCATION_FLAGS: Final = ("cat_l3", "mba")
 MONITORING_FLAGS: Final = ("cqm_mbm_total", "cqm_mbm_local", "cqm_llc", "cqm_occup_llc")
@@ -35,6 +37,34 @@ class Schemata:
 
     l3_masks: dict[int, int]
     bandwidth_percents: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheAllocation:
+    """What can be shared out: the mask of all ways, the caches by number, and the vendor of the CPUs.
+
+    ``groups`` are those there are by name, with the time at which each was made in seconds since 1970.
+    """
+
+    ways_mask: int
+    caches: tuple[int, ...]
+    vendor: str
+    groups: Mapping[str, float] = field(default_factory=dict)
+
+
+def read_allocation(host: Host) -> CacheAllocation | None:
+    """None if nothing can be shared out here."""
+    # Most machines have none, and to look at the flags of a hundred CPUs every second costs more than to look here.
+    root = f"{host.sys_fs}/resctrl"
+    if not exists(f"{root}/schemata") or isinstance(probe_allocation(host), Unavailable):
+        return None
+    try:
+        mask = int(read_text(f"{root}/info/L3/cbm_mask"), 16)
+        caches = tuple(read_schemata(host).l3_masks)
+        groups = {name: made for name in list_subfolders(root) if (made := _made_at(f"{root}/{name}")) is not None}
+    except (FileError, ValueError):
+        return None
+    return CacheAllocation(mask, caches, read_basic_info(host, None).vendor, groups)
 
 
 def probe_allocation(host: Host) -> Unavailable | None:
@@ -95,6 +125,14 @@ def _probe_mount(host: Host) -> Unavailable | None:
     return Unavailable(
         f"{host.sys_fs}/resctrl has no schemata", "the file system: mount -t resctrl resctrl /sys/fs/resctrl"
     )
+
+
+def _made_at(folder: str) -> float | None:
+    try:
+        return os.stat(folder).st_ctime
+    except OSError:
+        # Others make and remove groups, too.
+        return None
 
 
 def _counter(path: str) -> int | None:

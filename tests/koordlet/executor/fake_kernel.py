@@ -86,13 +86,23 @@ class FakeKernel:
         shown = self._shown(target, content)
         value = self.codec.decode(target, shown)
         self._check_hierarchy(path, target, value, content)
-        self.contents[path] = self.contents[path] + shown if target.file.format is Format.TASKS else shown
+        if target.file.format in (Format.DEVICE_NUMBER, Format.DEVICE_LINE):
+            self.contents[path] = _with_line(self.contents[path], shown)
+        else:
+            self.contents[path] = self.contents[path] + shown if target.file.format is Format.TASKS else shown
 
     def exists(self, path: str) -> bool:
         return path in self.folders or path in self.contents
 
     def make_folder(self, path: str) -> None:
         self.folders.add(path)
+
+    def remove_folder(self, path: str) -> None:
+        if code := self.refusals.get(path):
+            raise RefusedWriteError(path, "rmdir", OSError(code, os.strerror(code)))
+        self.folders.remove(path)
+        for file in [file for file in self.contents if file.startswith(f"{path}/")]:
+            del self.contents[file]
 
     def _shown(self, target: Target, text: str) -> str:
         if target.file.format is Format.QUOTA and self.layout.version is CgroupVersion.V2:
@@ -117,3 +127,14 @@ class FakeKernel:
         if wrong:
             self.violations.append(f"{path}: {content}")
             raise RefusedWriteError(path, content, OSError(errno.EBUSY, "a child would be wider than its parent"))
+
+
+def _with_line(content: str, line: str) -> str:
+    """A file with a line for each block device takes one of them at a time, and of io.max one word at a time."""
+    device, _, words = line.strip().partition(" ")
+    lines = dict(shown.partition(" ")[::2] for shown in content.splitlines())
+    if "=" in words:
+        fields = dict(word.partition("=")[::2] for word in (*lines.get(device, "").split(), *words.split()))
+        words = " ".join(f"{name}={value}" for name, value in fields.items())
+    lines[device] = words
+    return "".join(f"{number} {shown}\n" for number, shown in lines.items())

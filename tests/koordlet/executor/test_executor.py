@@ -22,6 +22,7 @@ from koordinator.node.kernel_files import (
     MEMORY_LIMIT,
     MEMORY_LOW,
     NET_CLASS,
+    RESCTRL_GROUP,
     RESCTRL_TASKS,
     UNLIMITED,
     Target,
@@ -242,6 +243,54 @@ def test_tasks_are_added_one_by_one_and_one_that_has_ended_keeps_no_other_out(cl
     want(executor, (tasks, frozenset({1, 2, 3})))
     executor.apply()
     assert [content for _, content in kernel.writes] == ["2", "3"]
+
+
+def group_of_resctrl(kernel: FakeKernel) -> Target:
+    """The wish to remove a group that is there, with a task in it."""
+    kernel.add(Target(RESCTRL_TASKS, "koordlet-uid"), frozenset({1}))
+    return Target(RESCTRL_GROUP, "koordlet-uid")
+
+
+def test_a_group_of_resctrl_is_removed_once(clock: ManualClock) -> None:
+    kernel = FakeKernel()
+    group = group_of_resctrl(kernel)
+    executor = kernel.executor(clock)
+    want(executor, (group, 0))
+    first, second = executor.apply(), executor.apply()
+    assert (len(first.written), len(second.written), kernel.exists(kernel.codec.folder(group))) == (1, 0, False)
+    assert outcome(executor, group) is Outcome.WRITTEN
+
+
+def test_a_group_that_is_not_there_needs_no_removal(clock: ManualClock) -> None:
+    kernel = FakeKernel()
+    executor = kernel.executor(clock)
+    group = Target(RESCTRL_GROUP, "koordlet-uid")
+    want(executor, (group, 0))
+    assert executor.apply().written == ()
+    assert outcome(executor, group) is Outcome.THERE_ALREADY
+
+
+def test_a_removal_that_is_refused_is_tried_again(clock: ManualClock) -> None:
+    kernel = FakeKernel()
+    group = group_of_resctrl(kernel)
+    kernel.refusals[kernel.codec.folder(group)] = errno.EBUSY
+    executor = kernel.executor(clock)
+    want(executor, (group, 0))
+    executor.apply()
+    assert outcome(executor, group) is Outcome.REFUSED
+    kernel.refusals.clear()
+    asyncio.run(clock.advance(2))
+    executor.apply()
+    assert not kernel.exists(kernel.codec.folder(group))
+
+
+def test_observing_removes_no_group(clock: ManualClock) -> None:
+    kernel = FakeKernel()
+    group = group_of_resctrl(kernel)
+    executor = kernel.executor(clock, observe_only=True)
+    want(executor, (group, 0))
+    executor.apply()
+    assert kernel.exists(kernel.codec.folder(group))
 
 
 @pytest.mark.parametrize(("limit", "shown"), [(10**9, 999_997_440), ((1 << 63) - 1, -1), (-1, -1)])

@@ -21,13 +21,13 @@ from koordinator.node.cgroup_layout import CgroupDriver, CgroupVersion
 from koordinator.node.cgroup_reader import CgroupReader
 from koordinator.node.errors import MissingFileError
 from koordinator.node.kernel_files import KernelFileCodec
-from koordinator.node.kernel_writer import MachineFiles
+from koordinator.node.kernel_writer import KernelFiles, MachineFiles
 from koordinator.node.rdma import DeviceFile
 from tests.koordlet.hooks.hook_fixtures import node_pod, rules
 from tests.node.machine import FakeMachine
 
 FILES = {
-    "cpu": {"cpu.shares": "1024", "cpu.cfs_quota_us": "-1", "cpu.bvt_warp_ns": "0"},
+    "cpu": {"cpu.shares": "1024", "cpu.cfs_quota_us": "-1", "cpu.bvt_warp_ns": "0", "cpu.idle": "0"},
     "cpuset": {"cpuset.cpus": "0-7"},
     "memory": {"memory.limit_in_bytes": "9223372036854771712"},
 }
@@ -41,7 +41,7 @@ def no_device(path: str) -> DeviceFile:
 class HookedNode:
     """cgroup version 1. ``rules`` may be replaced; gates are given by name."""
 
-    def __init__(self, root: Path, **gates: bool) -> None:
+    def __init__(self, root: Path, files: KernelFiles | None = None, **gates: bool) -> None:
         self.machine = FakeMachine(root)
         self.layout = self.machine.layout(CgroupVersion.V1, CgroupDriver.CGROUPFS)
         self.clock = ManualClock()
@@ -51,7 +51,7 @@ class HookedNode:
         self.notes: list[str] = []
         """Of the events that were recorded."""
         codec = KernelFileCodec(self.machine.host, self.layout, 4096)
-        self.executor = Executor(MachineFiles(), codec, self.clock)
+        self.executor = Executor(files or MachineFiles(), codec, self.clock)
         features = make_features()
         features.set(gates)
         self.hooks: Hooks = make_hooks(features, RDMADeviceInject(no_device, no_device))
@@ -61,6 +61,7 @@ class HookedNode:
                 pods=lambda: self.pods,
                 rules=lambda: self.rules,
                 processes=CgroupReader(self.layout, 4096).processes,
+                tasks=CgroupReader(self.layout, 4096).tasks,
                 layout=self.layout,
                 executor=self.executor,
                 clock=self.clock,

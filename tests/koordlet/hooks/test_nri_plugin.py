@@ -19,6 +19,8 @@ from koordinator.base.clock import SystemClock
 from koordinator.koordlet.hooks.nri_plugin import NRIPlugin
 from koordinator.koordlet.hooks.options import NRIOptions
 from koordinator.node.grpc_messages import GrpcError
+from koordinator.node.resctrl import CacheAllocation
+from tests.koordlet.hooks.hook_fixtures import rules
 from tests.koordlet.hooks.hooked_node import HookedNode
 from tests.koordlet.hooks.test_proxy_server import BATCH, PARENT, SPEC
 from tests.runtime_proxy.proxied import run
@@ -116,6 +118,19 @@ def test_a_container_is_adjusted_before_it_is_created(tmp_path: Path) -> None:
         resources = answer.adjust.linux.resources
         assert (resources.cpu.shares.value, resources.cpu.quota.value) == (512, 50_000)
         assert resources.memory.limit.value == 1 << 30
+
+    run(scenario())
+
+
+def test_a_container_of_a_pod_with_a_part_of_the_cache_starts_in_its_group(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        node = HookedNode(tmp_path, Resctrl=True)
+        node.rules = rules(caches=CacheAllocation(0x7FF, (0,), "GenuineIntel", {"koordlet-sort": 0.0}))
+        annotations = {"node.koordinator.sh/resctrl": '{"mb":{"schemata":{"percent":10}}}'}
+        async with followed(node) as runtime:
+            request = nri.CreateContainerRequest(pod=pod(**annotations), container=nri.Container(name="main"))
+            answer = await runtime.call("CreateContainer", request, nri.CreateContainerResponse)
+        assert answer.adjust.linux.resources.rdt_class.value == "koordlet-sort"
 
     run(scenario())
 

@@ -19,6 +19,7 @@ from koordinator.api.protobuf.runtime_hooks_pb2 import (
     PodSandboxHookRequest,
     PodSandboxHookResponse,
 )
+from koordinator.koordlet.agent import Agent
 from koordinator.koordlet.hooks.options import HookOptions
 from koordinator.koordlet.hooks.proxy_server import handlers
 from koordinator.koordlet.hooks.registration import RegistrationError, clear_socket, register
@@ -185,12 +186,20 @@ def test_proxies_are_told_of_the_server_once_it_is_known_which_cpus_pods_share(
         with tempfile.TemporaryDirectory(prefix="kh") as folder:
             registration = Path(folder, "koordlet.json")
             node.hooks = HookOptions(socket=f"{folder}/hooks.sock", registration_folder=folder)
-            async with node.running():
+            async with node.running() as agent:
                 await node.pass_seconds(12)
                 assert not registration.exists()
+                assert not _is_proxy_mode_active(agent)
                 node.kubelet_is_up = knows_its_cpus
                 # Kubelet is asked each ten seconds; the longest wait is thirty.
                 await node.pass_seconds(14 if knows_its_cpus else 19)
                 await wait_for(registration.exists)
+                assert _is_proxy_mode_active(agent)
 
     run(scenario())
+
+
+def _is_proxy_mode_active(agent: Agent) -> bool:
+    body, _ = agent.metrics.both.exposition()
+    (line,) = (line for line in body.decode().splitlines() if "runtime_hooks_mode{" in line and '"proxy"' in line)
+    return line.endswith(" 1.0")

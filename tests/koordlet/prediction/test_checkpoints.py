@@ -98,6 +98,17 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
         CheckpointFolder(tmp_path / "file").save(UID, SAVED, NOW)
 
 
+def test_a_full_disk_leaves_the_old_file_and_no_half_of_a_new_one(tmp_path: Path) -> None:
+    """A write to /dev/full fails as one to a full disk does."""
+    folder = CheckpointFolder(tmp_path)
+    folder.save(UID, SAVED, NOW)
+    (tmp_path / f"{UID}.tmp").symlink_to("/dev/full")
+    with pytest.raises(CheckpointFolderError, match="No space left on device"):
+        folder.save(UID, SavedModel(SAVED.memory, SAVED.cpu), NOW)
+    assert folder.load() == {UID: SAVED}
+    assert [file.name for file in tmp_path.iterdir()] == [UID]
+
+
 def test_removing_twice_is_no_mistake(tmp_path: Path) -> None:
     folder = CheckpointFolder(tmp_path)
     folder.save(UID, SAVED, NOW)

@@ -17,7 +17,6 @@ from koordinator.base.clock import ManualClock
 from koordinator.koordlet.metric_cache import kinds
 from koordinator.koordlet.metric_cache.ring import Retention, RingMetricCache
 from koordinator.koordlet.pods import NodePod
-from koordinator.koordlet.prediction.checkpoints import CheckpointFolderError
 from koordinator.koordlet.prediction.forecast import MIN_PREDICTOR, Forecast
 from koordinator.koordlet.prediction.options import PredictionOptions
 from koordinator.koordlet.prediction.server import PredictionServer
@@ -205,13 +204,36 @@ def test_files_are_written_in_turn_and_not_more_often_than_asked(bench: Bench) -
     assert written[10] == written[0]
 
 
-def test_a_file_that_cannot_be_written_is_told_and_the_others_are_written(bench: Bench) -> None:
+def test_a_file_that_cannot_be_written_is_told_and_the_others_are_written(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
     bench.folder.mkdir()
     (bench.folder / "web").mkdir()
-    with pytest.raises(CheckpointFolderError, match="/web: "):
-        bench.run(1)
+    bench.run(1)
+    assert "models outlive no restart: " in caplog.text
+    assert "/web: " in caplog.text
     assert bench.kept >= PARTS
     assert bench.peak
+
+
+def test_a_full_disk_is_said_once_and_what_was_kept_stays(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    """A write to /dev/full fails as one to a full disk does."""
+    bench.run(1)
+    kept = {file.name: file.read_bytes() for file in bench.folder.iterdir()}
+    with caplog.at_level(logging.INFO):
+        for _ in range(30):
+            for name in kept:
+                unfinished = bench.folder / f"{name}.tmp"
+                unfinished.unlink(missing_ok=True)
+                unfinished.symlink_to("/dev/full")
+            bench.run(1)
+        full = {file.name: file.read_bytes() for file in bench.folder.iterdir() if not file.is_symlink()}
+        assert [record.levelname for record in caplog.records if "No space left" in record.getMessage()] == ["WARNING"]
+        bench.run(11)
+    assert full == kept
+    assert bench.kept == kept.keys()
+    assert {file.read_bytes() for file in bench.folder.iterdir()}.isdisjoint(kept.values())
+    assert caplog.text.count("models are written again") == 1
 
 
 def test_without_a_node_there_is_no_forecast_and_that_is_said_once(

@@ -21,7 +21,16 @@ from koordinator.base.clock import Clock
 from koordinator.koordlet.executor.arbiter import Step, allows, ancestors, decide, order
 from koordinator.koordlet.executor.wishes import Explanation, Outcome, Verdict, Wish
 from koordinator.node.errors import FileError, MissingFileError
-from koordinator.node.kernel_files import Format, InvalidValueError, KernelFileCodec, Root, Target, Value
+from koordinator.node.kernel_files import (
+    Format,
+    InvalidValueError,
+    KernelFile,
+    KernelFileCodec,
+    Root,
+    Target,
+    Value,
+    devices_of,
+)
 from koordinator.node.kernel_writer import KernelFiles
 
 logger = logging.getLogger(__name__)
@@ -148,6 +157,16 @@ class Executor:
     def present(self, target: Target) -> Value | None:
         """What the kernel shows; None if it shows nothing that can be understood."""
         return self._read(target, _Pass(self._clock.monotonic()))
+
+    def present_devices(self, file: KernelFile, folder: str) -> dict[str, Value]:
+        """What a file with a line for each block device shows: the number of the device -> its value."""
+        path, run = self._codec.path(Target(file, folder)), _Pass(self._clock.monotonic())
+        try:
+            devices = [] if path is None else devices_of(self._files.read(path))
+        except FileError:
+            return {}
+        shown = {device: self._read(Target(file, folder, device), run) for device in devices}
+        return {device: value for device, value in shown.items() if value is not None}
 
     def apply(self) -> Round:
         """Write what differs. Raises nothing for what the kernel does not take: that is in the result."""
@@ -277,7 +296,9 @@ class Executor:
             if path not in run.contents:
                 run.contents[path] = self._files.read(path)
             return self._codec.decode(target, run.contents[path])
-        except FileError:
+        except FileError as error:
+            if target.file.format is Format.GROUP and isinstance(error, MissingFileError):
+                return 0
             # Whether it can be written is found out by writing; what has never been there shows nothing.
             return None
 
@@ -360,7 +381,10 @@ class Executor:
             return
         started = self._clock.monotonic()
         try:
-            self._files.write(path, text)
+            if step.target.file.format is Format.GROUP:
+                self._files.remove_folder(self._codec.folder(step.target))
+            else:
+                self._files.write(path, text)
         except MissingFileError:
             raise
         except FileError as error:

@@ -70,6 +70,8 @@ class ContainerContext:
     name: str
     cgroup: str = ""
     is_sandbox: bool = False
+    id: str = ""
+    """As the pod's status has it; of a sandbox, the name of its folder."""
     batch: BatchResources | None = None
     cpu_limit: int | None = None
     """Microseconds in a period by the native limit of its spec, -1 for none; None where it is not known."""
@@ -124,8 +126,14 @@ class Change:
     """Bytes, -1 for no limit."""
     bvt: int | None = None
     """Group identity."""
+    cpu_idle: int | None = None
+    """1: what is in the cgroup runs only where nothing else wants to."""
+    net_class: int | None = None
+    """net_cls.classid: the class of traffic control that packets of its processes get."""
     oom_score_adj: int | None = None
     """Of each process of the cgroup."""
+    resctrl_group: str | None = None
+    """In which a starting container's tasks are to be."""
     environment: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
     devices: tuple[DeviceFile, ...] = ()
@@ -162,7 +170,8 @@ def running_pod(node_pod: NodePod, layout: CgroupLayout, sandbox: str = "") -> P
     batch = _batch_of_spec(pod)
     containers = () if pod.spec.runtime_class_name == _KATA else tuple(_containers(node_pod, layout, batch))
     if sandbox and containers:
-        containers = (ContainerContext("", f"{node_pod.cgroup}/{sandbox}", is_sandbox=True), *containers)
+        folder = f"{node_pod.cgroup}/{sandbox}"
+        containers = (ContainerContext("", folder, is_sandbox=True, id=sandbox), *containers)
     limits = [_native_quota(container) for container in pod.spec.containers]
     return PodContext(
         namespace=pod.metadata.namespace,
@@ -224,6 +233,7 @@ def _containers(
         yield ContainerContext(
             name=status.name,
             cgroup=layout.container(node_pod.cgroup, identifier),
+            id=status.container_id,
             batch=batch.get(status.name),
             cpu_limit=_native_quota(specs[status.name]),
         )

@@ -43,7 +43,8 @@ class NRIPlugin:
         self._hooks = hooks
         self._clock = clock
         self._said = ""
-        self._is_connected = False
+        self.is_connected = False
+        """Whether the runtime asks."""
 
     async def run(self) -> None:
         """Stay connected until cancelled; what keeps it from that is said once, and tried again after a pause."""
@@ -56,9 +57,9 @@ class NRIPlugin:
                 if text != self._said:
                     logger.warning("the container runtime is not followed by NRI: %s", text)
                 self._said = text
-            if self._is_connected:
+            if self.is_connected:
                 pause = self._options.first_pause
-            self._is_connected = False
+            self.is_connected = False
             await self._clock.sleep(pause)
             pause = min(pause * self._options.factor, self._options.longest_pause)
 
@@ -71,7 +72,7 @@ class NRIPlugin:
             request = nri.RegisterPluginRequest(plugin_name=self._options.name, plugin_idx=self._options.index)
             async with asyncio.timeout(self._options.connect_timeout):
                 await connection.call(_RUNTIME, "RegisterPlugin", request.SerializeToString())
-            self._is_connected, self._said = True, ""
+            self.is_connected, self._said = True, ""
             logger.info("the container runtime is followed by NRI at %s", self._options.socket)
 
     async def handle(self, path: str, payload: bytes) -> bytes:
@@ -148,6 +149,8 @@ def _adjust(adjust: nri.ContainerAdjustment, change: Change) -> None:
     _set_resources(resources, change)
     if resources != _NO_RESOURCES:
         adjust.linux.resources.CopyFrom(resources)
+    if change.resctrl_group is not None:
+        adjust.linux.resources.rdt_class.value = change.resctrl_group
     adjust.env.extend(nri.KeyValue(key=key, value=value) for key, value in change.environment.items())
     for mount in change.mounts:
         adjust.mounts.add(destination=mount.destination, source=mount.source, type="bind", options=["rbind"])

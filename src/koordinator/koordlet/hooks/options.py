@@ -10,7 +10,7 @@ from koordinator.base.flag_types import FlagGroup
 from koordinator.base.flags import FlagValues
 from koordinator.koordlet.hooks.registry import Stage
 from koordinator.koordlet.hooks.starting import FAIL, IGNORE
-from koordinator.node.host import Host
+from koordinator.node.host import HOOK_SERVERS, Host
 
 _SHORTEST_INTERVAL: Final = timedelta(milliseconds=100)
 _ON_HOST: Final = "/var/run/koordlet/koordlet.sock"
@@ -36,7 +36,7 @@ class HookOptions:
 
     socket: str = ""
     endpoint: str = _ON_HOST
-    registration_folder: str = "/etc/runtime/hookserver.d"
+    registration_folder: str = HOOK_SERVERS
     proxy_fails: bool = False
     """Whether a runtime proxy lets nothing start when it gets no answer."""
     hooks_fail: bool = False
@@ -70,7 +70,7 @@ class HookFlags:
         )
         self._folder = group.string(
             "runtime-hooks-config-path",
-            "/etc/runtime/hookserver.d" if on_host else "/host-etc-hookserver/",
+            HOOK_SERVERS if on_host else "/host-etc-hookserver/",
             "Where runtime proxies are told of it.",
             placeholder="folder",
         )

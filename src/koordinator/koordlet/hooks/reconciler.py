@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -28,11 +29,14 @@ from koordinator.node.cgroup_layout import CgroupLayout, UnknownCgroupError
 from koordinator.node.errors import FileError
 from koordinator.node.kernel_files import (
     CPU_BVT,
+    CPU_IDLE,
     CPU_QUOTA,
     CPU_SHARES,
     CPUSET,
     MEMORY_LIMIT,
+    NET_CLASS,
     OOM_SCORE_ADJ,
+    RESCTRL_TASKS,
     KernelFile,
     Target,
     Value,
@@ -47,6 +51,9 @@ _CRIO: Final = ("crio-", ".scope")
 Observe = Callable[[str, str, str, float], None]
 """Told of each time that a hook was asked: level, kind of file, ``success`` or ``failed``, seconds."""
 
+Follower = Callable[[Sequence[PodContext], Rules], None]
+"""Does what is no writing of files, for the pods and rules of a round."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReconcilerSources:
@@ -56,6 +63,8 @@ class ReconcilerSources:
     rules: Callable[[], Rules]
     processes: Callable[[str], list[int]]
     """The processes of a cgroup; FileError if it is gone."""
+    tasks: Callable[[str], list[int]]
+    """The same of its threads."""
     layout: CgroupLayout
     executor: Executor
     clock: Clock
@@ -65,10 +74,14 @@ class ReconcilerSources:
 class Reconciler:
     """Call ``reconcile``; it does no waiting."""
 
-    def __init__(self, hooks: Hooks, sources: ReconcilerSources, observe: Observe) -> None:
+    def __init__(
+        self, hooks: Hooks, sources: ReconcilerSources, observe: Observe, followers: Sequence[Follower] = ()
+    ) -> None:
+        """``followers`` are called at the end of each round."""
         self._hooks = tuple(hooks.reconciled)
         self._sources = sources
         self._observe = observe
+        self._followers = followers
         self._starting: dict[str, tuple[PodContext, float]] = {}
         self._said: dict[tuple[str, str], str] = {}
         """Errors that were told, by hook and whatever they are of."""
@@ -101,6 +114,8 @@ class Reconciler:
             if hook.is_of_processes:
                 # A process that ends leaves its number to another one, which must not get what was meant for it.
                 self._sources.executor.submit(hook.name, ())
+        for follow in self._followers:
+            follow(pods, rules)
 
     def _pods(self) -> list[PodContext]:
         layout = self._sources.layout
@@ -121,6 +136,9 @@ class Reconciler:
                 if hook.pod is not None:
                     change = self._timed("pod", hook, partial(hook.pod, pod, rules))
                     yield from _wishes(hook.name, pod.cgroup, change)
+                if hook.of_pod is not None:
+                    yield from hook.of_pod(pod, rules)
+                yield from self._of_tasks(hook, pod, rules)
                 if hook.container is None:
                     continue
                 for container in pod.containers:
@@ -133,6 +151,18 @@ class Reconciler:
                 errors[key] = str(error)
                 if self._said.get(key) != str(error):
                     self._tell(hook, pod, error)
+
+    def _of_tasks(self, hook: Hook, pod: PodContext, rules: Rules) -> Iterator[Wish]:
+        group = hook.task_group(pod, rules) if hook.task_group is not None else None
+        if group is None:
+            return
+        tasks: set[int] = set()
+        for container in pod.containers:
+            # Containers end all the time.
+            with suppress(FileError):
+                tasks.update(self._sources.tasks(container.cgroup))
+        if tasks:
+            yield Wish(hook.name, Target(RESCTRL_TASKS, group), frozenset(tasks), f"tasks of the pod {pod.key}")
 
     def _of_processes(
         self, hook: Hook, pod: PodContext, container: ContainerContext, change: Change | None
@@ -151,10 +181,12 @@ class Reconciler:
             yield Wish(hook.name, target, change.oom_score_adj, change.reason, change.priority)
 
     def _of_node(
-        self, hook: Hook, pods: Iterable[PodContext], rules: Rules, errors: dict[tuple[str, str], str]
+        self, hook: Hook, pods: Sequence[PodContext], rules: Rules, errors: dict[tuple[str, str], str]
     ) -> Iterator[Wish]:
         if hook.node is not None:
             yield from hook.node(rules)
+        if hook.of_pods is not None:
+            yield from hook.of_pods(pods, rules)
         if hook.qos_folder is not None:
             known = {pod.cgroup for pod in pods}
             for class_ in KubernetesQoS:
@@ -226,11 +258,13 @@ def _values(change: Change | None) -> Iterator[tuple[KernelFile, Value]]:
         return
     by_file: Mapping[KernelFile, Value | None] = {
         CPU_BVT: change.bvt,
+        CPU_IDLE: change.cpu_idle,
         CPU_SHARES: change.cpu_shares,
         CPU_QUOTA: change.cpu_quota,
         # What runs must run somewhere: only what starts can be told to have no CPUs of its own.
         CPUSET: change.cpuset or None,
         MEMORY_LIMIT: change.memory_limit,
+        NET_CLASS: change.net_class,
     }
     yield from ((file, value) for file, value in by_file.items() if value is not None)
 

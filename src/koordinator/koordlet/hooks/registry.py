@@ -17,11 +17,14 @@ from koordinator.koordlet import features
 from koordinator.koordlet.executor.wishes import Wish
 from koordinator.koordlet.hooks import (
     batch_resource,
+    core_sched,
     cpu_normalization,
     cpuset_allocator,
     gpu_environment,
     group_identity,
+    network_classes,
     oom_score_adj,
+    pod_resctrl,
     rdma_devices,
 )
 from koordinator.koordlet.hooks.contexts import Change, ContainerContext, PodContext
@@ -64,6 +67,12 @@ class Hook:
     qos_folder: Callable[[str, Rules], Change | None] | None = None
     host_application: Callable[[HostApplicationSpec, Rules], Change | None] | None = None
     node: Callable[[Rules], list[Wish]] | None = None
+    of_pod: Callable[[PodContext, Rules], list[Wish]] | None = None
+    """What it wishes for a pod that is no file of the pod's cgroups."""
+    of_pods: Callable[[Sequence[PodContext], Rules], list[Wish]] | None = None
+    """The same for all pods together."""
+    task_group: Callable[[PodContext, Rules], str | None] | None = None
+    """The group of resctrl in which the pod's tasks are to be."""
 
 
 _STARTING: Final = frozenset(
@@ -157,6 +166,32 @@ def _all(rdma: RDMADeviceInject) -> list[Hook]:
             container=cpu_normalization.container,
         ),
         Hook(
+            core_sched.OWNER,
+            features.CORE_SCHED,
+            pod=core_sched.check,
+            qos_folder=core_sched.qos_folder,
+            node=core_sched.node,
+        ),
+        Hook(
+            pod_resctrl.OWNER,
+            features.RESCTRL,
+            frozenset({Stage.PRE_RUN_POD_SANDBOX, Stage.PRE_CREATE_CONTAINER}),
+            container=pod_resctrl.container,
+            of_pod=pod_resctrl.schemata,
+            of_pods=pod_resctrl.unused_groups,
+        ),
+        Hook(
+            pod_resctrl.TASKS_OWNER,
+            features.RESCTRL,
+            is_of_processes=True,
+            task_group=pod_resctrl.task_group,
+        ),
+        Hook(
+            network_classes.OWNER,
+            features.TC_NETWORK_QOS,
+            pod=network_classes.net_class,
+        ),
+        Hook(
             oom_score_adj.OWNER,
             features.OOM_SCORE_ADJ,
             is_of_processes=True,
@@ -189,6 +224,16 @@ def _releasing() -> list[Hook]:
             container=lambda _, __, rules: group_identity.release(rules),
             qos_folder=lambda _, rules: group_identity.release(rules),
             host_application=lambda _, rules: group_identity.release(rules),
+        ),
+        Hook(
+            core_sched.OWNER,
+            features.CORE_SCHED,
+            qos_folder=lambda _, rules: core_sched.release(rules),
+        ),
+        Hook(
+            pod_resctrl.OWNER,
+            features.RESCTRL,
+            of_pods=lambda _, rules: pod_resctrl.release(rules),
         ),
         Hook(
             cpuset_allocator.OWNER,

@@ -6,11 +6,12 @@ the pods to be gone over again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from koordinator.api.nodeslo import NodeSLOSpec
 from koordinator.koordlet.node_topology.cpu_pools import CPUPool
+from koordinator.node.resctrl import CacheAllocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +47,24 @@ class Rules:
     """What sched_group_identity_enabled shows; None if there is no such sysctl."""
     has_core_scheduling_switch: bool = False
     """Whether there is the sysctl sched_core."""
+    has_core_scheduling_feature: bool = False
+    """Whether sched_features names CORE_SCHED, as older kernels of Anolis OS do."""
     is_suppression_on: bool = True
     """Whether CPU suppress works at all (gate BECPUSuppress)."""
     shares_best_effort_pools: bool = False
     """Whether BE pods with a NUMA node stay on that node's pool (gate BECPUManager)."""
     unsets_quota: bool = True
     """Whether pods with CPUs of their own have no quota."""
+    caches: CacheAllocation | None = None
+    """What of level 3 caches and memory bandwidth can be shared out; None where the machine has no resctrl."""
+    now: float = 0.0
+    """Seconds since 1970, as the times of files are."""
+    knows_pods: bool = False
+    """Whether kubelet has told of its pods."""
+    has_network_classes: bool = False
+    """Whether cgroups have net_cls.classid."""
+    network_classes: Mapping[str, int] = field(default_factory=dict)
+    """The minor numbers of classes of traffic control of pods that have one of their own, by UID."""
     hami_library: str = ""
     """Path of the library that holds a container to its share of a GPU."""
 

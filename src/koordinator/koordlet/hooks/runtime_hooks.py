@@ -5,22 +5,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from koordinator.api.meta import ObjectReference
+from koordinator.api.pod import Pod
 from koordinator.base.clock import Clock
 from koordinator.base.feature_gates import FeatureGates
 from koordinator.base.loops import Loop
 from koordinator.base.metrics import exponential_buckets
 from koordinator.koordlet import features
-from koordinator.koordlet.agent_metrics import PREFIX, AgentMetrics, Rows
+from koordinator.koordlet.agent_metrics import PREFIX, AgentMetrics, Expiry, Rows
+from koordinator.koordlet.audit.log import AuditEvent, AuditLog
 from koordinator.koordlet.command_line import Options
 from koordinator.koordlet.executor.executor import Executor
-from koordinator.koordlet.hooks.contexts import HookError
+from koordinator.koordlet.hooks import core_sched, network_classes, pod_resctrl
+from koordinator.koordlet.hooks.contexts import HookError, PodContext
+from koordinator.koordlet.hooks.core_sched_cookies import COOKIE_LABELS, CookieManager
 from koordinator.koordlet.hooks.cpu_normalization import normalization_ratio
+from koordinator.koordlet.hooks.network_qos import NetworkQoS, NetworkSources
 from koordinator.koordlet.hooks.nri_plugin import NRIPlugin
 from koordinator.koordlet.hooks.proxy_server import handlers
 from koordinator.koordlet.hooks.rdma_devices import RDMADeviceInject
@@ -35,21 +41,27 @@ from koordinator.koordlet.policy import EnforcedPolicy
 from koordinator.koordlet.qos.snapshot import system_cpus
 from koordinator.koordlet.states import StatesInformer
 from koordinator.kube.events import EventRecorder
-from koordinator.node.cgroup_layout import CgroupLayout
+from koordinator.node.cgroup_layout import CgroupLayout, CgroupVersion
 from koordinator.node.cgroup_reader import CgroupReader
+from koordinator.node.core_scheduling import CoreScheduling, Prctl
 from koordinator.node.grpc_server import GrpcServer
 from koordinator.node.host import exists
-from koordinator.node.kernel_files import CPU_BVT, SCHED_CORE, SCHED_GROUP_IDENTITY, Target
+from koordinator.node.kernel_files import CPU_BVT, NET_CLASS, SCHED_CORE, SCHED_FEATURES, SCHED_GROUP_IDENTITY, Target
 from koordinator.node.rdma import device_file, verbs_device
+from koordinator.node.resctrl import CacheAllocation, read_allocation
+from koordinator.node.traffic_control import TrafficControlAccess
 
 logger = logging.getLogger(__name__)
 
 COMPONENT: Final = "koordlet-runtimehook"
+_AUDIT_LEVEL: Final = 3
 _DEADLINE: Final = 30.0
 _RETRY: Final = 10.0
 """Seconds until it is tried again to serve at a socket."""
 _PATIENCE: Final = 30.0
 """Seconds that proxies are not served because it is not known which CPUs pods share."""
+_FORGOTTEN_AFTER: Final = 300.0
+"""Seconds after which the counts of a group of pods end that has not changed."""
 _LOOK_AGAIN: Final = 0.2
 _BUCKETS: Final = exponential_buckets(0.01, 4, 8)
 """Milliseconds."""
@@ -67,6 +79,11 @@ class HookSources:
     clock: Clock
     metrics: AgentMetrics
     ratio: NormalizationRatio
+    audit: AuditLog | None = None
+    prctl: Prctl | None = None
+    """Of the kernel that runs the pods; None where they are simulated, and their processes are no processes."""
+    traffic_control: TrafficControlAccess | None = None
+    """Of the network that the pods are in; None where it is simulated."""
 
 
 class NormalizationRatio:
@@ -99,19 +116,32 @@ class RuntimeHooks:
         self._options = options
         self._sources = sources
         self._unserved = ""
+        self._is_serving = False
+        self._nri: NRIPlugin | None = None
+        self._has_no_groups = False
+        """Whether the gate Resctrl is off, and nothing is left of it."""
+        self._told: dict[str, pod_resctrl.Told] = {}
+        """Events of the last round, by the pod's UID."""
         host = options.host
         self._hooks = make_hooks(options.features, RDMADeviceInject(partial(verbs_device, host), device_file))
+        reader = CgroupReader(sources.layout, os.sysconf("SC_PAGESIZE"))
         reconciling = ReconcilerSources(
             pods=lambda: sources.states.pods,
             rules=self.rules,
-            processes=CgroupReader(sources.layout, os.sysconf("SC_PAGESIZE")).processes,
+            processes=reader.processes,
+            tasks=reader.tasks,
             layout=sources.layout,
             executor=sources.executor,
             clock=sources.clock,
             events=sources.events,
         )
+        self._cookies = self._cookie_manager(reconciling.processes)
+        self._network = self._network_qos()
         self._reconciler = Reconciler(
-            self._hooks, reconciling, self._durations("hook_reconciler", ("level", "resource_type", "status"))
+            self._hooks,
+            reconciling,
+            self._durations("hook_reconciler", ("level", "resource_type", "status")),
+            followers=(self._tell_of_groups, *(() if self._cookies is None else (self._cookies.follow,))),
         )
         self._starting = StartingHooks(
             self._hooks,
@@ -141,19 +171,39 @@ class RuntimeHooks:
             has_group_identity=switch is not None or exists(bvt),
             group_identity_switch=switch if isinstance(switch, int) else None,
             has_core_scheduling_switch=executor.present(Target(SCHED_CORE)) is not None,
+            has_core_scheduling_feature=executor.present(Target(SCHED_FEATURES, part=core_sched.FEATURE_WORD))
+            is not None,
             is_suppression_on=options.features.enabled(features.BE_CPU_SUPPRESS),
             shares_best_effort_pools=options.features.enabled(features.BE_CPU_MANAGER),
             unsets_quota=options.hooks.unsets_quota,
+            caches=self._caches(),
+            now=sources.clock.now().timestamp(),
+            knows_pods=sources.states.has_synced_pods,
+            has_network_classes=self._network is not None and self._has_net_cls(),
+            network_classes=self._network.minors if self._network is not None else {},
             hami_library=options.hooks.hami_library,
         )
 
+    def _caches(self) -> CacheAllocation | None:
+        """With the gate off, only until no pod has a group any more: it takes long to read on machines of many CPUs."""
+        if self._has_no_groups:
+            return None
+        found = read_allocation(self._options.host)
+        is_enabled = self._options.features.enabled(features.RESCTRL)
+        self._has_no_groups = not is_enabled and not pod_resctrl.release(Rules(caches=found))
+        return found
+
     def loops(self) -> list[Loop]:
-        """The one that goes over all pods."""
+        """The one that goes over all pods, and that of the node's network where it is asked for."""
 
         async def reconcile() -> None:
             self._reconciler.reconcile()
 
-        return [Loop("runtime hooks", reconcile, self._options.hooks.reconcile_interval, _DEADLINE)]
+        interval = self._options.hooks.reconcile_interval
+        loops = [Loop("runtime hooks", reconcile, interval, _DEADLINE)]
+        if self._network is not None:
+            loops.append(Loop("network QoS", self._network.reconcile, interval, _DEADLINE))
+        return loops
 
     async def serve(self) -> None:
         """Answer runtimes and their proxies until cancelled."""
@@ -162,8 +212,8 @@ class RuntimeHooks:
             nri = self._options.hooks.nri
             if nri.socket:
                 socket = os.path.join(self._options.host.var_run, nri.socket)
-                plugin = NRIPlugin(replace(nri, socket=socket), self._starting, self._sources.clock)
-                tasks.create_task(plugin.run(), name="NRI plugin")
+                self._nri = NRIPlugin(replace(nri, socket=socket), self._starting, self._sources.clock)
+                tasks.create_task(self._nri.run(), name="NRI plugin")
 
     async def _serve_proxies(self) -> None:
         """What keeps it from that is said, and tried again."""
@@ -196,10 +246,21 @@ class RuntimeHooks:
 
         def listening() -> None:
             register(self._options.hooks, self._hooks.stages)
-            self._unserved = ""
+            self._unserved, self._is_serving = "", True
             logger.info("runtime proxies are served at %s: %s", path, ", ".join(self._hooks.stages))
 
-        await GrpcServer(handlers(self._starting)).run(path, listening)
+        try:
+            await GrpcServer(handlers(self._starting)).run(path, listening)
+        finally:
+            self._is_serving = False
+
+    def modes(self) -> dict[str, bool]:
+        """Whether hooks are called: by runtime proxies, by the runtime itself, and by going over all pods."""
+        return {
+            "proxy": self._is_serving,
+            "nri": self._nri is not None and self._nri.is_connected,
+            "reconciler": self._options.hooks.reconcile_interval > 0,
+        }
 
     def _pools(self, topology: NodeTopology) -> CPUPools:
         node = self._sources.states.node
@@ -209,6 +270,80 @@ class RuntimeHooks:
             system=frozenset() if node is None else system_cpus(node),
             is_kubelet_static=topology.kubelet.policy == STATIC,
         )
+
+    def _cookie_manager(self, processes: Callable[[str], list[int]]) -> CookieManager | None:
+        sources, is_enabled = self._sources, self._options.features.enabled(features.CORE_SCHED)
+        if sources.prctl is None:
+            if is_enabled:
+                logger.warning("no core scheduling: the kernel of this node is simulated")
+            return None
+        expiry = Expiry(sources.clock, _FORGOTTEN_AFTER)
+        count = sources.metrics.counter(
+            "core_sched_cookie_manage_status",
+            "the manage status of the core scheduling cookie",
+            ("core_sched_group", "status"),
+            expiry,
+        )
+        manager = CookieManager(
+            CoreScheduling(sources.prctl),
+            processes,
+            own_process=os.getpid(),
+            is_enabled=is_enabled,
+            observe_only=self._options.enforcement.observe_only,
+            count=count.inc,
+            record=partial(self._record, core_sched.OWNER),
+        )
+        sources.metrics.latest(
+            "container_core_sched_cookie", "the core scheduling cookie of the container", COOKIE_LABELS, manager.rows
+        )
+        return manager
+
+    def _network_qos(self) -> NetworkQoS | None:
+        """None where nothing is to be done: with the gate off, until koordlet takes back what it enforces."""
+        options, sources = self._options, self._sources
+        is_enabled = options.features.enabled(features.TC_NETWORK_QOS)
+        if not is_enabled and not options.cleanup:
+            return None
+        if sources.traffic_control is None:
+            if is_enabled:
+                logger.warning("no network QoS: the network of this node is simulated")
+            return None
+        states = sources.states
+
+        def pods() -> list[Pod] | None:
+            return [pod.pod for pod in states.pods if not pod.has_finished] if states.has_synced_pods else None
+
+        return NetworkQoS(
+            sources.traffic_control,
+            NetworkSources(lambda: sources.policy.spec, pods, self._has_net_cls),
+            is_enabled=is_enabled,
+            observe_only=options.enforcement.observe_only,
+            record=partial(self._record, network_classes.OWNER),
+        )
+
+    def _has_net_cls(self) -> bool:
+        layout = self._sources.layout
+        return layout.version is CgroupVersion.V1 and exists(
+            f"{layout.folder('net_cls', layout.kubepods)}/{NET_CLASS.key}"
+        )
+
+    def _record(self, reason: str, message: str) -> None:
+        logger.info("%s: %s", reason, message)
+        if self._sources.audit is not None:
+            self._sources.audit.record(AuditEvent(type="node", reason=reason, message=message), _AUDIT_LEVEL)
+
+    def _tell_of_groups(self, pods: Sequence[PodContext], rules: Rules) -> None:
+        """Authors of pods with a part of the cache are told once whether there was a group left for it."""
+        told: dict[str, pod_resctrl.Told] = {}
+        for pod in pods if rules.caches is not None else ():
+            event = pod_resctrl.told(pod, rules, self._sources.executor.explain(pod_resctrl.tellable(pod)))
+            if event is not None:
+                told[pod.uid] = event
+                if self._told.get(pod.uid) != event:
+                    regarding = ObjectReference("v1", "Pod", pod.namespace, pod.name, uid=pod.uid)
+                    kind, reason, note = event
+                    self._sources.events.event(regarding, kind, reason, pod_resctrl.OWNER, note)
+        self._told = told
 
     def _durations(self, name: str, labels: tuple[str, ...]) -> Callable[[str, str, str, float], None]:
         node = self._options.node_name
@@ -227,6 +362,12 @@ class RuntimeHooks:
             "oom_score_adj that the annotations of pods ask for",
             ("pod_namespace", "pod_name", "pod_uid", "container_name"),
             lambda: [(labels, float(score)) for labels, score in self._reconciler.oom_scores.items()],
+        )
+        metrics.latest(
+            "runtime_hooks_mode",
+            "1 for each mode in which runtime hooks are called now: by runtime proxies, by NRI, by the reconciler",
+            ("mode",),
+            lambda: [((mode,), float(is_active)) for mode, is_active in self.modes().items()],
         )
         per_cpu = self._options.features.enabled(features.PER_CPU_METRIC)
         for kind, text in (("ls", ""), ("be", "be_")):

@@ -14,6 +14,7 @@ import logging
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -76,6 +77,9 @@ class CheckpointFolder:
             unfinished.write_bytes(codec.encode(document) + b"\n")
             os.replace(unfinished, target)
         except OSError as error:
+            with suppress(OSError):
+                # On a full disk, half a file is in the way of everybody's.
+                unfinished.unlink(missing_ok=True)
             raise CheckpointFolderError(f"{target}: {error.strerror}") from error
 
     def remove(self, name: str) -> None:

@@ -40,6 +40,8 @@ class _Progress:
     saved_at: dict[str, float] = field(default_factory=dict)
     """By model, in seconds of the monotonic clock."""
     said: str = ""
+    is_refused: bool = False
+    """Whether the disk took none, or not all, of what was to be written last."""
 
 
 class StatesLister(Protocol):
@@ -98,16 +100,20 @@ class PredictionServer:
         self._progress.has_trained = True
 
     async def keep(self) -> None:
-        """Drop models that have expired, and write those whose turn it is. CheckpointFolderError if that fails."""
+        """Drop models that have expired, and write those whose turn it is. What the disk refuses is said once: the
+        models in memory are those that count, and a restart finds the files of before."""
         if not self._progress.has_trained:
             return
         now = self._clock.monotonic()
+        problems: list[CheckpointFolderError] = []
         for name in self._models.drop_expired(now, self._options.expiration):
             logger.debug("the model %s has expired", name)
             self._progress.saved_at.pop(name, None)
-            self._folder.remove(name)
-        problems: list[CheckpointFolderError] = []
-        for name in self._due(now):
+            try:
+                self._folder.remove(name)
+            except CheckpointFolderError as error:
+                problems.append(error)
+        for name in (due := self._due(now)):
             # One that cannot be written has had its turn, too, or it would keep the others from theirs.
             self._progress.saved_at[name] = now
             try:
@@ -116,8 +122,11 @@ class PredictionServer:
                 problems.append(error)
             # Other loops have their turn between two files.
             await asyncio.sleep(0)
-        if problems:
-            raise problems[0]
+        if problems and not self._progress.is_refused:
+            logger.warning("models outlive no restart: %s", problems[0])
+        elif due and not problems and self._progress.is_refused:
+            logger.info("models are written again")
+        self._progress.is_refused = bool(problems) or (self._progress.is_refused and not due)
 
     def export(self, metrics: AgentMetrics) -> None:
         """Show the latest forecast."""

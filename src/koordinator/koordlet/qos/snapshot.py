@@ -117,6 +117,15 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
+class Problem:
+    """A setting that cannot be followed: ``text`` names the field, its value and what is allowed."""
+
+    text: str
+    pod: Pod | None = None
+    """Whose annotation it is; None for the NodeSLO."""
+
+
+@dataclass(frozen=True, slots=True)
 class Decision:
     """What a strategy wishes now. ``wishes`` None: a figure is missing, and what was wished before goes on."""
 
@@ -124,6 +133,8 @@ class Decision:
     reason: str
     figures: Mapping[str, float] = field(default_factory=dict)
     """What the decision was made of, for metrics and for whoever asks."""
+    problems: tuple[Problem, ...] = ()
+    """What the authors of the settings are told, by events."""
 
 
 def capacity_milli(node: Node) -> int:

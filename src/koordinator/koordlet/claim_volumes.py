@@ -1,0 +1,44 @@
+"""Which PersistentVolumes the claims of a few pods are bound to.
+
+The agent asks for the claims that it needs, once each: a watch of all claims of the cluster on each of its nodes would
+cost the API server far more, and a claim that is bound stays bound to its volume.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from koordinator.api.kinds import PERSISTENT_VOLUME_CLAIMS
+from koordinator.base.errors import KoordinatorError
+from koordinator.koordlet.qos.block_io import Claim
+from koordinator.kube.interface import Client
+
+logger = logging.getLogger(__name__)
+
+
+class ClaimVolumes:
+    """Call ``refresh`` now and then."""
+
+    def __init__(self, client: Client, needed: Callable[[], frozenset[Claim]]) -> None:
+        self._client = client
+        self._needed = needed
+        self._failed: frozenset[Claim] = frozenset()
+        self.names: dict[Claim, str] = {}
+        """The volumes of the claims that have been asked for; empty for a claim that is not bound."""
+
+    async def refresh(self) -> None:
+        """Ask for those that are needed and not known to be bound; forget those that nobody needs any more."""
+        needed, failed = self._needed(), set()
+        self.names = {claim: volume for claim, volume in self.names.items() if claim in needed}
+        for claim in sorted(claim for claim in needed if not self.names.get(claim)):
+            namespace, name = claim
+            try:
+                found = await self._client.get(PERSISTENT_VOLUME_CLAIMS, name, namespace)
+            except KoordinatorError as error:
+                failed.add(claim)
+                if claim not in self._failed:
+                    logger.warning("the volume of the claim %s/%s is not known: %s", namespace, name, error)
+                continue
+            self.names[claim] = found.spec.volume_name
+        self._failed = frozenset(failed)

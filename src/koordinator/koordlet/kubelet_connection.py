@@ -1,0 +1,88 @@
+"""How the agent comes to its kubelet: where it is, how long it takes to answer, and which cgroup driver it has."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from math import inf
+from typing import Final
+
+from koordinator.api.node import Node
+from koordinator.base.clock import Clock
+from koordinator.base.errors import KoordinatorError
+from koordinator.base.metrics import Metrics, exponential_buckets
+from koordinator.koordlet.agent_metrics import PREFIX
+from koordinator.koordlet.command_line import Options
+from koordinator.koordlet.states import StatesInformer
+from koordinator.kube.errors import ApiStatusError
+from koordinator.node.cgroup_layout import CgroupDriver, CgroupVersion, detect_driver
+from koordinator.node.kubelet import Get, Kubelet, KubeletAddressError
+
+logger = logging.getLogger(__name__)
+
+PAUSE: Final = 1.0
+"""Seconds between two tries."""
+_SAID_EVERY: Final = 30.0
+_BUCKETS: Final = exponential_buckets(0.001, 4, 7)
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletConnection:
+    """How to ask one kubelet, and how to end that."""
+
+    get: Get
+    close: Callable[[], Awaitable[None]]
+
+
+ConnectKubelet = Callable[[Node], Awaitable[KubeletConnection]]
+"""Gets the Node, which says where its kubelet is."""
+
+
+async def connect_when_there(states: StatesInformer, connect: ConnectKubelet, clock: Clock) -> KubeletConnection:
+    """A Node says where its kubelet is once kubelet has reported: what is missing is said every half minute."""
+    said_at = -inf
+    while True:
+        try:
+            return await connect(await states.wait_for_node())
+        except KubeletAddressError as error:
+            if clock.monotonic() - said_at >= _SAID_EVERY:
+                logger.warning("waiting for kubelet to report: %s", error)
+                said_at = clock.monotonic()
+        await clock.sleep(PAUSE)
+
+
+async def cgroup_driver(options: Options, kubelet: Kubelet, version: CgroupVersion) -> CgroupDriver:
+    """By the folders that kubelet has made, else as kubelet says, else systemd, which is what most have."""
+    found = detect_driver(options.host, version)
+    if found is not None:
+        return found
+    if options.kubelet.query_configuration:
+        with suppress(KoordinatorError):
+            configuration = await kubelet.configuration()
+            return configuration.cgroup_driver or CgroupDriver.CGROUPFS
+    logger.warning("kubelet has made no cgroups yet and does not say its driver: systemd is assumed")
+    return CgroupDriver.SYSTEMD
+
+
+def timed(get: Get, clock: Clock, metrics: Metrics) -> Get:
+    """``get``, with the time of each answer in the metrics; a request without an answer is not counted."""
+    durations = metrics.histogram(
+        f"{PREFIX}kubelet_request_duration_seconds",
+        "kubelet http request duration in seconds",
+        ("verb", "path", "code"),
+        buckets=_BUCKETS,
+    )
+
+    async def timed_get(path: str) -> bytes:
+        started = clock.monotonic()
+        try:
+            body = await get(path)
+        except ApiStatusError as error:
+            durations.labels("get", path, str(error.code)).observe(clock.monotonic() - started)
+            raise
+        durations.labels("get", path, "200").observe(clock.monotonic() - started)
+        return body
+
+    return timed_get
