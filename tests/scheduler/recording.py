@@ -25,9 +25,9 @@ from koordinator.scheduler.engine.framework_hooks import FailureHandler, PodPatc
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
-from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import make_node, make_pod, make_profile
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
+from tests.scheduler.scheduler_api import SchedulerApi
 
 
 class Recording(ReservePlugin, PermitPlugin, PreBindPlugin, BindPlugin, PostBindPlugin, PodPatcher, FailureHandler):
@@ -107,9 +107,9 @@ def plugin_of(fixture: RunningScheduler) -> Recording:
     return plugin
 
 
-def one_node() -> FakeApi:
-    api = FakeApi()
-    api.put(make_node("a"))
+def one_node() -> SchedulerApi:
+    api = SchedulerApi()
+    api.store(make_node("a"))
     return api
 
 
@@ -117,7 +117,7 @@ def play(*seconds: float, **labels: str) -> RunningScheduler:
     """One pod with these labels, and then so many seconds, one after the other."""
 
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("p", labels={key.replace("_", "-"): value for key, value in labels.items()}))
+        fixture.api.store(make_pod("p", labels={key.replace("_", "-"): value for key, value in labels.items()}))
         await fixture.settle()
         for each in seconds:
             await fixture.settle(each)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from random import Random
@@ -19,9 +20,10 @@ from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.resource_index import CPU
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.metrics import SchedulerMetrics
+from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_record, is_available, reserve_pod
 from koordinator.scheduler.program import Scheduler
-from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import describe, make_node, make_profile
+from tests.scheduler.scheduler_api import SchedulerApi
 
 MakeProfile = Callable[[ClusterView], Profile]
 
@@ -46,7 +48,7 @@ class RunningScheduler:
 
     def __init__(
         self,
-        api: FakeApi,
+        api: SchedulerApi,
         profile: MakeProfile = make_profile,
         make_info: Callable[[Pod, ClusterView], PodInfo] = lambda pod, view: describe(pod),
     ) -> None:
@@ -57,7 +59,7 @@ class RunningScheduler:
         self.registry = metrics.registry
         view = ClusterView(NodeColumns())
         self.scheduler = Scheduler(
-            api.as_client,
+            api.client(),
             self.events,
             lambda view: [profile(view)],
             lambda pod: make_info(pod, view),
@@ -95,7 +97,7 @@ class RunningScheduler:
 
 def simulate(
     story: Callable[[RunningScheduler], Awaitable[None]],
-    api: Callable[[], FakeApi] = FakeApi,
+    api: Callable[[], SchedulerApi] = SchedulerApi,
     profile: MakeProfile = make_profile,
 ) -> RunningScheduler:
     """Run a story on a scheduler, and check at its end that it is as it must always be."""
@@ -112,17 +114,29 @@ def simulate(
 
 
 def check(fixture: RunningScheduler) -> None:
-    """No pod bound twice, no node over its allocatable, and our books equal those of the API."""
+    """No pod bound twice, no node over its allocatable, and our books equal those of the API: what pods request, and
+    what Reservations keep beyond that of their users."""
     api, columns = fixture.api, fixture.scheduler.state.view.columns
     pods = [name for name, _ in api.bindings]
     assert len(pods) == len(set(pods))
     requested = dict.fromkeys(columns.row_of, 0)
-    for pod in api.objects["pods"].values():
+    used: Counter[str] = Counter()
+    for pod in api.objects("pods").values():
         if pod.spec.node_name in requested:
-            requested[pod.spec.node_name] += describe(pod).request.amounts.get(CPU, 0)
+            requested[pod.spec.node_name] += _cpu(pod)
+            record = allocated_record(pod)
+            used[record.uid if record is not None else ""] += _cpu(pod)
+    for reservation in api.objects("reservations").values():
+        node_name, uid = reservation.status.node_name, reservation.metadata.uid
+        if is_available(reservation) and node_name in requested:
+            requested[node_name] += max(_cpu(reserve_pod(reservation)) - used[uid], 0)
     for name, row in columns.row_of.items():
         assert columns.requested[row, CPU] == requested[name] <= columns.allocatable[row, CPU]
     assert fixture.scheduler.state.assumed_count == 0
+
+
+def _cpu(pod: Pod) -> int:
+    return describe(pod).request.amounts.get(CPU, 0)
 
 
 def check_nothing_waits_for_nothing(fixture: RunningScheduler) -> None:
@@ -136,12 +150,12 @@ def check_nothing_waits_for_nothing(fixture: RunningScheduler) -> None:
         ),
         default=-1,
     )
-    waiting = [pod for pod in fixture.api.objects["pods"].values() if pod.metadata.name not in placed]
-    assert [pod.metadata.name for pod in waiting if describe(pod).request.amounts.get(CPU, 0) <= free] == []
+    waiting = [pod for pod in fixture.api.objects("pods").values() if pod.metadata.name not in placed]
+    assert [pod.metadata.name for pod in waiting if _cpu(pod) <= free] == []
 
 
-def two_nodes() -> FakeApi:
-    api = FakeApi()
-    api.put(make_node("a"))
-    api.put(make_node("b"))
+def two_nodes() -> SchedulerApi:
+    api = SchedulerApi()
+    api.store(make_node("a"))
+    api.store(make_node("b"))
     return api

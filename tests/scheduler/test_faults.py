@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from koordinator.api.kinds import NODE_METRICS
+from koordinator.api.kinds import NODE_METRICS, PODS
 from koordinator.api.node import Node
 from koordinator.kube.errors import ApiStatusError
 from koordinator.scheduler.cycle.decision_limit import DecisionLimit, packages_of
@@ -24,7 +24,7 @@ from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.queue.queued_pod import Pool
 from tests.examples import examples
-from tests.scheduler.fake_api import FakeApi, lost, unavailable
+from tests.in_memory_api import NO_FAULT, Asked
 from tests.scheduler.fakes import describe, make_node, make_pod, make_profile
 from tests.scheduler.running_scheduler import (
     RunningScheduler,
@@ -33,6 +33,7 @@ from tests.scheduler.running_scheduler import (
     simulate,
     two_nodes,
 )
+from tests.scheduler.scheduler_api import SchedulerApi, lost, unavailable
 
 
 class Odd(FilterPlugin, EventHandler):
@@ -72,7 +73,7 @@ def _fields(order: Any) -> dict[str, Any]:
     return {name: getattr(order, name) for name in order.__dataclass_fields__}
 
 
-def end(story: Callable[[RunningScheduler], Any], api: Callable[[], FakeApi] = two_nodes) -> RunningScheduler:
+def end(story: Callable[[RunningScheduler], Any], api: Callable[[], SchedulerApi] = two_nodes) -> RunningScheduler:
     """Play the story and hold its end against everything that must be true then."""
 
     async def whole(fixture: RunningScheduler) -> None:
@@ -85,12 +86,12 @@ def end(story: Callable[[RunningScheduler], Any], api: Callable[[], FakeApi] = t
 
 def test_a_plugin_that_raises_costs_its_pod_an_attempt() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("odd", labels={"odd": "raise"}))
-        fixture.api.put(make_pod("fine"))
+        fixture.api.store(make_pod("odd", labels={"odd": "raise"}))
+        fixture.api.store(make_pod("fine"))
         await fixture.settle()
         assert fixture.api.placed().keys() == {"fine"}
         assert fixture.scheduler.queue.size(Pool.BACKOFF) == 1
-        fixture.api.put(make_pod("odd", labels={}))
+        fixture.api.store(make_pod("odd", labels={}))
 
     fixture = end(story)
     assert ("odd", "SchedulerError", "ZeroDivisionError: division by zero") in fixture.api.conditions
@@ -99,8 +100,8 @@ def test_a_plugin_that_raises_costs_its_pod_an_attempt() -> None:
 
 def test_an_event_handler_that_raises_leaves_the_others_and_the_state_intact() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_node("c", labels={"odd": "", "rank": "9"}))
-        fixture.api.put(make_pod("p"))
+        fixture.api.store(make_node("c", labels={"odd": "", "rank": "9"}))
+        fixture.api.store(make_pod("p"))
         await fixture.settle()
         labels = {"plugin": "Odd", "method": "on_node"}
         assert fixture.registry.get_sample_value("scheduler_plugin_errors_total", labels) == 1
@@ -121,11 +122,11 @@ def test_a_decision_that_never_ends_is_ended() -> None:
 
 def test_the_wall_clock_may_jump() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("huge", cpu="9"))
+        fixture.api.store(make_pod("huge", cpu="9"))
         await fixture.settle()
         for days in (-400, 400):
             fixture.clock.set_wall(fixture.clock.now() + timedelta(days=days))
-            fixture.api.put(make_pod(f"p{days}"))
+            fixture.api.store(make_pod(f"p{days}"))
             await fixture.settle()
             assert f"p{days}" in fixture.api.placed()
 
@@ -135,10 +136,10 @@ def test_the_wall_clock_may_jump() -> None:
 def test_thousands_of_pods_that_fit_nowhere_keep_nobody_waiting() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(10_000):
-            fixture.api.put(make_pod(f"huge{number}", cpu="9"))
+            fixture.api.store(make_pod(f"huge{number}", cpu="9"))
         await fixture.settle(30)
         assert fixture.scheduler.queue.size(Pool.UNSCHEDULABLE) == 10_000
-        fixture.api.put(make_pod("small"))
+        fixture.api.store(make_pod("small"))
         await fixture.settle()
         assert fixture.api.placed().keys() == {"small"}
 
@@ -148,9 +149,9 @@ def test_thousands_of_pods_that_fit_nowhere_keep_nobody_waiting() -> None:
 def test_a_node_that_can_take_them_frees_all_who_waited_for_one() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(50):
-            fixture.api.put(make_pod(f"huge{number}", cpu="9"))
+            fixture.api.store(make_pod(f"huge{number}", cpu="9"))
         await fixture.settle()
-        fixture.api.put(make_node("large", cpu="450", memory="50Gi"))
+        fixture.api.store(make_node("large", cpu="450", memory="50Gi"))
         await fixture.settle(12)
         assert len(fixture.api.placed()) == 50
 
@@ -163,7 +164,7 @@ def test_malformed_node_metrics_harm_nobody() -> None:
         fixture.scheduler.event_handlers.set_node_object(NODE_METRICS, "a", None, odd)
         fixture.scheduler.event_handlers.set_node_object(NODE_METRICS, "of-nobody", None, odd)
         fixture.scheduler.event_handlers.set_node_object(NODE_METRICS, "of-nobody", odd, None)
-        fixture.api.put(make_pod("p"))
+        fixture.api.store(make_pod("p"))
 
     assert end(story).api.placed().keys() == {"p"}
 
@@ -174,27 +175,26 @@ def test_a_leader_that_dies_in_the_middle_of_bindings_leaves_nothing_twice() -> 
     async def run() -> None:
         api = two_nodes()
         first = RunningScheduler(api, with_odd)
-        late: list[tuple[str, Any]] = []
-        bind = api._bind
+        late: list[Asked] = []
 
-        def delayed(name: str, binding: Any) -> None:
-            if len(late) < 3:
-                late.append((name, binding))
-                raise lost()
-            bind(name, binding)
+        def delay(asked: Asked, done: bool) -> Exception | None:
+            if asked.subresource != "binding" or done or len(late) == 3:
+                return None
+            late.append(asked)
+            return lost()
 
-        api._bind = delayed  # type: ignore[method-assign]
+        api.fault = delay
         for number in range(10):
-            api.put(make_pod(f"p{number}"))
+            api.store(make_pod(f"p{number}"))
         with pytest.raises(ExceptionGroup):
             async with first.running():
                 raise RuntimeError("killed")
-        api._bind = bind  # type: ignore[method-assign]
+        api.fault = NO_FAULT
         second = RunningScheduler(api, with_odd)
         async with second.running():
-            for name, binding in late:
-                if not api.pod(name).spec.node_name:
-                    bind(name, binding)
+            for asked in late:
+                if not api.pod(asked.name).spec.node_name:
+                    await api.client().create(PODS, asked.body, "default", name=asked.name, subresource="binding")
             await second.settle(12)
             await second.settle(12)
             check_nothing_waits_for_nothing(second)
@@ -204,34 +204,34 @@ def test_a_leader_that_dies_in_the_middle_of_bindings_leaves_nothing_twice() -> 
     asyncio.run(run())
 
 
-def nominated() -> FakeApi:
+def nominated() -> SchedulerApi:
     """The one node is kept for an important pod, which waits until another one has left it."""
-    api = FakeApi()
-    api.put(make_node("a", cpu="4"))
-    api.put(make_pod("leaving", priority=10, node="a"))
+    api = SchedulerApi()
+    api.store(make_node("a", cpu="4"))
+    api.store(make_pod("leaving", priority=10, node="a"))
     vip = make_pod("vip", cpu="4", priority=10)
-    api.put(replace(vip, status=replace(vip.status, nominated_node_name="a")))
+    api.store(replace(vip, status=replace(vip.status, nominated_node_name="a")))
     return api
 
 
-def take_back(api: FakeApi) -> None:
+def take_back(api: SchedulerApi) -> None:
     vip = api.pod("vip")
-    api.put(replace(vip, status=replace(vip.status, nominated_node_name="")))
+    api.store(replace(vip, status=replace(vip.status, nominated_node_name="")))
 
 
-def begin_to_delete(api: FakeApi) -> None:
+def begin_to_delete(api: SchedulerApi) -> None:
     vip = api.pod("vip")
     metadata = replace(vip.metadata, deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC))
-    api.put(replace(vip, metadata=metadata))
+    api.store(replace(vip, metadata=metadata))
 
 
-def bind_elsewhere(api: FakeApi) -> None:
+def bind_elsewhere(api: SchedulerApi) -> None:
     vip = api.pod("vip")
-    api.put(replace(vip, spec=replace(vip.spec, node_name="of-another-cluster")))
+    api.store(replace(vip, spec=replace(vip.spec, node_name="of-another-cluster")))
 
 
-BROKEN_PROMISES: dict[str, Callable[[FakeApi], None]] = {
-    "deleted": lambda api: api.remove("pods", "default/vip"),
+BROKEN_PROMISES: dict[str, Callable[[SchedulerApi], None]] = {
+    "deleted": lambda api: api.drop("pods", "default/vip"),
     "being deleted": begin_to_delete,
     "bound to another node": bind_elsewhere,
     "no longer promised anything": take_back,
@@ -242,7 +242,7 @@ BROKEN_PROMISES: dict[str, Callable[[FakeApi], None]] = {
 def test_who_waited_for_the_room_that_was_promised_to_a_pod_gets_it_when_that_pod_is(case: str) -> None:
     async def story(fixture: RunningScheduler) -> None:
         await fixture.settle()
-        fixture.api.put(make_pod("patient", cpu="2"))
+        fixture.api.store(make_pod("patient", cpu="2"))
         await fixture.settle(2)
         assert "patient" not in fixture.api.placed()
         BROKEN_PROMISES[case](fixture.api)
@@ -279,25 +279,25 @@ def test_any_mixture_of_faults_ends_well(story: list[tuple[str, Any]], answers: 
                 return lost() if answer.startswith("lost") else unavailable()
             return None
 
-        fixture.api.fault = fault
+        fixture.api.binding_fault = fault
         for what, which in story:
             await act(fixture, what, which)
-        fixture.api.fault = lambda name, done: None
+        fixture.api.binding_fault = lambda name, done: None
         await fixture.settle(30)
 
     end(play)
 
 
 async def act(fixture: RunningScheduler, what: str, which: Any) -> None:
-    pods, nodes = fixture.api.objects["pods"], fixture.api.objects["nodes"]
+    pods, nodes = fixture.api.objects("pods"), fixture.api.objects("nodes")
     if what == "pod" and f"default/p{which}" not in pods:
-        fixture.api.put(make_pod(f"p{which}", cpu=str(which % 3 + 1), uid=f"uid-{which}-{fixture.clock.monotonic()}"))
+        fixture.api.store(make_pod(f"p{which}", cpu=str(which % 3 + 1), uid=f"uid-{which}-{fixture.clock.monotonic()}"))
     elif what == "delete" and f"default/p{which}" in pods:
-        fixture.api.remove("pods", f"default/p{which}")
+        fixture.api.drop("pods", f"default/p{which}")
     elif what == "node":
-        fixture.api.put(make_node(which))
+        fixture.api.store(make_node(which))
     elif what == "lose node" and which in nodes and which not in fixture.api.placed().values():
-        fixture.api.remove("nodes", which)
+        fixture.api.drop("nodes", which)
     elif what == "time":
         await fixture.settle(float(which))
 
@@ -306,12 +306,12 @@ def test_that_pods_may_not_be_bound_is_told_once(caplog: pytest.LogCaptureFixtur
     forbidden = ApiStatusError(403, "Forbidden", 'User "eve" cannot create resource "pods/binding"')
 
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.fault = lambda name, done: forbidden
+        fixture.api.binding_fault = lambda name, done: forbidden
         for number in range(3):
-            fixture.api.put(make_pod(f"p{number}"))
+            fixture.api.store(make_pod(f"p{number}"))
         await fixture.settle(5)
         assert fixture.api.placed() == {}
-        fixture.api.fault = lambda name, done: None
+        fixture.api.binding_fault = lambda name, done: None
         await fixture.settle(12)
 
     with caplog.at_level("INFO"):

@@ -10,10 +10,10 @@ from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import EventHandler, Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
-from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import make_node, make_pod
 from tests.scheduler.ground.clusters import profile_with
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
+from tests.scheduler.scheduler_api import SchedulerApi
 
 
 class Census(CyclePreFilterPlugin, EventHandler):
@@ -52,9 +52,9 @@ class Census(CyclePreFilterPlugin, EventHandler):
         return False
 
 
-def one_node() -> FakeApi:
-    api = FakeApi()
-    api.put(make_node("a", cpu="4"))
+def one_node() -> SchedulerApi:
+    api = SchedulerApi()
+    api.store(make_node("a", cpu="4"))
     return api
 
 
@@ -71,15 +71,15 @@ def run(story: Any) -> RunningScheduler:
 def test_pods_of_all_schedulers_are_told_with_their_nodes_until_they_are_gone() -> None:
     async def story(fixture: RunningScheduler) -> None:
         census = census_of(fixture)
-        fixture.api.put(make_pod("ours"))
-        fixture.api.put(make_pod("large", cpu="64"))
-        fixture.api.put(make_pod("foreign", scheduler="other"))
-        fixture.api.put(make_pod("lost", node="unknown"))
+        fixture.api.store(make_pod("ours"))
+        fixture.api.store(make_pod("large", cpu="64"))
+        fixture.api.store(make_pod("foreign", scheduler="other"))
+        fixture.api.store(make_pod("lost", node="unknown"))
         await fixture.settle(2)
         nodes = {"default/ours": "a", "default/large": "", "default/foreign": "", "default/lost": "unknown"}
         assert census.node_of == nodes
         for name in ("ours", "large", "foreign", "lost"):
-            fixture.api.remove("pods", f"default/{name}")
+            fixture.api.drop("pods", f"default/{name}")
         await fixture.settle(2)
         assert census.node_of == {}
 
@@ -90,7 +90,7 @@ def test_a_pod_that_was_missed_is_told_again() -> None:
     async def story(fixture: RunningScheduler) -> None:
         census = census_of(fixture)
         census.broken = True
-        fixture.api.put(make_pod("large", cpu="64"))
+        fixture.api.store(make_pod("large", cpu="64"))
         await fixture.settle(1)
         census.broken = False
         await fixture.settle(30)
@@ -102,12 +102,12 @@ def test_a_pod_that_was_missed_is_told_again() -> None:
 def test_an_event_is_asked_about_once_for_all_that_wait_for_the_same() -> None:
     async def story(fixture: RunningScheduler) -> None:
         census = census_of(fixture)
-        fixture.api.put(make_pod("leaver", node="a"))
+        fixture.api.store(make_pod("leaver", node="a"))
         for number in range(5):
-            fixture.api.put(make_pod(f"p{number}", labels={"rejected": "red"}))
-            fixture.api.put(make_pod(f"q{number}", labels={"rejected": "blue"}))
+            fixture.api.store(make_pod(f"p{number}", labels={"rejected": "red"}))
+            fixture.api.store(make_pod(f"q{number}", labels={"rejected": "blue"}))
         await fixture.settle(2)
-        fixture.api.remove("pods", "default/leaver")
+        fixture.api.drop("pods", "default/leaver")
         await fixture.settle(2)
         assert len(census.asked) == 2
 

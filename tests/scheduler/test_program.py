@@ -12,15 +12,15 @@ from koordinator.api.kinds import PODS
 from koordinator.kube.errors import ApiStatusError
 from koordinator.kube.interface import Malformed
 from koordinator.scheduler.queue.queued_pod import Pool
-from tests.scheduler.fake_api import FakeApi, lost, unavailable
 from tests.scheduler.fakes import make_node, make_pod
 from tests.scheduler.running_scheduler import RunningScheduler, check, simulate, two_nodes
+from tests.scheduler.scheduler_api import SchedulerApi, lost, unavailable
 
 
 def test_pending_pods_are_bound_as_far_as_they_fit() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(10):
-            fixture.api.put(make_pod(f"p{number}"))
+            fixture.api.store(make_pod(f"p{number}"))
         await fixture.settle()
         assert len(fixture.api.placed()) == 8
 
@@ -33,8 +33,8 @@ def test_pending_pods_are_bound_as_far_as_they_fit() -> None:
 
 def test_the_scheduled_event_names_pod_and_node() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_node("a"))
-        fixture.api.put(make_pod("p"))
+        fixture.api.store(make_node("a"))
+        fixture.api.store(make_pod("p"))
 
     fixture = simulate(story)
     assert fixture.events.notes == [("p", "Scheduled", "Successfully assigned default/p to a")]
@@ -48,8 +48,8 @@ def test_it_is_binding_while_an_answer_is_awaited_and_not_afterwards() -> None:
             seen.append(fixture.scheduler.is_binding)
             return None
 
-        fixture.api.fault = look
-        fixture.api.put(make_pod("p"))
+        fixture.api.binding_fault = look
+        fixture.api.store(make_pod("p"))
         await fixture.settle()
         assert not fixture.scheduler.is_binding
 
@@ -60,13 +60,13 @@ def test_it_is_binding_while_an_answer_is_awaited_and_not_afterwards() -> None:
 
 def test_a_deleted_pod_makes_room_for_a_unschedulable_one() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_node("a", cpu="1"))
-        fixture.api.put(make_pod("first"))
+        fixture.api.store(make_node("a", cpu="1"))
+        fixture.api.store(make_pod("first"))
         await fixture.settle()
-        fixture.api.put(make_pod("second"))
+        fixture.api.store(make_pod("second"))
         await fixture.settle()
         assert fixture.api.placed() == {"first": "a"}
-        fixture.api.remove("pods", "default/first")
+        fixture.api.drop("pods", "default/first")
         await fixture.settle(2)
         assert fixture.api.placed() == {"second": "a"}
 
@@ -75,10 +75,10 @@ def test_a_deleted_pod_makes_room_for_a_unschedulable_one() -> None:
 
 def test_pods_of_other_schedulers_and_deleted_ones_are_left_alone() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("other", scheduler="default-scheduler"))
+        fixture.api.store(make_pod("other", scheduler="default-scheduler"))
         dying = make_pod("dying")
         metadata = msgspec.structs.replace(dying.metadata, deletion_timestamp=fixture.clock.now())
-        fixture.api.put(msgspec.structs.replace(dying, metadata=metadata))
+        fixture.api.store(msgspec.structs.replace(dying, metadata=metadata))
         await fixture.settle()
 
     fixture = simulate(story, two_nodes)
@@ -88,7 +88,7 @@ def test_pods_of_other_schedulers_and_deleted_ones_are_left_alone() -> None:
 def test_the_label_overrides_the_scheduler_name() -> None:
     async def story(fixture: RunningScheduler) -> None:
         labels = {"scheduling.koordinator.sh/scheduler-name": "koord-scheduler"}
-        fixture.api.put(make_pod("p", scheduler="default-scheduler", labels=labels))
+        fixture.api.store(make_pod("p", scheduler="default-scheduler", labels=labels))
 
     assert set(simulate(story, two_nodes).api.placed()) == {"p"}
 
@@ -108,9 +108,9 @@ def once(fault: Callable[[], Exception], *, done: bool) -> Callable[[str, bool],
 
 def bind_eight_with(fault: Callable[[str, bool], Exception | None]) -> RunningScheduler:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.fault = fault
+        fixture.api.binding_fault = fault
         for number in range(8):
-            fixture.api.put(make_pod(f"p{number}"))
+            fixture.api.store(make_pod(f"p{number}"))
         await fixture.settle(30)
         assert len(fixture.api.placed()) == 8
 
@@ -145,14 +145,14 @@ def test_a_conflict_with_another_scheduler_is_accepted() -> None:
             if not done:
                 pod = fixture.api.pod(name)
                 spec = msgspec.structs.replace(pod.spec, node_name="b")
-                fixture.api.put(msgspec.structs.replace(pod, spec=spec))
+                fixture.api.store(msgspec.structs.replace(pod, spec=spec))
             return None
 
-        fixture.api.put(make_node("a", cpu="8", labels={"rank": "9"}))
-        fixture.api.put(make_node("b", cpu="8"))
+        fixture.api.store(make_node("a", cpu="8", labels={"rank": "9"}))
+        fixture.api.store(make_node("b", cpu="8"))
         await fixture.settle()
-        fixture.api.fault = bind_first
-        fixture.api.put(make_pod("p"))
+        fixture.api.binding_fault = bind_first
+        fixture.api.store(make_pod("p"))
         await fixture.settle(5)
         assert fixture.api.placed() == {"p": "b"}
         assert len(fixture.scheduler.queue) == 0
@@ -165,11 +165,11 @@ def test_a_pod_deleted_before_its_binding_is_forgotten() -> None:
     async def story(fixture: RunningScheduler) -> None:
         def delete_first(name: str, done: bool) -> Exception | None:
             if not done:
-                fixture.api.remove("pods", f"default/{name}")
+                fixture.api.drop("pods", f"default/{name}")
             return None
 
-        fixture.api.fault = delete_first
-        fixture.api.put(make_pod("p"))
+        fixture.api.binding_fault = delete_first
+        fixture.api.store(make_pod("p"))
         await fixture.settle(5)
         assert len(fixture.scheduler.queue) == 0
 
@@ -183,12 +183,12 @@ def test_a_pod_created_anew_under_its_name_is_bound_once() -> None:
         def replace_first(name: str, done: bool) -> Exception | None:
             if not done and not replaced:
                 replaced.append(name)
-                fixture.api.remove("pods", f"default/{name}")
-                fixture.api.put(make_pod(name, uid="another"))
+                fixture.api.drop("pods", f"default/{name}")
+                fixture.api.store(make_pod(name, uid="another"))
             return None
 
-        fixture.api.fault = replace_first
-        fixture.api.put(make_pod("p"))
+        fixture.api.binding_fault = replace_first
+        fixture.api.store(make_pod("p"))
         await fixture.settle(5)
         assert set(fixture.api.placed()) == {"p"}
 
@@ -197,8 +197,8 @@ def test_a_pod_created_anew_under_its_name_is_bound_once() -> None:
 
 def test_a_node_deleted_between_decision_and_binding_gets_no_pod() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_node("a", labels={"rank": "9"}))
-        fixture.api.put(make_node("b"))
+        fixture.api.store(make_node("a", labels={"rank": "9"}))
+        fixture.api.store(make_node("b"))
         await fixture.settle()
         engine = fixture.scheduler.engines["koord-scheduler"]
         decide = engine.decide
@@ -209,7 +209,7 @@ def test_a_node_deleted_between_decision_and_binding_gets_no_pod() -> None:
             return result
 
         engine.decide = decide_and_lose_the_node  # type: ignore[method-assign, assignment]
-        fixture.api.put(make_pod("p"))
+        fixture.api.store(make_pod("p"))
         await fixture.settle(10)
 
     fixture = simulate(story)
@@ -221,18 +221,18 @@ def test_a_restart_continues_from_what_the_api_has() -> None:
 
     async def story(fixture: RunningScheduler) -> None:
         for number in range(12):
-            fixture.api.put(make_pod(f"p{number}"))
+            fixture.api.store(make_pod(f"p{number}"))
         await fixture.settle()
 
     first = simulate(story, api)
     kept = first.api
 
     async def run() -> RunningScheduler:
-        again = FakeApi()
+        again = SchedulerApi()
         for plural in ("nodes", "pods"):
-            for obj in kept.objects[plural].values():
-                again.put(obj)
-        again.put(make_node("c", cpu="2"))
+            for obj in kept.objects(plural).values():
+                again.store(obj)
+        again.store(make_node("c", cpu="2"))
         fixture = RunningScheduler(again)
         async with fixture.running():
             await fixture.settle()
@@ -247,7 +247,7 @@ def test_a_restart_continues_from_what_the_api_has() -> None:
 def test_a_stop_waits_for_bindings_under_way() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(8):
-            fixture.api.put(make_pod(f"p{number}"))
+            fixture.api.store(make_pod(f"p{number}"))
         # No turn of the loop for the bindings before the stop.
         while fixture.scheduler.state.assumed_count == 0:
             await asyncio.sleep(0)
@@ -269,7 +269,7 @@ def test_malformed_objects_are_counted() -> None:
 
 def test_pending_pods_are_told_by_pool() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("huge", cpu="99"))
+        fixture.api.store(make_pod("huge", cpu="99"))
 
     fixture = simulate(story, two_nodes)
     assert fixture.registry.get_sample_value("scheduler_pending_pods", {"queue": "unschedulable"}) == 1

@@ -20,9 +20,9 @@ from koordinator.scheduler.explain import explain_pod
 from koordinator.scheduler.main import main
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.profiles import build_profiles
-from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import make_node, make_pod
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
+from tests.scheduler.scheduler_api import SchedulerApi
 
 EXAMPLE = Path(__file__).parents[2] / "docs/examples/plugin-package"
 MODULES = ("tenant_nodes", "vectorised_tenant_nodes")
@@ -58,12 +58,12 @@ def installed(packages: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
         sys.modules.pop(module, None)
 
 
-def three_nodes() -> FakeApi:
+def three_nodes() -> SchedulerApi:
     """One of tenant ``default``, a large one of ``other``, one of nobody."""
-    api = FakeApi()
-    api.put(make_node("of-default", labels={TENANT: "default"}, cpu="2"))
-    api.put(make_node("of-other", labels={TENANT: "other"}, cpu="64"))
-    api.put(make_node("of-nobody", cpu="2"))
+    api = SchedulerApi()
+    api.store(make_node("of-default", labels={TENANT: "default"}, cpu="2"))
+    api.store(make_node("of-other", labels={TENANT: "other"}, cpu="64"))
+    api.store(make_node("of-nobody", cpu="2"))
     return api
 
 
@@ -73,7 +73,7 @@ def profile_of(plugin: str, view: ClusterView, label: str = TENANT) -> Profile:
 
 
 async def big_pod(fixture: RunningScheduler) -> None:
-    fixture.api.put(make_pod("big", cpu="8"))
+    fixture.api.store(make_pod("big", cpu="8"))
     await fixture.settle()
 
 
@@ -82,7 +82,7 @@ async def big_pod(fixture: RunningScheduler) -> None:
 def test_its_score_and_its_filter_decide(plugin: str) -> None:
     async def story(fixture: RunningScheduler) -> None:
         for name in ("first", "second", "third"):
-            fixture.api.put(make_pod(name, cpu="2"))
+            fixture.api.store(make_pod(name, cpu="2"))
             await fixture.settle()
 
     fixture = simulate(story, three_nodes, partial(profile_of, plugin))
@@ -120,7 +120,7 @@ def test_its_arguments_arrive(plugin: str) -> None:
 def test_a_change_that_it_waits_for_frees_a_pod(plugin: str) -> None:
     async def story(fixture: RunningScheduler) -> None:
         await big_pod(fixture)
-        fixture.api.put(make_node("of-other", cpu="64"))
+        fixture.api.store(make_node("of-other", cpu="64"))
         await fixture.settle(2)
 
     fixture = simulate(story, three_nodes, partial(profile_of, plugin))

@@ -21,8 +21,8 @@ def test_a_pod_that_nobody_holds_back_is_bound() -> None:
 
 def test_a_waiting_pod_keeps_its_room_until_it_is_allowed() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("p", cpu="3", labels={"permit": "wait"}))
-        fixture.api.put(make_pod("other", cpu="3"))
+        fixture.api.store(make_pod("p", cpu="3", labels={"permit": "wait"}))
+        fixture.api.store(make_pod("other", cpu="3"))
         await fixture.settle()
         assert fixture.api.placed() == {}
         waiting = fixture.scheduler.state.view.waiting.get("uid-p")
@@ -36,8 +36,8 @@ def test_a_waiting_pod_keeps_its_room_until_it_is_allowed() -> None:
 
 def test_a_rejected_pod_gives_its_room_back_and_says_why() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("p", cpu="3", labels={"permit": "wait"}))
-        fixture.api.put(make_pod("other", cpu="3"))
+        fixture.api.store(make_pod("p", cpu="3", labels={"permit": "wait"}))
+        fixture.api.store(make_pod("other", cpu="3"))
         await fixture.settle()
         waiting = fixture.scheduler.state.view.waiting.get("uid-p")
         assert waiting is not None
@@ -58,9 +58,9 @@ def test_patience_ends() -> None:
 
 def test_a_waiting_pod_that_is_deleted_gives_its_room_back() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("p", labels={"permit": "wait"}))
+        fixture.api.store(make_pod("p", labels={"permit": "wait"}))
         await fixture.settle()
-        fixture.api.remove("pods", "default/p")
+        fixture.api.drop("pods", "default/p")
         await fixture.settle()
         assert len(fixture.scheduler.state.view.waiting) == 0
 
@@ -72,14 +72,31 @@ def test_a_waiting_pod_that_is_being_deleted_gives_its_room_back() -> None:
     """Something holds its end up, so that it stays for a while."""
 
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("p", cpu="3", labels={"permit": "wait"}))
-        fixture.api.put(make_pod("other", cpu="3"))
+        fixture.api.store(make_pod("p", cpu="3", labels={"permit": "wait"}))
+        fixture.api.store(make_pod("other", cpu="3"))
         await fixture.settle()
         pod = fixture.api.pod("p")
         metadata = structs.replace(pod.metadata, deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC))
-        fixture.api.put(structs.replace(pod, metadata=metadata))
+        fixture.api.store(structs.replace(pod, metadata=metadata))
         await fixture.settle(2)
         assert fixture.api.placed() == {"other": "a"}
+
+    simulate(story, one_node, recording)
+
+
+def test_a_waiting_pod_whose_node_is_deleted_is_tried_again() -> None:
+    async def story(fixture: RunningScheduler) -> None:
+        fixture.api.store(make_pod("p", labels={"permit": "wait"}))
+        await fixture.settle()
+        fixture.api.drop("nodes", "a")
+        await fixture.settle()
+        assert len(fixture.scheduler.state.view.waiting) == 0
+        fixture.api.store(make_node("b"))
+        await fixture.settle(2)
+        waiting = fixture.scheduler.state.view.waiting.get("uid-p")
+        assert waiting is not None
+        assert waiting.node_name == "b"
+        fixture.api.drop("pods", "default/p")
 
     simulate(story, one_node, recording)
 
@@ -105,12 +122,12 @@ def test_a_pod_whose_preparation_fails_is_tried_again() -> None:
 
 def test_a_preparation_that_hangs_is_given_up_and_delays_nobody() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("p", labels={"pre-bind": "hang"}))
-        fixture.api.put(make_pod("other"))
+        fixture.api.store(make_pod("p", labels={"pre-bind": "hang"}))
+        fixture.api.store(make_pod("other"))
         await fixture.settle()
         assert fixture.api.placed() == {"other": "a"}
         await fixture.settle(61)
-        fixture.api.remove("pods", "default/p")
+        fixture.api.drop("pods", "default/p")
 
     fixture = simulate(story, one_node, recording)
     message = "binding rejected: plugin Recording did not finish within 60 s"
@@ -120,10 +137,10 @@ def test_a_preparation_that_hangs_is_given_up_and_delays_nobody() -> None:
 @pytest.mark.parametrize("opened", [True, False])
 def test_a_preparation_may_wait_for_what_others_do(opened: bool) -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("p", labels={"pre-bind": "until"}))
+        fixture.api.store(make_pod("p", labels={"pre-bind": "until"}))
         await fixture.settle(5)
         plugin_of(fixture).opened = opened
-        fixture.api.put(make_node("b"))
+        fixture.api.store(make_node("b"))
         await fixture.settle(16)
         await fixture.settle()
 
@@ -133,21 +150,21 @@ def test_a_preparation_may_wait_for_what_others_do(opened: bool) -> None:
 
 def test_a_plugin_may_do_the_binding_itself() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("p", labels={"bind": "mine"}))
+        fixture.api.store(make_pod("p", labels={"bind": "mine"}))
         await fixture.settle()
         assert fixture.api.bindings == []
         assert plugin_of(fixture).record == ["reserve", "bound"]
-        fixture.api.put(make_pod("p", node="a"))
+        fixture.api.store(make_pod("p", node="a"))
 
     simulate(story, one_node, recording)
 
 
 def test_a_failure_handler_may_take_over() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("p", cpu="9", labels={"swallow": ""}))
+        fixture.api.store(make_pod("p", cpu="9", labels={"swallow": ""}))
         await fixture.settle()
         assert fixture.api.conditions == []
-        fixture.api.remove("pods", "default/p")
+        fixture.api.drop("pods", "default/p")
 
     fixture = simulate(story, one_node, recording)
     assert plugin_of(fixture).record == ["failed: 0/1 nodes are available: 1 Insufficient cpu."]

@@ -5,12 +5,13 @@ No plugin of this package puts reservations into the queue yet; a pod of the API
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable
 from dataclasses import replace
 from typing import Any
 
 from koordinator.api.annotations import RESERVATION_NAME, RESERVE_POD
-from koordinator.api.kinds import RESERVATIONS, Kind
+from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation
@@ -29,9 +30,9 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind
-from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import make_node, make_pod, make_profile
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
+from tests.scheduler.scheduler_api import SchedulerApi
 
 
 class Shared(Plugin):
@@ -87,20 +88,21 @@ class Placer(BindPlugin, Shared):
         return BindOutcome.BOUND
 
 
-class ReservationApi(FakeApi):
+class ReservationApi(SchedulerApi):
     """One node, one reservation; keeps the patches of reservations."""
 
     def __init__(self, **labels: str) -> None:
         super().__init__()
-        self.put(make_node("a"))
-        self.put(Reservation(metadata=ObjectMeta(name="room", uid="uid-room", labels=labels)), RESERVATIONS)
-        self.patches: list[tuple[str, dict[str, Any]]] = []
+        self.store(make_node("a"))
+        self.store(Reservation(metadata=ObjectMeta(name="room", uid="uid-room", labels=labels)), RESERVATIONS)
 
-    async def patch(self, kind: Kind[Any], name: str, body: Any, *arguments: Any, **options: Any) -> Any:
-        if kind is not RESERVATIONS:
-            return await super().patch(kind, name, body, *arguments, **options)
-        self.patches.append((name, body))
-        return self.objects["reservations"][name]
+    @property
+    def patches(self) -> list[tuple[str, dict[str, Any]]]:
+        return [
+            (asked.name, json.loads(asked.body))
+            for asked in self.asked
+            if (asked.verb, asked.plural) == ("patch", "reservations")
+        ]
 
 
 def profile(view: ClusterView, *kinds: type[Plugin]) -> Profile:
@@ -119,10 +121,10 @@ def stand_in(uid: str = "uid-room", node: str = "") -> Pod:
 
 def place(api: ReservationApi, *kinds: type[Plugin], pod: Pod | None = None, bound: bool = False) -> RunningScheduler:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(pod or stand_in())
+        fixture.api.store(pod or stand_in())
         await fixture.settle()
         if bound:
-            fixture.api.put(stand_in(node="a"))
+            fixture.api.store(stand_in(node="a"))
 
     return simulate(story, lambda: api, lambda view: profile(view, *kinds))
 
@@ -139,11 +141,11 @@ def test_pre_bind_plugins_are_asked_of_ordinary_pods_alone() -> None:
     api = ReservationApi()
 
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(stand_in())
-        fixture.api.put(make_pod("ordinary"))
+        fixture.api.store(stand_in())
+        fixture.api.store(make_pod("ordinary"))
         await fixture.settle()
-        fixture.api.put(stand_in(node="a"))
-        fixture.api.put(make_pod("ordinary", node="a"))
+        fixture.api.store(stand_in(node="a"))
+        fixture.api.store(make_pod("ordinary", node="a"))
 
     fixture = simulate(story, lambda: api, profile)
     devices = fixture.scheduler.engines["koord-scheduler"].profile.plugins["Devices"]

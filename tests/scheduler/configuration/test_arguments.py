@@ -224,6 +224,11 @@ REFUSED = [
     ("DeviceShare", "{scoringStrategy: {resources: [{name: a, weight: 0}]}}", r"weight: 0 .*1 to 100"),
     ("DeviceShare", "{gpuShareUnsupportedModels: [{vendor: a}]}", r"Models\[0\].model: None .*must be given"),
     ("Reservation", "{minCandidateNodesPercentage: 101}", r"minCandidateNodesPercentage: 101 .*0 to 100"),
+    (
+        "Reservation",
+        "{enablePreemption: true, minCandidateNodesPercentage: 0, minCandidateNodesAbsolute: 0}",
+        r"Percentage: 0 .*more than 0",
+    ),
     ("Reservation", "{ignoredResources: [cpu]}", r"ignoredResources\[0\]: 'cpu' .*extended resource"),
     ("Reservation", "{ignoredResourceGroups: [kubernetes.io]}", r"ignoredResourceGroups\[0\]: 'kubernetes.io'"),
     ("ElasticQuota", "{defaultQuotaGroupMax: {cpu: -1}}", r"defaultQuotaGroupMax\[cpu\]: '-1' .*0 or more"),

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
+import time
+import weakref
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -223,6 +226,75 @@ def test_a_plugin_that_catches_the_end_of_its_time_is_ended_again() -> None:
     engine = Engine(profile, cluster.state, FirstChoice())
     with pytest.raises(PluginError, match="caught twice"), DecisionLimit(0.02, packages_of([profile])):
         engine.decide(describe(make_pod("p")), NOW)
+
+
+def test_what_the_garbage_collector_calls_is_not_ended_in_the_place_of_the_plugin() -> None:
+    """An error there is lost: nobody has called it."""
+    ends: list[float] = []
+
+    def callback(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and not ends:
+            end = time.monotonic() + 0.1
+            while time.monotonic() < end:
+                pass
+            ends.append(end)
+
+    def collect_and_go_on_for_ever() -> None:
+        gc.collect()
+        while True:
+            pass
+
+    gc.callbacks.append(callback)
+    try:
+        with pytest.raises(PluginError, match=r"no decision within 0\.02 s"), DecisionLimit(0.02, {"tests"}):
+            collect_and_go_on_for_ever()
+    finally:
+        gc.callbacks.remove(callback)
+    assert ends
+
+
+class Finalized:
+    """Calls ``finalizer`` when nobody refers to it any more."""
+
+    def __init__(self, finalizer: Callable[[], object]) -> None:
+        self._finalizer = finalizer
+
+    def __del__(self) -> None:
+        self._finalizer()
+
+
+def test_a_finalizer_is_not_ended_in_the_place_of_the_plugin() -> None:
+    """It may be anybody's, and an error there is lost."""
+    limit = DecisionLimit(3600, {"tests"})
+    handler: Any = signal.getsignal(signal.SIGALRM)
+    called: list[str] = []
+
+    def finalizer() -> None:
+        handler(signal.SIGALRM, sys._getframe())
+        called.append("to its end")
+
+    with limit:
+        Finalized(finalizer)
+        assert called == ["to its end"]
+        with pytest.raises(PluginError, match="no decision within 3600 s"):
+            limit.check()
+
+
+def test_a_weak_set_that_forgets_is_not_ended_in_the_place_of_the_plugin() -> None:
+    limit = DecisionLimit(3600, {"tests"})
+    handler: Any = signal.getsignal(signal.SIGALRM)
+    forgets = weakref.WeakSet([each := Finalized(int)])
+    struck: list[str] = []
+
+    def strike(frame: FrameType) -> None:
+        if frame.f_globals["__name__"] == "_weakrefset" and not struck:
+            struck.append(frame.f_code.co_name)
+            handler(signal.SIGALRM, frame)
+
+    with limit, tracing(strike):
+        del each
+    assert struck == ["_remove"]
+    assert not len(forgets)
 
 
 def test_code_of_this_package_is_ended_only_where_it_looks_itself() -> None:

@@ -272,8 +272,8 @@ IS_COUNTED = ("post_bind", "forget_nomination", "next_pod", "on_time", "next_tim
 def test_the_attempt_fails_and_is_made_again(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(fixture: RunningScheduler) -> None:
         monkeypatch.setattr(Breaking, "broken", point)
-        fixture.api.put(make_pod("p"))
-        fixture.api.put(make_pod("other"))
+        fixture.api.store(make_pod("p"))
+        fixture.api.store(make_pod("other"))
         await fixture.settle()
         if point.startswith("allowed:"):
             waiting = fixture.scheduler.state.view.waiting.get("uid-p")
@@ -299,8 +299,8 @@ def test_the_attempt_fails_and_is_made_again(point: str, monkeypatch: pytest.Mon
 def test_the_error_is_counted_and_the_pod_placed(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(fixture: RunningScheduler) -> None:
         monkeypatch.setattr(Breaking, "broken", point)
-        fixture.api.put(make_pod("p"))
-        fixture.api.put(make_pod("other"))
+        fixture.api.store(make_pod("p"))
+        fixture.api.store(make_pod("other"))
         await fixture.settle()
 
     fixture = simulate(story, one_node, breaking)
@@ -313,7 +313,7 @@ def test_the_error_is_counted_and_the_pod_placed(point: str, monkeypatch: pytest
 def test_what_follows_a_refusal_is_done_all_the_same(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(fixture: RunningScheduler) -> None:
         monkeypatch.setattr(Breaking, "broken", point)
-        fixture.api.put(make_pod("p"))
+        fixture.api.store(make_pod("p"))
         await fixture.settle()
         first, second = plugins_of(fixture)
         assert first.raised
@@ -321,7 +321,7 @@ def test_what_follows_a_refusal_is_done_all_the_same(point: str, monkeypatch: py
         assert first.forgotten == second.forgotten == ["default/p"]
         assert fixture.scheduler.queue.size(Pool.UNSCHEDULABLE) == 1
         monkeypatch.setattr(Breaking, "broken", "")
-        fixture.api.put(make_pod("p", labels={"changed": ""}))
+        fixture.api.store(make_pod("p", labels={"changed": ""}))
         await fixture.settle(2)
 
     fixture = simulate(story, one_node, breaking)
@@ -335,10 +335,10 @@ def test_what_follows_a_refusal_is_done_all_the_same(point: str, monkeypatch: py
 def test_a_pod_that_fits_nowhere_is_tried_again(point: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(fixture: RunningScheduler) -> None:
         monkeypatch.setattr(Breaking, "broken", point)
-        fixture.api.put(make_pod("p", cpu="9"))
+        fixture.api.store(make_pod("p", cpu="9"))
         await fixture.settle()
         monkeypatch.setattr(Breaking, "broken", "")
-        fixture.api.put(make_node("large", cpu="16"))
+        fixture.api.store(make_node("large", cpu="16"))
         await fixture.settle(2)
 
     assert simulate(story, one_node, breaking).api.placed() == {"p": "large"}
@@ -348,7 +348,7 @@ def test_a_pod_that_fits_nowhere_is_tried_again(point: str, monkeypatch: pytest.
 def test_an_answer_that_means_nothing_is_passed_over(nonsense: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(fixture: RunningScheduler) -> None:
         monkeypatch.setattr(Breaking, "broken", nonsense)
-        fixture.api.put(make_pod("p"))
+        fixture.api.store(make_pod("p"))
         await fixture.settle()
 
     assert simulate(story, one_node, breaking).api.placed() == {"p": "a"}
@@ -357,8 +357,8 @@ def test_an_answer_that_means_nothing_is_passed_over(nonsense: str, monkeypatch:
 def test_a_pod_that_cannot_be_let_into_the_queue_says_so_and_is_let_in_later(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story(fixture: RunningScheduler) -> None:
         monkeypatch.setattr(Breaking, "broken", "pre_enqueue")
-        fixture.api.put(make_pod("p"))
-        fixture.api.put(make_pod("other"))
+        fixture.api.store(make_pod("p"))
+        fixture.api.store(make_pod("other"))
         await fixture.settle()
         assert fixture.api.placed() == {"other": "a"}
         assert fixture.scheduler.queue.size(Pool.GATED) == 1
@@ -377,7 +377,7 @@ def test_who_waits_to_lead_says_nothing_about_pods(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(Breaking, "broken", "pre_enqueue")
         fixture = RunningScheduler(one_node(), breaking)
         watching = asyncio.create_task(fixture.scheduler.watch())
-        fixture.api.put(make_pod("p"))
+        fixture.api.store(make_pod("p"))
         await fixture.settle()
         watching.cancel()
         return fixture
@@ -424,7 +424,7 @@ def test_a_controller_that_fails_is_run_again() -> None:
         return Profile(base.scheduler_name, plugins, base.order)
 
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("p"))
+        fixture.api.store(make_pod("p"))
         await fixture.settle()
         for _ in range(4):
             await fixture.settle(20)
@@ -452,7 +452,7 @@ def test_an_error_of_our_own_costs_an_attempt(monkeypatch: pytest.MonkeyPatch) -
 
         monkeypatch.setattr(fixture.scheduler.engines["koord-scheduler"], "decide", decide_badly)
         async with fixture.running():
-            fixture.api.put(make_pod("p"))
+            fixture.api.store(make_pod("p"))
             await fixture.settle(2)
         check(fixture)
         return fixture

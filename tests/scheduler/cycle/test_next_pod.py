@@ -40,8 +40,8 @@ def out_of_turn(wanted: str | None, *, fails: bool = False) -> list[str]:
 
     async def story(fixture: RunningScheduler) -> None:
         for number, name in enumerate("abc"):
-            fixture.api.put(make_pod(name, priority=9 - number))
-        fixture.api.put(make_node("n"))
+            fixture.api.store(make_pod(name, priority=9 - number))
+        fixture.api.store(make_node("n"))
 
     return [name for name, _ in simulate(story, profile=profile).api.bindings]
 

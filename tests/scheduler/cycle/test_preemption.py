@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
+from aiohttp import web
 from msgspec.structs import replace
 
-from koordinator.api.kinds import Kind
+from koordinator.api.kinds import PODS
 from koordinator.kube.errors import ApiStatusError
-from tests.scheduler.fake_api import FakeApi
+from tests.in_memory_api import Asked, InMemoryAnswer, Writer
 from tests.scheduler.fakes import make_node, make_pod, make_profile
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
+from tests.scheduler.scheduler_api import SchedulerApi
 
 preempting = partial(make_profile, preempts=True)
 
@@ -20,17 +22,17 @@ preempting = partial(make_profile, preempts=True)
 LEFT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def full_node(make: type[FakeApi] = FakeApi) -> FakeApi:
+def full_node(make: type[SchedulerApi] = SchedulerApi) -> SchedulerApi:
     api = make()
-    api.put(make_node("a", cpu="2"))
+    api.store(make_node("a", cpu="2"))
     for name in ("low-1", "low-2"):
-        api.put(make_pod(name, priority=1, node="a"))
+        api.store(make_pod(name, priority=1, node="a"))
     return api
 
 
 def test_an_important_pod_gets_its_place() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("high", priority=10))
+        fixture.api.store(make_pod("high", priority=10))
         await fixture.settle()
         await fixture.settle(2)
         assert fixture.api.placed()["high"] == "a"
@@ -43,7 +45,7 @@ def test_an_important_pod_gets_its_place() -> None:
 
 def test_victims_are_told_why() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("high", priority=10))
+        fixture.api.store(make_pod("high", priority=10))
         await fixture.settle()
 
     fixture = simulate(story, full_node, preempting)
@@ -54,13 +56,13 @@ def test_victims_are_told_why() -> None:
 def test_while_the_victim_leaves_the_place_is_kept() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.leaving_takes_time = True
-        fixture.api.put(make_pod("high", priority=10))
+        fixture.api.store(make_pod("high", priority=10))
         await fixture.settle()
         assert fixture.api.pod("high").status.nominated_node_name == "a"
-        fixture.api.put(make_pod("rival", priority=10))
+        fixture.api.store(make_pod("rival", priority=10))
         leaving = [name for name in ("low-1", "low-2") if fixture.api.pod(name).metadata.deletion_timestamp]
         assert len(leaving) == 1
-        fixture.api.remove("pods", f"default/{leaving[0]}")
+        fixture.api.drop("pods", f"default/{leaving[0]}")
         await fixture.settle(2)
         assert fixture.api.placed().get("high") == "a"
         assert "rival" not in fixture.api.placed()
@@ -72,12 +74,12 @@ def test_while_the_victim_leaves_the_place_is_kept() -> None:
 def test_nobody_is_evicted_twice_for_the_same_pod() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.leaving_takes_time = True
-        fixture.api.put(make_pod("high", priority=10))
+        fixture.api.store(make_pod("high", priority=10))
         await fixture.settle()
         for _ in range(3):
-            fixture.api.put(make_node("b", cpu="0"))
+            fixture.api.store(make_node("b", cpu="0"))
             await fixture.settle(11)
-            fixture.api.remove("nodes", "b")
+            fixture.api.drop("nodes", "b")
         leaving = [name for name in ("low-1", "low-2") if fixture.api.pod(name).metadata.deletion_timestamp]
         assert len(leaving) == 1
 
@@ -87,10 +89,10 @@ def test_nobody_is_evicted_twice_for_the_same_pod() -> None:
 def test_a_less_important_pod_loses_its_nomination() -> None:
     async def story(fixture: RunningScheduler) -> None:
         fixture.api.leaving_takes_time = True
-        fixture.api.put(make_pod("middle", cpu="2", priority=5))
+        fixture.api.store(make_pod("middle", cpu="2", priority=5))
         await fixture.settle()
         assert fixture.api.pod("middle").status.nominated_node_name == "a"
-        fixture.api.put(make_pod("high", cpu="2", priority=10))
+        fixture.api.store(make_pod("high", cpu="2", priority=10))
         await fixture.settle()
         await fixture.settle(2)
         assert fixture.api.pod("middle").status.nominated_node_name == ""
@@ -100,7 +102,7 @@ def test_a_less_important_pod_loses_its_nomination() -> None:
 
 def test_a_pod_that_may_not_preempt_waits() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("polite", priority=10, preemption_policy="Never"))
+        fixture.api.store(make_pod("polite", priority=10, preemption_policy="Never"))
         await fixture.settle()
         assert len(fixture.api.placed()) == 2
 
@@ -109,27 +111,27 @@ def test_a_pod_that_may_not_preempt_waits() -> None:
 
 
 def test_a_nomination_that_cannot_be_kept_any_more_frees_those_who_gave_way_to_it() -> None:
-    def api() -> FakeApi:
-        api = FakeApi()
-        api.put(make_node("a", cpu="6"))
+    def api() -> SchedulerApi:
+        api = SchedulerApi()
+        api.store(make_node("a", cpu="6"))
         leaving = make_pod("leaving", cpu="2", priority=1, node="a")
         metadata = replace(leaving.metadata, deletion_timestamp=LEFT)
-        api.put(replace(leaving, metadata=metadata))
+        api.store(replace(leaving, metadata=metadata))
         vip = make_pod("vip", cpu="5", priority=10)
-        api.put(replace(vip, status=replace(vip.status, nominated_node_name="a")))
+        api.store(replace(vip, status=replace(vip.status, nominated_node_name="a")))
         return api
 
     async def story(fixture: RunningScheduler) -> None:
         for _ in range(4):
             # Its pauses get longer than those of who comes later.
-            fixture.api.put(make_node("b", cpu="0"))
+            fixture.api.store(make_node("b", cpu="0"))
             await fixture.settle(6)
-            fixture.api.remove("nodes", "b")
-        fixture.api.put(make_pod("larger", cpu="2", priority=20, node="a"))
-        fixture.api.put(make_pod("patient", cpu="1"))
+            fixture.api.drop("nodes", "b")
+        fixture.api.store(make_pod("larger", cpu="2", priority=20, node="a"))
+        fixture.api.store(make_pod("patient", cpu="1"))
         await fixture.settle()
         assert fixture.api.pod("vip").status.nominated_node_name == "a"
-        fixture.api.remove("pods", "default/leaving")
+        fixture.api.drop("pods", "default/leaving")
         await fixture.settle(2)
         await fixture.settle(20)
         assert fixture.api.placed().get("patient") == "a"
@@ -142,17 +144,17 @@ def failures(fixture: RunningScheduler, name: str) -> int:
 
 
 def test_no_attempt_is_made_in_vain_while_victims_are_evicted() -> None:
-    def api() -> FakeApi:
-        api = FakeApi()
+    def api() -> SchedulerApi:
+        api = SchedulerApi()
         for node in "abcd":
-            api.put(make_node(node, cpu="2"))
+            api.store(make_node(node, cpu="2"))
             for number in range(2):
-                api.put(make_pod(f"low-{node}{number}", priority=1, node=node))
+                api.store(make_pod(f"low-{node}{number}", priority=1, node=node))
         return api
 
     async def story(fixture: RunningScheduler) -> None:
         for number in range(4):
-            fixture.api.put(make_pod(f"high-{number}", cpu="2", priority=10))
+            fixture.api.store(make_pod(f"high-{number}", cpu="2", priority=10))
         await fixture.settle()
         assert sorted(fixture.api.placed()) == [f"high-{number}" for number in range(4)]
 
@@ -160,22 +162,25 @@ def test_no_attempt_is_made_in_vain_while_victims_are_evicted() -> None:
     assert [failures(fixture, f"high-{number}") for number in range(4)] == [1, 1, 1, 1]
 
 
-class TwoSteps(FakeApi):
+class TwoSteps(SchedulerApi):
     """As the real one deletes a pod without a period of grace: it is marked first, then gone."""
 
-    async def delete(self, kind: Kind[Any], name: str, *arguments: Any, **options: Any) -> None:
-        pod = self.pod(name)
+    async def answer(self, asked: Asked, request: web.BaseRequest, writer: Writer) -> InMemoryAnswer:
+        if asked.verb != "delete":
+            return await super().answer(asked, request, writer)
+        pod = self.pod(asked.name)
         metadata = replace(pod.metadata, deletion_timestamp=LEFT, deletion_grace_period_seconds=0)
-        self.put(replace(pod, metadata=metadata))
+        self.store(replace(pod, metadata=metadata))
+        return InMemoryAnswer(200, {}, json.dumps(self.document(PODS, asked.name, "default")).encode())
 
 
 def test_a_victim_that_is_about_to_vanish_is_waited_for() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("high", priority=10))
+        fixture.api.store(make_pod("high", priority=10))
         await fixture.settle(5)
         assert failures(fixture, "high") == 1
-        (leaving,) = [key for key, pod in fixture.api.objects["pods"].items() if pod.metadata.deletion_timestamp]
-        fixture.api.remove("pods", leaving)
+        (leaving,) = [key for key, pod in fixture.api.objects("pods").items() if pod.metadata.deletion_timestamp]
+        fixture.api.drop("pods", leaving)
         await fixture.settle()
         assert fixture.api.placed()["high"] == "a"
 
@@ -185,9 +190,9 @@ def test_a_victim_that_is_about_to_vanish_is_waited_for() -> None:
 
 def test_a_victim_that_never_vanishes_does_not_keep_the_pod_waiting() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("high", priority=10))
+        fixture.api.store(make_pod("high", priority=10))
         await fixture.settle()
-        fixture.api.put(make_node("b", cpu="1"))
+        fixture.api.store(make_node("b", cpu="1"))
         await fixture.settle(10)
         assert fixture.api.placed()["high"] == "b"
 
@@ -196,39 +201,41 @@ def test_a_victim_that_never_vanishes_does_not_keep_the_pod_waiting() -> None:
 
 def test_nobody_else_is_evicted_for_a_pod_whose_victim_never_vanishes() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("high", priority=10))
+        fixture.api.store(make_pod("high", priority=10))
         for _ in range(3):
             await fixture.settle(20)
-            fixture.api.put(make_node("b", cpu="0"))
+            fixture.api.store(make_node("b", cpu="0"))
             await fixture.settle(20)
-            fixture.api.remove("nodes", "b")
+            fixture.api.drop("nodes", "b")
         assert failures(fixture, "high") > 1
-        assert sum(pod.metadata.deletion_timestamp is not None for pod in fixture.api.objects["pods"].values()) == 1
+        assert sum(pod.metadata.deletion_timestamp is not None for pod in fixture.api.objects("pods").values()) == 1
 
     simulate(story, partial(full_node, TwoSteps), preempting)
 
 
 def test_a_victim_that_cannot_be_evicted_does_not_keep_the_pod_waiting() -> None:
-    class Refusing(FakeApi):
-        async def delete(self, kind: Kind[Any], name: str, *arguments: Any, **options: Any) -> None:
-            raise ApiStatusError(409, "Conflict", "not now")
+    def refusing() -> SchedulerApi:
+        api = full_node()
+        conflict = ApiStatusError(409, "Conflict", "not now")
+        api.fault = lambda asked, done: conflict if asked.verb == "delete" else None
+        return api
 
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("high", priority=10))
+        fixture.api.store(make_pod("high", priority=10))
         await fixture.settle()
-        fixture.api.put(make_node("b", cpu="1"))
+        fixture.api.store(make_node("b", cpu="1"))
         await fixture.settle(2)
         assert fixture.api.placed()["high"] == "b"
 
-    simulate(story, partial(full_node, Refusing), preempting)
+    simulate(story, refusing, preempting)
 
 
 def test_a_pod_that_is_deleted_while_its_victims_are_evicted_is_forgotten() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("high", priority=10))
+        fixture.api.store(make_pod("high", priority=10))
         for _ in range(3):
             await fixture.clock.advance(0)
-        fixture.api.remove("pods", "default/high")
+        fixture.api.drop("pods", "default/high")
         await fixture.settle()
         assert "uid-high" not in fixture.scheduler.queue
 

@@ -5,28 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
+from aiohttp import web
 from msgspec.structs import replace
 
 from koordinator.api.core import Namespace
-from koordinator.api.kinds import CSI_NODES, NAMESPACES, POD_DISRUPTION_BUDGETS, Kind
+from koordinator.api.kinds import CSI_NODES, NAMESPACES, POD_DISRUPTION_BUDGETS
 from koordinator.api.meta import ObjectMeta
 from koordinator.api.node import NodeCondition
 from koordinator.api.volume import CSINode
 from koordinator.api.workload import PodDisruptionBudget
-from koordinator.kube.interface import ListPage
 from koordinator.scheduler.engine.pod_info import make_pod_info
-from tests.scheduler.fake_api import FakeApi
+from tests.in_memory_api import Asked, InMemoryAnswer, Writer
 from tests.scheduler.fakes import make_node, make_pod
 from tests.scheduler.plugins.test_nothing_left_waiting import default_profile, pending
 from tests.scheduler.running_scheduler import RunningScheduler
+from tests.scheduler.scheduler_api import SchedulerApi
 
 HEARTBEAT = NodeCondition(type="Ready", status="True", last_heartbeat_time=datetime(2026, 1, 1, tzinfo=UTC))
 
 
-class Late(FakeApi):
+class Late(SchedulerApi):
     """The list of one kind is answered only after all others have been, and their objects dealt with."""
 
     def __init__(self, plural: str) -> None:
@@ -34,21 +34,21 @@ class Late(FakeApi):
         self._plural = plural
         self.released = asyncio.Event()
 
-    async def list(self, kind: Kind[Any], namespace: str = "", **options: Any) -> ListPage[Any]:
-        if kind.plural == self._plural:
+    async def answer(self, asked: Asked, request: web.BaseRequest, writer: Writer) -> InMemoryAnswer:
+        if asked == Asked("list", self._plural):
             await self.released.wait()
-        return await super().list(kind, namespace, **options)
+        return await super().answer(asked, request, writer)
 
 
-def populate(api: FakeApi) -> None:
-    api.put(Namespace(metadata=ObjectMeta(name="default")), NAMESPACES)
+def populate(api: SchedulerApi) -> None:
+    api.store(Namespace(metadata=ObjectMeta(name="default")), NAMESPACES)
     for name in ("a", "b"):
-        api.put(make_node(name))
-        api.put(CSINode(metadata=ObjectMeta(name=name)), CSI_NODES)
-    api.put(pending(make_pod("huge", cpu="64"), 0))
+        api.store(make_node(name))
+        api.store(CSINode(metadata=ObjectMeta(name=name)), CSI_NODES)
+    api.store(pending(make_pod("huge", cpu="64"), 0))
 
 
-async def attempts(api: FakeApi, then: Callable[[FakeApi], None]) -> int:
+async def attempts(api: SchedulerApi, then: Callable[[SchedulerApi], None]) -> int:
     """How often the pod was tried until the end, ``then`` having happened after the first time."""
     fixture = RunningScheduler(api, default_profile, lambda pod, view: make_pod_info(pod, view.columns.resources))
     async with fixture.running():
@@ -71,31 +71,31 @@ def test_whatever_is_listed_last(plural: str) -> None:
     assert asyncio.run(run()) == 1
 
 
-def beat(api: FakeApi) -> None:
-    for node in list(api.objects["nodes"].values()):
-        api.put(replace(node, status=replace(node.status, conditions=[HEARTBEAT])))
+def beat(api: SchedulerApi) -> None:
+    for node in list(api.objects("nodes").values()):
+        api.store(replace(node, status=replace(node.status, conditions=[HEARTBEAT])))
 
 
-def grow_too_little(api: FakeApi) -> None:
-    api.put(make_node("a", cpu="8"))
-    api.put(make_node("c", cpu="2"))
+def grow_too_little(api: SchedulerApi) -> None:
+    api.store(make_node("a", cpu="8"))
+    api.store(make_node("c", cpu="2"))
 
 
-NO_NEWS: dict[str, Callable[[FakeApi], None]] = {
+NO_NEWS: dict[str, Callable[[SchedulerApi], None]] = {
     "the nodes' heartbeats": beat,
     "nodes that are too small": grow_too_little,
-    "other pods coming": lambda api: api.put(pending(make_pod("other"), None)),
-    "a new namespace": lambda api: api.put(Namespace(metadata=ObjectMeta(name="other")), NAMESPACES),
-    "a budget": lambda api: api.put(
+    "other pods coming": lambda api: api.store(pending(make_pod("other"), None)),
+    "a new namespace": lambda api: api.store(Namespace(metadata=ObjectMeta(name="other")), NAMESPACES),
+    "a budget": lambda api: api.store(
         PodDisruptionBudget(metadata=ObjectMeta(name="b", namespace="default")), POD_DISRUPTION_BUDGETS
     ),
 }
 
 
 @pytest.mark.parametrize("then", NO_NEWS.values(), ids=NO_NEWS)
-def test_whatever_happens_that_cannot_help(then: Callable[[FakeApi], None]) -> None:
+def test_whatever_happens_that_cannot_help(then: Callable[[SchedulerApi], None]) -> None:
     async def run() -> int:
-        api = FakeApi()
+        api = SchedulerApi()
         populate(api)
         return await attempts(api, then)
 

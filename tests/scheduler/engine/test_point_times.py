@@ -29,9 +29,9 @@ def points_of(fixture: RunningScheduler) -> dict[tuple[str, str], float]:
 @pytest.mark.parametrize("bind", ["mine", "by the API"])
 def test_every_point_on_the_way_to_a_node_is_measured(bind: str) -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("p", labels={"bind": bind, "pre-bind": "yes"}))
+        fixture.api.store(make_pod("p", labels={"bind": bind, "pre-bind": "yes"}))
         await fixture.settle()
-        fixture.api.put(make_pod("p", node="a"))
+        fixture.api.store(make_pod("p", node="a"))
 
     points = points_of(simulate(story, one_node, recording))
     assert points == {
@@ -42,9 +42,9 @@ def test_every_point_on_the_way_to_a_node_is_measured(bind: str) -> None:
 @pytest.mark.parametrize(("permit", "status"), [("wait", "Wait"), ("refuse", "Unschedulable")])
 def test_what_permit_said_is_measured_with_it(permit: str, status: str) -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("p", labels={"permit": permit}))
+        fixture.api.store(make_pod("p", labels={"permit": permit}))
         await fixture.settle()
-        fixture.api.remove("pods", "default/p")
+        fixture.api.drop("pods", "default/p")
 
     assert points_of(simulate(story, one_node, recording))["Permit", status] == 1
 
@@ -75,16 +75,16 @@ def test_a_point_that_raises_is_measured_as_an_error(point: str) -> None:
         return made
 
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("p", cpu="9" if point == "PostFilter" else "1", labels={"pre-bind": "yes"}))
+        fixture.api.store(make_pod("p", cpu="9" if point == "PostFilter" else "1", labels={"pre-bind": "yes"}))
         await fixture.settle()
-        fixture.api.remove("pods", "default/p")
+        fixture.api.drop("pods", "default/p")
 
     assert points_of(simulate(story, one_node, profile))[point, "Error"] == 1
 
 
 def test_post_filter_is_measured_when_no_node_passes() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("p", cpu="9"))
+        fixture.api.store(make_pod("p", cpu="9"))
         await fixture.settle()
 
     assert points_of(simulate(story, one_node, recording))["PostFilter", "Unschedulable"] == 1

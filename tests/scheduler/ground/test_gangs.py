@@ -5,11 +5,11 @@ from __future__ import annotations
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.queue.queued_pod import Pool
-from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import describe, make_node, make_pod
 from tests.scheduler.ground.clusters import NOW, Cluster, profile_with
 from tests.scheduler.ground.gangs import SECONDS, Gangs
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
+from tests.scheduler.scheduler_api import SchedulerApi
 
 MANY = 1000
 
@@ -24,9 +24,9 @@ def gangs_of(fixture: RunningScheduler) -> Gangs:
     return plugin
 
 
-def large_node() -> FakeApi:
-    api = FakeApi()
-    api.put(make_node("a", cpu="64", memory="64Gi", pods="2000"))
+def large_node() -> SchedulerApi:
+    api = SchedulerApi()
+    api.store(make_node("a", cpu="64", memory="64Gi", pods="2000"))
     return api
 
 
@@ -37,7 +37,7 @@ def run(story: object) -> RunningScheduler:
 def test_a_gated_gang_is_activated_by_its_plugin() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(3):
-            fixture.api.put(member(number, 3))
+            fixture.api.store(member(number, 3))
         await fixture.settle()
         assert fixture.scheduler.queue.size(Pool.GATED) == 3
         gangs_of(fixture).complete("g", [f"uid-m{number}" for number in range(3)])
@@ -49,7 +49,7 @@ def test_a_gated_gang_is_activated_by_its_plugin() -> None:
 
 def test_a_gate_that_stays_shut_keeps_an_activated_pod_out() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(member(0, 1))
+        fixture.api.store(member(0, 1))
         await fixture.settle()
         gangs_of(fixture).handle.activate(["uid-m0"])
         await fixture.settle()
@@ -62,7 +62,7 @@ def test_a_thousand_members_are_rejected_together() -> None:
     async def story(fixture: RunningScheduler) -> None:
         gangs_of(fixture).open.add("g")
         for number in range(MANY):
-            fixture.api.put(member(number, MANY + 1))
+            fixture.api.store(member(number, MANY + 1))
         await fixture.settle()
         assert fixture.scheduler.state.assumed_count == MANY
         waiting = fixture.scheduler.state.view.waiting.get("uid-m0")
@@ -81,7 +81,7 @@ def test_a_thousand_members_are_allowed_together() -> None:
     async def story(fixture: RunningScheduler) -> None:
         gangs_of(fixture).open.add("g")
         for number in range(MANY):
-            fixture.api.put(member(number, MANY))
+            fixture.api.store(member(number, MANY))
         await fixture.settle()
         await fixture.settle(1)
 
@@ -92,7 +92,7 @@ def test_members_that_waited_too_long_are_rejected() -> None:
     async def story(fixture: RunningScheduler) -> None:
         gangs_of(fixture).open.add("g")
         for number in range(2):
-            fixture.api.put(member(number, 3))
+            fixture.api.store(member(number, 3))
         await fixture.settle()
         gangs_of(fixture).broken["g"] = "the gang is given up"
         await fixture.settle(SECONDS)
@@ -107,10 +107,10 @@ def test_members_that_waited_too_long_are_rejected() -> None:
 def test_one_that_is_refused_at_reserve_takes_the_others_along() -> None:
     async def story(fixture: RunningScheduler) -> None:
         gangs_of(fixture).open.add("g")
-        fixture.api.put(member(0, 2))
+        fixture.api.store(member(0, 2))
         await fixture.settle()
         gangs_of(fixture).broken["other"] = "nothing"
-        fixture.api.put(member(1, 2, unlucky="yes"))
+        fixture.api.store(member(1, 2, unlucky="yes"))
         await fixture.settle()
 
     fixture = run(story)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from koordinator.api.pod import Pod
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.post_filter import Nomination
-from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import describe, make_node, make_pod
 from tests.scheduler.ground.clusters import NOW, Cluster, profile_with
 from tests.scheduler.ground.quotas import Quotas
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
+from tests.scheduler.scheduler_api import SchedulerApi
 
 
 def of_quota(name: str, cpu: str = "1", priority: int = 0, quota: str = "q", node: str = "") -> Pod:
@@ -53,26 +53,26 @@ def test_results_of_post_filter_are_not_shared_without_a_key() -> None:
 
 
 def test_a_plan_is_carried_out_on_all_its_nodes() -> None:
-    api = FakeApi()
+    api = SchedulerApi()
     for name in ("a", "b"):
-        api.put(make_node(name))
+        api.store(make_node(name))
     for name, node in (("p", "a"), ("r", "b")):
-        api.put(of_quota(name, node=node))
+        api.store(of_quota(name, node=node))
 
     async def story(fixture: RunningScheduler) -> None:
         plugin = fixture.scheduler.engines["koord-scheduler"].profile.plugins["Quotas"]
         assert isinstance(plugin, Quotas)
         plugin.limits["q"] = 2000
-        fixture.api.put(make_pod("friend", cpu="16"))
+        fixture.api.store(make_pod("friend", cpu="16"))
         await fixture.settle()
         friend = fixture.scheduler.queue.get("uid-friend")
         assert friend is not None
         plugin.also = (Nomination(friend.pod, "b"),)
-        fixture.api.put(of_quota("vip", cpu="2", priority=5))
+        fixture.api.store(of_quota("vip", cpu="2", priority=5))
         await fixture.settle()
         assert fixture.scheduler.state.view.nominations.node_of("uid-friend") == "b"
         await fixture.settle(30)
 
     fixture = simulate(story, lambda: api, lambda view: profile_with(view, Quotas))
     assert fixture.api.placed() == {"vip": "a"}
-    assert fixture.api.objects["pods"]["default/friend"].status.nominated_node_name == "b"
+    assert fixture.api.objects("pods")["default/friend"].status.nominated_node_name == "b"

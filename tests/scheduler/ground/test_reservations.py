@@ -17,12 +17,12 @@ from koordinator.scheduler.engine.resource_index import CPU
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.queue.queued_pod import Pool
 from tests.examples import examples
-from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import Fit, describe, make_node, make_pod
 from tests.scheduler.ground.clusters import NOW, Cluster, profile_with
 from tests.scheduler.ground.cpu_sets import ANNOTATION, CpuSets
 from tests.scheduler.ground.reservations import Reservations
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
+from tests.scheduler.scheduler_api import SchedulerApi
 
 
 def reservation(name: str = "r", cpu: str = "3") -> Pod:
@@ -124,9 +124,9 @@ def _take(cluster: Cluster, step: str, number: int, node: str) -> None:
             cluster.state.set_node(make_node(node, labels={"rank": str(number)}))
 
 
-def one_node() -> FakeApi:
-    api = FakeApi()
-    api.put(make_node("a"))
+def one_node() -> SchedulerApi:
+    api = SchedulerApi()
+    api.store(make_node("a"))
     return api
 
 
@@ -147,7 +147,7 @@ def test_a_pseudo_pod_is_scheduled_and_counts() -> None:
         assert plugin_of(fixture).placed == {"default/r": "a"}
         assert fixture.scheduler.state.node_of("uid-r") == "a"
         assert not fixture.scheduler.state.is_assumed("uid-r")
-        fixture.api.put(make_pod("p", cpu="2"))
+        fixture.api.store(make_pod("p", cpu="2"))
         await fixture.settle()
         assert fixture.api.placed() == {}
         plugin_of(fixture).handle.remove_pseudo_pod(reservation())
@@ -191,7 +191,7 @@ def test_pseudo_pods_that_come_within_an_event_wait_for_its_end() -> None:
         plugin = fixture.scheduler.engines["koord-scheduler"].profile.plugins["Follower"]
         assert isinstance(plugin, Follower)
         assert plugin.placed == {"default/for-a": "a"}
-        fixture.api.put(make_node("b"))
+        fixture.api.store(make_node("b"))
         await fixture.settle()
         assert plugin.placed.keys() == {"default/for-a", "default/for-b"}
         for name in plugin.nodes:

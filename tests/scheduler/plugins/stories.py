@@ -25,8 +25,8 @@ from koordinator.api.pod import (
     Toleration,
 )
 from koordinator.api.quantity import Quantity
-from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.plugins.clusters import EXTENDED, NODE_NAMES
+from tests.scheduler.scheduler_api import SchedulerApi
 
 T = TypeVar("T")
 _MIB: Final = 2**20
@@ -117,9 +117,9 @@ class Dice:
 
     # Events.
 
-    def act(self, api: FakeApi, prepare: Callable[[Pod], Pod]) -> None:
+    def act(self, api: SchedulerApi, prepare: Callable[[Pod], Pod]) -> None:
         """Something happens; new pods are created as ``prepare`` makes them."""
-        pods, nodes = list(api.objects["pods"].values()), list(api.objects["nodes"].values())
+        pods, nodes = list(api.objects("pods").values()), list(api.objects("nodes").values())
         placed = [pod for pod in pods if pod.spec.node_name]
         waiting = [pod for pod in pods if not pod.spec.node_name]
         # Whoever waits should get a chance more often than company.
@@ -129,21 +129,21 @@ class Dice:
         if len(pods) < _MOST_PODS and self.maybe(0.4):
             what = "pod"
         if what == "pod":
-            api.put(prepare(self.pod(self.name())))
+            api.store(prepare(self.pod(self.name())))
         elif what == "node":
-            api.put(self.node(self.pick(NODE_NAMES)))
+            api.store(self.node(self.pick(NODE_NAMES)))
         elif what == "grow" and nodes:
-            api.put(self._larger(self.pick(nodes)))
+            api.store(self._larger(self.pick(nodes)))
         elif what == "open" and nodes:
             node = self.pick(nodes)
-            api.put(replace(node, spec=NodeSpec()))
+            api.store(replace(node, spec=NodeSpec()))
         elif what == "leave" and placed:
-            api.remove("pods", self.pick(placed).metadata.key)
+            api.drop("pods", self.pick(placed).metadata.key)
         elif what == "shrink" and placed:
-            api.put(self._smaller(self.pick(placed)))
+            api.store(self._smaller(self.pick(placed)))
         elif what == "tolerate" and waiting:
             pod = self.pick(waiting)
-            api.put(replace(pod, spec=replace(pod.spec, tolerations=[Toleration(operator="Exists")])))
+            api.store(replace(pod, spec=replace(pod.spec, tolerations=[Toleration(operator="Exists")])))
         elif what == "lose" and nodes and self.maybe(0.3):
             self._lose(api, self.pick(nodes).metadata.name)
 
@@ -165,7 +165,7 @@ class Dice:
         )
 
     @staticmethod
-    def _lose(api: FakeApi, name: str) -> None:
-        for pod in [pod for pod in api.objects["pods"].values() if pod.spec.node_name == name]:
-            api.remove("pods", pod.metadata.key)
-        api.remove("nodes", name)
+    def _lose(api: SchedulerApi, name: str) -> None:
+        for pod in [pod for pod in api.objects("pods").values() if pod.spec.node_name == name]:
+            api.drop("pods", pod.metadata.key)
+        api.drop("nodes", name)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from koordinator.api.kinds import PODS, Kind
 from koordinator.api.pod import Pod
 from koordinator.kube.errors import ApiStatusError
 from koordinator.scheduler.engine.binding_points import (
@@ -25,9 +25,10 @@ from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.resource_index import ResourceIndex
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind, metadata_patch
-from tests.scheduler.fake_api import FakeApi
+from tests.in_memory_api import Asked
 from tests.scheduler.fakes import make_node, make_pod, make_profile
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
+from tests.scheduler.scheduler_api import SchedulerApi
 
 
 def changed_pod() -> Pod:
@@ -83,23 +84,21 @@ class Second(Annotates):
         await super().pre_bind(state, pod, node, changes, writer)
 
 
-class PatchedApi(FakeApi):
+class PatchedApi(SchedulerApi):
     """Keeps the patches of pods themselves, and what was bound when each came; ``refuses`` them if told to."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.put(make_node("a"))
+        self.store(make_node("a"))
         self.patches: list[tuple[str, dict[str, Any], int]] = []
         self.refuses = False
+        self.fault = self._see
 
-    async def patch(self, kind: Kind[Any], name: str, body: Any, *arguments: Any, **options: Any) -> Any:
-        if "status" in body:
-            return await super().patch(kind, name, body, *arguments, **options)
-        assert kind is PODS
-        self.patches.append((name, body, len(self.bindings)))
-        if self.refuses:
-            raise ApiStatusError(409, "Conflict", "the UID in the precondition does not match")
-        return self.pod(name)
+    def _see(self, asked: Asked, done: bool) -> Exception | None:
+        if done or (asked.verb, asked.plural, asked.subresource) != ("patch", "pods", ""):
+            return None
+        self.patches.append((asked.name, json.loads(asked.body), len(self.bindings)))
+        return ApiStatusError(409, "Conflict", "the UID in the precondition does not match") if self.refuses else None
 
 
 class OwnBinder(BindPlugin):
@@ -125,7 +124,7 @@ def profile(view: ClusterView, *kinds: type[Plugin]) -> Profile:
 
 def play(api: PatchedApi, *kinds: type[Plugin], **labels: str) -> RunningScheduler:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("p", labels=labels))
+        fixture.api.store(make_pod("p", labels=labels))
         await fixture.settle()
 
     return simulate(story, lambda: api, lambda view: profile(view, *kinds))

@@ -11,9 +11,9 @@ from koordinator.scheduler.engine.profile import Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.dynamic_resources import DynamicResources
 from koordinator.scheduler.queue.queued_pod import Pool
-from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import make_node, make_pod, make_profile
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
+from tests.scheduler.scheduler_api import SchedulerApi
 
 
 def profile(view: ClusterView) -> Profile:
@@ -24,15 +24,15 @@ def profile(view: ClusterView) -> Profile:
 
 
 def play(*pods: Pod) -> RunningScheduler:
-    def api() -> FakeApi:
-        found = FakeApi()
+    def api() -> SchedulerApi:
+        found = SchedulerApi()
         for name in ("a", "b"):
-            found.put(make_node(name))
+            found.store(make_node(name))
         return found
 
     async def story(fixture: RunningScheduler) -> None:
         for pod in pods:
-            fixture.api.put(pod)
+            fixture.api.store(pod)
         await fixture.settle()
 
     return simulate(story, api, profile)

@@ -21,13 +21,13 @@ from koordinator.scheduler.plugins.not_built import STAND_INS
 from koordinator.scheduler.plugins.table import BUILT_IN
 from koordinator.scheduler.profiles import build_profiles
 from tests.examples import examples
-from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import make_node, make_pod
 from tests.scheduler.plugins import reference
 from tests.scheduler.plugins.clusters import NODE_NAMES
 from tests.scheduler.plugins.reference import FilterResult, Machine
 from tests.scheduler.plugins.stories import Dice
 from tests.scheduler.running_scheduler import RunningScheduler
+from tests.scheduler.scheduler_api import SchedulerApi
 
 FILTERS: tuple[Callable[[Machine, Pod], FilterResult], ...] = (
     *(reference.unschedulable, reference.taints, reference.affinity, reference.ports, reference.fit),
@@ -49,12 +49,12 @@ def pending(pod: Pod, priority: int | None) -> Pod:
     return replace(pod, spec=spec, status=replace(pod.status, conditions=[]))
 
 
-def check(api: FakeApi) -> None:
-    machines = {name: Machine(node) for name, node in api.objects["nodes"].items()}
-    for pod in api.objects["pods"].values():
+def check(api: SchedulerApi) -> None:
+    machines = {name: Machine(node) for name, node in api.objects("nodes").items()}
+    for pod in api.objects("pods").values():
         if pod.spec.node_name:
             machines[pod.spec.node_name].pods.append(pod)
-    for pod in api.objects["pods"].values():
+    for pod in api.objects("pods").values():
         if not pod.spec.node_name:
             fitting = [n for n, machine in machines.items() if not any(judge(machine, pod) for judge in FILTERS)]
             assert fitting == [], f"{pod.metadata.name} waits and fits on {fitting}"
@@ -73,10 +73,10 @@ def test_no_pod_waits_that_fits(seed: int) -> None:
     async def run() -> None:
         dice = Dice(seed)
         fixture = RunningScheduler(
-            FakeApi(), default_profile, lambda pod, view: make_pod_info(pod, view.columns.resources)
+            SchedulerApi(), default_profile, lambda pod, view: make_pod_info(pod, view.columns.resources)
         )
         for name in NODE_NAMES[:2]:
-            fixture.api.put(dice.node(name))
+            fixture.api.store(dice.node(name))
         async with fixture.running():
             for _ in range(dice.random.randint(6, 25)):
                 dice.act(fixture.api, lambda pod: pending(pod, None))
@@ -89,23 +89,23 @@ def test_no_pod_waits_that_fits(seed: int) -> None:
     asyncio.run(run())
 
 
-def act_by_importance(dice: Dice, api: FakeApi) -> None:
+def act_by_importance(dice: Dice, api: SchedulerApi) -> None:
     """Pods that differ by size and priority alone, on nodes that are full soon."""
     what = dice.pick(["pod", "pod", "pod", "node", "delete"])
     if what == "pod":
         pod = make_pod(dice.name(), cpu=str(dice.random.randint(1, 3)))
-        api.put(pending(pod, dice.random.randint(1, 3)))
+        api.store(pending(pod, dice.random.randint(1, 3)))
     elif what == "node":
-        api.put(make_node(dice.pick(NODE_NAMES), cpu=str(dice.random.randint(2, 4))))
-    elif api.objects["pods"]:
-        api.remove("pods", dice.pick(sorted(api.objects["pods"])))
+        api.store(make_node(dice.pick(NODE_NAMES), cpu=str(dice.random.randint(2, 4))))
+    elif api.objects("pods"):
+        api.drop("pods", dice.pick(sorted(api.objects("pods"))))
 
 
-def let_go(api: FakeApi) -> None:
+def let_go(api: SchedulerApi) -> None:
     """All pods that are being deleted are gone at last."""
-    for key, pod in list(api.objects["pods"].items()):
+    for key, pod in list(api.objects("pods").items()):
         if pod.metadata.deletion_timestamp is not None:
-            api.remove("pods", key)
+            api.drop("pods", key)
 
 
 @settings(max_examples=examples(25))
@@ -114,11 +114,11 @@ def test_no_pod_waits_that_fits_when_others_had_to_leave(seed: int) -> None:
     async def run() -> None:
         dice = Dice(seed)
         fixture = RunningScheduler(
-            FakeApi(), default_profile, lambda pod, view: make_pod_info(pod, view.columns.resources)
+            SchedulerApi(), default_profile, lambda pod, view: make_pod_info(pod, view.columns.resources)
         )
         fixture.api.leaving_takes_time = dice.maybe(0.5)
         for name in NODE_NAMES[:2]:
-            fixture.api.put(make_node(name, cpu="3"))
+            fixture.api.store(make_node(name, cpu="3"))
         async with fixture.running():
             for _ in range(dice.random.randint(6, 20)):
                 act_by_importance(dice, fixture.api)
@@ -139,19 +139,19 @@ def test_those_who_wait_for_other_nodes_are_not_tried_in_vain() -> None:
     names = ("a", "b", "c")
 
     async def run() -> list[int]:
-        api = FakeApi()
+        api = SchedulerApi()
         for name in names:
-            api.put(make_node(name, cpu="1"))
-            api.put(make_pod(f"low-{name}", priority=1, node=name))
+            api.store(make_node(name, cpu="1"))
+            api.store(make_pod(f"low-{name}", priority=1, node=name))
         api.leaving_takes_time = True
         fixture = RunningScheduler(api, default_profile, lambda pod, view: make_pod_info(pod, view.columns.resources))
         async with fixture.running():
             for name in names:
-                api.put(pending(make_pod(f"high-{name}"), 10))
+                api.store(pending(make_pod(f"high-{name}"), 10))
             await fixture.settle(PAUSES)
             for _ in names:
-                api.remove(
-                    "pods", next(key for key, pod in api.objects["pods"].items() if pod.metadata.deletion_timestamp)
+                api.drop(
+                    "pods", next(key for key, pod in api.objects("pods").items() if pod.metadata.deletion_timestamp)
                 )
                 await fixture.settle(PAUSES)
             assert sorted(api.placed()) == [f"high-{name}" for name in names]

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from koordinator.scheduler.configuration import default_configuration
 from koordinator.scheduler.services.routes import add_routes
-from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.running_scheduler import RunningScheduler
+from tests.scheduler.scheduler_api import SchedulerApi
 from tests.scheduler.services.asking import ask
 
 
 def test_the_configuration_is_shown_with_its_defaults() -> None:
     answer = ask(
-        lambda server: add_routes(server, RunningScheduler(FakeApi()).scheduler, lambda: True, default_configuration()),
+        lambda server: add_routes(
+            server, RunningScheduler(SchedulerApi()).scheduler, lambda: True, default_configuration()
+        ),
         "/configz",
     )
     shown = answer.document["componentconfig"]

@@ -11,8 +11,8 @@ from koordinator.base.metrics import Metrics
 from koordinator.kube.serving import HealthServer
 from koordinator.scheduler.configuration import default_configuration
 from koordinator.scheduler.services.routes import add_routes
-from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.running_scheduler import RunningScheduler
+from tests.scheduler.scheduler_api import SchedulerApi
 
 
 @pytest.mark.parametrize("path", ["/debug/flags", "/debug/flags/"])
@@ -21,7 +21,7 @@ def test_debugging_is_served_where_the_configuration_allows_it(path: str, profil
     async def scenario() -> int:
         server = HealthServer(Metrics())
         add_routes(
-            server, RunningScheduler(FakeApi()).scheduler, lambda: True, default_configuration(profiling=profiling)
+            server, RunningScheduler(SchedulerApi()).scheduler, lambda: True, default_configuration(profiling=profiling)
         )
         await server.start()
         try:

@@ -127,9 +127,9 @@ def play(story: Callable[[RunningScheduler], Awaitable[None]]) -> RunningSchedul
 @pytest.mark.parametrize("case", PODS)
 def test_a_pod_that_waits(case: str) -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(odd_pod("odd", PODS[case]))
+        fixture.api.store(odd_pod("odd", PODS[case]))
         await fixture.settle(2)
-        fixture.api.put(make_pod("fine", cpu="100m"))
+        fixture.api.store(make_pod("fine", cpu="100m"))
         await fixture.settle(12)
         assert "fine" in fixture.api.placed()
 
@@ -142,11 +142,11 @@ def test_a_pod_that_runs(case: str) -> None:
 
     async def story(fixture: RunningScheduler) -> None:
         running = odd_pod("running", PODS[case])
-        fixture.api.put(replace(running, spec=replace(running.spec, node_name="b")))
-        fixture.api.put(make_pod("fine"))
+        fixture.api.store(replace(running, spec=replace(running.spec, node_name="b")))
+        fixture.api.store(make_pod("fine"))
         await fixture.settle(2)
-        fixture.api.remove("pods", "default/running")
-        fixture.api.put(make_pod("later"))
+        fixture.api.drop("pods", "default/running")
+        fixture.api.store(make_pod("later"))
         await fixture.settle(2)
         assert fixture.api.placed().keys() == {"fine", "later"}
         columns = fixture.scheduler.state.view.columns
@@ -182,7 +182,7 @@ def test_reports_of_nodes(case: str) -> None:
             fixture.scheduler.event_handlers.set_node_object(NODE_METRICS, name, None, metric)
             fixture.scheduler.event_handlers.set_node_object(NODE_METRICS, name, metric, metric)
         for number in range(4):
-            fixture.api.put(make_pod(f"p{number}"))
+            fixture.api.store(make_pod(f"p{number}"))
         await fixture.settle(2)
         assert len(fixture.api.placed()) == 4
         fixture.scheduler.event_handlers.set_node_object(NODE_METRICS, "of-nobody", odd_metric("of-nobody", {}), None)
@@ -203,11 +203,11 @@ NODES: dict[str, dict[str, Any]] = {
 def test_nodes(case: str) -> None:
     async def story(fixture: RunningScheduler) -> None:
         node = convert({"metadata": {"name": "odd", "uid": "odd"}, **NODES[case]}, Node)
-        fixture.api.put(node)
+        fixture.api.store(node)
         for number in range(6):
-            fixture.api.put(make_pod(f"p{number}", memory="256Mi"))
+            fixture.api.store(make_pod(f"p{number}", memory="256Mi"))
         await fixture.settle(2)
         assert len(fixture.api.placed()) == 6
-        fixture.api.remove("nodes", "odd")
+        fixture.api.drop("nodes", "odd")
 
     play(story)

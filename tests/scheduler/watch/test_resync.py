@@ -112,41 +112,41 @@ def is_true(fixture: RunningScheduler) -> bool:
     copy, view, objects = copy_of(fixture), fixture.scheduler.state.view, fixture.api.objects
     rows = {row: name for name, row in view.columns.row_of.items()}
     pods = {row: {pod.key for pod in on.values()} for row, on in view.pods_on.items() if on}
-    metrics = {view.columns.row_of[name]: obj.metadata.resource_version for name, obj in objects["nodemetrics"].items()}
+    metrics = {view.columns.row_of[name]: obj.metadata.resource_version for name, obj in objects("nodemetrics").items()}
     return (
         copy.nodes == rows
         and {row: known for row, known in copy.pods.items() if known} == pods
         and copy.metrics == metrics
-        and set(copy.budgets) == set(objects["poddisruptionbudgets"])
+        and set(copy.budgets) == set(objects("poddisruptionbudgets"))
     )
 
 
 def put_metric(fixture: RunningScheduler) -> None:
-    fixture.api.put(NodeMetric(metadata=ObjectMeta(name="a", uid="m")), NODE_METRICS)
+    fixture.api.store(NodeMetric(metadata=ObjectMeta(name="a", uid="m")), NODE_METRICS)
 
 
 def put_budget(fixture: RunningScheduler) -> None:
     metadata = ObjectMeta(name="b", namespace="default", uid="b")
-    fixture.api.put(PodDisruptionBudget(metadata=metadata), POD_DISRUPTION_BUDGETS)
+    fixture.api.store(PodDisruptionBudget(metadata=metadata), POD_DISRUPTION_BUDGETS)
 
 
 def replace_node(fixture: RunningScheduler) -> None:
     """Its row is given to the next node."""
-    fixture.api.remove("pods", "default/there")
-    fixture.api.remove("nodes", "a")
-    fixture.api.remove("nodemetrics", "a")
-    fixture.api.put(make_node("b"))
-    fixture.api.put(make_pod("new", node="b"))
+    fixture.api.drop("pods", "default/there")
+    fixture.api.drop("nodes", "a")
+    fixture.api.drop("nodemetrics", "a")
+    fixture.api.store(make_node("b"))
+    fixture.api.store(make_pod("new", node="b"))
 
 
 def put_node(fixture: RunningScheduler) -> None:
-    fixture.api.put(make_node("c"))
-    fixture.api.put(make_pod("q", node="c"))
+    fixture.api.store(make_node("c"))
+    fixture.api.store(make_pod("q", node="c"))
 
 
 def put_and_remove_budget(fixture: RunningScheduler) -> None:
     put_budget(fixture)
-    fixture.api.remove("poddisruptionbudgets", "default/b")
+    fixture.api.drop("poddisruptionbudgets", "default/b")
 
 
 def put_budget_twice(fixture: RunningScheduler) -> None:
@@ -157,8 +157,8 @@ def put_budget_twice(fixture: RunningScheduler) -> None:
 STORIES: dict[str, Callable[[RunningScheduler], None]] = {
     "on_node": put_node,
     "on_node_removed": replace_node,
-    "on_pod_assigned": lambda fixture: fixture.api.put(make_pod("q", node="a")),
-    "on_pod_removed": lambda fixture: fixture.api.remove("pods", "default/there"),
+    "on_pod_assigned": lambda fixture: fixture.api.store(make_pod("q", node="a")),
+    "on_pod_removed": lambda fixture: fixture.api.drop("pods", "default/there"),
     "on_node_object": put_metric,
     "on_object": put_budget,
     "gone again": put_and_remove_budget,
@@ -169,7 +169,7 @@ STORIES: dict[str, Callable[[RunningScheduler], None]] = {
 @pytest.mark.parametrize("point", STORIES)
 def test_it_learns_what_it_has_missed(point: str) -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(make_pod("there", node="a"))
+        fixture.api.store(make_pod("there", node="a"))
         put_metric(fixture)
         await fixture.settle()
         copy = copy_of(fixture)
@@ -195,11 +195,11 @@ RESYNCS = "scheduler_plugin_resyncs_total"
 def test_a_pod_that_was_rejected_by_what_was_missed_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     async def story(fixture: RunningScheduler) -> None:
         for name in ("one", "two"):
-            fixture.api.put(make_pod(name, node="a"))
-        fixture.api.put(make_pod("p"))
+            fixture.api.store(make_pod(name, node="a"))
+        fixture.api.store(make_pod("p"))
         await fixture.settle()
         copy_of(fixture).broken = frozenset({"on_pod_removed"})
-        fixture.api.remove("pods", "default/one")
+        fixture.api.drop("pods", "default/one")
         await fixture.settle(3)
         assert "p" not in fixture.api.placed()
         copy_of(fixture).broken = frozenset()

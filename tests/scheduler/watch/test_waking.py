@@ -15,9 +15,9 @@ from koordinator.scheduler.engine.profile import PluginOrder, Profile
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.inter_pod_affinity.plugin import InterPodAffinity
 from koordinator.scheduler.plugins.load_aware.plugin import LoadAwareScheduling
-from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import Fit, make_node, make_pod
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
+from tests.scheduler.scheduler_api import SchedulerApi
 
 HOSTNAME = "kubernetes.io/hostname"
 
@@ -28,9 +28,9 @@ def profile(view: ClusterView) -> Profile:
     return Profile("koord-scheduler", plugins, order)
 
 
-def one_node() -> FakeApi:
-    api = FakeApi()
-    api.put(make_node("a", labels={HOSTNAME: "a"}))
+def one_node() -> SchedulerApi:
+    api = SchedulerApi()
+    api.store(make_node("a", labels={HOSTNAME: "a"}))
     return api
 
 
@@ -43,10 +43,10 @@ def near(name: str, app: str) -> Pod:
 
 def test_a_binding_of_ours_wakes_those_that_wait_for_the_pod() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(near("follower", "leader"))
+        fixture.api.store(near("follower", "leader"))
         await fixture.settle()
         assert fixture.api.placed() == {}
-        fixture.api.put(make_pod("leader", labels={"app": "leader"}))
+        fixture.api.store(make_pod("leader", labels={"app": "leader"}))
         await fixture.settle(2)
         assert fixture.api.placed() == {"leader": "a", "follower": "a"}
 
@@ -70,9 +70,9 @@ def placed_after(*seconds: float, expired_nodes_pass: bool) -> list[bool]:
     async def story(fixture: RunningScheduler) -> None:
         usage = ResourceMap(resources={"cpu": Quantity.parse("3900m"), "memory": Quantity.parse("1Gi")})
         status = NodeMetricStatus(update_time=fixture.clock.now(), node_metric=NodeMetricInfo(node_usage=usage))
-        fixture.api.put(NodeMetric(metadata=ObjectMeta(name="a"), status=status), NODE_METRICS)
+        fixture.api.store(NodeMetric(metadata=ObjectMeta(name="a"), status=status), NODE_METRICS)
         await fixture.settle()
-        fixture.api.put(make_pod("p"))
+        fixture.api.store(make_pod("p"))
         await fixture.settle()
         for each in seconds:
             await fixture.settle(each)

@@ -18,7 +18,7 @@ from koordinator.kube.pod_eviction import PodDeleter
 from koordinator.scheduler.cycle.failure_report import Events
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.default_preemption.plugin import BY_SCHEDULER
+from koordinator.scheduler.plugins.default_preemption.node_preemption import BY_SCHEDULER
 
 logger = logging.getLogger(__name__)
 

@@ -16,6 +16,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from koordinator.api.kinds import RESERVATIONS
+from koordinator.api.reservation import Reservation
 from koordinator.base.clock import Clock
 from koordinator.base.deadline import within
 from koordinator.scheduler.binding.binder import Binding, Finished, Outcome, Result
@@ -30,6 +32,7 @@ from koordinator.scheduler.engine.waiting_pods import PermitStatus, WaitingPods
 from koordinator.scheduler.plugins.default_binder import DefaultBinder
 
 _LONGEST_WAIT: Final = 900.0
+_SEEN_SECONDS: Final = 10.0
 
 
 class PermitWaits:
@@ -206,6 +209,14 @@ class PreBindStage:
                 "the reservation",
                 lambda patcher: patcher.apply_reservation_changes(reservation, changes, writer),
             )
+            # It gets its node only in the version that this has made.
+            key = reservation.metadata.key
+            if not await writer.until(
+                lambda: _shows(reservation_of(profile, placement.pod), changes),
+                _SEEN_SECONDS,
+                lambda: ((RESERVATIONS, key),),
+            ):
+                raise PluginError(f"what was written to the reservation was not seen within {_SEEN_SECONDS:.0f} s")
 
     async def _write(
         self, profile: Profile, what: str, apply: Callable[[PodPatcher], Coroutine[Any, Any, bool]]
@@ -220,6 +231,13 @@ class PreBindStage:
             return await within(self._clock, seconds, work)
         except TimeoutError as error:
             raise PluginError(f"plugin {name} did not finish within {seconds:.0f} s") from error
+
+
+def _shows(reservation: Reservation, changes: PodChanges) -> bool:
+    metadata = reservation.metadata
+    return all(metadata.labels.get(key) == value for key, value in changes.labels.items()) and all(
+        metadata.annotations.get(key) == value for key, value in changes.annotations.items()
+    )
 
 
 def _text(error: Exception) -> str:

@@ -136,6 +136,16 @@ def check_range(value: int, path: str, least: int, most: int | None = None) -> N
         raise ConfigurationError(path, value, f"{least} or more" if most is None else f"{least} to {most}")
 
 
+def check_candidate_nodes(percentage: int, absolute: int, path: str, *, is_used: bool = True) -> None:
+    """Raises ConfigurationError for numbers of nodes on which victims cannot be looked for. ``is_used``: at least one
+    node must be asked for."""
+    check_range(percentage, f"{path}.minCandidateNodesPercentage", 0, 100)
+    check_range(absolute, f"{path}.minCandidateNodesAbsolute", 0)
+    if is_used and percentage == absolute == 0:
+        allowed = "more than 0 where minCandidateNodesAbsolute is 0"
+        raise ConfigurationError(f"{path}.minCandidateNodesPercentage", percentage, allowed)
+
+
 def _with_weights(resources: Sequence[ResourceSpec]) -> list[ResourceSpec]:
     return [replace(resource, weight=resource.weight or 1) for resource in resources]
 

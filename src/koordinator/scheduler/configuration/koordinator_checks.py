@@ -10,7 +10,12 @@ from msgspec.structs import replace
 
 from koordinator.api.quantity import Quantity
 from koordinator.base.errors import ConfigurationError
-from koordinator.scheduler.configuration.argument_checks import check_range, check_weights, is_extended_resource
+from koordinator.scheduler.configuration.argument_checks import (
+    check_candidate_nodes,
+    check_range,
+    check_weights,
+    is_extended_resource,
+)
 from koordinator.scheduler.configuration.koordinator_arguments import (
     AllocationStrategy,
     CoschedulingArgs,
@@ -74,8 +79,8 @@ def complete_reservation(args: ReservationArgs, path: str) -> ReservationArgs:
         resync_interval_seconds=args.resync_interval_seconds or default.resync_interval_seconds,
         pre_allocation_config=args.pre_allocation_config and _complete_pre_allocation(args.pre_allocation_config),
     )
-    check_range(args.min_candidate_nodes_percentage, f"{path}.minCandidateNodesPercentage", 0, 100)
-    check_range(args.min_candidate_nodes_absolute, f"{path}.minCandidateNodesAbsolute", 0)
+    percentage, absolute = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
+    check_candidate_nodes(percentage, absolute, path, is_used=args.enable_preemption)
     check_range(args.gc_duration_seconds, f"{path}.gcDurationSeconds", 0)
     check_range(args.gc_interval_seconds, f"{path}.gcIntervalSeconds", 0)
     check_range(args.resync_interval_seconds, f"{path}.resyncIntervalSeconds", 0)

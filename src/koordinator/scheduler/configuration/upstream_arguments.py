@@ -8,7 +8,12 @@ from typing import Final
 from koordinator.api.duration import GoDuration
 from koordinator.api.pod import TopologySpreadConstraint
 from koordinator.base.errors import ConfigurationError
-from koordinator.scheduler.configuration.argument_checks import QUALIFIED_NAME, check_range, is_qualified_name
+from koordinator.scheduler.configuration.argument_checks import (
+    QUALIFIED_NAME,
+    check_candidate_nodes,
+    check_range,
+    is_qualified_name,
+)
 from koordinator.scheduler.configuration.arguments import Arguments, UtilizationShapePoint
 
 _DEFAULTING: Final = ("System", "List")
@@ -42,12 +47,7 @@ class DynamicResourcesArgs(Arguments):
 
 def check_preemption(args: DefaultPreemptionArgs, path: str) -> DefaultPreemptionArgs:
     """Check DefaultPreemptionArgs: at least one candidate must be asked for."""
-    percentage, absolute = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
-    check_range(percentage, f"{path}.minCandidateNodesPercentage", 0, 100)
-    check_range(absolute, f"{path}.minCandidateNodesAbsolute", 0)
-    if percentage == absolute == 0:
-        allowed = "more than 0 where minCandidateNodesAbsolute is 0"
-        raise ConfigurationError(f"{path}.minCandidateNodesPercentage", percentage, allowed)
+    check_candidate_nodes(args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute, path)
     return args
 
 

@@ -9,6 +9,7 @@ the built-in plugins in several steps, and all decisions share these. What of it
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 from collections.abc import Collection, Iterable
@@ -25,6 +26,8 @@ _NOTING: Final = frozenset(
     {EventDispatcher.notify.__code__, EventDispatcher.notify_one.__code__, Engine._notify.__code__}
 )
 """Whatever is called by these changes what a plugin knows of the cluster."""
+_FINALIZING: Final = frozenset({"_weakrefset", "weakref"})
+"""The modules whose functions Python calls when an object dies."""
 _AGAIN: Final = 0.05
 """Seconds. Where the time was up in code that must not be interrupted, and for a plugin that catches the error."""
 
@@ -69,17 +72,20 @@ class DecisionLimit:
 
     def _is_interruptible(self, frame: FrameType | None) -> bool:
         """Whether ``frame`` is of a plugin of another package, or of a library that such a plugin calls, and the plugin
-        is not taking note of an event."""
-        while frame is not None and (package := _module_of(frame).partition(".")[0]) not in self._packages:
-            if package == _OURS:
+        is not taking note of an event. An error in what Python itself calls, as objects die, would be lost."""
+        collecting = {getattr(callback, "__code__", None) for callback in gc.callbacks}
+        is_plugin = False
+        while frame is not None:
+            package = _module_of(frame).partition(".")[0]
+            if frame.f_code in _NOTING or frame.f_code in collecting:
                 return False
+            if frame.f_code.co_name == "__del__" or package in _FINALIZING:
+                return False
+            if package == _OURS and not is_plugin:
+                return False
+            is_plugin = is_plugin or package in self._packages
             frame = frame.f_back
-        if frame is None:
-            return False
-        while (frame := frame.f_back) is not None:
-            if frame.f_code in _NOTING:
-                return False
-        return True
+        return is_plugin
 
     def _error(self) -> PluginError:
         return PluginError(f"no decision within {self._seconds:g} s; it was in {self._over_in}")

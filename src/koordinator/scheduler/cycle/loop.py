@@ -274,12 +274,16 @@ class SchedulingLoop:
         self._metrics.waited(status.allowed, self._clock.monotonic() - binding.started)
         if status.allowed:
             self._bind(binding)
-        else:
-            self._forget(binding)
-            self._view.pending_evictions.seen(binding.placement.pod.uid)
-            profile, node_name = binding.engine.profile, binding.placement.node_name
-            rejection = refused_on_node(profile, status.plugin, Reason(status.message), node_name)
-            self._rejected(binding.entry, binding.started, rejection)
+            return
+        self._forget(binding)
+        self._view.pending_evictions.seen(binding.placement.pod.uid)
+        if not self._view.columns.is_current(binding.placement.node):
+            # Nobody has refused the pod: no event has to come before another node is looked for.
+            self._failed(binding.entry, binding.started, "SchedulerError", status.message)
+            return
+        profile, node_name = binding.engine.profile, binding.placement.node_name
+        rejection = refused_on_node(profile, status.plugin, Reason(status.message), node_name)
+        self._rejected(binding.entry, binding.started, rejection)
 
     def _bind(self, binding: Binding) -> None:
         parts = self._parts

@@ -45,7 +45,7 @@ class RejectedPods:
             self._nominate(entry.pod, after.nominated_node)
         for pod, node_name in after.nominations:
             self._nominate(pod, node_name)
-            self._reporter.nominate(pod.pod, node_name)
+            self._report_nomination(pod, node_name)
         if not after.victims:
             self._add_unschedulable(entry, rejection)
             return
@@ -96,5 +96,9 @@ class RejectedPods:
         for other in list(self._view.nominations.on(node_name)):
             if other.priority < pod.priority:
                 self._view.nominations.remove(other.uid)
-                self._reporter.nominate(other.pod, "")
+                self._report_nomination(other, "")
                 self._queue.activate([other.uid])
+
+    def _report_nomination(self, pod: PodInfo, node_name: str) -> None:
+        if pod.uid not in self._view.pseudo_pods:
+            self._reporter.nominate(pod.pod, node_name)

@@ -43,6 +43,11 @@ class AllocatorPlugin(Plugin, EventHandler):
         which the pod waits as for a filter's. Changes nothing: ``on_allocated`` is called if the allocation is made.
         Also asked in simulations, of nodes as they might be."""
 
+    def nominated_allocation(self, pod: PodInfo, node_name: str) -> Allocation | None:
+        """What a pod that is nominated to the node is going to hold there, counted while others are looked at; None,
+        the default, if what it requests is all that counts."""
+        return None
+
     @abstractmethod
     def restore(self, pod: PodInfo, node: NodeReference) -> Allocation | None:
         """What the annotations of a pod that the API has on the node say that it holds; None for nothing. Asked when

@@ -229,7 +229,7 @@ class ClusterState:
 
     def show_pod(self, pod: PodInfo, node_name: str) -> None:
         """The API has the pod, which has not finished, on ``node_name``, or with "" on no node."""
-        if not self.shows_pods or pod.uid in self.view.pseudo_pods:
+        if not self.shows_pods:
             return
         known = self._shown.get(pod.uid)
         self._shown[pod.uid] = pod, node_name

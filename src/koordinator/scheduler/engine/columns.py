@@ -126,6 +126,8 @@ class NodeColumns:
         """``allocatable`` without ``requested``, for ``amounts``."""
         self.numbers: list[RowIntegers] = []
         """The same row by row."""
+        self.discounts: dict[int, int] = {}
+        """Row -> how often ``discount`` counts there. Pods that leave such a row do not free just what they request."""
         self._machines = Machines()
         self.largest_amount = 0
         """No node has had more of any resource."""
@@ -299,6 +301,7 @@ class NodeColumns:
             return None
         self.nodes[row] = None
         self.alive[row] = False
+        self.discounts.pop(row, None)
         self.allocatable[row] = 0
         self.requested[row] = self._unused[row] = 0
         self.non_zero_requested[row] = 0
@@ -314,6 +317,13 @@ class NodeColumns:
         """Count a pod on ``row`` (``sign`` 1) or take it off again (-1). ``request`` includes the pod itself."""
         self.shift(row, request, non_zero, sign)
         self.touch(row, Aspect.PODS)
+
+    def discount(self, row: int, amounts: Mapping[int, int], non_zero: tuple[int, int], sign: int = 1) -> None:
+        """Count less on ``row`` than its pods request (``sign`` 1), or so much again (-1)."""
+        count = self.discounts.pop(row, 0) + sign
+        if count:
+            self.discounts[row] = count
+        self.add_request(row, amounts, non_zero, -sign)
 
     def shift(self, row: int, request: Mapping[int, int], non_zero: tuple[int, int], sign: int) -> None:
         """As add_request, but nobody is notified: for a simulation that undoes it at once."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
 import numpy as np
 
 from koordinator.scheduler.engine.adjustment import adjusted, difference, shift
+from koordinator.scheduler.engine.binding_points import AllocatorPlugin
 from koordinator.scheduler.engine.cached_results import CachedFilterResults, Failure
 from koordinator.scheduler.engine.cluster_state import ClusterState
 from koordinator.scheduler.engine.columns import NodeColumns
@@ -19,7 +20,7 @@ from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NodeStatus
 from koordinator.scheduler.engine.profile import Profile
-from koordinator.scheduler.engine.simulation import Simulation, nominated_before
+from koordinator.scheduler.engine.simulation import Simulation, allocators, nominated_allocations, nominated_before
 
 _QUESTIONS: Final = 16
 """Like pods ask few different ones at a time, but each new version of what a question is about makes a new one."""
@@ -88,6 +89,10 @@ class Attempt:
         self._check_time = check_time
 
     @cached_property
+    def _allocators(self) -> Sequence[AllocatorPlugin]:
+        return allocators(self._profile)
+
+    @cached_property
     def statuses(self) -> Sequence[NodeStatus]:
         """See FailedAttempt."""
         rejection, rows_of = self.refusal or self._evaluation.plan.rejection, self._state.view.columns.row_of
@@ -135,7 +140,7 @@ class Attempt:
         questions = self._evaluation.filters_to_ask(row, added=bool(added))
         if questions is None:
             return None
-        if self._goes_by_columns(questions):
+        if self._goes_by_columns(row, added, questions):
             return self._reprieve_by_columns(row, candidates, added, questions)
         with self.simulate() as simulation:
             return simulation.reprieve(self._pod, row, candidates)
@@ -158,7 +163,7 @@ class Attempt:
         questions: Sequence[CachedFilterResults] | None,
     ) -> Failure | Reason | None:
         """Who would reject ``row`` if pods were gone and others were there; None if nobody would."""
-        if questions is None or not self._goes_by_columns(questions):
+        if questions is None or not self._goes_by_columns(row, added, questions):
             with self.simulate() as simulation:
                 for pod in without:
                     simulation.remove(pod)
@@ -170,9 +175,13 @@ class Attempt:
                     return Failure(entry.plugin, entry.state, code, np.array((row,), dtype=np.intp))
         return None
 
-    def _goes_by_columns(self, questions: Sequence[CachedFilterResults]) -> bool:
-        """Whether it is enough to change columns to ask these filters what would be."""
-        return self._evaluation.has_no_overlays and all(entry.plugin.from_columns for entry in questions)
+    def _goes_by_columns(self, row: int, added: Iterable[PodInfo], questions: Sequence[CachedFilterResults]) -> bool:
+        """Whether it is enough to change columns by what pods request to ask these filters what would be."""
+        if not self._evaluation.has_no_overlays or row in self._state.view.columns.discounts:
+            return False
+        if any(nominated_allocations(self._allocators, self._state, pod) for pod in added):
+            return False
+        return all(entry.plugin.from_columns for entry in questions)
 
     def _reprieve_by_columns(
         self,

@@ -131,7 +131,7 @@ class EventHandler:
     def on_pod(self, pod: PodInfo, node_name: str) -> None:
         """The API has a pod that has not finished, on a node (known or not) or with "" on none, whoever schedules it:
         it is new, has moved, or has changed in more than its status. What is only assumed is told by
-        ``on_pod_assigned`` alone."""
+        ``on_pod_assigned`` alone. Pseudo-pods are told, too; ``view.pseudo_pods`` knows them."""
         return
 
     def on_pod_gone(self, pod: PodInfo) -> None:

@@ -13,6 +13,7 @@ from typing import Self
 
 import numpy as np
 
+from koordinator.scheduler.engine.allocations import Allocation
 from koordinator.scheduler.engine.binding_points import AllocatorPlugin
 from koordinator.scheduler.engine.cached_results import CachedFilterResults, Failure
 from koordinator.scheduler.engine.class_plan import ClassPlan, plan_class
@@ -81,7 +82,7 @@ class Simulation:
         self._journal = Journal(state)
         self._planned = {key: _Planned(profile, each.plan, each.pod, each) for key, each in known}
         self._predicates: list[Predicate] = []
-        self._allocators = [each for each in profile.reserve if isinstance(each, AllocatorPlugin)]
+        self._allocators = allocators(profile)
 
     def __enter__(self) -> Self:
         self._journal.__enter__()
@@ -166,7 +167,7 @@ class Simulation:
         try:
             for other in nominated_before(self._state, pod, row):
                 if other.uid not in ignoring:
-                    self._journal.place(other, row)
+                    self._place_nominated(other, row)
             if planned.overlays:
                 planned.overlays.show(self._journal, np.array((row,), dtype=np.intp))
             planned.inform(self._journal)
@@ -194,6 +195,11 @@ class Simulation:
                 victims.append(candidate)
         return victims
 
+    def _place_nominated(self, pod: PodInfo, row: int) -> None:
+        if self._journal.place(pod, row):
+            for plugin, allocation in nominated_allocations(self._allocators, self._state, pod):
+                self._journal.allocate(row, pod, plugin, allocation)
+
     def _predicted(self, pod: PodInfo, row: int) -> Reason | None:
         for predicate in self._predicates:
             reason = predicate(pod, row)
@@ -208,6 +214,20 @@ class Simulation:
             plan = plan_class(self._profile, self._state.view.columns, pod, with_scores=False)
             planned = self._planned[key] = _Planned(self._profile, plan, pod, None)
         return planned
+
+
+def allocators(profile: Profile) -> list[AllocatorPlugin]:
+    """The profile's plugins that allocate at Reserve."""
+    return [each for each in profile.reserve if isinstance(each, AllocatorPlugin)]
+
+
+def nominated_allocations(
+    plugins: Iterable[AllocatorPlugin], state: ClusterState, pod: PodInfo
+) -> list[tuple[str, Allocation]]:
+    """What the pod is going to hold on the node that it is nominated to, by name of the plugin."""
+    node_name = state.view.nominations.node_of(pod.uid)
+    found = [(each.name, each.nominated_allocation(pod, node_name)) for each in plugins]
+    return [(name, allocation) for name, allocation in found if allocation is not None]
 
 
 def nominated_before(state: ClusterState, pod: PodInfo, row: int) -> list[PodInfo]:

@@ -112,8 +112,12 @@ class EventHandlers:
             self.run_deferred()
 
     def remove_node(self, name: str) -> None:
+        """A node was deleted. Pods that wait for permission to be bound to it are no partners to count on."""
         old = self._state.node(name)
         if self._state.remove_node(name):
+            for waiting in self._state.view.waiting:
+                if waiting.node_name == name:
+                    waiting.reject("", f"node {name} was deleted")
             self.announce(ClusterEvent(EventKind.NODE_DELETE, old))
         if self._deferred:
             self.run_deferred()

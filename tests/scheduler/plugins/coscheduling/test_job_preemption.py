@@ -45,16 +45,16 @@ def play(on_nodes: list[Pod], pods: list[Pod], *slots: int) -> tuple[set[str], s
 
     async def story(fixture: RunningScheduler) -> None:
         for pod in on_nodes:
-            fixture.api.put(pod)
+            fixture.api.store(pod)
         await fixture.settle()
         for pod in pods:
-            fixture.api.put(pod)
+            fixture.api.store(pod)
         await fixture.settle()
         await fixture.settle(60)
 
     fixture = simulate(story, lambda: nodes(*slots), profile)
     evicted = {pod.metadata.name for pod in on_nodes} - {
-        pod.metadata.name for pod in fixture.api.objects["pods"].values()
+        pod.metadata.name for pod in fixture.api.objects("pods").values()
     }
     return evicted, {name for name, _ in fixture.api.bindings}
 
@@ -137,7 +137,7 @@ def test_either_all_members_are_bound_or_nobody_is_evicted(placed: list[tuple[in
 def test_how_long_it_took_is_measured_in_the_name_of_the_group(members: int, result: str) -> None:
     async def story(fixture: RunningScheduler) -> None:
         for pod in (running("a", 0), running("b", 1), *gang(members)):
-            fixture.api.put(pod)
+            fixture.api.store(pod)
         await fixture.settle()
 
     fixture = simulate(story, lambda: nodes(1, 1), profile)

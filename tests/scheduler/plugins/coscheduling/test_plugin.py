@@ -13,11 +13,11 @@ from koordinator.scheduler.plugins.coscheduling.gang import MemberState
 from koordinator.scheduler.plugins.coscheduling.plugin import Coscheduling
 from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind
 from koordinator.scheduler.queue.queued_pod import Pool
-from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import make_node, make_pod, make_profile
 from tests.scheduler.ground.clusters import listed
 from tests.scheduler.plugins.coscheduling.gang_fakes import labelled, member, pod_group
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
+from tests.scheduler.scheduler_api import SchedulerApi
 
 PATIENCE = 600.0
 MANY = 1000
@@ -30,10 +30,10 @@ def gang_profile(view: ClusterView) -> Profile:
     return Profile(base.scheduler_name, plugins, listed(base.order, Coscheduling))
 
 
-def nodes(*slots: int) -> FakeApi:
-    api = FakeApi()
+def nodes(*slots: int) -> SchedulerApi:
+    api = SchedulerApi()
     for number, count in enumerate(slots):
-        api.put(make_node(f"n{number}", cpu=str(count), memory="2000Gi", pods="2000"))
+        api.store(make_node(f"n{number}", cpu=str(count), memory="2000Gi", pods="2000"))
     return api
 
 
@@ -48,7 +48,7 @@ def notes(fixture: RunningScheduler, name: str) -> list[str]:
 def test_members_that_all_fit_are_bound() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(3):
-            fixture.api.put(member("g", number, 3))
+            fixture.api.store(member("g", number, 3))
 
     assert set(run(story, 2, 1).api.placed()) == {"g-0", "g-1", "g-2"}
 
@@ -56,7 +56,7 @@ def test_members_that_all_fit_are_bound() -> None:
 def test_an_incomplete_gang_is_not_tried() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(2):
-            fixture.api.put(member("g", number, 3))
+            fixture.api.store(member("g", number, 3))
         await fixture.settle()
         entry = fixture.scheduler.queue.get("uid-g-1")
         assert entry is not None
@@ -69,10 +69,10 @@ def test_an_incomplete_gang_is_not_tried() -> None:
 def test_a_strict_gang_that_does_not_fit_leaves_its_room_to_others() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(3):
-            fixture.api.put(member("g", number, 3))
+            fixture.api.store(member("g", number, 3))
         await fixture.settle()
-        fixture.api.put(make_pod("single-0"))
-        fixture.api.put(make_pod("single-1"))
+        fixture.api.store(make_pod("single-0"))
+        fixture.api.store(make_pod("single-1"))
 
     assert set(run(story, 2).api.placed()) == {"single-0", "single-1"}
 
@@ -80,7 +80,7 @@ def test_a_strict_gang_that_does_not_fit_leaves_its_room_to_others() -> None:
 def test_each_member_of_a_gang_that_failed_is_told_why() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(3):
-            fixture.api.put(member("g", number, 3))
+            fixture.api.store(member("g", number, 3))
 
     fixture = run(story, 1)
     because = (
@@ -95,9 +95,9 @@ def test_each_member_of_a_gang_that_failed_is_told_why() -> None:
 def test_a_gang_is_tried_again_when_there_is_room() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(3):
-            fixture.api.put(member("g", number, 3))
+            fixture.api.store(member("g", number, 3))
         await fixture.settle()
-        fixture.api.put(make_node("later", cpu="2"))
+        fixture.api.store(make_node("later", cpu="2"))
         await fixture.settle(2)
 
     assert len(run(story, 1).api.placed()) == 3
@@ -107,7 +107,7 @@ def test_two_gangs_that_each_need_the_whole_node_do_not_block_each_other() -> No
     async def story(fixture: RunningScheduler) -> None:
         for number in range(2):
             for gang in "ab":
-                fixture.api.put(member(gang, number, 2))
+                fixture.api.store(member(gang, number, 2))
 
     placed = run(story, 2).api.placed()
     assert set(placed) in ({"a-0", "a-1"}, {"b-0", "b-1"})
@@ -116,9 +116,9 @@ def test_two_gangs_that_each_need_the_whole_node_do_not_block_each_other() -> No
 def test_gangs_of_a_group_are_placed_together_or_not_at_all() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(2):
-            fixture.api.put(member("a", number, 2, together=("a", "b")))
+            fixture.api.store(member("a", number, 2, together=("a", "b")))
         await fixture.settle()
-        fixture.api.put(member("b", 0, 1, together=("a", "b")))
+        fixture.api.store(member("b", 0, 1, together=("a", "b")))
 
     assert run(story, 2).api.placed() == {}
 
@@ -126,8 +126,8 @@ def test_gangs_of_a_group_are_placed_together_or_not_at_all() -> None:
 def test_a_group_that_fits_is_bound() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(2):
-            fixture.api.put(member("a", number, 2, together=("a", "b")))
-        fixture.api.put(member("b", 0, 1, together=("a", "b")))
+            fixture.api.store(member("a", number, 2, together=("a", "b")))
+        fixture.api.store(member("b", 0, 1, together=("a", "b")))
 
     assert set(run(story, 3).api.placed()) == {"a-0", "a-1", "b-0"}
 
@@ -135,10 +135,10 @@ def test_a_group_that_fits_is_bound() -> None:
 def test_members_of_a_non_strict_gang_keep_their_nodes_while_others_find_none() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(3):
-            fixture.api.put(member("g", number, 3, mode="NonStrict"))
+            fixture.api.store(member("g", number, 3, mode="NonStrict"))
         await fixture.settle()
         assert fixture.scheduler.state.assumed_count == 2
-        fixture.api.put(make_node("later", cpu="1"))
+        fixture.api.store(make_node("later", cpu="1"))
         await fixture.settle(2)
 
     assert len(run(story, 2).api.placed()) == 3
@@ -146,11 +146,11 @@ def test_members_of_a_non_strict_gang_keep_their_nodes_while_others_find_none() 
 
 def test_a_gated_member_is_waited_for() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(member("g", 0, 2))
-        fixture.api.put(member("g", 1, 2, gated=True))
+        fixture.api.store(member("g", 0, 2))
+        fixture.api.store(member("g", 1, 2, gated=True))
         await fixture.settle()
         assert fixture.api.placed() == {}
-        fixture.api.put(member("g", 1, 2))
+        fixture.api.store(member("g", 1, 2))
         await fixture.settle()
 
     assert set(run(story, 2).api.placed()) == {"g-0", "g-1"}
@@ -159,10 +159,10 @@ def test_a_gated_member_is_waited_for() -> None:
 def test_a_pod_group_that_comes_late_lets_its_pods_in() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(2):
-            fixture.api.put(labelled("g", number))
+            fixture.api.store(labelled("g", number))
         await fixture.settle()
         assert fixture.api.placed() == {}
-        fixture.api.put(pod_group("g", 2), POD_GROUPS)
+        fixture.api.store(pod_group("g", 2), POD_GROUPS)
         await fixture.settle()
 
     assert set(run(story, 2).api.placed()) == {"g-0", "g-1"}
@@ -170,11 +170,11 @@ def test_a_pod_group_that_comes_late_lets_its_pods_in() -> None:
 
 def test_a_lower_minimum_lets_the_pods_in() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(pod_group("g", 3), POD_GROUPS)
+        fixture.api.store(pod_group("g", 3), POD_GROUPS)
         for number in range(2):
-            fixture.api.put(labelled("g", number))
+            fixture.api.store(labelled("g", number))
         await fixture.settle()
-        fixture.api.put(pod_group("g", 2), POD_GROUPS)
+        fixture.api.store(pod_group("g", 2), POD_GROUPS)
         await fixture.settle()
 
     assert set(run(story, 2).api.placed()) == {"g-0", "g-1"}
@@ -182,13 +182,13 @@ def test_a_lower_minimum_lets_the_pods_in() -> None:
 
 def test_a_gang_of_which_a_part_is_bound_goes_on_after_a_restart() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(member("g", 1, 3))
-        fixture.api.put(member("g", 2, 3))
+        fixture.api.store(member("g", 1, 3))
+        fixture.api.store(member("g", 2, 3))
 
-    def half_bound() -> FakeApi:
+    def half_bound() -> SchedulerApi:
         api = nodes(3)
         pod = member("g", 0, 3)
-        api.put(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name="n0")))
+        api.store(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name="n0")))
         return api
 
     assert {"g-1", "g-2"} <= set(simulate(story, half_bound, gang_profile).api.placed())
@@ -197,16 +197,16 @@ def test_a_gang_of_which_a_part_is_bound_goes_on_after_a_restart() -> None:
 def test_pods_that_are_bound_together_say_so() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(2):
-            fixture.api.put(member("g", number, 2))
+            fixture.api.store(member("g", number, 2))
 
-    pods = run(story, 2).api.objects["pods"].values()
+    pods = run(story, 2).api.objects("pods").values()
     assert {pod.metadata.annotations.get("scheduling.koordinator.sh/bind-gang-member-count") for pod in pods} == {"2"}
 
 
 def test_a_thousand_members_are_given_up_together() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(MANY):
-            fixture.api.put(member("g", number, MANY))
+            fixture.api.store(member("g", number, MANY))
         await fixture.settle()
 
     fixture = run(story, MANY - 1)
@@ -217,7 +217,7 @@ def test_a_thousand_members_are_given_up_together() -> None:
 def test_a_thousand_members_are_bound_together() -> None:
     async def story(fixture: RunningScheduler) -> None:
         for number in range(MANY):
-            fixture.api.put(member("g", number, MANY))
+            fixture.api.store(member("g", number, MANY))
         await fixture.settle(1)
         await fixture.settle(1)
         plugin = fixture.scheduler.engines["koord-scheduler"].profile.plugins["Coscheduling"]
@@ -233,9 +233,9 @@ def events_of_the_group(fixture: RunningScheduler) -> list[tuple[str, str]]:
 
 def test_a_gang_that_is_bound_has_one_event() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(pod_group("g", 3), POD_GROUPS)
+        fixture.api.store(pod_group("g", 3), POD_GROUPS)
         for number in range(3):
-            fixture.api.put(labelled("g", number))
+            fixture.api.store(labelled("g", number))
 
     fixture = run(story, 3)
     assert events_of_the_group(fixture) == [("Scheduled", "3 members of default/g have a node and are bound")]
@@ -246,9 +246,9 @@ def test_a_gang_that_is_bound_has_one_event() -> None:
 
 def test_a_gang_that_does_not_fit_has_one_event_for_an_attempt() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(pod_group("g", 3), POD_GROUPS)
+        fixture.api.store(pod_group("g", 3), POD_GROUPS)
         for number in range(3):
-            fixture.api.put(labelled("g", number))
+            fixture.api.store(labelled("g", number))
 
     (reason, note), *others = events_of_the_group(run(story, 2))
     assert reason == "FailedScheduling"

@@ -82,6 +82,13 @@ def test_what_stands_for_a_reservation_is_no_victim() -> None:
     assert plan(engine) == ("a", {"pod"})
 
 
+def test_nobody_leaves_for_what_stands_for_a_reservation() -> None:
+    engine, state = make_engine([make_node("a", cpu="1")])
+    state.set_pod(running("low", priority=1), "a")
+    state.view.pseudo_pods.add("uid-incoming")
+    assert plan(engine) == (None, set())
+
+
 def test_pods_of_the_same_priority_are_no_victims() -> None:
     engine, state = make_engine([make_node("a", cpu="1")])
     state.set_pod(running("equal", priority=10), "a")

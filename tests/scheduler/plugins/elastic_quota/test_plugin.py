@@ -157,6 +157,12 @@ class TestPreemption:
         cluster.bound(of_quota("high", cpu="3", priority=9, node="n1"), "n1")
         assert cluster.reject(of_quota("vip", cpu="2", priority=5)).after.victims == ()
 
+    def test_nobody_leaves_for_what_stands_for_a_reservation(self) -> None:
+        cluster = with_limit("1")
+        cluster.bound(of_quota("low", node="n0"), "n0")
+        cluster.view.pseudo_pods.add("uid-vip")
+        assert cluster.reject(of_quota("vip", priority=5)).after.victims == ()
+
     def test_a_pod_that_must_not_preempt_does_not(self) -> None:
         cluster = with_limit("1")
         cluster.bound(of_quota("low", node="n0"), "n0")

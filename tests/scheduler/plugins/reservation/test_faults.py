@@ -104,6 +104,7 @@ class Controlled:
             {},
             lambda reservation, text: self.reported.append((reservation.metadata.name, text)),
             kept=None,
+            cleans_every=60,
         )
 
     def set(self, reservation: Reservation) -> None:

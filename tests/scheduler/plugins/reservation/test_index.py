@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from koordinator.api.annotations import RESERVATION_AFFINITY
 from koordinator.api.kinds import RESERVATIONS
 from koordinator.api.meta import LabelSelector, LabelSelectorRequirement, ObjectReference, OwnerReference
 from koordinator.api.pod import Pod
@@ -17,21 +19,22 @@ from koordinator.scheduler.plugins.reservation.cache import ReservationCache
 from koordinator.scheduler.plugins.reservation.matching import Owners
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from tests.examples import examples
-from tests.scheduler.fakes import describe, make_pod
+from tests.scheduler.fakes import describe, make_node, make_pod
 from tests.scheduler.ground.clusters import Cluster
-from tests.scheduler.plugins.reservation.test_room import available, cluster_with
+from tests.scheduler.plugins.reservation.test_room import OWNER, available, cluster_with, noted
 
 NAMES = st.sampled_from(["x", "y"])
 LABELS = st.dictionaries(NAMES, NAMES, max_size=2)
-EXPRESSIONS = st.lists(
+REQUIREMENTS = st.one_of(
     st.builds(
         LabelSelectorRequirement,
         key=NAMES,
         operator=st.sampled_from(["In", "NotIn"]),
         values=st.lists(NAMES, min_size=1),
     ),
-    max_size=1,
+    st.builds(LabelSelectorRequirement, key=NAMES, operator=st.sampled_from(["Exists", "DoesNotExist"])),
 )
+EXPRESSIONS = st.lists(REQUIREMENTS, max_size=2)
 SELECTORS = st.builds(LabelSelector, match_labels=LABELS, match_expressions=EXPRESSIONS)
 OBJECTS = st.builds(ObjectReference, name=st.sampled_from(["", "x"]), uid=st.sampled_from(["", "uid-x", "uid-y"]))
 CONTROLLERS = st.builds(ReservationControllerReference, uid=st.sampled_from(["", "x"]), name=st.sampled_from(["", "y"]))
@@ -86,3 +89,61 @@ def test_the_index_finds_what_a_look_at_every_reservation_finds(
     for each in PODS:
         owned = tuple(sorted(r.metadata.uid for r in there.values() if Owners(r.spec.owners).include(each)))
         assert cache.match(describe(each)).uids == owned
+
+
+@pytest.mark.parametrize(
+    ("selector", "expected"),
+    [
+        (LabelSelector(match_labels={"a": "common", "z": "rare"}), {("label", "z", "rare")}),
+        (
+            LabelSelector(
+                match_labels={"a": "common"},
+                match_expressions=[LabelSelectorRequirement(key="z", operator="In", values=["rare", "none"])],
+            ),
+            {("label", "z", "rare"), ("label", "z", "none")},
+        ),
+        (
+            LabelSelector(
+                match_labels={"a": "common"}, match_expressions=[LabelSelectorRequirement(key="z", operator="Exists")]
+            ),
+            {("key", "z")},
+        ),
+        (LabelSelector(match_expressions=[LabelSelectorRequirement(key="z", operator="DoesNotExist")]), {None}),
+    ],
+)
+def test_owners_are_looked_up_by_what_the_fewest_have(selector: LabelSelector, expected: set[Hashable]) -> None:
+    sizes: dict[Hashable, int] = {("label", "a", "common"): 9, ("label", "z", "rare"): 1}
+    owners = Owners([ReservationOwner(label_selector=selector)])
+    assert owners.index_keys(lambda key: sizes.get(key, 0)) == expected
+
+
+class CountedOwners(Owners):
+    asked = 0
+
+    def include(self, pod: Pod) -> bool:
+        self.asked += 1
+        return super().include(pod)
+
+
+def test_a_pod_is_matched_anew_for_what_is_reserved_and_not_for_what_is_used() -> None:
+    cluster = cluster_with(available(cpu="1"))
+    cache: ReservationCache = cluster.view.shared[ReservationPlugin.name]["cache"]
+    booking = cache.bookings["uid-r"]
+    booking.owners = owners = CountedOwners(booking.reservation.spec.owners)
+    asking, user = describe(make_pod("asking", labels=OWNER)), describe(make_pod("user", labels=OWNER))
+    assert cache.match(asking).uids == ("uid-r",)
+    cache.use("uid-r", user)
+    assert cache.match(asking).uids == ()
+    cache.unuse("uid-r", user)
+    assert cache.match(asking).uids == ("uid-r",)
+    assert owners.asked == 1
+
+
+def test_labels_that_a_node_gets_count_for_its_reservations() -> None:
+    cluster = cluster_with(available())
+    asking = noted(make_pod("asking", labels=OWNER), {RESERVATION_AFFINITY: '{"reservationSelector": {"zone": "x"}}'})
+    cache: ReservationCache = cluster.view.shared[ReservationPlugin.name]["cache"]
+    info = describe(asking)
+    assert cache.match(info).uids == ()
+    cluster.state.set_node(make_node("a", labels={"zone": "x"}))
+    assert cache.match(info).uids == ("uid-r",)

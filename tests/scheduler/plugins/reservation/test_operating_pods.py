@@ -20,8 +20,9 @@ from koordinator.api.reservation import ReservationStatus
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.resource_index import CPU
 from koordinator.scheduler.plugins.reservation.operating_pod import operating_faults
-from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin, Use
+from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_annotation, reserve_pod
+from koordinator.scheduler.plugins.reservation.states import Use
 from tests.scheduler.fakes import describe, make_node, make_pod
 from tests.scheduler.ground.clusters import NOW, Cluster
 from tests.scheduler.plugins.reservation.test_room import OWNER, available, cluster_with, noted, owner
@@ -143,24 +144,24 @@ def test_a_reservation_of_the_default_policy_stays_off_its_node() -> None:
 
 def test_an_owner_that_waits_is_tried_when_the_pod_becomes_ready() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(operating(STARTING))
-        fixture.api.put(owner("o"))
+        fixture.api.store(operating(STARTING))
+        fixture.api.store(owner("o"))
         await fixture.settle()
         assert "o" not in fixture.api.placed()
-        fixture.api.put(operating())
+        fixture.api.store(operating())
         await fixture.settle()
         assert "o" in fixture.api.placed()
-        fixture.api.remove("pods", "default/keeper")
+        fixture.api.drop("pods", "default/keeper")
 
     simulate(story, one_node, profile)
 
 
 def test_a_deleted_pod_reserves_nothing_any_more() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(operating())
+        fixture.api.store(operating())
         await fixture.settle()
-        fixture.api.remove("pods", "default/keeper")
-        fixture.api.put(noted(owner("o"), {RESERVATION_AFFINITY: "{}"}))
+        fixture.api.drop("pods", "default/keeper")
+        fixture.api.store(noted(owner("o"), {RESERVATION_AFFINITY: "{}"}))
         await fixture.settle()
         assert "o" not in fixture.api.placed()
 
@@ -186,9 +187,9 @@ def test_what_cannot_be_read_is_told(annotations: Mapping[str, str], expected: s
 
 def test_the_author_of_broken_annotations_is_told_once() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(operating(STARTING, **{RESERVATION_OWNERS: "{"}))
+        fixture.api.store(operating(STARTING, **{RESERVATION_OWNERS: "{"}))
         await fixture.settle()
-        fixture.api.put(operating(READY, **{RESERVATION_OWNERS: "{"}))
+        fixture.api.store(operating(READY, **{RESERVATION_OWNERS: "{"}))
 
     fixture = simulate(story, one_node, profile)
     told = [reason for name, reason, _ in fixture.events.notes if name == "keeper"]

@@ -33,11 +33,11 @@ from koordinator.scheduler.plugins.reservation.cache import ReservationCache
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from koordinator.scheduler.plugins.reservation.pre_allocation import node_score
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_annotation, allocated_record, reserve_pod
-from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import describe, make_node, make_pod, make_profile
 from tests.scheduler.ground.clusters import Cluster, listed
 from tests.scheduler.plugins.reservation.test_room import available, noted, owner
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
+from tests.scheduler.scheduler_api import SchedulerApi
 
 CLUSTER = PreAllocationConfig(enable_cluster_mode=True)
 SEVERAL = PreAllocationPolicy(enable_multiple=True)
@@ -83,27 +83,27 @@ def play(wanted: Reservation, *pods: Pod, config: PreAllocationConfig | None = N
         order = dataclasses.replace(order, pre_score=(*order.pre_score, "Reservation"), score=scores)
         return Profile("koord-scheduler", {**base.plugins, **plugins}, order)
 
-    def api() -> FakeApi:
-        found = FakeApi()
+    def api() -> SchedulerApi:
+        found = SchedulerApi()
         for name in nodes:
-            found.put(make_node(name))
+            found.store(make_node(name))
         for pod in pods:
-            found.put(pod)
+            found.store(pod)
         return found
 
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(wanted, RESERVATIONS)
+        fixture.api.store(wanted, RESERVATIONS)
         await fixture.settle()
         found.append(outcome(fixture))
-        fixture.api.remove("reservations", "r")
+        fixture.api.drop("reservations", "r")
 
     simulate(story, api, profile)
     return found[0]
 
 
 def outcome(fixture: RunningScheduler) -> Outcome:
-    (reservation,) = fixture.api.objects["reservations"].values()
-    records = {pod.metadata.name: allocated_record(pod) for pod in fixture.api.objects["pods"].values()}
+    (reservation,) = fixture.api.objects("reservations").values()
+    records = {pod.metadata.name: allocated_record(pod) for pod in fixture.api.objects("pods").values()}
     columns = fixture.scheduler.state.view.columns
     notes = [note for name, reason, note in fixture.events.notes if (name, reason) == ("r", "FailedScheduling")]
     return Outcome(

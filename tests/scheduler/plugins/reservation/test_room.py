@@ -24,8 +24,9 @@ from koordinator.api.reservation import (
 )
 from koordinator.scheduler.engine.decision import Placement, Rejection
 from koordinator.scheduler.engine.resource_index import CPU
-from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin, Use
+from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from koordinator.scheduler.plugins.reservation.reserve_pod import reserve_pod
+from koordinator.scheduler.plugins.reservation.states import Use
 from tests.examples import examples
 from tests.scheduler.fakes import describe, make_node, make_pod
 from tests.scheduler.ground.clusters import NOW, Cluster
@@ -69,6 +70,15 @@ def test_a_pod_that_does_not_own_a_reservation_cannot_take_its_room() -> None:
     assert isinstance(cluster.engine.decide(describe(make_pod("p", cpu="3")), NOW), Rejection)
 
 
+def test_a_pod_whose_affinity_cannot_be_read_is_told_that_and_nothing_else() -> None:
+    cluster = cluster_with(available())
+    rejection = cluster.engine.decide(describe(noted(owner("o"), {RESERVATION_AFFINITY: "[]"})), NOW)
+    assert isinstance(rejection, Rejection)
+    assert rejection.message == (
+        f"0/1 nodes are available: annotation {RESERVATION_AFFINITY}: Expected `object`, got `array`."
+    )
+
+
 def test_an_owner_gets_the_room_and_it_counts_once() -> None:
     cluster = cluster_with(available())
     placement = cluster.engine.decide(describe(owner("o")), NOW)
@@ -109,6 +119,18 @@ def test_a_pod_that_must_use_a_reservation_waits_for_one() -> None:
     rejection = cluster.engine.decide(describe(noted(make_pod("p"), {RESERVATION_AFFINITY: "{}"})), NOW)
     assert isinstance(rejection, Rejection)
     assert "node(s) no reservations match reservation affinity" in rejection.message
+
+
+def test_a_node_that_is_gone_has_no_discounts() -> None:
+    cluster = cluster_with(available())
+    cluster.bound(noted(owner("o"), {RESERVATION_ALLOCATED: '{"name":"r","uid":"uid-r"}'}), "a")
+    assert cluster.view.columns.discounts == {0: 1}
+    cluster.state.remove_node("a")
+    assert cluster.view.columns.discounts == {}
+    cluster.state.set_node(make_node("a"))
+    assert cluster.view.columns.discounts == {0: 1}
+    cluster.state.remove_pod("uid-o")
+    assert cluster.view.columns.discounts == {}
 
 
 KINDS = ("owner", "plain", "gone", "node", "ask", "place", "reservation", "unreserve")

@@ -17,11 +17,11 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.default_pre_bind import DefaultPreBind
 from koordinator.scheduler.plugins.reservation.plugin import ReservationPlugin
 from koordinator.scheduler.plugins.reservation.reserve_pod import allocated_annotation
-from tests.scheduler.fake_api import FakeApi
 from tests.scheduler.fakes import Fit, make_node, make_pod, make_profile
 from tests.scheduler.ground.clusters import listed
 from tests.scheduler.plugins.reservation.test_room import available, noted, owner
 from tests.scheduler.running_scheduler import RunningScheduler, simulate
+from tests.scheduler.scheduler_api import SchedulerApi
 
 
 class LookingFit(Fit):
@@ -45,9 +45,9 @@ def profile(view: ClusterView) -> Profile:
     return Profile("koord-scheduler", {**base.plugins, **plugins}, order)
 
 
-def one_node() -> FakeApi:
-    api = FakeApi()
-    api.put(make_node("a"))
+def one_node() -> SchedulerApi:
+    api = SchedulerApi()
+    api.store(make_node("a"))
     return api
 
 
@@ -61,13 +61,13 @@ def bound(pod: Pod, reservation: str = "") -> Pod:
 
 def test_an_owner_is_woken_when_another_owner_leaves_the_reservation() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(available(once=False), RESERVATIONS)
-        fixture.api.put(bound(owner("first"), "r"))
+        fixture.api.store(available(once=False), RESERVATIONS)
+        fixture.api.store(bound(owner("first"), "r"))
         await fixture.settle()
-        fixture.api.put(owner("second"))
+        fixture.api.store(owner("second"))
         await fixture.settle()
         assert "second" not in fixture.api.placed()
-        fixture.api.remove("pods", "default/first")
+        fixture.api.drop("pods", "default/first")
         await fixture.settle(2)
         assert fixture.api.placed() == {"second": "a"}
 
@@ -78,12 +78,12 @@ def test_a_pod_is_woken_when_it_becomes_an_owner() -> None:
     async def story(fixture: RunningScheduler) -> None:
         nobodys = available(once=False)
         others = [ReservationOwner(label_selector=LabelSelector(match_labels={"app": "other"}))]
-        fixture.api.put(replace(nobodys, spec=replace(nobodys.spec, owners=others)), RESERVATIONS)
+        fixture.api.store(replace(nobodys, spec=replace(nobodys.spec, owners=others)), RESERVATIONS)
         await fixture.settle()
-        fixture.api.put(owner("p"))
+        fixture.api.store(owner("p"))
         await fixture.settle()
         assert "p" not in fixture.api.placed()
-        fixture.api.put(nobodys, RESERVATIONS)
+        fixture.api.store(nobodys, RESERVATIONS)
         await fixture.settle(2)
         assert fixture.api.placed() == {"p": "a"}
 
@@ -96,15 +96,15 @@ def attempts(fixture: RunningScheduler, name: str) -> int:
 
 def test_a_pod_that_owns_nothing_sleeps_on() -> None:
     async def story(fixture: RunningScheduler) -> None:
-        fixture.api.put(available(once=False), RESERVATIONS)
-        fixture.api.put(bound(owner("first"), "r"))
+        fixture.api.store(available(once=False), RESERVATIONS)
+        fixture.api.store(bound(owner("first"), "r"))
         await fixture.settle()
-        fixture.api.put(make_pod("stranger", cpu="3"))
+        fixture.api.store(make_pod("stranger", cpu="3"))
         await fixture.settle()
-        fixture.api.remove("pods", "default/first")
+        fixture.api.drop("pods", "default/first")
         await fixture.settle(2)
         assert attempts(fixture, "stranger") == 1
-        fixture.api.remove("reservations", "r")
+        fixture.api.drop("reservations", "r")
         await fixture.settle(2)
         assert fixture.api.placed() == {"stranger": "a"}
 

@@ -16,7 +16,7 @@ from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import FailedAttempt, Nomination, PostFilterResult
 from koordinator.scheduler.engine.simulation import Simulation
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.default_preemption.plugin import leaves
+from koordinator.scheduler.plugins.default_preemption.node_preemption import leaves
 
 _NEVER: Final = "not eligible due to preemptionPolicy=Never."
 _LEAVING: Final = "not eligible due to terminating pod on the nominated node."

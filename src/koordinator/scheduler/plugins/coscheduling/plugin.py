@@ -14,6 +14,7 @@ from koordinator.api.kinds import POD_GROUPS, Kind
 from koordinator.api.meta import Object
 from koordinator.api.pod import Pod
 from koordinator.api.pod_group import PodGroup
+from koordinator.api.reservation import Reservation
 from koordinator.base.services import ServiceError
 from koordinator.scheduler.engine.binding_points import (
     ClusterWriter,
@@ -36,6 +37,7 @@ from koordinator.scheduler.engine.framework_hooks import (
     MetricsProvider,
     NextPodPlugin,
     PostFilterTransformer,
+    ReservationPreBindPlugin,
 )
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
@@ -180,6 +182,7 @@ class Coscheduling(
     ReservePlugin,
     PermitPlugin,
     PreBindPlugin,
+    ReservationPreBindPlugin,
     PostBindPlugin,
     NextPodPlugin,
     FailureHandler,
@@ -301,20 +304,30 @@ class Coscheduling(
         return Wait(seconds) if seconds is not None else None
 
     def pre_binds(self, state: CycleState, pod: PodInfo, node: NodeReference) -> bool:
-        return bool(self._binding_changes(pod))
+        return bool(self._binding_changes(pod.uid, pod.pod.metadata.annotations))
 
     async def pre_bind(
         self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter
     ) -> None:
-        changes.annotations.update(self._binding_changes(pod))
+        changes.annotations.update(self._binding_changes(pod.uid, pod.pod.metadata.annotations))
 
-    def _binding_changes(self, pod: PodInfo) -> Mapping[str, str | None]:
+    async def pre_bind_reservation(
+        self,
+        state: CycleState,
+        reservation: Reservation,
+        node: NodeReference,
+        changes: PodChanges,
+        writer: ClusterWriter,
+    ) -> None:
+        metadata = reservation.metadata
+        changes.annotations.update(self._binding_changes(metadata.uid, metadata.annotations))
+
+    def _binding_changes(self, uid: str, present: Mapping[str, str]) -> Mapping[str, str | None]:
         """What tells node agents which pods are bound together; what an earlier attempt has left is removed."""
-        member = self.cache.member(pod.uid)
+        member = self.cache.member(uid)
         if member is not None and member.bound_with > 1 and member.gang.group is not None:
             group_id, count = member.gang.group.id, str(member.bound_with)
             return dict(zip(BIND_GANG_KEYS, (group_id, count) * 2, strict=True))
-        present = pod.pod.metadata.annotations
         return dict.fromkeys(key for key in BIND_GANG_KEYS if key in present)
 
     def controllers(self, writer: ControllerWriter) -> Sequence[Controller]:

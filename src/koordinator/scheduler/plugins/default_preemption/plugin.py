@@ -1,128 +1,15 @@
-"""DefaultPreemption: which pods are evicted from which node so that a more important pod fits.
-
-Kubernetes 1.35, pkg/scheduler/framework/preemption: of the nodes where eviction may help, at least so many as the
-arguments say are tried, from a random one on, and the one where it hurts least is chosen.
-"""
+"""DefaultPreemption: a pod that fits nowhere makes less important pods leave the node where that hurts least."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from functools import partial
-from operator import attrgetter
-from typing import Any, ClassVar, Final
+from collections.abc import Hashable
+from typing import Any, ClassVar
 
 from koordinator.api.kinds import POD_DISRUPTION_BUDGETS
-from koordinator.api.workload import PodDisruptionBudget
-from koordinator.model.label_selector import compile_selector
-from koordinator.scheduler.engine.fit_error import NO_VICTIMS, preemption_error
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.post_filter import FailedAttempt, PostFilterPlugin, PostFilterResult
+from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
-
-_LAST: Final = datetime.max.replace(tzinfo=UTC)
-_SHIFT: Final = 2**31
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A node and those who would have to leave it, the most important first."""
-
-    row: int
-    victims: tuple[PodInfo, ...]
-    violations: int
-    """How many of them a disruption budget protects."""
-    harm: tuple[int, int, int, int, float]
-    """The less, the better: see ``harm_of``."""
-
-
-def select_victims(
-    attempt: FailedAttempt, row: int, potential: Sequence[PodInfo], budgets: Sequence[PodDisruptionBudget]
-) -> Candidate | None:
-    """Take all of ``potential`` off, then let them back one by one, protected ones and important ones first, as long as
-    the pod still fits. None when it does not even fit without all of them."""
-    protected, others = by_protection(sorted(potential, key=importance), budgets)
-    victims = attempt.reprieve(row, (*protected, *others))
-    if victims is None:
-        return None
-    violating = {pod.uid for pod in protected}
-    violations = sum(1 for pod in victims if pod.uid in violating)
-    return Candidate(row, tuple(sorted(victims, key=importance)), violations, harm_of(victims, violations))
-
-
-def harm_of(victims: Sequence[PodInfo], violations: int) -> tuple[int, int, int, int, float]:
-    """What counts, the most important first: protected victims, how important the most important victim is, the sum of
-    all priorities, the number of victims, and last for how long the most important ones have run: the shorter, the
-    better."""
-    if not victims:
-        return violations, 0, 0, 0, 0.0
-    priorities = [victim.priority for victim in victims]
-    highest = max(priorities)
-    # Priorities may be negative: shifted, so that many of them never weigh less than few.
-    total = sum(priorities) + _SHIFT * len(priorities)
-    started = min([start_of(victim) for victim in victims if victim.priority == highest])
-    return violations, highest, total, len(priorities), -started.timestamp()
-
-
-def importance(pod: PodInfo) -> tuple[int, datetime]:
-    """Sorts the most important first: higher priority, then earlier start; what has not started counts as last."""
-    return -pod.priority, start_of(pod)
-
-
-def start_of(pod: PodInfo) -> datetime:
-    """When the pod began to run; the end of time if it has not."""
-    return pod.pod.status.start_time or _LAST
-
-
-def by_protection(
-    pods: Iterable[PodInfo], budgets: Sequence[PodDisruptionBudget]
-) -> tuple[list[PodInfo], list[PodInfo]]:
-    """Those whose eviction a budget would not allow any more when the earlier ones had gone, and all others."""
-    allowed = [budget.status.disruptions_allowed for budget in budgets]
-    protected: list[PodInfo] = []
-    others: list[PodInfo] = []
-    for pod in pods:
-        violated = False
-        for index in _budgets_of(pod, budgets):
-            allowed[index] -= 1
-            violated |= allowed[index] < 0
-        (protected if violated else others).append(pod)
-    return protected, others
-
-
-def _budgets_of(pod: PodInfo, budgets: Sequence[PodDisruptionBudget]) -> list[int]:
-    """The budgets that the pod counts against: not those that know of its eviction already."""
-    metadata = pod.pod.metadata
-    if not metadata.labels:
-        return []
-    return [
-        index
-        for index, budget in enumerate(budgets)
-        if budget.metadata.namespace == metadata.namespace
-        and metadata.name not in budget.status.disrupted_pods
-        and protects(budget, pod)
-    ]
-
-
-def protects(budget: PodDisruptionBudget, pod: PodInfo) -> bool:
-    """Whether the budget's selector matches; an empty one, or one that cannot be read, matches nothing."""
-    selector = budget.spec.selector
-    if selector is None or not (selector.match_labels or selector.match_expressions):
-        return False
-    try:
-        return compile_selector(selector).matches(pod.pod.metadata.labels)
-    except ValueError:
-        return False
-
-
-BY_SCHEDULER: Final = "PreemptionByScheduler"
-"""The reason of the condition that an evicted pod gets."""
-_NEVER: Final = "not eligible due to preemptionPolicy=Never."
-_LEAVING: Final = "not eligible due to a terminating pod on the nominated node."
-_WHY_NOT: Final = "preemption/why not"
-_HARM: Final = attrgetter("harm")
+from koordinator.scheduler.plugins.default_preemption.node_preemption import NodePreemption
 
 
 class DefaultPreemption(PostFilterPlugin):
@@ -131,7 +18,8 @@ class DefaultPreemption(PostFilterPlugin):
 
     def __init__(self, args: Any, view: ClusterView) -> None:
         super().__init__(args, view)
-        self._start = 0
+        percentage, absolute = args.min_candidate_nodes_percentage, args.min_candidate_nodes_absolute
+        self._preemption = NodePreemption(self.name, view, percentage, absolute, lambda pod: True)
 
     def class_key(self, pod: PodInfo) -> Hashable:
         return None
@@ -140,91 +28,7 @@ class DefaultPreemption(PostFilterPlugin):
         return pod.priority, pod.pod.spec.preemption_policy
 
     def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
-        refusal = self._not_eligible(pod, attempt)
-        if refusal:
-            return PostFilterResult(f"preemption: {refusal}")
-        hopeful = [row for status in attempt.statuses if not status.unresolvable for row in status.rows.tolist()]
-        candidates = self._candidates(pod, attempt, hopeful)
-        if candidates:
-            best = choose(candidates)
-            return PostFilterResult("", self.view.columns.names[best.row], best.victims, self.name)
-        refusals: Counter[str] = Counter()
-        why_not = attempt.remember((_WHY_NOT, pod.priority), partial(self._why_not, pod, attempt))
-        for row in hopeful:
-            refusals.update(why_not(row))
-        nodes = len(self.view.columns.row_of)
-        return PostFilterResult(preemption_error(nodes, refusals, nodes - len(hopeful)), nominated_node="")
-
-    def _not_eligible(self, pod: PodInfo, attempt: FailedAttempt) -> str:
-        """Why the pod may not preempt anybody (now); empty when it may."""
-        if pod.pod.spec.preemption_policy == "Never":
-            return _NEVER
-        row = self.view.columns.row_of.get(self.view.nominations.node_of(pod.uid))
-        if row is None:
-            return ""
-        if any(status.unresolvable and row in status.rows for status in attempt.statuses):
-            return ""
-        on_node = self.view.pods_on[row].values()
-        return _LEAVING if any(other.priority < pod.priority and leaves(other) for other in on_node) else ""
-
-    def _candidates(self, pod: PodInfo, attempt: FailedAttempt, rows: Sequence[int]) -> list[Candidate]:
-        """Nodes with their victims, enough of them to choose from."""
-        budgets = list(self.view.objects_of(POD_DISRUPTION_BUDGETS).values())
-        question = (
-            "preemption",
-            pod.priority,
-            tuple((each.metadata.uid, each.metadata.resource_version) for each in budgets),
-        )
-        on_node = attempt.remember(question, partial(self._on_node, pod, attempt, budgets))
-        wanted = self._wanted(len(rows))
-        unprotected: list[Candidate] = []
-        protected: list[Candidate] = []
-        for step in range(len(rows)):
-            row = rows[(self._start + step) % len(rows)]
-            found = on_node(row)
-            if found is not None:
-                (protected if found.violations else unprotected).append(found)
-                if unprotected and len(unprotected) + len(protected) >= wanted:
-                    # The next pod starts where this one has stopped, so that no node is always the first.
-                    self._start += step + 1
-                    break
-        return unprotected + protected
-
-    def _on_node(
-        self, pod: PodInfo, attempt: FailedAttempt, budgets: Sequence[PodDisruptionBudget], row: int
-    ) -> Candidate | None:
-        potential = self._potential(pod, row)
-        found = select_victims(attempt, row, potential, budgets) if potential else None
-        return found if found is not None and found.victims else None
-
-    def _why_not(self, pod: PodInfo, attempt: FailedAttempt, row: int) -> tuple[str, ...]:
-        """Asked only when there is no candidate at all: finding the reasons costs more than seeing that there are
-        some."""
-        potential = self._potential(pod, row)
-        if not potential:
-            return (NO_VICTIMS,)
-        return tuple(reason.text for reason in attempt.reasons(row, potential))
-
-    def _potential(self, pod: PodInfo, row: int) -> list[PodInfo]:
-        """Who might have to go; what stands for a Reservation cannot be evicted, however unimportant it is."""
-        pseudo_pods = self.view.pseudo_pods
-        on_node = self.view.pods_on[row].values()
-        return [other for other in on_node if other.priority < pod.priority and other.uid not in pseudo_pods]
-
-    def _wanted(self, nodes: int) -> int:
-        share: int = nodes * self.args.min_candidate_nodes_percentage // 100
-        least: int = self.args.min_candidate_nodes_absolute
-        return min(max(share, least), nodes)
-
-
-def leaves(pod: PodInfo) -> bool:
-    """Whether the pod is being deleted because a scheduler evicted it."""
-    if pod.pod.metadata.deletion_timestamp is None:
-        return False
-    conditions = [each for each in pod.pod.status.conditions if each.type == "DisruptionTarget"]
-    return bool(conditions) and conditions[0].status == "True" and conditions[0].reason == BY_SCHEDULER
-
-
-def choose(candidates: Sequence[Candidate]) -> Candidate:
-    """The one that hurts least; among equals the first."""
-    return min(candidates, key=_HARM)
+        if pod.uid in self.view.pseudo_pods:
+            # What stands for a Reservation preempts by that one's own plugin, if that is enabled to.
+            return NO_PLAN
+        return self._preemption.plan(pod, attempt)

@@ -51,6 +51,8 @@ class QuotaEventHandlers(EventHandler):
             self._relieve()
 
     def on_pod(self, pod: PodInfo, node_name: str) -> None:
+        if pod.uid in self._view.pseudo_pods:
+            return
         self._unknown.discard(pod.uid)
         known = self.accounts.pod(pod.uid)
         if pod.pod.metadata.deletion_timestamp is not None and not self._counts_leaving:

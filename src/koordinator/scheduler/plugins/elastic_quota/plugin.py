@@ -21,7 +21,7 @@ from koordinator.scheduler.engine.events import ClusterEvent, EventKind
 from koordinator.scheduler.engine.framework import EventHandler, Reason
 from koordinator.scheduler.engine.framework_hooks import Controller, ControllerProvider, MetricsProvider
 from koordinator.scheduler.engine.pod_info import PodInfo
-from koordinator.scheduler.engine.post_filter import FailedAttempt, PostFilterPlugin, PostFilterResult
+from koordinator.scheduler.engine.post_filter import NO_PLAN, FailedAttempt, PostFilterPlugin, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.elastic_quota.accounts import Accounts, AccountSettings, CountedPod
 from koordinator.scheduler.plugins.elastic_quota.admission import AdmissionRules, why_not
@@ -99,7 +99,8 @@ class ElasticQuota(
         )
 
     def post_filter(self, pod: PodInfo, attempt: FailedAttempt) -> PostFilterResult:
-        return self._preemption.plan(pod, attempt)
+        # What stands for a Reservation preempts by that one's own plugin, if that is enabled to.
+        return NO_PLAN if pod.uid in self.view.pseudo_pods else self._preemption.plan(pod, attempt)
 
     def waits_as(self, pod: PodInfo) -> Hashable:
         node = self.accounts.node_of(pod.pod.metadata)

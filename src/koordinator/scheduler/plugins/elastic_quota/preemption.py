@@ -14,7 +14,7 @@ from koordinator.scheduler.engine.framework import Reason
 from koordinator.scheduler.engine.pod_info import PodInfo
 from koordinator.scheduler.engine.post_filter import FailedAttempt, PostFilterResult
 from koordinator.scheduler.engine.view import ClusterView
-from koordinator.scheduler.plugins.default_preemption.plugin import (
+from koordinator.scheduler.plugins.default_preemption.node_preemption import (
     Candidate,
     by_protection,
     choose,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -52,6 +52,8 @@ class Booking:
     """Whether the annotation of an operating-mode pod names somebody who uses it."""
     row: int = -1
     """Of the node, while the reserve pod counts there."""
+    index_keys: frozenset[Hashable] = frozenset()
+    """Under which it is found for its owners."""
     credit: tuple[Columns, tuple[int, int]] = NO_CREDIT
     """What owners take of it, and is therefore taken off the columns of ``row``."""
 
@@ -91,6 +93,14 @@ class Booking:
         """What is kept free on the node."""
         allocated = self.allocated
         return {column: max(0, amount - allocated[column]) for column, amount in self.allocatable.items()}
+
+
+class Awaited(NamedTuple):
+    """What a pod is going to take from once its victims have left the node."""
+
+    node_name: str
+    uid: str
+    """Of the Reservation."""
 
 
 class Unmatched(NamedTuple):

@@ -8,13 +8,15 @@ the node.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from koordinator.api.kinds import RESERVATIONS, Kind
 from koordinator.api.meta import Object
+from koordinator.api.node import Node
 from koordinator.api.pod import Pod
 from koordinator.api.reservation import Reservation
 from koordinator.scheduler.engine.columns import NamedAspect
@@ -25,6 +27,7 @@ from koordinator.scheduler.engine.view import ClusterView
 from koordinator.scheduler.plugins.reservation.booking import (
     NO_CREDIT,
     NO_MATCH,
+    Awaited,
     Booking,
     Columns,
     Match,
@@ -42,11 +45,22 @@ from koordinator.scheduler.plugins.reservation.reserve_pod import (
     problem,
     requested_amounts,
     reserve_pod,
+    stands_for_a_reservation,
 )
 
 _MEMO: Final = "Reservation"
 RESERVED: Final = NamedAspect("Reservation")
 """What is said of the Reservations on a node, beside what they hold."""
+
+
+@dataclass(slots=True)
+class _Memo:
+    """What is known of one pod, at the versions of the cache of which it is derived."""
+
+    version: tuple[int, str]
+    owned: Sequence[tuple[Booking, Unmatched | None]]
+    openings: int = -1
+    match: Match = NO_MATCH
 
 
 class ReservationCache(EventHandler):
@@ -70,8 +84,13 @@ class ReservationCache(EventHandler):
         """The pods that the API has on no node, by uid, whoever schedules them."""
         self.claimed: dict[str, str] = {}
         """The uid of each running pod that a Reservation is about to take over, with that of the Reservation."""
+        self.awaited: dict[str, Awaited] = {}
+        """What nominated pods are going to take from, by uid of the pod, while their victims leave."""
         self._shown: dict[str, Pod] = {}
-        self._generation = 0
+        self._version = 0
+        """Grows with all that ``_owned`` reads."""
+        self._openings = 0
+        """Grows when a Reservation is opened or closed to owners, by its users alone."""
         self.show: Callable[[Pod], None] = lambda pod: None
         self.hide: Callable[[Pod], None] = lambda pod: None
         self.on_opened: Callable[[Reservation], None] = lambda reservation: None
@@ -105,19 +124,29 @@ class ReservationCache(EventHandler):
             booking.row = -1
             self._credit(row, booking, NO_CREDIT)
 
+    def on_node(self, row: int, node: Node) -> None:
+        if node.metadata.name in self.on_node_named:
+            # Its labels count as those of its Reservations.
+            self._version += 1
+
     def on_node_removed(self, row: int, name: str) -> None:
+        self._version += 1
         for booking in self.on_node_named.get(name, {}).values():
             # The row's columns go with it.
             booking.row, booking.credit = -1, NO_CREDIT
 
     def on_pod(self, pod: PodInfo, node_name: str) -> None:
+        if stands_for_a_reservation(pod.pod):
+            return
         if node_name:
             self.waiting.pop(pod.uid, None)
+            self.awaited.pop(pod.uid, None)
         else:
             self.waiting[pod.uid] = pod
 
     def on_pod_gone(self, pod: PodInfo) -> None:
         self.waiting.pop(pod.uid, None)
+        self.awaited.pop(pod.uid, None)
         booking = self.bookings.get(pod.uid)
         if booking is not None and is_operating(booking.pod):
             self._unbook(pod.uid)
@@ -143,47 +172,44 @@ class ReservationCache(EventHandler):
         if not self.bookings:
             return NO_MATCH
         # Pods that are alike share their memo, and owners may be named one by one.
-        version = self._generation, pod.uid
-        known = pod.memo.get(_MEMO)
-        if known is not None and known[0] == version:
-            found: Match = known[1]
-            return found
-        match = self._match(pod)
-        pod.memo[_MEMO] = version, match
-        return match
+        version = self._version, pod.uid
+        known: _Memo | None = pod.memo.get(_MEMO)
+        if known is None or known.version != version:
+            known = pod.memo[_MEMO] = _Memo(version, self._owned(pod))
+        if known.openings != self._openings:
+            known.openings, known.match = self._openings, _match(known.owned)
+        return known.match
 
     def open_on(self, node_name: str, match: Match) -> list[Booking]:
-        """Those of ``match`` that are on the node, in the order of their uids."""
+        """Those of ``match`` that are on the node, in the order of their uids; without one that a nominated pod, which
+        is looked at as if it were there, uses up."""
         there = self.on_node_named.get(node_name)
-        return [there[uid] for uid in match.uids if uid in there] if there else []
+        return [there[uid] for uid in match.uids if uid in there and there[uid].is_open] if there else []
 
     def users_of(self, uid: str) -> Mapping[str, PodInfo]:
         """The pods that take from a Reservation, by uid."""
         return self._users.get(uid, {})
 
-    def _match(self, pod: PodInfo) -> Match:
+    def _owned(self, pod: PodInfo) -> list[tuple[Booking, Unmatched | None]]:
+        """The Reservations that the pod owns, all of them for one that ignores owners, in the order of their uids; with
+        why they are not for it."""
         wish = wish_of(pod.pod)
-        uids: list[str] = []
-        others: list[Unmatched] = []
-        for booking in self._candidates(pod.pod, wish):
+        owned: list[tuple[Booking, Unmatched | None]] = []
+        for booking in sorted(self._candidates(pod.pod, wish), key=lambda each: each.uid):
             found = self._mismatch(booking, pod, wish)
-            if found is None:
-                uids.append(booking.uid)
-            else:
-                others.append(Unmatched(booking.uid, booking.node_name, *found))
-        others.sort(key=lambda each: each.uid)
-        return Match(tuple(sorted(uids)), tuple(others)) if uids or others else NO_MATCH
+            why_not = Unmatched(booking.uid, booking.node_name, *found) if found is not None else None
+            owned.append((booking, why_not))
+        return owned
 
     def _candidates(self, pod: Pod, wish: Wish) -> Iterator[Booking]:
-        """The open Reservations that the pod owns; all open ones for a pod that ignores owners."""
         if wish.ignored:
-            yield from (each for each in self.bookings.values() if each.is_open)
+            yield from self.bookings.values()
             return
         # A pod does not take from what it stands for itself.
         seen = {pod.metadata.uid}
         for key in pod_keys(pod):
             for uid, booking in self._index.get(key, {}).items():
-                if uid not in seen and booking.is_open:
+                if uid not in seen:
                     seen.add(uid)
                     if booking.owners is not None and booking.owners.include(pod):
                         yield booking
@@ -251,9 +277,12 @@ class ReservationCache(EventHandler):
         booking = booking_of(reservation, pod, self._view.columns.resources)
         booking.row, booking.credit = self._row_of(booking) if row < 0 else row, credit
         booking.users = dict(self._users.get(uid, {}))
+        self._version += 1
         self.bookings[uid] = booking
         self.on_node_named.setdefault(booking.node_name, {})[uid] = booking
-        for key in booking.owners.keys if booking.owners is not None else ():
+        if booking.owners is not None:
+            booking.index_keys = booking.owners.index_keys(lambda key: len(self._index.get(key, ())))
+        for key in booking.index_keys:
             self._index.setdefault(key, {})[uid] = booking
         self._settle(booking)
         self._touch(booking)
@@ -282,21 +311,22 @@ class ReservationCache(EventHandler):
         del there[uid]
         if not there:
             del self.on_node_named[booking.node_name]
-        for key in booking.owners.keys if booking.owners is not None else ():
+        for key in booking.index_keys:
             del self._index[key][uid]
             if not self._index[key]:
                 del self._index[key]
-        self._generation += 1
+        self._version += 1
 
     def _changed_users(self, uid: str) -> None:
         booking = self.bookings.get(uid)
         if booking is not None:
+            was_open = booking.is_open
             booking.users = dict(self._users.get(uid, {}))
+            self._openings += booking.is_open != was_open
             self._settle(booking)
 
     def _settle(self, booking: Booking) -> None:
         """Take off the columns what owners take of the Reservation, and nothing more."""
-        self._generation += 1
         if booking.row >= 0:
             self._credit(booking.row, booking, self._credit_of(booking))
 
@@ -319,6 +349,14 @@ class ReservationCache(EventHandler):
         if old == new or row < 0:
             return
         if old != NO_CREDIT:
-            self._view.columns.add_request(row, *old, 1)
+            self._view.columns.discount(row, *old, -1)
         if new != NO_CREDIT:
-            self._view.columns.add_request(row, *new, -1)
+            self._view.columns.discount(row, *new)
+
+
+def _match(owned: Sequence[tuple[Booking, Unmatched | None]]) -> Match:
+    there = [(booking.uid, why_not) for booking, why_not in owned if booking.is_open]
+    if not there:
+        return NO_MATCH
+    uids = tuple([uid for uid, why_not in there if why_not is None])
+    return Match(uids, tuple([why_not for _, why_not in there if why_not is not None]))

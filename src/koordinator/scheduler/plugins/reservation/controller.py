@@ -35,14 +35,18 @@ class ReservationController:
         report: Callable[[Reservation, str], None],
         *,
         kept: timedelta | None,
+        cleans_every: int,
     ) -> None:
-        """``kept``: how long after its end a Reservation is deleted; None: never."""
+        """``kept``: how long after its end a Reservation is deleted; None: never. ``cleans_every``: seconds from one
+        look for such Reservations to the next, in which others can see how they ended."""
         self._cache = cache
         self._view = view
         self._writer = writer
         self._failures = failures
         self._report = report
         self._kept = kept
+        self._cleans_every = max(cleans_every, 1)
+        self._passes = 0
         self._checked: dict[str, tuple[Reservation, tuple[str, ...]]] = {}
         """By uid: the Reservations as they were checked last, and the faults that their authors have been told."""
 
@@ -57,9 +61,12 @@ class ReservationController:
         found = [each for each in self._view.objects_of(RESERVATIONS).values() if isinstance(each, Reservation)]
         there = {each.metadata.uid for each in found}
         self._checked = {uid: checked for uid, checked in self._checked.items() if uid in there}
+        # Passes are counted instead of the time, so that no step of the clock puts it off.
+        cleans = self._kept is not None and self._passes % self._cleans_every == 0
+        self._passes += 1
         for reservation in found:
             self._report_faults(reservation)
-            await self._look_at(reservation)
+            await self._look_at(reservation, self._kept if cleans else None)
 
     def _report_faults(self, reservation: Reservation) -> None:
         uid = reservation.metadata.uid
@@ -72,7 +79,7 @@ class ReservationController:
                 self._report(reservation, text)
         self._checked[uid] = reservation, texts
 
-    async def _look_at(self, reservation: Reservation) -> None:
+    async def _look_at(self, reservation: Reservation, kept: timedelta | None) -> None:
         metadata, now = reservation.metadata, self._writer.now()
         if metadata.deletion_timestamp is not None:
             return
@@ -87,7 +94,7 @@ class ReservationController:
                 await self._writer.patch(RESERVATIONS, metadata.name, "", patch, "status")
                 if self._failures.get(metadata.uid) is message:
                     self._failures.pop(metadata.uid, None)
-            elif self._kept is not None and is_to_be_deleted(reservation, has_node, self._kept, now):
+            elif kept is not None and is_to_be_deleted(reservation, has_node, kept, now):
                 await self._writer.delete(RESERVATIONS, metadata)
         except KoordinatorError as error:
             # In a second it is looked at again, by then as it has become.

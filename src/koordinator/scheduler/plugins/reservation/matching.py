@@ -94,15 +94,20 @@ class Owners:
 
     def __init__(self, owners: Sequence[ReservationOwner]) -> None:
         self._entries = [_owns(each) for each in owners]
-        self.keys = frozenset(_index_key(each) for each in owners)
-        """A pod that owns the Reservation has one of these, see ``pod_keys``."""
+        self._choices = [_index_choices(each) for each in owners]
+
+    def index_keys(self, size: Callable[[Hashable], int]) -> frozenset[Hashable]:
+        """Keys of which each pod that owns the Reservation has one, see ``pod_keys``; those under which the fewest are
+        found, by ``size``, which may change: to be asked once."""
+        chosen = [min(choices, key=lambda keys: sum(map(size, keys))) for choices in self._choices]
+        return frozenset().union(*chosen)
 
     def include(self, pod: Pod) -> bool:
         return any(owns(pod) for owns in self._entries)
 
 
 def pod_keys(pod: Pod) -> list[Hashable]:
-    """Under which of the ``keys`` of owners a pod has to be looked for."""
+    """Under which of the keys of owners a pod has to be looked for."""
     metadata = pod.metadata
     return [
         None,
@@ -110,6 +115,7 @@ def pod_keys(pod: Pod) -> list[Hashable]:
         ("name", metadata.name),
         *(("controller", owner.uid) for owner in metadata.owner_references),
         *(("label", *item) for item in metadata.labels.items()),
+        *(("key", key) for key in metadata.labels),
     ]
 
 
@@ -165,16 +171,24 @@ def _selects(affinity: ReservationAffinity, reservation: Reservation, node: Node
     return any(matches is not None and matches(seen) for matches in predicates)
 
 
-def _index_key(owner: ReservationOwner) -> Hashable:
-    """What a pod must have to match the entry; None where nothing that can be looked up is named."""
+def _index_choices(owner: ReservationOwner) -> Sequence[Sequence[Hashable]]:
+    """The conditions of the entry that can be looked up, each as the keys of which a pod must have one; the key None,
+    which every pod has, where there are none."""
+    found: list[Sequence[Hashable]] = []
     if owner.object is not None and owner.object.uid:
-        return "uid", owner.object.uid
-    if owner.object is not None and owner.object.name:
-        return "name", owner.object.name
+        found.append([("uid", owner.object.uid)])
+    elif owner.object is not None and owner.object.name:
+        found.append([("name", owner.object.name)])
     if owner.controller is not None and owner.controller.uid:
-        return "controller", owner.controller.uid
-    labels = owner.label_selector.match_labels if owner.label_selector is not None else {}
-    return ("label", *min(labels.items())) if labels else None
+        found.append([("controller", owner.controller.uid)])
+    if owner.label_selector is not None:
+        found += [[("label", *item)] for item in sorted(owner.label_selector.match_labels.items())]
+        for each in owner.label_selector.match_expressions:
+            if each.operator == "In":
+                found.append([("label", each.key, value) for value in dict.fromkeys(each.values)])
+            elif each.operator == "Exists":
+                found.append([("key", each.key)])
+    return found or [[None]]
 
 
 def _owns(owner: ReservationOwner) -> _Owns:

@@ -1,0 +1,129 @@
+"""What a pod takes of Reservations when it gets its node, and the records of that; how a Reservation gets its node."""
+
+from __future__ import annotations
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api.kinds import PODS, RESERVATIONS
+from koordinator.api.reservation import FAILED, Reservation
+from koordinator.scheduler.engine.binding_points import (
+    AllocatorPlugin,
+    BindOutcome,
+    BindPlugin,
+    ClusterWriter,
+    PodChanges,
+    PreBindPlugin,
+)
+from koordinator.scheduler.engine.columns import NodeReference
+from koordinator.scheduler.engine.cycle_state import CycleState
+from koordinator.scheduler.engine.framework import PluginError, Reason
+from koordinator.scheduler.engine.framework_hooks import ReservationPreBindPlugin
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.reservation_points import reservation_of
+from koordinator.scheduler.plugins.reservation.fitting import NONE_MATCHES
+from koordinator.scheduler.plugins.reservation.life_cycle import available_status
+from koordinator.scheduler.plugins.reservation.matching import wish_of
+from koordinator.scheduler.plugins.reservation.part import ReservationPart
+from koordinator.scheduler.plugins.reservation.reserve_pod import (
+    allocated_annotation,
+    allocated_record,
+    stands_for_a_reservation,
+)
+from koordinator.scheduler.plugins.reservation.states import TakeOver, Use
+
+
+class ReservationBinding(AllocatorPlugin, PreBindPlugin, ReservationPreBindPlugin, BindPlugin, ReservationPart):
+    """Reserve, PreBind and Bind."""
+
+    def allocate(self, state: CycleState, pod: PodInfo, node: NodeReference) -> Use | TakeOver | Reason | None:
+        if stands_for_a_reservation(pod.pod):
+            return self._take_over(pod, node.index)
+        match, wish = self._cache.match(pod), wish_of(pod.pod)
+        if wish.ignored:
+            return None
+        booking = self._nominator.nominated(pod, node.index, match, wish)
+        if booking is None:
+            return NONE_MATCHES if wish.affinity is not None else None
+        return Use(booking.name, booking.uid)
+
+    def _take_over(self, pod: PodInfo, row: int) -> TakeOver | Reason | None:
+        booking = self._taking_over(pod)
+        if booking is None:
+            return None
+        found = self._pre_allocator.selected(booking, self._nominator.checked(pod), row)
+        if found.reasons:
+            return found.reasons[0]
+        return TakeOver(booking.uid, found.pods) if found.pods else None
+
+    def nominated_allocation(self, pod: PodInfo, node_name: str) -> Use | None:
+        awaited = self._cache.awaited.get(pod.uid)
+        if awaited is None or awaited.node_name != node_name:
+            return None
+        booking = self._cache.bookings.get(awaited.uid)
+        return Use(booking.name, booking.uid) if booking is not None and booking.is_open else None
+
+    def restore(self, pod: PodInfo, node: NodeReference) -> Use | None:
+        record = allocated_record(pod.pod)
+        return Use(record.name, record.uid) if record is not None else None
+
+    def on_allocated(self, row: int, pod: PodInfo, allocation: Use | TakeOver) -> None:
+        if isinstance(allocation, TakeOver):
+            self._cache.claimed.update((each.uid, allocation.uid) for each in allocation.pods)
+            return
+        self._cache.use(allocation.uid, pod)
+
+    def on_released(self, row: int, pod: PodInfo, allocation: Use | TakeOver) -> None:
+        if isinstance(allocation, TakeOver):
+            for each in allocation.pods:
+                self._cache.claimed.pop(each.uid, None)
+            return
+        self._cache.unuse(allocation.uid, pod)
+
+    def pre_binds(self, state: CycleState, pod: PodInfo, node: NodeReference) -> bool:
+        recorded = annotation_keys.RESERVATION_ALLOCATED in pod.pod.metadata.annotations
+        return recorded or self.view.allocations.of(self.name, pod.uid) is not None
+
+    async def pre_bind(
+        self, state: CycleState, pod: PodInfo, node: NodeReference, changes: PodChanges, writer: ClusterWriter
+    ) -> None:
+        """The record on the pod; one of an earlier attempt is taken off."""
+        use: Use | None = self.view.allocations.of(self.name, pod.uid)
+        text = allocated_annotation(use.name, use.uid) if use is not None else None
+        changes.annotations[annotation_keys.RESERVATION_ALLOCATED] = text
+
+    async def pre_bind_reservation(
+        self,
+        state: CycleState,
+        reservation: Reservation,
+        node: NodeReference,
+        changes: PodChanges,
+        writer: ClusterWriter,
+    ) -> None:
+        """The record on each pod that the Reservation takes over; taken off those that an earlier attempt recorded."""
+        found: TakeOver | None = self.view.allocations.of(self.name, reservation.metadata.uid)
+        taken = {each.uid: each for each in found.pods} if found is not None else {}
+        own = allocated_annotation(reservation.metadata.name, reservation.metadata.uid)
+        stale = dict(self._cache.users_of(reservation.metadata.uid))
+        for uid, text in (*dict.fromkeys(stale.keys() - taken.keys()).items(), *dict.fromkeys(taken, own).items()):
+            metadata = (taken.get(uid) or stale[uid]).pod.metadata
+            annotations = {annotation_keys.RESERVATION_ALLOCATED: text}
+            patch = {"metadata": {"uid": uid, "annotations": annotations}}
+            await writer.patch(PODS, metadata.name, metadata.namespace, patch)
+
+    def binds(self, pod: PodInfo) -> bool:
+        return stands_for_a_reservation(pod.pod)
+
+    async def bind(self, state: CycleState, pod: PodInfo, node: NodeReference, writer: ClusterWriter) -> BindOutcome:
+        if not stands_for_a_reservation(pod.pod):
+            return BindOutcome.SKIPPED
+        reservation = reservation_of(self.handle.profile, pod)
+        if reservation.status.phase == FAILED:
+            raise PluginError("reservation is not active")
+        metadata = reservation.metadata
+        status = available_status(reservation, node.name, writer.now())
+        patch = {"metadata": {"uid": metadata.uid, "resourceVersion": metadata.resource_version}, "status": status}
+        await writer.patch(RESERVATIONS, metadata.name, "", patch, "status")
+        note = f"Successfully assigned {metadata.name} to {node.name}"
+        self.handle.object_event(RESERVATIONS, reservation, "Normal", "Scheduled", "Binding", note)
+        self._failures.pop(metadata.uid, None)
+        self._pre_allocator.forget(metadata.uid)
+        return BindOutcome.BOUND

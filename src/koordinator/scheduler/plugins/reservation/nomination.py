@@ -1,0 +1,140 @@
+"""Which Reservation a pod takes from on a node, and why it takes from none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from koordinator.scheduler.engine.framework import Reason
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.reservation.booking import Booking, Columns, Match
+from koordinator.scheduler.plugins.reservation.cache import ReservationCache
+from koordinator.scheduler.plugins.reservation.fitting import (
+    BY_NODE,
+    NONE_MATCHES,
+    NONE_SUITS,
+    Room,
+    score,
+    shares_a_resource,
+)
+from koordinator.scheduler.plugins.reservation.matching import Wish, wish_of
+
+
+class Nominator:
+    """Asked about the cluster as it is seen just now. ``ignored``: the extended resources, and the groups of them (the
+    part of a name before the slash), that Reservations are not checked for."""
+
+    def __init__(
+        self, cache: ReservationCache, view: ClusterView, ignored: tuple[frozenset[str], frozenset[str]]
+    ) -> None:
+        self._cache = cache
+        self._view = view
+        self._ignored = ignored
+
+    def why_not(self, pod: PodInfo, wish: Wish, row: int, matched: Sequence[Booking]) -> tuple[Reason, ...]:
+        """Why the pod can neither take from one of ``matched``, which are on the row, nor from the node alone."""
+        if not matched:
+            return (NONE_MATCHES,) if wish.affinity is not None else ()
+        capacity = self.capacity(pod, row, matched)
+        request, resources = pod.request.amounts, self._view.columns.resources
+        checked = self.checked(pod)
+        is_named = wish.affinity is not None and bool(wish.affinity.name)
+        found: list[Reason] = []
+        for booking in matched:
+            if wish.affinity is None and not shares_a_resource(booking, request):
+                continue
+            reasons = capacity.reasons(booking, checked, resources, detailed=is_named)
+            if not reasons:
+                return ()
+            found += [each for each in reasons if not each.text.endswith(BY_NODE) or each not in found]
+        if wish.affinity is not None:
+            return tuple(found) or (NONE_SUITS,)
+        lacking = capacity.lacking(checked, matched, {})
+        if not lacking:
+            return ()
+        return tuple(found) or tuple(Reason(f"Insufficient {resources.name(column)}{BY_NODE}") for column in lacking)
+
+    def checked(self, pod: PodInfo) -> Columns:
+        """What the pod requests without the extended resources that the arguments ``ignoredResources`` and
+        ``ignoredResourceGroups`` (the part of a name before the slash) name."""
+        resources, groups = self._ignored
+        amounts = pod.request.amounts
+        if not resources and not groups:
+            return amounts
+        named = [(column, self._view.columns.resources.name(column)) for column in amounts]
+        return {
+            column: amounts[column]
+            for column, name in named
+            if name not in resources and not ("/" in name and name.split("/")[0] in groups)
+        }
+
+    def capacity(self, pod: PodInfo, row: int, matched: Sequence[Booking]) -> Room:
+        """The room on the row, whether the pod and the reserve pods of ``matched`` count there just now or not."""
+        there, unused = self._view.pods_on[row], self._view.columns.numbers[row].unused
+        counted = pod.uid in there
+        shown = [each.remaining for each in matched if each.uid in there]
+        free = {
+            column: unused[column] + counted * amount + sum(each.get(column, 0) for each in shown)
+            for column, amount in pod.request.amounts.items()
+        }
+        return Room(free, matched)
+
+    def first_in_order(self, match: Match) -> str:
+        """The uid of the Reservation with the smallest order that is not 0; "" if there is none."""
+        ordered = [
+            (booking.order, uid)
+            for uid in match.uids
+            if (booking := self._cache.bookings.get(uid)) is not None and booking.order
+        ]
+        return min(ordered)[1] if ordered else ""
+
+    def nominated(self, pod: PodInfo, row: int, match: Match, wish: Wish) -> Booking | None:
+        """The Reservation that the pod would take from on the row; None if it would take from the node alone."""
+        matched = self._cache.open_on(self._view.columns.names[row], match)
+        if not matched:
+            return None
+        capacity, request, resources = (
+            self.capacity(pod, row, matched),
+            pod.request.amounts,
+            self._view.columns.resources,
+        )
+        fitting = [
+            each
+            for each in matched
+            if (wish.affinity is not None or shares_a_resource(each, request))
+            and not capacity.reasons(each, self.checked(pod), resources, detailed=False)
+        ]
+        if not fitting:
+            return None
+        ordered = [each for each in fitting if each.order]
+        if ordered:
+            return min(ordered, key=lambda each: (each.order, each.uid))
+        return min(fitting, key=lambda each: (-score(each, request), each.uid))
+
+    def refusal(self, booking: Booking, pod: PodInfo) -> str:
+        """Why a pod that owns the Reservation does not take from it as things are; "" if it would."""
+        match, wish = self._cache.match(pod), wish_of(pod.pod)
+        if wish.problem:
+            return wish.problem
+        if wish.ignored:
+            return "the pod ignores reservations"
+        for each in match.unmatched:
+            if each.uid == booking.uid:
+                return f"the reservation {each.why.value}{' ' + each.detail if each.detail else ''}"
+        if booking.uid not in match.uids:
+            is_taken = booking.users or booking.is_claimed
+            return "the reservation is used up by its owner" if is_taken else "the reservation is not available"
+        # Not the row of the booking: while lacks are asked for, what the pod may take from is thought gone.
+        row = self._view.columns.row_of.get(booking.node_name)
+        if row is None:
+            return f"the scheduler does not know of node {booking.node_name}"
+        capacity = self.capacity(pod, row, self._cache.open_on(booking.node_name, match))
+        if wish.affinity is None and not shares_a_resource(booking, pod.request.amounts):
+            return "the pod requests nothing that the reservation holds"
+        reasons = capacity.reasons(booking, self.checked(pod), self._view.columns.resources, detailed=True)
+        if reasons:
+            return ", ".join(each.text for each in reasons)
+        nominated = self.nominated(pod, row, match, wish)
+        if nominated is not None and nominated is not booking:
+            return f"the pod would take from reservation {nominated.name} first"
+        return ""

@@ -1,0 +1,47 @@
+"""What all parts of the plugin work on: the cache that profiles share, and the pods that stand for Reservations."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from koordinator.api import annotations as annotation_keys
+from koordinator.api.kinds import RESERVATIONS
+from koordinator.api.reservation import Reservation
+from koordinator.scheduler.engine.framework import Plugin
+from koordinator.scheduler.engine.pod_info import PodInfo
+from koordinator.scheduler.engine.view import ClusterView
+from koordinator.scheduler.plugins.reservation.booking import Booking
+from koordinator.scheduler.plugins.reservation.cache import ReservationCache
+from koordinator.scheduler.plugins.reservation.nomination import Nominator
+from koordinator.scheduler.plugins.reservation.pre_allocation import PreAllocator
+
+_NONE: Final[tuple[frozenset[str], frozenset[str]]] = frozenset(), frozenset()
+
+
+class ReservationPart(Plugin):
+    """One part of the plugin; all have the same state."""
+
+    name = "Reservation"
+
+    def __init__(self, args: Any, view: ClusterView) -> None:
+        super().__init__(args, view)
+        shared = view.shared.setdefault(self.name, {})
+        self._cache: ReservationCache = shared.setdefault("cache", ReservationCache(view))
+        self._failures: dict[str, str] = shared.setdefault("failures", {})
+        config = args.pre_allocation_config if args is not None else None
+        self._pre_allocator = PreAllocator(self._cache, view, config)
+        ignored = (frozenset(args.ignored_resources), frozenset(args.ignored_resource_groups)) if args else _NONE
+        self._nominator = Nominator(self._cache, view, ignored)
+
+    def _taking_over(self, pod: PodInfo) -> Booking | None:
+        """What the reserve pod stands for, if that may take over running pods."""
+        reservation = self._reservation(pod)
+        if reservation is None or not reservation.spec.pre_allocation:
+            return None
+        return self._cache.pending_booking(reservation, pod.pod)
+
+    def _reservation(self, pod: PodInfo) -> Reservation | None:
+        """The Reservation that a reserve pod stands for, if it is there still."""
+        name = pod.pod.metadata.annotations.get(annotation_keys.RESERVATION_NAME, "")
+        found = self.view.objects_of(RESERVATIONS).get(name)
+        return found if isinstance(found, Reservation) and found.metadata.uid == pod.uid else None
