@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from random import Random
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from koordinator.api.codec import convert
 from koordinator.api.node import Node
@@ -22,6 +22,32 @@ from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+PLUGIN_ARGS: Final[Mapping[str, Mapping[str, Any]]] = {
+    "LowNodeLoad": {
+        "lowThresholds": {"cpu": 30, "memory": 90},
+        "highThresholds": {"cpu": 50, "memory": 95},
+        "anomalyCondition": {"consecutiveAbnormalities": 1},
+    },
+    "CustomPriority": {
+        "evictionOrder": [
+            {"name": "dear", "nodeSelector": {"matchLabels": {"class": "dear"}}},
+            {"name": "cheap", "nodeSelector": {"matchLabels": {"class": "cheap"}}},
+        ]
+    },
+    "FragmentationAware": {},
+    "ScaleDownBinPack": {"strategy": "EvictDirectly", "maxPodsToEvict": 2},
+    "HighNodeUtilization": {"thresholds": {"cpu": 20, "memory": 20}},
+    "LowNodeUtilization": {"thresholds": {"cpu": 20, "memory": 20}, "targetThresholds": {"cpu": 40, "memory": 40}},
+    "PodLifeTime": {"maxPodLifeTimeSeconds": 60},
+    "RemoveFailedPods": {},
+    "RemovePodsHavingTooManyRestarts": {"podRestartThreshold": 1},
+    "RemovePodsViolatingNodeAffinity": {"nodeAffinityType": ["requiredDuringSchedulingIgnoredDuringExecution"]},
+    "RemovePodsViolatingNodeTaints": {},
+    "RemovePodsViolatingInterPodAntiAffinity": {},
+    "RemoveDuplicates": {},
+    "RemovePodsViolatingTopologySpreadConstraint": {},
+}
+"""For every plugin that decides, with which it does something."""
 P = TypeVar("P", bound=Plugin)
 
 

@@ -92,6 +92,19 @@ def test_priority_threshold() -> None:
     assert refused == [100]
 
 
+@pytest.mark.parametrize(("leaving", "refused"), [(0, False), (1, True)])
+def test_pods_that_are_terminating_are_no_replicas(leaving: int, refused: bool) -> None:
+    handle = make_handle()
+    plugin = DefaultEvictor(DefaultEvictorArgs(min_replicas=3), handle)
+    pods = [make_pod(f"web-{number}", "a") for number in range(3 - leaving)]
+    pods += [make_pod(f"gone-{n}", "a", deletionTimestamp="2026-01-01T12:00:30Z") for n in range(leaving)]
+    cache = handle.informers.informer(PODS).cache
+    cache.begin_replace(authoritative=True)
+    cache.replace_page(pods, [])
+    cache.end_replace("1")
+    assert bool(plugin.filter(pods[0])) is refused
+
+
 def test_node_fit_is_asked_just_before_the_eviction() -> None:
     evictor = make_evictor(nodeFit=True, nodeSelector="pool=x")
     nodes = [make_node("a"), make_node("b", cpu="1", labels={"pool": "x"}), make_node("c", cpu="8")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,9 +12,11 @@ from hypothesis import strategies as st
 from koordinator.api.node import Node
 from koordinator.api.nodemetric import NodeMetric
 from koordinator.api.pod import Pod
+from koordinator.api.timestamps import format_time
 from koordinator.base.errors import ConfigurationError
 from koordinator.descheduler.framework import Eviction, Remark, Step
 from tests.descheduler.clusters import (
+    NOW,
     FakeEvictor,
     evicted,
     make_metric,
@@ -83,14 +86,79 @@ def test_two_evicted_pods_never_count_on_the_same_requests() -> None:
     assert len(evicted(make_plugin("LowNodeLoad", CPU).balance(make_snapshot(nodes, pods, metrics)))) == 1
 
 
-@pytest.mark.parametrize("broken", ["absent", "old", "never"])
+@pytest.mark.parametrize("broken", ["absent", "old", "never", "ahead"])
 def test_a_node_without_a_report_is_neither_source_nor_target(broken: str) -> None:
     nodes, pods, metrics = hot_and_cool()
-    metric = {"old": make_metric("cool", {}, age=200), "never": NodeMetric(metadata=metrics[1].metadata)}.get(broken)
+    metric = {
+        "old": make_metric("cool", {}, age=200),
+        "never": NodeMetric(metadata=metrics[1].metadata),
+        "ahead": make_metric("cool", {}, age=-180),
+    }.get(broken)
     snapshot = make_snapshot(nodes, pods, [metrics[0], *([metric] if metric else [])])
     plan = steps(make_plugin("LowNodeLoad", CPU).balance(snapshot))
     assert not [step for step in plan if isinstance(step, Eviction)]
     assert any(isinstance(step, Remark) and "cool is left out" in step.text for step in plan)
+
+
+def with_leaving(count: int, ends: float) -> tuple[list[Node], list[Pod], list[NodeMetric]]:
+    """The example, of whose hot pods so many are to have ended ``ends`` seconds from now."""
+    nodes, pods, metrics = hot_and_cool()
+    until = format_time(NOW + timedelta(seconds=ends))
+    leaving = [make_pod(pod.metadata.name, "hot", deletionTimestamp=until) for pod in pods[:count]]
+    return nodes, [*leaving, *pods[count:]], metrics
+
+
+def balanced(nodes: list[Node], pods: list[Pod], metrics: list[NodeMetric], args: dict[str, Any] = CPU) -> list[str]:
+    """Who is evicted where terminating pods are refused, as every evictor does."""
+    leaving = {pod.metadata.name: "terminating" for pod in pods if pod.metadata.deletion_timestamp is not None}
+    return evicted(make_plugin("LowNodeLoad", args, FakeEvictor(leaving)).balance(make_snapshot(nodes, pods, metrics)))
+
+
+@pytest.mark.parametrize(("count", "names"), [(1, ["web-1", "web-2"]), (2, ["web-2"]), (3, []), (5, [])])
+def test_what_terminating_pods_use_is_given_back_already(count: int, names: list[str]) -> None:
+    assert balanced(*with_leaving(count, 300)) == names
+
+
+@pytest.mark.parametrize(("count", "names"), [(1, ["web-1", "web-2"]), (3, [])])
+def test_what_pods_used_that_are_gone_since_the_report_makes_no_node_hot(count: int, names: list[str]) -> None:
+    nodes, pods, metrics = hot_and_cool()
+    assert balanced(nodes, pods[count:], metrics) == names
+
+
+def test_pods_that_are_gone_take_the_room_of_a_target_until_a_report_shows_it() -> None:
+    nodes, pods, metrics = hot_and_cool()
+    metrics[1] = make_metric("cool", {"gone": "1500m"})
+    assert balanced(nodes, pods, metrics) == []
+
+
+def test_a_pod_that_should_have_ended_is_not_counted_on() -> None:
+    assert len(balanced(*with_leaving(3, -31))) == 3
+
+
+def test_terminating_pods_take_the_room_of_a_target_until_they_have_ended() -> None:
+    nodes, pods, metrics = hot_and_cool()
+    pods.append(make_pod("ending", "cool", deletionTimestamp=format_time(NOW + timedelta(seconds=30))))
+    metrics[1] = make_metric("cool", {"ending": "1500m"})
+    assert balanced(nodes, pods, metrics) == []
+
+
+def test_a_hot_node_whose_prod_pods_leave_is_no_target_for_prod_pods() -> None:
+    nodes, pods, metrics = with_leaving(4, 30)
+    prod = {"prodLowThresholds": {"cpu": 10}, "prodHighThresholds": {"cpu": 20}}
+    pods += [make_pod(f"prod-{number}", "cool", spec={"priority": 9500}) for number in range(3)]
+    metrics[1] = make_metric("cool", {f"prod-{number}": "500m" for number in range(3)})
+    assert balanced(nodes[:2], pods, metrics, {**CPU, **prod}) == []
+
+
+def test_a_report_by_a_clock_that_is_a_little_ahead_counts() -> None:
+    nodes, pods, metrics = hot_and_cool()
+    metrics[1] = make_metric("cool", {}, system="400m", age=-179)
+    assert len(evicted(make_plugin("LowNodeLoad", CPU).balance(make_snapshot(nodes, pods, metrics)))) == 3
+
+
+def test_a_threshold_beyond_all_reason_is_never_reached() -> None:
+    args = {**CPU, "highThresholds": {"cpu": 1e300}}
+    assert evicted(make_plugin("LowNodeLoad", args).balance(make_snapshot(*hot_and_cool()))) == []
 
 
 def test_a_hot_node_is_believed_at_the_sixth_cycle() -> None:
@@ -202,6 +270,8 @@ def test_dry_run_proposes_without_evicting() -> None:
         ({"numberOfNodes": -1}, "args.numberOfNodes"),
         ({"nodeMetricExpirationSeconds": 0}, "args.nodeMetricExpirationSeconds"),
         ({"lowThresholds": {"cpu": -1}}, "args.lowThresholds[cpu]"),
+        ({"highThresholds": {"cpu": float("inf")}}, "args.highThresholds[cpu]"),
+        ({"highThresholds": {"cpu": float("nan")}}, "args.highThresholds[cpu]"),
         ({"lowThresholds": {"cpu": 60}, "highThresholds": {"cpu": 50}}, "args.lowThresholds[cpu]"),
         ({"highThresholds": {"cpu": 50}, "prodHighThresholds": {"cpu": 60}}, "args.prodHighThresholds[cpu]"),
         ({"prodLowThresholds": {"cpu": 9}, "prodHighThresholds": {"cpu": 5}}, "args.prodLowThresholds[cpu]"),

@@ -84,6 +84,15 @@ def test_the_pod_leaves_that_evens_the_node_most() -> None:
     assert eviction.reason == "fragmentation reduction: stdBefore=0.3000 stdAfter=0.0500 gain=0.2500"
 
 
+def test_a_node_that_a_terminating_pod_is_about_to_even_keeps_its_pods() -> None:
+    pods = [
+        make_pod("leaving", "uneven", requests={"cpu": "5"}, deletionTimestamp="2026-01-01T12:00:30Z"),
+        make_pod("staying", "uneven", requests={"cpu": "2"}),
+    ]
+    plugin = make_plugin("FragmentationAware", {}, FakeEvictor({"leaving": "terminating"}))
+    assert not evicted(plugin.balance(make_snapshot(UNEVEN, pods)))
+
+
 @pytest.mark.parametrize(
     ("args", "evictor"),
     [

@@ -145,6 +145,16 @@ def test_of_pods_that_want_to_be_apart_one_stays() -> None:
     assert leaving("RemovePodsViolatingInterPodAntiAffinity", {}, pods, refused="lesser") == ["important"]
 
 
+def test_a_pod_that_is_terminating_already_is_in_nobody_s_way() -> None:
+    term = {"labelSelector": {"matchLabels": {"app": "db"}}, "topologyKey": "zone"}
+    spec = {"affinity": {"podAntiAffinity": {REQUIRED: [term]}}}
+    pods = [
+        make_pod("staying", "a", labels={"app": "db"}, spec=spec),
+        make_pod("leaving", "a", labels={"app": "db"}, spec=spec, deletionTimestamp="2026-01-01T12:00:30Z"),
+    ]
+    assert leaving("RemovePodsViolatingInterPodAntiAffinity", {}, pods, refused="leaving") == []
+
+
 def test_duplicates_are_spread_evenly() -> None:
     pods = [*(make_pod(f"web-{n}", "a") for n in range(4)), make_pod("single", "a", owner="other")]
     assert leaving("RemoveDuplicates", {}, pods) == ["web-2", "web-3"]
@@ -194,6 +204,19 @@ def test_low_node_utilization_goes_by_requests() -> None:
     assert leaving("LowNodeUtilization", {**args, "numberOfNodes": 1}, pods) == []
     assert leaving("LowNodeUtilization", {**args, "evictionLimits": {"node": 0}}, pods) == []
     assert leaving("LowNodeUtilization", {**args, "evictableNamespaces": {"exclude": ["default"]}}, pods) == []
+
+
+def test_what_terminating_pods_request_makes_no_node_too_full() -> None:
+    args = {"thresholds": {"cpu": 30}, "targetThresholds": {"cpu": 50}}
+    ending = make_pod("leaving", "a", requests={"cpu": "1"}, deletionTimestamp="2026-01-01T12:00:30Z")
+    pods = [ending, *requesting("a", "1", "1"), *requesting("b", "1")]
+    assert leaving("LowNodeUtilization", args, pods, refused="leaving") == []
+
+
+def test_terminating_pods_keep_their_requests_on_targets() -> None:
+    args = {"thresholds": {"cpu": 30}, "targetThresholds": {"cpu": 50}}
+    ending = make_pod("leaving", "b", requests={"cpu": "2"}, deletionTimestamp="2026-01-01T12:00:30Z")
+    assert leaving("LowNodeUtilization", args, [*requesting("a", "1", "1", "1"), ending], refused="leaving") == []
 
 
 def test_low_node_utilization_around_the_mean() -> None:

@@ -328,7 +328,9 @@ class DefaultEvictor(EvictPlugin, FilterPlugin):
         owners = pod.metadata.owner_references
         if len(owners) != 1:
             return ""
-        count, least = len(pods.by_index(_OWNER_INDEX, owners[0].uid)), self._args.min_replicas
+        # A pod that is on its way out is no replica that would be left.
+        count = sum(not is_terminating(each) for each in pods.by_index(_OWNER_INDEX, owners[0].uid))
+        least = self._args.min_replicas
         return _text(count < least, f"owner has {count} replicas which is less than minReplicas of {least}")
 
     def _too_young(self, pod: Pod) -> str:

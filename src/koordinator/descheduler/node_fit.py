@@ -28,6 +28,8 @@ Ints = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 _UNLIMITED: Final = 2**62
+_MOST: Final = 2**61
+"""Beyond what any node has. Columns have 64 bits: one object that says more must not make them overflow."""
 _Term = tuple[CompiledSelector, frozenset[str]]
 """Selector and namespaces of a term of pod affinity."""
 
@@ -50,6 +52,14 @@ def requests_of(pod: Pod) -> dict[str, int]:
     return {name: canonical(name, nanos) for name, nanos in pod_requests(pod, resized=False).items()}
 
 
+def _bounded_requests(pod: Pod) -> dict[str, int]:
+    return {name: _bounded(wanted) for name, wanted in requests_of(pod).items()}
+
+
+def _bounded(amount: int) -> int:
+    return max(-_MOST, min(amount, _MOST))
+
+
 class TargetNodes:
     """The room on some nodes, by the snapshot and what has been booked since."""
 
@@ -63,7 +73,7 @@ class TargetNodes:
         limits = [node.status.allocatable.get(PODS) for node in nodes]
         self._slots = np.array(
             [
-                _UNLIMITED if limit is None else limit.value - len(pods)
+                _UNLIMITED if limit is None else _bounded(limit.value) - len(pods)
                 for limit, pods in zip(limits, self._pods, strict=True)
             ],
             dtype=np.int64,
@@ -86,21 +96,21 @@ class TargetNodes:
     def with_room(self, pod: Pod) -> Mask:
         """Nodes x 1: where the pod's requests fit, whatever else speaks against the node."""
         mask = self._slots > 0
-        for name, wanted in requests_of(pod).items():
+        for name, wanted in _bounded_requests(pod).items():
             if name != PODS:
                 mask &= self._free_of(name) >= wanted
         return mask
 
     def book(self, pod: Pod, index: int) -> None:
         """Count the pod on the node with this index."""
-        for name, wanted in requests_of(pod).items():
+        for name, wanted in _bounded_requests(pod).items():
             self._free_of(name)[index] -= wanted
         self._slots[index] -= 1
         self._pods[index].append(pod)
 
     def unbook(self, pod: Pod, index: int) -> None:
         """Undo ``book``."""
-        for name, wanted in requests_of(pod).items():
+        for name, wanted in _bounded_requests(pod).items():
             self._free_of(name)[index] += wanted
         self._slots[index] += 1
         self._pods[index].remove(pod)
@@ -115,14 +125,14 @@ class TargetNodes:
                 column = self._requested.get(name)
                 if column is None:
                     column = self._requested[name] = np.zeros(len(self._nodes), dtype=np.int64)
-                column[index] = wanted
+                column[index] = _bounded(wanted)
 
     def _free_of(self, name: str) -> Ints:
         """What a node does not say is allocatable, it does not have."""
         free = self._free.get(name)
         if free is None:
             quantities = (node.status.allocatable.get(name) for node in self._nodes)
-            offered = [0 if quantity is None else amount(name, quantity) for quantity in quantities]
+            offered = [0 if quantity is None else _bounded(amount(name, quantity)) for quantity in quantities]
             free = np.array(offered, dtype=np.int64)
             if name in self._requested:
                 free -= self._requested[name]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
 from typing import Final
 
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.pod import Pod
 
 SYSTEM_CRITICAL_PRIORITY: Final = 2 * 10**9
+_LATE: Final = timedelta(seconds=30)
 
 
 def is_mirror(pod: Pod) -> bool:
@@ -22,6 +24,13 @@ def is_static(pod: Pod) -> bool:
 
 def is_terminating(pod: Pod) -> bool:
     return pod.metadata.deletion_timestamp is not None
+
+
+def is_leaving(pod: Pod, now: datetime) -> bool:
+    """Whether the pod is about to end. The deletion timestamp says when it should have: one that has not by then, such
+    as on a node whose kubelet is gone, is not counted on."""
+    end = pod.metadata.deletion_timestamp
+    return end is not None and now - end <= _LATE
 
 
 def is_system_critical(pod: Pod) -> bool:

@@ -10,15 +10,18 @@ from typing import Final
 
 from koordinator.api.kinds import NODE_METRICS, NODES, PODS
 from koordinator.api.pod import Pod
+from koordinator.base.backoff import Backoff, BackoffPolicy
+from koordinator.base.deadline import unless
 from koordinator.base.logs import fields
 from koordinator.base.loops import LoopMetrics
 from koordinator.base.program import Process
 from koordinator.descheduler.configuration import Configuration, ProfileConfiguration
 from koordinator.descheduler.configuration.arguments import checked_selector
 from koordinator.descheduler.cycle import Cycle, CycleReport, is_ready
-from koordinator.descheduler.framework import Evictor, Handle, Snapshot
+from koordinator.descheduler.framework import Evictor, Handle, Plugin, Snapshot
 from koordinator.descheduler.rehearsal import Rehearsal
 from koordinator.descheduler.runtime import EvictionLimiter, build_profile
+from koordinator.kube.errors import TransportError
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client
@@ -30,6 +33,7 @@ NODE_INDEX: Final = "node-name"
 _CYCLE_DEADLINE: Final = 600.0
 """Seconds that a cycle may take; thousands of evictions at the rate of the client take minutes."""
 _MISSED: Final = 5
+_RETRY: Final = BackoffPolicy(initial=0.5, maximum=15.0)
 
 
 class Descheduler:
@@ -45,6 +49,7 @@ class Descheduler:
     ) -> None:
         document = configuration.document
         self._clock = process.clock
+        self._random = process.random
         self._interval = document.descheduling_interval.total_seconds()
         self._heartbeat = LoopMetrics(process.clock, process.metrics).loop("descheduling-cycles", _CYCLE_DEADLINE)
         self._cycling = False
@@ -95,7 +100,7 @@ class Descheduler:
         await self.informers.wait_synced()
         plugins = [plugin for profile in self._profiles for plugin in profile.plugins.values()]
         for plugin in plugins:
-            await plugin.start()
+            await self._begin(plugin, stop)
         async with asyncio.TaskGroup() as tasks:
             beside = [tasks.create_task(plugin.run(), name=plugin.name) for plugin in plugins]
             beside.append(tasks.create_task(self._run_cycles(), name="descheduling-cycles"))
@@ -103,6 +108,18 @@ class Descheduler:
             self._cycling = False
             for task in beside:
                 task.cancel()
+
+    async def _begin(self, plugin: Plugin, stop: asyncio.Event) -> None:
+        """Start the plugin; while the API server does not answer, try again until ``stop``."""
+        backoff = Backoff(_RETRY, self._clock, self._random)
+        while not stop.is_set():
+            try:
+                await plugin.start()
+            except TransportError as error:
+                logger.warning("plugin %s cannot start yet: %s", plugin.name, error)
+                await unless(stop, self._clock.sleep(backoff.next()))
+            else:
+                return
 
     async def run_cycle(self) -> CycleReport:
         """One pass over the cluster."""

@@ -29,11 +29,15 @@ class Bench:
             scene.pod(self.cluster, name)
         for name in ("node-1", "node-2"):
             self.cluster.put(NODES, {"metadata": {"name": name}, "spec": dict(node) if name == "node-1" else {}})
+        self.start()
+        self.has_room = True
+
+    def start(self, seed: int = 1) -> None:
+        """A program that knows what the API server has."""
         args = MigrationControllerArgs(
             evict_burst=99, object_limiters={}, max_migrating_per_workload=3, max_unavailable_per_workload=3
         )
-        self.plugin = self.cluster.start(args, gates=frozenset({NODE_DRAIN}))
-        self.has_room = True
+        self.plugin = self.cluster.start(args, seed, gates=frozenset({NODE_DRAIN}))
 
     def create(self, name: str = "drain", **spec: Any) -> None:
         self.cluster.put(DRAIN_NODES, {"metadata": {"name": name}, "spec": {"nodeName": "node-1", **spec}})

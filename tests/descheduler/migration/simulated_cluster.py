@@ -33,10 +33,11 @@ from koordinator.base.metrics import Metrics
 from koordinator.descheduler.framework import Evictor, Handle
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
 from koordinator.descheduler.migration.plugin import MigrationController
-from koordinator.kube.errors import ApiStatusError
+from koordinator.kube.errors import ApiStatusError, TransportError
 from koordinator.kube.events import EventBroadcaster
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.interface import Client, PatchType, WatchEvent
+from koordinator.kube.request import target
 
 KINDS: tuple[Kind[Any], ...] = (
     ADVANCED_STATEFUL_SETS,
@@ -75,6 +76,8 @@ class SimulatedCluster:
         self.disruptions_allowed: int | None = None
         """Of a budget over all pods; None is no budget."""
         self.fault: Fault = lambda verb, path, done: None
+        self.is_away = False
+        """No request gets an answer."""
         self.events: list[tuple[str, str, str, str]] = []
         """(kind, type, reason, note) of every event."""
         self._version = 0
@@ -169,6 +172,8 @@ class SimulatedCluster:
     # The API server, as a client sees it.
 
     async def get(self, kind: Kind[Any], name: str, namespace: str = "") -> Any:
+        self._reach()
+        target(kind, namespace, name)  # as a client does, which refuses what is no part of a path
         return convert(self._found(kind, name, namespace), kind.type)
 
     async def create(
@@ -225,6 +230,7 @@ class SimulatedCluster:
         self._ask("DELETE", path, done=True)
 
     async def raw(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        self._reach()
         if method == "GET" and path in self.scales:
             return encode(self.scales[path])
         if path.startswith("/api/v1/nodes/"):
@@ -245,7 +251,12 @@ class SimulatedCluster:
             raise ApiStatusError(404, "NotFound", f"{kind.plural} {name!r} not found")
         return found
 
+    def _reach(self) -> None:
+        if self.is_away:
+            raise TransportError("connection refused", maybe_applied=False)
+
     def _ask(self, verb: str, path: str, *, done: bool) -> None:
+        self._reach()
         if done:
             self.writes.append((verb, path))
         error = self.fault(verb, path, done)

@@ -142,6 +142,21 @@ def _pod(name: str, *, owner: str = "", priority: int = 0) -> Pod:
     return convert({"metadata": metadata, "spec": {"priority": priority}}, Pod)
 
 
+def test_jobs_that_have_ended_are_not_looked_at_for_limits() -> None:
+    bench = Bench(2)
+    bench.end("web-0")
+    bench.cluster.deliver()
+    lister = bench.plugin.arbitrator._cluster
+    assert [job.metadata.name for job in lister.open_jobs()] == ["web-1"]
+    assert [job.metadata.name for job in lister.open_jobs_in("default")] == ["web-1"]
+
+
+def test_a_job_without_a_pod_reference_passes_so_that_it_can_say_so() -> None:
+    bench = Bench(0)
+    bench.cluster.put(POD_MIGRATION_JOBS, {"metadata": {"name": "odd", "annotations": {}}, "spec": {}})
+    assert bench.arbitrate() == ["odd"]
+
+
 def test_newer_jobs_come_first_and_those_without_a_pod_before_them() -> None:
     waiting = [_job("old", 1), _job("new", 2), _job("lost", 0)]
     pods = {"old": _pod("same"), "new": _pod("same")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import given
@@ -80,6 +80,46 @@ def test_a_successor_keeps_the_cool_down_of_what_its_predecessor_moved() -> None
     assert "coolDown" in "".join(successor.filter(replacement))
 
 
+_SOFT: Final = "scheduling.koordinator.sh/soft-eviction"
+_TEN_MINUTES_AGO: Final = format_time(SimulatedCluster().clock.now() - timedelta(minutes=10))
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"deletionTimestamp": _TEN_MINUTES_AGO},
+        {"annotations": {_SOFT: f'{{"timestamp":"{_TEN_MINUTES_AGO}"}}'}},
+        {"annotations": {_SOFT: '{"timestamp":7}'}},
+        {"annotations": {_SOFT: '{"timestamp":"2025-01-01T00:00:00"}'}},
+        {"annotations": {_SOFT: "soon"}},
+    ],
+    ids=["terminating", "softly evicted", "without a time", "without a zone", "without sense"],
+)
+def test_an_eviction_that_is_found_under_way_counts(metadata: dict[str, Any]) -> None:
+    """The descheduler ended between the eviction and the status of the job, or somebody else was faster."""
+    assert "coolDown" in _refusal_of_a_replacement(timedelta(seconds=10), metadata)
+
+
+def test_a_replacement_that_was_there_before_the_job_is_known_by_the_time_of_the_soft_eviction() -> None:
+    soft = {"annotations": {_SOFT: f'{{"timestamp":"{_TEN_MINUTES_AGO}"}}'}}
+    assert "coolDown" in _refusal_of_a_replacement(timedelta(minutes=-5), soft)
+    assert not _refusal_of_a_replacement(timedelta(minutes=-11), soft)
+
+
+def _refusal_of_a_replacement(created: timedelta, evicted: dict[str, Any]) -> str:
+    """What the pod is told that was created so long after the job, whose own pod is ``evicted`` already."""
+    cluster = SimulatedCluster()
+    scene.deployment(cluster, 4)
+    scene.pod(cluster, "web-a", **evicted)
+    scene.job(cluster, "web-a", mode="EvictDirectly")
+    fields = {"coolDown": "1h", "evictionPolicy": "SoftEviction"}
+    plugin = cluster.start(convert(fields, MigrationControllerArgs))
+    asyncio.run(plugin.controller.reconcile("job"))
+    replacement = scene.pod(cluster, "web-b", creationTimestamp=format_time(cluster.clock.now() + created))
+    cluster.deliver()
+    return "".join(plugin.filter(convert(replacement, Pod)))
+
+
 def test_nodes_that_flap_make_pods_go_to_and_fro_without_a_cool_down() -> None:
     day = _Day("0s")
     asyncio.run(day.run())
@@ -93,12 +133,19 @@ def test_nodes_that_flap_for_a_day_move_no_pod_back_within_its_cool_down() -> No
     assert min(day.stays) >= timedelta(hours=2)
 
 
+def test_nor_does_a_descheduler_that_is_started_anew_every_half_an_hour() -> None:
+    day = _Day("2h", restarting=True)
+    asyncio.run(day.run())
+    assert len(day.stays) > 2
+    assert min(day.stays) >= timedelta(hours=2)
+
+
 class _Day:
     """A Deployment on two nodes whose other load rises and falls in turns every half an hour, so that each of them
     crosses its threshold with the pods that came from the other. A simulated ReplicaSet and scheduler put each
     replacement on the node with the least load."""
 
-    def __init__(self, cool_down: str) -> None:
+    def __init__(self, cool_down: str, *, restarting: bool = False) -> None:
         self.cluster = SimulatedCluster()
         self.began = self.cluster.clock.now()
         self.stays: list[timedelta] = []
@@ -108,7 +155,13 @@ class _Day:
             scene.pod(self.cluster, f"web-{number}", _NODES[number % 2])
         fields = {"coolDown": cool_down, "defaultJobMode": "EvictDirectly"}
         self.args = convert(fields, MigrationControllerArgs)
-        self.plugin = self.cluster.start(self.args)
+        self._restarting = restarting
+        self._made = self._cycles = 0
+        self._start()
+
+    def _start(self) -> None:
+        """A program that knows what the API server has, and nothing else."""
+        self.plugin = self.cluster.start(self.args, seed=self._cycles)
         limiter = EvictionLimiter()
         evictor = EvictorProxy(limiter, dry_run=False)
         evictor.connect([self.plugin], self.plugin)
@@ -116,7 +169,6 @@ class _Day:
         plugins = {each.name: each for each in (balance, self.plugin)}
         profile = Profile("day", None, evictor, plugins, [], [balance])
         self._cycle = Cycle(self.cluster.as_client, [profile], limiter, self._snapshot, self._find_pod, dry_run=False)
-        self._made = 0
 
     async def run(self) -> None:
         while self.cluster.clock.now() < self.began + timedelta(days=1):
@@ -132,6 +184,10 @@ class _Day:
         return [pod for pod in pods if pod["metadata"]["name"].startswith("replacement")]
 
     async def _one_cycle(self) -> None:
+        self._cycles += 1
+        if self._restarting and self._cycles % 3 == 0:
+            self._start()
+            await _for_a_moment(self.plugin.controller.run())
         report = await self._cycle.run()
         assert not report.errors
         self.cluster.deliver()

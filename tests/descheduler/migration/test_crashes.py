@@ -19,8 +19,10 @@ from tests.descheduler.migration.simulated_cluster import Crash, SimulatedCluste
 
 _POD: Final = "default/web-0"
 _ROUNDS: Final = 6
-_ARGS: Final = MigrationControllerArgs(evict_burst=9)
+ARGS: Final = MigrationControllerArgs(evict_burst=9)
 """No rate limit stands between a mistake and a second eviction."""
+WRITES: Final = {"ReservationFirst": 14, "EvictDirectly": 8}
+"""How many writes a job is, by its mode."""
 
 
 def nothing(cluster: SimulatedCluster) -> None:
@@ -77,7 +79,7 @@ class Story:
         scene.deployment(self.cluster)
         self.uid = scene.pod(self.cluster, "web-0")["metadata"]["uid"]
         scene.job(self.cluster, "web-0", passed=False, mode=mode)
-        self.plugin = self.cluster.start(_ARGS)
+        self.plugin = self.cluster.start(ARGS)
 
     def play(self, stop: Stop, disturb: Callable[[SimulatedCluster], None]) -> None:
         """Until ``stop`` has stopped the program; then ``disturb``, and on to the end."""
@@ -111,7 +113,7 @@ class Story:
         except Crash:
             # While no program runs, the others go on.
             self._others()
-            self.plugin = self.cluster.start(_ARGS, seed=2)
+            self.plugin = self.cluster.start(ARGS, seed=2)
         except KoordinatorError:
             """Tried again in the next round."""
 
@@ -129,7 +131,7 @@ class Story:
 
 
 def stops() -> Iterator[tuple[str, int, bool, type[Exception]]]:
-    for mode, writes in (("ReservationFirst", 14), ("EvictDirectly", 8)):
+    for mode, writes in WRITES.items():
         for at in range(writes):
             for done in (False, True):
                 for error in (Crash, TransportError):
@@ -166,7 +168,7 @@ def test_undisturbed_jobs_succeed(endings: tuple[str, list[tuple[str, Story]]]) 
         assert story.cluster.evicted == [story.uid], where
 
 
-@pytest.mark.parametrize(("mode", "writes"), [("ReservationFirst", 14), ("EvictDirectly", 8)])
+@pytest.mark.parametrize(("mode", "writes"), WRITES.items())
 def test_every_write_is_stopped_at(mode: str, writes: int) -> None:
     story = Story(mode)
     story.play(Stop(99, False, Crash()), nothing)

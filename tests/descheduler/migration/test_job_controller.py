@@ -199,6 +199,21 @@ def test_the_successor_of_a_pod_is_not_evicted() -> None:
             "MissingReservation",
             'Abort job caused by missing Reservation "/mine"',
         ),
+        (
+            {"podRef": {"namespace": "default", "name": ".."}},
+            "MissingPod",
+            'Abort job caused by missing Pod "default/.."',
+        ),
+        (
+            {"podRef": {"namespace": "..", "name": "web-a"}},
+            "MissingPod",
+            'Abort job caused by missing Pod "../web-a"',
+        ),
+        (
+            {"reservationOptions": {"reservationRef": {"name": ".."}}},
+            "MissingReservation",
+            'Abort job caused by missing Reservation "/.."',
+        ),
     ],
 )
 def test_a_job_that_refers_to_nothing_fails(spec: dict[str, Any], reason: str, message: str) -> None:
@@ -263,6 +278,17 @@ def test_a_reservation_that_cannot_be_created_is_told_of_and_tried_again() -> No
     bench.cluster.fault = lambda verb, path, done: None
     bench.reconcile()
     assert bench.at == ("Running", "ReservationCreated", "")
+
+
+def test_a_reservation_that_is_refused_again_and_again_is_told_of_each_time() -> None:
+    bench = Bench()
+    scene.job(bench.cluster, "web-a")
+    refusal = ApiStatusError(422, "Invalid", "no such thing")
+    bench.cluster.fault = lambda verb, path, done: refusal if "reservations" in path and not done else None
+    for _ in range(3):
+        with pytest.raises(ApiStatusError):
+            bench.reconcile()
+    assert bench.told() == ["FailedCreateReservation"] * 3
 
 
 def test_a_reservation_of_a_user_is_put_in_order_and_not_deleted() -> None:

@@ -210,6 +210,28 @@ def test_an_owner_reference_leads_to_no_path_but_its_own() -> None:
     assert bench.refusals() == ""
 
 
+@pytest.mark.parametrize(
+    ("version", "name"),
+    [("..", "c"), (".", "c"), ("../v1", "c"), ("a/..", "c"), ("/v1", "c"), ("", "c"), ("a/v1", ".."), ("a/v1", "")],
+)
+def test_an_owner_reference_of_dots_leads_nowhere(version: str, name: str) -> None:
+    bench = Bench()
+    owner = {"apiVersion": version, "kind": "Rollout", "name": name, "uid": "c", "controller": True}
+    bench.change(metadata={"ownerReferences": [owner]})
+    bench.cluster.scales["/apis/a/v1"] = {"resources": [{"name": "rollouts", "kind": "Rollout"}]}
+    asked: list[str] = []
+    answer = bench.cluster.raw
+
+    async def raw(method: str, path: str, body: bytes | None = None) -> bytes:
+        asked.append(path)
+        return await answer(method, path, body)
+
+    bench.cluster.raw = raw  # type: ignore[method-assign]
+    asyncio.run(bench.plugin.prepare(Snapshot([], {"node-1": [bench.pod()]}, bench.cluster.clock.now())))
+    assert [path for path in asked if path != "/apis/a/v1"] == []
+    assert "in an owner reference is no part of a path" in bench.refusals()
+
+
 @pytest.mark.parametrize("kind", [CLONE_SETS, ADVANCED_STATEFUL_SETS])
 def test_the_workloads_of_open_kruise_are_known(kind: Kind[Any]) -> None:
     bench = Bench()

@@ -63,7 +63,7 @@ class Arbitrator:
 
     async def arbitrate(self) -> None:
         """One round over all jobs that wait."""
-        waiting = [job for job in self._cluster.jobs() if waits(job)]
+        waiting = [job for job in self._cluster.open_jobs() if waits(job)]
         if not waiting:
             return
         pods = {job.metadata.name: pod for job in waiting if (pod := self._pod(job)) is not None}

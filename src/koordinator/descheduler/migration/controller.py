@@ -23,7 +23,7 @@ from koordinator.base.deadline import within
 from koordinator.base.errors import KoordinatorError
 from koordinator.base.metrics import Metrics
 from koordinator.descheduler.migration.arguments import MigrationControllerArgs
-from koordinator.descheduler.migration.cool_down import CoolDown
+from koordinator.descheduler.migration.cool_down import CoolDown, under_way_since
 from koordinator.descheduler.migration.evictors import EvictionRefusedError, PodEvictor
 from koordinator.descheduler.migration.job_facts import (
     EVICTED_POD_CONTROLLER,
@@ -60,6 +60,8 @@ _DEADLINE: Final = 120.0
 """Seconds for one look at a job."""
 _LONGEST_PAUSE: Final = 15.0
 """Seconds between two tries, such as evictions that a disruption budget does not allow."""
+_NO_NAMES: Final = frozenset(("", ".", ".."))
+"""Nothing has such a name, and no server can be asked for it; jobs may refer to it all the same."""
 _STEPS: Final = 32
 """More plans than this in a row do not come out of one change of the cluster."""
 
@@ -219,7 +221,7 @@ class JobController:
 
     async def _pod(self, namespace: str, name: str) -> Pod | None:
         """From the cache; a pod that it does not have is asked for, so that none is taken for gone too early."""
-        if not namespace or not name:
+        if namespace in _NO_NAMES or name in _NO_NAMES:
             return None
         cached = self._cluster.pod(namespace, name)
         if cached is not None:
@@ -242,7 +244,7 @@ class JobController:
     async def _reservation(self, name: str) -> Reservation | None:
         """From the cache; one that it does not have, or not yet as this program has changed it, is asked for."""
         cached = self._cluster.reservations.get(name)
-        if not name or (cached is not None and labels.RESERVATION_ORDER in cached.metadata.labels):
+        if name in _NO_NAMES or (cached is not None and labels.RESERVATION_ORDER in cached.metadata.labels):
             return cached
         try:
             return await self._client.get(RESERVATIONS, name)
@@ -328,6 +330,11 @@ class JobController:
             raise
         if sent:
             await self._count(pod, before)
+        else:
+            # Somebody else was faster, or a predecessor that ended before it wrote so: the replacement may be there.
+            controller = controller_of(pod.metadata)
+            since = under_way_since(pod, job.metadata.creation_timestamp or before)
+            self._cool_down.track(controller.uid if controller is not None else "", since)
 
     async def _count(self, pod: Pod, before: datetime) -> None:
         """The eviction makes further ones of the same workload and namespace wait, and that of its replacement.

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from koordinator.api.meta import controller_of
+from koordinator.api.annotations import SOFT_EVICTION
+from koordinator.api.codec import DecodeError, decode
+from koordinator.api.meta import WireStruct, controller_of
 from koordinator.api.pod import Pod
 from koordinator.api.timestamps import format_time
 from koordinator.descheduler.framework import NOTHING_REFUSED, Refusals
@@ -29,8 +31,10 @@ class CoolDown:
         if not controller or not self._duration:
             return
         # Creation timestamps have whole seconds, so that a replacement may seem to be older than the eviction.
-        self._evictions.setdefault(controller, []).append(at.replace(microsecond=0))
-        kept = {uid: [each for each in times if self._counts(each, at)] for uid, times in self._evictions.items()}
+        times, at = self._evictions.setdefault(controller, []), at.replace(microsecond=0)
+        if at not in times:
+            times.append(at)
+        kept = {uid: [each for each in known if self._counts(each, at)] for uid, known in self._evictions.items()}
         self._evictions = {uid: times for uid, times in kept.items() if times}
 
     def refusals(self, pod: Pod, now: datetime) -> Refusals:
@@ -47,3 +51,26 @@ class CoolDown:
 
     def _counts(self, at: datetime, now: datetime) -> bool:
         return now - at < self._duration
+
+
+class _SoftEviction(WireStruct):
+    """What is read of the annotation soft-eviction."""
+
+    timestamp: datetime | None = None
+
+
+def under_way_since(pod: Pod, known: datetime) -> datetime:
+    """When the eviction of a pod that is on its way out began, as far as can be told: ``known``, or earlier where the
+    pod says that it was evicted softly before. A replacement of such a pod may be older than the job for it.
+
+    What cannot be read of the pod's annotation says nothing.
+    """
+    said = pod.metadata.annotations.get(SOFT_EVICTION)
+    if said is None:
+        return known
+    try:
+        at = decode(said.encode(), _SoftEviction).timestamp
+    except DecodeError:
+        return known
+    # RFC 3339 has a zone; what lacks one compares with nothing.
+    return known if at is None or at.tzinfo is None else min(at, known)

@@ -87,7 +87,7 @@ class MigrationFilters:
         most = self.args.max_migrating_globally
         if not most or self.args.skips(gates.MAX_MIGRATING_GLOBALLY):
             return
-        count = sum(1 for job in self.cluster.jobs() if counting.counts(job, pod))
+        count = sum(1 for job in self.cluster.open_jobs() if counting.counts(job, pod))
         if count >= most:
             yield f"maxMigratingGlobally: {count} pods migrate, {most} may"
 
@@ -95,7 +95,7 @@ class MigrationFilters:
         most, namespace = self.args.max_migrating_per_namespace, pod.metadata.namespace
         if not most or self.args.skips(gates.MAX_MIGRATING_PER_NAMESPACE):
             return
-        count = sum(1 for job in self.cluster.jobs_in(namespace) if counting.counts(job, pod))
+        count = sum(1 for job in self.cluster.open_jobs_in(namespace) if counting.counts(job, pod))
         if count >= most:
             yield f"maxMigratingPerNamespace: {count} pods of {namespace} migrate, {most} may"
 
@@ -137,7 +137,7 @@ class MigrationFilters:
     def _migrating_with(self, pod: Pod, counting: _Counting) -> set[str]:
         """The keys of other pods with jobs that have the same controller as the pod."""
         controller, migrating = controller_of(pod.metadata), set()
-        for job in self.cluster.jobs_in(pod.metadata.namespace):
+        for job in self.cluster.open_jobs_in(pod.metadata.namespace):
             reference = job.spec.pod_ref
             if reference is None or not counting.counts(job, pod):
                 continue

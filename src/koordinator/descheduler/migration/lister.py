@@ -20,6 +20,7 @@ from koordinator.api.meta import Object, controller_of
 from koordinator.api.pod import Pod
 from koordinator.api.pod_migration_job import PodMigrationJob
 from koordinator.base.clock import Clock
+from koordinator.descheduler.migration.job_status import is_terminal
 from koordinator.kube.informer_set import InformerSet
 from koordinator.kube.object_cache import is_older
 
@@ -27,11 +28,13 @@ _BY_NODE: Final = "migration node"
 _BY_OWNER: Final = "migration owner uid"
 _BY_POD: Final = "migration pod"
 _BY_POD_UID: Final = "migration pod uid"
-_BY_POD_NAMESPACE: Final = "migration pod namespace"
+_OPEN_BY_POD_NAMESPACE: Final = "migration pod namespace, of jobs that have not ended"
 _BY_BOUND_POD: Final = "migration bound pod"
 _BY_RESERVATION: Final = "migration reservation"
 _BY_CONTROLLER: Final = "migration controller uid"
 
+_EVERYWHERE: Final = "*"
+"""Beside the namespaces, which have other names."""
 _LONGEST_LAG: Final = 60.0
 """Seconds after which a job that the informer has not seen is taken to be gone again."""
 
@@ -51,7 +54,7 @@ class MigrationLister:
             indexes={
                 _BY_POD: _pod_key,
                 _BY_POD_UID: _pod_uid,
-                _BY_POD_NAMESPACE: _pod_namespace,
+                _OPEN_BY_POD_NAMESPACE: _open_namespaces,
                 _BY_BOUND_POD: _bound_pod,
                 _BY_RESERVATION: _reservation,
             },
@@ -100,10 +103,17 @@ class MigrationLister:
         unseen = (job for job in self._unseen().values() if metadata.key in _pod_key(job))
         return [*map(self._newest, found.values()), *unseen]
 
-    def jobs_in(self, namespace: str) -> Sequence[PodMigrationJob]:
-        """The jobs of pods of a namespace."""
-        unseen = (job for job in self._unseen().values() if namespace in _pod_namespace(job))
-        return [*map(self._newest, self.job_informer.by_index(_BY_POD_NAMESPACE, namespace)), *unseen]
+    def open_jobs(self) -> Sequence[PodMigrationJob]:
+        """The jobs that have not ended, as far as informers have seen: with a cool-down, there are many more others."""
+        return self._open_jobs(_EVERYWHERE)
+
+    def open_jobs_in(self, namespace: str) -> Sequence[PodMigrationJob]:
+        """Those of pods of a namespace."""
+        return self._open_jobs(namespace)
+
+    def _open_jobs(self, key: str) -> Sequence[PodMigrationJob]:
+        unseen = (job for job in self._unseen().values() if key in _open_namespaces(job))
+        return [*map(self._newest, self.job_informer.by_index(_OPEN_BY_POD_NAMESPACE, key)), *unseen]
 
     def jobs_bound_to(self, pod: Pod) -> Sequence[PodMigrationJob]:
         """The jobs whose Reservation the pod uses."""
@@ -176,9 +186,11 @@ def _pod_uid(job: PodMigrationJob) -> Iterable[str]:
     return (reference.uid,) if reference is not None and reference.uid else ()
 
 
-def _pod_namespace(job: PodMigrationJob) -> Iterable[str]:
+def _open_namespaces(job: PodMigrationJob) -> Iterable[str]:
+    if is_terminal(job):
+        return ()
     reference = job.spec.pod_ref
-    return (reference.namespace,) if reference is not None else ()
+    return (_EVERYWHERE,) if reference is None else (reference.namespace, _EVERYWHERE)
 
 
 def _reservation(job: PodMigrationJob) -> Iterable[str]:

@@ -83,7 +83,7 @@ class MigrationController(FilterPlugin, EvictPlugin):
         self.arbitrator = Arbitrator(
             self._cluster, self._writer, self._filters, self._workloads, args.arbitration_args, clock
         )
-        self.scavenger = Scavenger(client, self._cluster, clock)
+        self.scavenger = Scavenger(client, self._cluster, clock, args.cool_down)
         self.drain = self._made_drain_controller() if NODE_DRAIN in handle.gates else None
 
     async def run(self) -> None:

@@ -1,4 +1,8 @@
-"""Deletes jobs that are over, and those that nobody brought to an end, with the Reservations made for them."""
+"""Deletes jobs that are over, and those that nobody brought to an end, with the Reservations made for them.
+
+A Reservation goes with its job by an owner reference, too; but that takes a garbage collector, which not every cluster
+has, such as that of koord up. So those are looked for whose job was deleted while no descheduler led.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,14 @@ import logging
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from koordinator.api import pod_migration_job as jobs
 from koordinator.api.kinds import POD_MIGRATION_JOBS, RESERVATIONS, Kind
-from koordinator.api.meta import Object
+from koordinator.api.meta import Object, OwnerReference
 from koordinator.api.pod_migration_job import PodMigrationJob
+from koordinator.api.reservation import Reservation
 from koordinator.base.clock import Clock
-from koordinator.descheduler.migration.job_facts import is_of_drain_node, is_own_reservation
-from koordinator.descheduler.migration.job_status import is_terminal
+from koordinator.descheduler.migration.job_facts import EVICTED_POD_CONTROLLER, is_of_drain_node, is_own_reservation
+from koordinator.descheduler.migration.job_status import condition_of, is_terminal
 from koordinator.descheduler.migration.lister import MigrationLister
 from koordinator.kube.errors import ApiStatusError, KubeError
 from koordinator.kube.interface import Client
@@ -24,12 +30,15 @@ KEPT: Final = timedelta(minutes=5)
 _WITHOUT_TTL: Final = timedelta(minutes=25)
 
 
-def is_over(job: PodMigrationJob, now: datetime) -> bool:
+def is_over(job: PodMigrationJob, now: datetime, cool_down: timedelta = timedelta()) -> bool:
     """Whether the job is to be deleted: five minutes after it ended, but not before its time to live is over.
 
-    One that has no time to live has 25 minutes, unless it belongs to a DrainNode, which sees to it."""
+    One that has no time to live has 25 minutes, unless it belongs to a DrainNode, which sees to it. One that has
+    evicted a pod stays for ``cool_down`` from its creation: by it alone a successor of this program knows of that."""
     created = job.metadata.creation_timestamp
     if created is None or (is_of_drain_node(job) and not is_terminal(job)):
+        return False
+    if now - created < cool_down and has_evicted(job):
         return False
     end = created + (job.spec.ttl or _WITHOUT_TTL)
     if is_terminal(job):
@@ -38,13 +47,26 @@ def is_over(job: PodMigrationJob, now: datetime) -> bool:
     return now >= end + KEPT
 
 
+def has_evicted(job: PodMigrationJob) -> bool:
+    """Whether the job tells of an eviction of a pod that has a controller."""
+    evicted = condition_of(job.status, jobs.EVICTION) is not None
+    return evicted and bool(job.metadata.annotations.get(EVICTED_POD_CONTROLLER))
+
+
+def _job_of(found: Reservation) -> OwnerReference | None:
+    """The job that a Reservation was made for, if it says so."""
+    owners = found.metadata.owner_references if is_own_reservation(found) else ()
+    return next((owner for owner in owners if owner.kind == POD_MIGRATION_JOBS.name), None)
+
+
 class Scavenger:
     """Goes over all jobs every minute."""
 
-    def __init__(self, client: Client, cluster: MigrationLister, clock: Clock) -> None:
+    def __init__(self, client: Client, cluster: MigrationLister, clock: Clock, cool_down: timedelta) -> None:
         self._client = client
         self._cluster = cluster
         self._clock = clock
+        self._cool_down = cool_down
 
     async def run(self) -> None:
         """Scavenge until cancelled."""
@@ -55,9 +77,10 @@ class Scavenger:
     async def scavenge(self) -> None:
         """One pass; what fails is tried again in the next."""
         now = self._clock.now()
+        await self._remove_left_over()
         for job in self._cluster.jobs():
             try:
-                if is_over(job, now):
+                if is_over(job, now, self._cool_down):
                     await self._remove(job)
             except KubeError as error:
                 logger.warning("migration job %s could not be scavenged: %s", job.metadata.name, error)
@@ -72,6 +95,31 @@ class Scavenger:
             await self._delete(RESERVATIONS, found)
         await self._delete(POD_MIGRATION_JOBS, job)
         logger.info("migration job %s, %s, was scavenged", job.metadata.name, job.status.phase or "Pending")
+
+    async def _remove_left_over(self) -> None:
+        uids = {job.metadata.uid for job in self._cluster.jobs()}
+        for found in self._cluster.reservations.list():
+            owner = _job_of(found)
+            if owner is None or owner.uid in uids:
+                continue
+            try:
+                if await self._is_gone(owner):
+                    await self._delete(RESERVATIONS, found)
+                    logger.info("Reservation %s was scavenged: its job is gone", found.metadata.name)
+            except KubeError as error:
+                logger.warning("Reservation %s could not be scavenged: %s", found.metadata.name, error)
+            except Exception:
+                logger.exception("Reservation %s could not be scavenged", found.metadata.name)
+
+    async def _is_gone(self, owner: OwnerReference) -> bool:
+        """By the API server, which knows of jobs that no informer has seen yet."""
+        try:
+            job = await self._client.get(POD_MIGRATION_JOBS, owner.name)
+        except ApiStatusError as error:
+            if not error.is_not_found:
+                raise
+            return True
+        return job.metadata.uid != owner.uid
 
     async def _delete(self, kind: Kind[Any], obj: Object) -> None:
         """Delete this very object; that it is gone, or another one by now, is as good."""

@@ -90,7 +90,9 @@ def after_failed_creation(job: PodMigrationJob, problem: str, now: datetime) -> 
     message = f"Failed to create Reservation caused by {problem}"
     condition = _condition(jobs.RESERVATION_CREATED, FALSE, jobs.FAILED_CREATE_RESERVATION, message)
     event = JobEvent("Warning", jobs.FAILED_CREATE_RESERVATION, message)
-    return _moved(job, at_condition(job.status, condition, now), event)
+    status = at_condition(job.status, condition, now)
+    # Refused once more for the same reason: the job says so already.
+    return Plan(events=(event,)) if status is job.status else _moved(job, status, event)
 
 
 def failed_eviction(job: PodMigrationJob, problem: str) -> JobEvent:

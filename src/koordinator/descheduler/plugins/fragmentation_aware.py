@@ -22,6 +22,7 @@ from koordinator.descheduler.configuration.arguments import (
 )
 from koordinator.descheduler.framework import BalancePlugin, Eviction, Handle, Plan, Remark, Snapshot
 from koordinator.descheduler.node_fit import TargetNodes, amount, requests_of
+from koordinator.descheduler.pod_predicates import is_leaving
 
 
 class FragmentationAwareArgs(Arguments):
@@ -67,7 +68,7 @@ class FragmentationAware(BalancePlugin):
         nodes = [n for n in snapshot.nodes if self._nodes is None or self._nodes.matches(n.metadata.labels)]
         targets = TargetNodes(snapshot, nodes) if self._args.node_fit else None
         for node in nodes:
-            pods = snapshot.pods_on(node.metadata.name)
+            pods = [pod for pod in snapshot.pods_on(node.metadata.name) if not is_leaving(pod, snapshot.now)]
             requested = _requested(pods, self._args.resources)
             before = _imbalance(node, requested, self._args.resources)
             if before <= self._args.imbalance_threshold:

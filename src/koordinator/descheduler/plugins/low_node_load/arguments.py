@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from math import inf
 from typing import Final, Self
 
 from msgspec.structs import replace
@@ -191,7 +192,7 @@ def _check_thresholds(
     path: str, given: ResourceThresholds | None, limits: Mapping[str, float] | None = None, allowed: str = ""
 ) -> None:
     for name, percentage in (given or {}).items():
-        if not percentage >= 0:
+        if not 0 <= percentage < inf:
             raise ConfigurationError(f"{path}[{name}]", percentage, _PERCENTAGE)
         if limits is not None and name in limits and percentage > limits[name]:
             raise ConfigurationError(f"{path}[{name}]", percentage, allowed)

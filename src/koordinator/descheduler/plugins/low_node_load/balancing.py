@@ -117,6 +117,9 @@ class PoolBalance:
         self, abnormal: Sequence[int], abnormal_prod: Sequence[int], relieved: OnRelieved, relieved_prod: OnRelieved
     ) -> Plan:
         """Evictions from the rows that have been hot for long enough."""
+        for row in {*abnormal, *abnormal_prod}:
+            self._columns.usage[row] -= self._columns.leaving[row]
+            self._columns.prod_usage[row] -= self._columns.prod_leaving[row]
         both = self._groups.both_low
         low = self._capacity(self._groups.low, prod=False)
         both_capacity = self._capacity(both, prod=False)

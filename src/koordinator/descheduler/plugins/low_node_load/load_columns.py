@@ -13,16 +13,20 @@ import numpy.typing as npt
 from koordinator.api import annotations as annotation_keys
 from koordinator.api.codec import DecodeError, decode
 from koordinator.api.node import Node
-from koordinator.api.nodemetric import NodeMetric
+from koordinator.api.nodemetric import NodeMetric, PodMetricInfo
 from koordinator.api.pod import Pod, ResourceList
 from koordinator.api.priority import PriorityClass, priority_class_with_default
 from koordinator.api.quantity import Quantity
 from koordinator.api.resource_names import CPU, PODS
 from koordinator.descheduler.framework import Snapshot
 from koordinator.descheduler.node_fit import amount
+from koordinator.descheduler.pod_predicates import is_leaving
 
 Ints = npt.NDArray[np.int64]
 NANOS_OF_MILLI: Final = 10**6
+MOST: Final = 2**53
+"""In units of the usage columns, beyond what any node has or uses: 9 million cores, 9 PB. It is what float64, in which
+thresholds are computed, holds exactly; sums over a thousand such nodes still fit in 64 bits."""
 
 
 def scale(name: str) -> int:
@@ -33,7 +37,13 @@ def scale(name: str) -> int:
 
 def scaled(name: str, quantity: Quantity) -> int:
     """In the unit of the usage columns."""
-    return quantity.nanos if name == CPU else quantity.value
+    return bounded(quantity.nanos if name == CPU else quantity.value)
+
+
+def bounded(used: int) -> int:
+    """What one object says beyond all reason must not make the columns of all others overflow; nothing uses less than
+    nothing."""
+    return max(0, min(used, MOST))
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +56,10 @@ class LoadColumns:
     """Nodes x resources: of the system and all pods, scaled."""
     prod_usage: Ints
     """Of the pods of class prod alone."""
+    leaving: Ints
+    """Nodes x resources: the part of ``usage`` that terminating pods are about to give back, and that pods have given
+    back that have gone since the report."""
+    prod_leaving: Ints
     allocatable: Ints
     """Nodes x resources, in milli-CPU and whole units, before amplification."""
     pods: Sequence[Sequence[Pod]]
@@ -100,6 +114,8 @@ def measure(snapshot: Snapshot, nodes: Sequence[Node], names: Sequence[str], exp
         [node for node, _ in measured],
         np.array([row.usage for row in rows], dtype=np.int64).reshape(shape),
         np.array([row.prod_usage for row in rows], dtype=np.int64).reshape(shape),
+        np.array([row.leaving for row in rows], dtype=np.int64).reshape(shape),
+        np.array([row.prod_leaving for row in rows], dtype=np.int64).reshape(shape),
         np.array([_allocatable(node, resources) for node, _ in measured], dtype=np.int64).reshape(shape),
         [row.pods for row in rows],
         [row.prod_pods for row in rows],
@@ -114,26 +130,39 @@ class _Row:
     def __init__(self, snapshot: Snapshot, node: Node, metric: NodeMetric, resources: Sequence[str]) -> None:
         self.pods = snapshot.pods_on(node.metadata.name)
         self.prod_pods = [pod for pod in self.pods if priority_class_with_default(pod) is PriorityClass.PROD]
-        prod = {(pod.metadata.namespace, pod.metadata.name) for pod in self.prod_pods}
+        prod = {_key(pod) for pod in self.prod_pods}
         info = metric.status.node_metric
         system = info.system_usage.resources if info is not None else {}
         reported = [(each, (each.namespace, each.name) in prod) for each in metric.status.pods_metric]
+        leaving = {_key(pod) for pod in self.pods if is_leaving(pod, snapshot.now)}
+        staying = {_key(pod) for pod in self.pods} - leaving
+        going = [(each, is_prod) for each, is_prod in reported if (each.namespace, each.name) not in staying]
         self.usage: list[int] = []
         self.prod_usage: list[int] = []
+        self.leaving = [bounded(_used(going, name, prod=False)) for name in resources[:-1]]
+        self.prod_leaving = [bounded(_used(going, name, prod=True)) for name in resources[:-1]]
         for name in resources[:-1]:
             total = scaled(name, system[name]) if name in system else 0
-            of_prod = 0
-            for each, is_prod in reported:
-                quantity = each.pod_usage.resources.get(name)
-                if quantity is not None:
-                    used = quantity.nanos if name == CPU else quantity.value
-                    total += used
-                    if is_prod:
-                        of_prod += used
-            self.usage.append(total)
-            self.prod_usage.append(of_prod)
+            self.usage.append(bounded(total + _used(reported, name, prod=False)))
+            self.prod_usage.append(bounded(_used(reported, name, prod=True)))
         self.usage.append(len(self.pods))
         self.prod_usage.append(len(self.prod_pods))
+        self.leaving.append(len(leaving))
+        self.prod_leaving.append(len(leaving & prod))
+
+
+def _used(reported: Sequence[tuple[PodMetricInfo, bool]], name: str, *, prod: bool) -> int:
+    """Of one resource by all these pods, or by those of class prod alone."""
+    total = 0
+    for each, is_prod in reported:
+        quantity = each.pod_usage.resources.get(name)
+        if quantity is not None and (is_prod or not prod):
+            total += scaled(name, quantity)
+    return total
+
+
+def _key(pod: Pod) -> tuple[str, str]:
+    return pod.metadata.namespace, pod.metadata.name
 
 
 def _lack(metric: NodeMetric | None, snapshot: Snapshot, expiration: timedelta) -> str:
@@ -143,6 +172,9 @@ def _lack(metric: NodeMetric | None, snapshot: Snapshot, expiration: timedelta) 
     if metric.status.node_metric is None or metric.status.update_time is None:
         return "its NodeMetric has not been reported yet"
     age = snapshot.now - metric.status.update_time
+    if age <= -expiration:
+        # Taken for fresh, it would count for as long as the clock of its node was ahead, whether koordlet runs or not.
+        return f"its NodeMetric is {-age.total_seconds():.0f}s ahead of the clock here"
     return f"its NodeMetric is {age.total_seconds():.0f}s old" if age >= expiration else ""
 
 
@@ -155,4 +187,6 @@ def _allocatable(node: Node, resources: Sequence[str]) -> list[int]:
             offered = {**offered, **decode(text, ResourceList)}
         except DecodeError:
             offered = node.status.allocatable
-    return [amount(name, offered[name]) if name in offered else 0 for name in resources]
+    return [
+        min(max(amount(name, offered[name]), 0), MOST // scale(name)) if name in offered else 0 for name in resources
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Self
+from typing import Final, Self
 
 from koordinator.api.node import Node
 from koordinator.descheduler.configuration.arguments import PodSelection, checked_selector
@@ -21,6 +21,9 @@ from koordinator.descheduler.plugins.low_node_load.thresholds import (
     misleading,
     node_thresholds,
 )
+
+_FOREVER: Final = 10**10
+"""Seconds: three centuries, as long as durations get elsewhere."""
 
 
 class LowNodeLoad(BalancePlugin):
@@ -66,7 +69,7 @@ class LowNodeLoad(BalancePlugin):
             yield Remark(f"node pool {pool.name}: there are no nodes")
             return
         percentages = complete_percentages(pool)
-        expiration = timedelta(seconds=self._args.node_metric_expiration_seconds)
+        expiration = timedelta(seconds=min(self._args.node_metric_expiration_seconds, _FOREVER))
         columns = measure(snapshot, nodes, percentages.names, expiration)
         thresholds = node_thresholds(columns, percentages, deviation=pool.use_deviation_thresholds)
         groups = classify(columns, thresholds)

@@ -11,11 +11,13 @@ import numpy.typing as npt
 
 from koordinator.api.resource_names import MEMORY
 from koordinator.descheduler.plugins.low_node_load.arguments import NodePool
-from koordinator.descheduler.plugins.low_node_load.load_columns import Ints, LoadColumns
+from koordinator.descheduler.plugins.low_node_load.load_columns import MOST, Ints, LoadColumns
 
 Mask = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
 _NEVER: Final = np.iinfo(np.int64).max
+_LARGEST: Final = 1e9
+"""Percent; there is no limit to what may be configured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,8 @@ def _absolute(columns: LoadColumns, percentages: dict[str, float]) -> Ints:
 
 def _share(columns: LoadColumns, column: int, percent: float | Floats) -> Ints:
     # In this order of operations, so that the truncation agrees with the original's to the unit.
-    share = np.asarray(percent) * 0.01 * columns.allocatable[:, column].astype(np.float64)
+    share = np.minimum(percent, _LARGEST) * 0.01 * columns.allocatable[:, column].astype(np.float64)
+    share = np.minimum(share, MOST // columns.scales[column])
     scaled: Ints = share.astype(np.int64) * columns.scales[column]
     return scaled
 
@@ -147,18 +150,22 @@ class Groups:
 
 
 def classify(columns: LoadColumns, thresholds: Thresholds) -> Groups:
-    """Nodes that are cordoned are never low."""
+    """Nodes that are cordoned are never low. What pods use that are terminating, or gone since the report, makes no
+    node hot: more evictions for it would be too many. But it takes room until a report shows that it is gone: such a
+    node is no target, either."""
     schedulable = np.array([not node.spec.unschedulable for node in columns.nodes], dtype=np.bool_)
     low = schedulable & (columns.usage <= thresholds.low).all(axis=1)
     prod_low = schedulable & (columns.prod_usage <= thresholds.prod_low).all(axis=1)
     high = (columns.usage > thresholds.high).any(axis=1)
     prod_high = (columns.prod_usage > thresholds.prod_high).any(axis=1)
     source = ~low & high
+    stays_high = (columns.usage - columns.leaving > thresholds.high).any(axis=1)
+    stays_prod_high = (columns.prod_usage - columns.prod_leaving > thresholds.prod_high).any(axis=1)
     return Groups(
         low=_rows(low & ~prod_high & ~prod_low),
-        source=_rows(source),
+        source=_rows(source & stays_high),
         prod_low=_rows(~low & ~source & ~prod_high & prod_low),
-        prod_high=_rows(~source & prod_high),
+        prod_high=_rows(~source & prod_high & stays_prod_high),
         both_low=_rows(low & ~prod_high & prod_low),
     )
 

@@ -13,6 +13,7 @@ from koordinator.descheduler.framework import DeschedulePlugin, Eviction, Handle
 from koordinator.descheduler.node_fit import TargetNodes, selects_node
 from koordinator.descheduler.plugins.upstream.selection import Candidates, StrategyArguments
 from koordinator.descheduler.pod_order import kubernetes_order
+from koordinator.descheduler.pod_predicates import is_terminating
 from koordinator.model.label_selector import SelectorError, compile_selector
 from koordinator.model.node_selector import preferred_score
 from koordinator.model.tolerations import NO_SCHEDULE, PREFER_NO_SCHEDULE, taint_text, tolerated
@@ -116,7 +117,7 @@ class RemovePodsViolatingNodeTaints(DeschedulePlugin):
 
 
 class RemovePodsViolatingInterPodAntiAffinity(DeschedulePlugin):
-    """The least important pods of each node first; who has been evicted is in nobody's way any more."""
+    """The least important pods of each node first; who was evicted or is terminating is in nobody's way any more."""
 
     name = "RemovePodsViolatingInterPodAntiAffinity"
     args_type = StrategyArguments
@@ -128,14 +129,14 @@ class RemovePodsViolatingInterPodAntiAffinity(DeschedulePlugin):
     def deschedule(self, snapshot: Snapshot) -> Plan:
         nodes = {node.metadata.name: node for node in snapshot.nodes}
         by_node = {name: [pod for pod in snapshot.pods_on(name) if self._candidates.selects(pod)] for name in nodes}
-        left = {pod.metadata.uid: pod for pods in by_node.values() for pod in pods}
+        left = {pod.metadata.uid: pod for pods in by_node.values() for pod in pods if not is_terminating(pod)}
         for pods in by_node.values():
             for pod in sorted(pods, key=kubernetes_order):
                 rival = _rival(pod, left.values(), nodes)
                 if rival is None or not self._candidates.allows(pod):
                     continue
                 if (yield Eviction(pod, f"pod's anti-affinity matches pod {rival.metadata.key}")):
-                    del left[pod.metadata.uid]
+                    left.pop(pod.metadata.uid, None)
 
 
 def _rival(pod: Pod, others: Iterable[Pod], nodes: Mapping[str, Node]) -> Pod | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, Self
 
 from koordinator.api.component_configuration import Strict
@@ -15,6 +16,7 @@ from koordinator.descheduler.configuration.arguments import Arguments, Namespace
 from koordinator.descheduler.framework import BalancePlugin, Eviction, Evictor, Handle, Plan, Remark, Snapshot
 from koordinator.descheduler.node_fit import amount, requests_of
 from koordinator.descheduler.pod_order import kubernetes_order
+from koordinator.descheduler.pod_predicates import is_leaving
 from koordinator.model.tolerations import tolerated
 
 _ONLY_THRESHOLDING_RESOURCES: Final = "OnlyThresholdingResources"
@@ -89,15 +91,24 @@ def _check_thresholds(thresholds: ResourceThresholds, path: str) -> None:
 class _NodeUse:
     """What is requested of one node, less what has been evicted."""
 
-    def __init__(self, node: Node, pods: Sequence[Pod], names: Iterable[str]) -> None:
+    def __init__(self, node: Node, pods: Sequence[Pod], names: Iterable[str], now: datetime) -> None:
         self.node = node
         self.pods = pods
         self.used: _Amounts = dict.fromkeys(names, 0)
+        self._leaving = dict.fromkeys(self.used, 0)
         for pod in pods:
+            leaves = is_leaving(pod, now)
             for name, wanted in _counted(pod, self.used).items():
                 self.used[name] += wanted
+                self._leaving[name] += wanted if leaves else 0
         offered = node.status.allocatable or node.status.capacity
         self._offered = {name: amount(name, quantity) for name, quantity in offered.items()}
+
+    def release_leaving(self) -> None:
+        """Count what terminating pods request as given back: their evictions are under way."""
+        for name, wanted in self._leaving.items():
+            self.used[name] -= wanted
+        self._leaving.clear()
 
     def percent(self, name: str) -> float:
         """0 for a resource that the node does not have."""
@@ -140,7 +151,7 @@ class _Rules:
 
 def _uses(snapshot: Snapshot, thresholds: Iterable[str]) -> list[_NodeUse]:
     names = sorted({*thresholds, CPU, MEMORY, PODS})
-    return [_NodeUse(node, snapshot.pods_on(node.metadata.name), names) for node in snapshot.nodes]
+    return [_NodeUse(node, snapshot.pods_on(node.metadata.name), names, snapshot.now) for node in snapshot.nodes]
 
 
 def _relieve(
@@ -218,7 +229,10 @@ class LowNodeUtilization(BalancePlugin):
         uses = _uses(snapshot, args.thresholds)
         low, high = self._thresholds(uses)
         targets = [each for each in uses if not each.node.spec.unschedulable and each.is_below(low)]
-        sources = [each for each in uses if each not in targets and each.is_above(high)]
+        others = [each for each in uses if each not in targets]
+        for each in others:
+            each.release_leaving()
+        sources = [each for each in others if each.is_above(high)]
         if len(targets) <= args.number_of_nodes or not sources:
             yield Remark(f"{len(targets)} nodes are underutilized, {len(sources)} overutilized: nothing to do here")
             return
